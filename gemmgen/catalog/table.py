@@ -1,0 +1,187 @@
+"""Tables of rows that live as TOML files under `specs/`.
+
+A row is a frozen, strict pydantic model; each proves itself when it is loaded.
+A user's own row is a file given by path; a shipped one is given by name.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gemmgen.errors import SpecError, UnknownName
+from gemmgen.paths import SPECS
+
+IDENTIFIER = r"^[a-z][a-z0-9_]{0,39}$"
+"""Names end up in C identifiers and file names, so this is all they may hold."""
+
+
+class Strict(BaseModel):
+    """Base of everything read from a file: unknown keys and coerced types are errors."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Row(Strict):
+    """One row of a table.
+
+    Attributes:
+        name: the identifier others refer to it by; equals the file's stem.
+        source: where its facts come from.
+    """
+
+    name: str = Field(pattern=IDENTIFIER)
+    source: str = Field(min_length=1)
+
+
+R = TypeVar("R", bound=Row)
+
+
+class Table(Generic[R]):
+    """The rows of one kind, loaded when asked for.
+
+    Args:
+        kind: what a row is called in messages.
+        folder: the folder under `specs/`.
+        row: the model of a row.
+    """
+
+    def __init__(self, kind: str, folder: str, row: type[R]):
+        self.kind, self.folder, self.row = kind, SPECS / folder, row
+        self._load = cache(self._load_path)
+
+    def names(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.glob("*.toml"))
+
+    def rows(self) -> list[R]:
+        return [self.get(name) for name in self.names()]
+
+    def get(self, name: str, *, where: str = "", relative_to: Path | None = None) -> R:
+        """The row called `name`, or the row in the file `name` when it ends in `.toml`.
+
+        Args:
+            where: the place that asked, for the message.
+            relative_to: the folder a relative file path starts from.
+
+        Raises:
+            UnknownName: no shipped row has that name.
+            SpecError: the file is missing, unreadable or not a valid row.
+        """
+        if name.endswith(".toml"):
+            return self._load(((relative_to or Path()) / name).resolve())
+        if not re.match(IDENTIFIER, name) or name not in self.names():
+            raise UnknownName(where or f"specs/{self.folder.name}", self.kind, name, self.names())
+        return self._load(self.folder / f"{name}.toml")
+
+    def _load_path(self, path: Path) -> R:
+        row = parse(self.row, read_toml(path), shown(path))
+        if row.name != path.stem:
+            raise SpecError(
+                f"{shown(path)}: name",
+                "a row's name is its file's name",
+                got=row.name,
+                needs=path.stem,
+                remedy="rename one of them",
+            )
+        return row
+
+
+def shown(path: Path) -> str:
+    """A path as a message shows it: shipped files from `specs/` on, others from
+    the current folder on where possible."""
+    path = Path(path)
+    if path.is_relative_to(SPECS):
+        return f"specs/{path.relative_to(SPECS)}"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file.
+
+    Raises:
+        SpecError: missing, a folder, unreadable, not UTF-8, or not TOML.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise SpecError(
+            shown(path), "cannot be read", got=error.strerror, remedy="check the path"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            shown(path),
+            "is not text",
+            got=f"byte {error.object[error.start]:#04x} at offset {error.start}",
+            needs="a TOML file in UTF-8",
+        ) from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(
+            shown(path), "is not valid TOML", got=str(error), remedy="complete or correct that line"
+        ) from None
+
+
+def parse(model: type[BaseModel], data: dict[str, Any], place: str) -> Any:
+    """Validate `data` as `model`, turning the first complaint into a SpecError."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as failure:
+        raise _readable(model, failure.errors()[0], place) from None
+
+
+def _readable(model: type[BaseModel], complaint: dict[str, Any], place: str) -> SpecError:
+    loc = list(complaint["loc"])
+    where = place + ": " + _location(loc)
+    kind, got = complaint["type"], complaint.get("input")
+    if kind == "extra_forbidden":
+        known = _keys_at(model, loc[:-1])
+        return UnknownName(where, "key", str(loc[-1]), known) if known else SpecError(
+            where, "unknown key", got=loc[-1]
+        )
+    if kind == "missing":
+        return SpecError(where, "is missing", needs=_describe(model, loc))
+    message = complaint["msg"].removeprefix("Value error, ")
+    return SpecError(where, "is not acceptable", got=got, needs=message)
+
+
+def _location(loc: list[Any]) -> str:
+    if not loc:
+        return "the file"
+    if len(loc) == 1:
+        return str(loc[0])
+    return f"[{loc[0]}] " + ".".join(str(part) for part in loc[1:])
+
+
+def _model_at(model: Any, loc: list[Any]) -> Any:
+    for part in loc:
+        fields = getattr(model, "model_fields", None)
+        if fields and part in fields:
+            model = _inner_model(fields[part].annotation)
+    return model
+
+
+def _inner_model(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _inner_model(argument)
+        if found is not None:
+            return found
+    return None
+
+
+def _keys_at(model: type[BaseModel], loc: list[Any]) -> list[str]:
+    inner = _model_at(model, loc)
+    return [f.alias or name for name, f in inner.model_fields.items()] if inner else []
+
+
+def _describe(model: type[BaseModel], loc: list[Any]) -> str | None:
+    inner = _model_at(model, loc[:-1])
+    field = inner.model_fields.get(loc[-1]) if inner else None
+    return field.description if field and field.description else "a value"
