@@ -145,9 +145,12 @@ def _readable(model: type[BaseModel], complaint: dict[str, Any], place: str) -> 
             where, "unknown key", got=loc[-1]
         )
     if kind == "missing":
-        return SpecError(where, "is missing", needs=_describe(model, loc))
-    message = complaint["msg"].removeprefix("Value error, ")
-    return SpecError(where, "is not acceptable", got=got, needs=message)
+        return SpecError(where, "is missing", needs=_describe(model, loc) or "a value")
+    message = complaint["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    meaning = _describe(model, loc)
+    return SpecError(
+        where, "is not acceptable", got=got, needs=f"{message} ({meaning})" if meaning else message
+    )
 
 
 def _location(loc: list[Any]) -> str:
@@ -182,6 +185,10 @@ def _keys_at(model: type[BaseModel], loc: list[Any]) -> list[str]:
 
 
 def _describe(model: type[BaseModel], loc: list[Any]) -> str | None:
-    inner = _model_at(model, loc[:-1])
-    field = inner.model_fields.get(loc[-1]) if inner else None
-    return field.description if field and field.description else "a value"
+    """The description of the innermost field of `loc` that has one."""
+    for end in range(len(loc), 0, -1):
+        inner = _model_at(model, loc[: end - 1])
+        field = inner.model_fields.get(loc[end - 1]) if inner else None
+        if field and field.description:
+            return field.description
+    return None

@@ -1,0 +1,41 @@
+"""Source -> Binary: the compilers, and the readers of what they made.
+
+Names are imported when they are first used, so `import gemmgen.build` is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gemmgen.build.cache import Cache
+    from gemmgen.build.cubin import KernelResources, read_cubin
+    from gemmgen.build.cuda import Binary, compile_cuda
+    from gemmgen.build.nvrtc import Compiler, find_compiler
+
+_HOMES = {
+    "Cache": "cache",
+    "KernelResources": "cubin",
+    "read_cubin": "cubin",
+    "Binary": "cuda",
+    "compile_cuda": "cuda",
+    "Compiler": "nvrtc",
+    "find_compiler": "nvrtc",
+}
+
+__all__ = [
+    "Binary",
+    "Cache",
+    "Compiler",
+    "KernelResources",
+    "compile_cuda",
+    "find_compiler",
+    "read_cubin",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,152 @@
+"""Split schemes: how FP32 operands become words and which word products are kept.
+
+A scheme is data. The device split, the NumPy reference split and the error
+bound all derive from the row, so a new scheme is a new TOML file.
+
+Word `i` of an element x (times its row's power of two, where the scheme
+normalises) is
+
+    w_i = round_i( (x - sum_{j<i} w_j 2^-s_j) * 2^s_i )
+
+and the product of word i of A with word j of B carries the factor
+2^-(s_i + s_j). Products that share an accumulator must share that factor.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import log2
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from gemmgen.catalog.number import FORMATS, ROUNDINGS, Format, Rounding, WordType
+from gemmgen.catalog.table import IDENTIFIER, Row, Strict, Table
+
+
+class Word(Strict):
+    """One word of the split: its rounding and log2 of the scale of what it holds."""
+
+    rounding: Rounding
+    scale: Annotated[int, Field(ge=0, le=40)] = 0
+
+
+class Product(Strict):
+    """Word `a` of A times word `b` of B, added into the accumulator `into`."""
+
+    a: Annotated[int, Field(ge=0, le=3)]
+    b: Annotated[int, Field(ge=0, le=3)]
+    into: Annotated[str, Field(pattern=IDENTIFIER)]
+
+
+class Accumulator(Strict):
+    """A set of FP32 accumulators of the matrix unit.
+
+    Attributes:
+        name: as the products call it.
+        scale: log2 of the factor its sum is too large by.
+        promoted: whether promotion moves it into FP32 registers. Only an
+            unscaled accumulator needs that: the truncation of one that is
+            2^scale smaller is that much smaller too.
+    """
+
+    name: str
+    scale: int
+
+    @property
+    def promoted(self) -> bool:
+        return self.scale == 0
+
+
+class Scheme(Row):
+    """A split scheme.
+
+    Attributes:
+        title: one line for a listing.
+        word: the type of every word.
+        normalize: `row` multiplies each row of A and column of B by the power
+            of two that brings its largest finite element into
+            [2^`target_exponent`, 2^(`target_exponent`+1)); `none` does not.
+        own_promote: the promotion the scheme's authors use: `fragment` (every
+            k of one instruction) or `never`.
+        words: from most to least significant.
+        products: in the order the kernel issues them.
+    """
+
+    title: str = Field(min_length=1, max_length=100)
+    word: WordType
+    normalize: Literal["none", "row"] = "none"
+    target_exponent: int = 14
+    own_promote: Literal["fragment", "never"]
+    words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=4, strict=False)]
+    products: Annotated[tuple[Product, ...], Field(min_length=1, max_length=16, strict=False)]
+
+    @field_validator("words")
+    @classmethod
+    def _first_word_unscaled(cls, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        if words[0].scale != 0:
+            raise ValueError("word 0 holds x itself, so its scale is 0")
+        if any(later.scale < earlier.scale for earlier, later in zip(words, words[1:])):
+            raise ValueError("scales that do not decrease from word to word")
+        return words
+
+    @model_validator(mode="after")
+    def _products_fit(self) -> Scheme:
+        seen: set[tuple[int, int]] = set()
+        scales: dict[str, int] = {}
+        for product in self.products:
+            pair = (product.a, product.b)
+            if max(pair) >= len(self.words):
+                raise ValueError(f"products of words 0 to {len(self.words) - 1}; {pair} names another")
+            if pair in seen:
+                raise ValueError(f"each product once; {pair} stands twice")
+            seen.add(pair)
+            scale = self.words[product.a].scale + self.words[product.b].scale
+            if scales.setdefault(product.into, scale) != scale:
+                raise ValueError(
+                    f"one scale in accumulator {product.into!r}: product {pair} carries 2^-{scale}, "
+                    f"earlier ones 2^-{scales[product.into]}"
+                )
+        if (0, 0) not in seen:
+            raise ValueError("the product of the leading words, (0, 0)")
+        if self.normalize == "row" and not -14 <= self.target_exponent < self.format.max_exponent:
+            raise ValueError(f"target_exponent below {self.format.max_exponent}, so that rounding up cannot overflow")
+        return self
+
+    @property
+    def format(self) -> Format:
+        return FORMATS[self.word]
+
+    @cached_property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        """From the largest contribution to the smallest."""
+        scales = {
+            p.into: self.words[p.a].scale + self.words[p.b].scale for p in self.products
+        }
+        return tuple(
+            Accumulator(name=name, scale=scale)
+            for name, scale in sorted(scales.items(), key=lambda item: item[1])
+        )
+
+    @property
+    def dropped(self) -> tuple[tuple[int, int], ...]:
+        """Word pairs (i, j) whose product is not computed."""
+        kept = {(p.a, p.b) for p in self.products}
+        count = len(self.words)
+        return tuple((i, j) for i in range(count) for j in range(count) if (i, j) not in kept)
+
+    def remainder(self, words: int) -> float:
+        """Largest |x - first `words` words| / |x| for an element in range."""
+        ulp = 2.0**-self.format.fraction_bits
+        bound = 1.0
+        for word in self.words[:words]:
+            bound *= ROUNDINGS[word.rounding].worst * ulp
+        return bound
+
+    @property
+    def bits(self) -> int:
+        """Mantissa bits that all words together carry: |x - words| <= 2^-bits |x|."""
+        return round(-log2(self.remainder(len(self.words))))
+
+
+SCHEMES = Table("scheme", "schemes", Scheme)

@@ -1,0 +1,1 @@
+"""Equations that predict what a plan will use. Symbolic, numbered, no I/O."""

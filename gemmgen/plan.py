@@ -1,0 +1,299 @@
+"""The solved Plan: every decision a kernel rests on, and every number a template reads.
+
+All arithmetic happens here; templates loop and substitute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Accumulator, Scheme
+
+SPLIT_THREADS = 256
+SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
+SPLIT_TILE_K = 32
+SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
+ABSMAX_TILE_OUTER = 32
+ABSMAX_TILE_K = 1024
+COPY_BYTES = 16  # one cp.async
+WORKSPACE_ALIGNMENT = 256
+STATUS_COUNTERS = (
+    "a_lossy", "a_overflow", "a_nonfinite", "repaired",
+    "b_lossy", "b_overflow", "b_nonfinite", "reserved",
+)
+"""What the kernels count, each an unsigned 64-bit integer, in this order.
+
+lossy: finite elements whose words lose more than the scheme's own remainder.
+overflow: finite elements that the leading word cannot hold.
+nonfinite: elements that are Inf or NaN.
+repaired: elements of C computed again in FP32.
+"""
+
+
+def round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Sizes the plan was made for; the kernel takes any."""
+
+    m: int
+    n: int
+    k: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How one operand lies in memory and in its tile.
+
+    Attributes:
+        name: `a` or `b`.
+        outer: the dimension that is not summed: `m` or `n`.
+        k_contiguous: whether consecutive k are neighbours in memory.
+        tile: outer extent of a thread block's tile.
+    """
+
+    name: str
+    outer: str
+    k_contiguous: bool
+    tile: int
+
+    def offset(self, outer: str, k: str) -> str:
+        """The element's offset from the operand's base, as C."""
+        ld = f"ld{self.name}"
+        return f"{outer} * {ld} + {k}" if self.k_contiguous else f"{k} * {ld} + {outer}"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Byte offsets into the workspace for one problem size.
+
+    `zeroed` bytes from the start must be zero before the first kernel runs.
+    """
+
+    status: int
+    a_absmax: int
+    b_absmax: int
+    zeroed: int
+    a_words: int
+    b_words: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything decided.
+
+    Attributes:
+        layout: nn, nt, tn or tt, row major.
+        scheme, fragment, gpu: the catalog rows.
+        where: where operands are split; `prepass`.
+        promote: k between promotions; 0 never.
+        special: `exact` or `fast`.
+        block, warp: tiles as (m, n, k).
+        stages: shared-memory buffers.
+        allow_spills: whether spilling fails the build.
+        hints: sizes the plan was made for; not part of its identity.
+        predicted_registers: per thread, or None where no model says.
+    """
+
+    layout: str
+    scheme: Scheme
+    fragment: Fragment
+    gpu: Gpu
+    where: str
+    promote: int
+    special: str
+    block: tuple[int, int, int]
+    warp: tuple[int, int, int]
+    stages: int
+    allow_spills: bool
+    hints: Hints
+    predicted_registers: int | None = None
+
+    # ---- identity
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What two equal kernels share: the decisions, without hints or prose."""
+        prose = {"title", "source"}
+        return {
+            "layout": self.layout,
+            "scheme": self.scheme.model_dump(mode="json", exclude=prose),
+            "fragment": self.fragment.model_dump(mode="json", exclude=prose),
+            "arch": self.gpu.arch,
+            "where": self.where,
+            "promote": self.promote,
+            "special": self.special,
+            "block": self.block,
+            "warp": self.warp,
+            "stages": self.stages,
+        }
+
+    @cached_property
+    def hash(self) -> str:
+        """Eight hex digits of the identity's SHA-256."""
+        text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    # ---- geometry of the main kernel
+
+    @property
+    def threads(self) -> int:
+        return self.warps_m * self.warps_n * 32
+
+    @property
+    def warps_m(self) -> int:
+        return self.block[0] // self.warp[0]
+
+    @property
+    def warps_n(self) -> int:
+        return self.block[1] // self.warp[1]
+
+    @property
+    def tiles_m(self) -> int:
+        """Fragments a warp holds along m."""
+        return self.warp[0] // self.fragment.shape[0]
+
+    @property
+    def tiles_n(self) -> int:
+        return self.warp[1] // self.fragment.shape[1]
+
+    @property
+    def k_steps(self) -> int:
+        """Instructions along k in one stage."""
+        return self.block[2] // self.fragment.shape[2]
+
+    @property
+    def elements(self) -> int:
+        """FP32 values of one accumulator set that a thread holds."""
+        return self.tiles_m * self.tiles_n * self.fragment.c.register_count
+
+    @property
+    def store_pairs(self) -> tuple[tuple[int, int, int], ...]:
+        """(register, row, column) of each two neighbouring columns that a thread holds of a fragment."""
+        held = self.fragment.c
+        return tuple(
+            (register, *held.element(0, register))
+            for register in range(0, held.register_count, 2)
+        )
+
+    @property
+    def operands(self) -> tuple[Operand, Operand]:
+        return (
+            Operand("a", "m", self.layout[0] == "n", self.block[0]),
+            Operand("b", "n", self.layout[1] == "t", self.block[1]),
+        )
+
+    # ---- accumulators
+
+    def promotes(self, accumulator: Accumulator) -> bool:
+        return self.promote > 0 and accumulator.promoted
+
+    @property
+    def accumulator_sets(self) -> int:
+        """Arrays of [warp m, warp n] FP32 values a warp keeps."""
+        return sum(2 if self.promotes(acc) else 1 for acc in self.scheme.accumulators)
+
+    @property
+    def promote_steps(self) -> int:
+        """Instructions along k between promotions, where promotion falls inside a stage; else 0."""
+        inside = 0 < self.promote < self.block[2]
+        return self.promote // self.fragment.shape[2] if inside else 0
+
+    @property
+    def promote_stages(self) -> int:
+        """Stages between promotions, where promotion falls on a stage's end; else 0."""
+        return self.promote // self.block[2] if self.promote >= self.block[2] else 0
+
+    @property
+    def promote_label(self) -> str:
+        """The interval, and whether it is the scheme's own."""
+        own = {"fragment": self.fragment.shape[2], "never": 0}[self.scheme.own_promote]
+        text = f"every {self.promote} k" if self.promote else "never"
+        return f"{text} ({self.scheme.name}'s own)" if self.promote == own else (
+            f"{text} ({self.scheme.name}'s own: {f'every {own} k' if own else 'never'})"
+        )
+
+    # ---- shared memory: [stage][a words, b words][outer][k], swizzled in 16-byte chunks
+
+    @property
+    def row_chunks(self) -> int:
+        """16-byte chunks in one row of a tile."""
+        return self.block[2] * self.scheme.format.bytes // COPY_BYTES
+
+    @property
+    def swizzle_rows(self) -> int:
+        """Rows of a tile that share one 128-byte line of banks."""
+        return max(1, 8 // self.row_chunks)
+
+    @property
+    def swizzle_mask(self) -> int:
+        return min(self.row_chunks, 8) - 1
+
+    def tile_bytes(self, operand: Operand) -> int:
+        """One word of one operand in one stage."""
+        return operand.tile * self.block[2] * self.scheme.format.bytes
+
+    @property
+    def stage_bytes(self) -> int:
+        return len(self.scheme.words) * sum(self.tile_bytes(o) for o in self.operands)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of the main kernel."""
+        return self.stages * self.stage_bytes
+
+    def copies(self, operand: Operand) -> int:
+        """cp.async of 16 bytes that one word of one operand takes in a stage."""
+        return operand.tile * self.row_chunks
+
+    # ---- workspace
+
+    @property
+    def pitch_unit(self) -> int:
+        """k is padded to this, so that stages and split tiles are both whole."""
+        return max(self.block[2], SPLIT_TILE_K)
+
+    def padded(self, m: int, n: int, k: int) -> tuple[int, int, int]:
+        """Extents of the word planes."""
+        return round_up(m, self.block[0]), round_up(n, self.block[1]), round_up(k, self.pitch_unit)
+
+    def workspace(self, m: int, n: int, k: int) -> Workspace:
+        """Layout of the workspace for a problem [m, n, k]."""
+        m_pad, n_pad, k_pad = self.padded(m, n, k)
+        words, size = len(self.scheme.words), self.scheme.format.bytes
+        scales = self.scheme.normalize == "row"
+        end = 8 * len(STATUS_COUNTERS)
+        offsets: dict[str, int] = {}
+        for name, length in (
+            ("a_absmax", 4 * m_pad if scales else 0),
+            ("b_absmax", 4 * n_pad if scales else 0),
+        ):
+            offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
+            end += length
+        zeroed = end
+        for name, length in (("a_words", words * m_pad * k_pad * size), ("b_words", words * n_pad * k_pad * size)):
+            offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
+            end += length
+        return Workspace(status=0, zeroed=zeroed, bytes=round_up(end, WORKSPACE_ALIGNMENT), **offsets)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain data, for `--json`."""
+        return {
+            **{key: value for key, value in self.identity.items() if key not in ("scheme", "fragment")},
+            "scheme": self.scheme.name,
+            "fragment": self.fragment.name,
+            "gpu": self.gpu.name,
+            "threads": self.threads,
+            "shared_bytes": self.shared_bytes,
+            "hash": self.hash,
+            "hints": {"m": self.hints.m, "n": self.hints.n, "k": self.hints.k},
+        }

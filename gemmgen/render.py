@@ -1,0 +1,210 @@
+"""Plan -> Source: the only importer of jinja2.
+
+The same Plan gives the same bytes on every machine: no date, host or path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from gemmgen import __version__
+from gemmgen import plan as plan_module
+from gemmgen.catalog.number import ROUNDINGS
+from gemmgen.naming import kernel_name
+from gemmgen.paths import TEMPLATES
+from gemmgen.plan import Plan
+
+PLATFORM = {"nvidia": "cuda"}
+SUFFIX = {"nvidia": ".cu"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch, as data: what a runner or another project's host code does.
+
+    Attributes:
+        symbol: the kernel's name in the binary.
+        grid: factors of the (one-dimensional) grid, each (dimension, tile):
+            ceil(extent / tile) blocks, where dimension is m, n, k, or m_padded,
+            n_padded, k_padded, the extents of the word planes.
+        threads: of a block.
+        shared_bytes: dynamic shared memory.
+        params: names of the arguments, in order; `param_type` tells each one's type.
+    """
+
+    symbol: str
+    grid: tuple[tuple[str, int], ...]
+    threads: int
+    shared_bytes: int
+    params: tuple[str, ...]
+
+    def blocks(self, extents: Mapping[str, int]) -> int:
+        """Blocks to launch; 0 means that there is nothing to do."""
+        count = 1
+        for dimension, tile in self.grid:
+            count *= -(-extents[dimension] // tile)
+        return count
+
+
+def param_type(name: str) -> str:
+    """The C type of a kernel argument: `pointer`, `int`, `long long` or `float`."""
+    if name in ("alpha", "beta"):
+        return "float"
+    if name in ("m", "n", "k", "m_padded", "n_padded"):
+        return "int"
+    if name in ("lda", "ldb", "ldc", "a_plane", "b_plane", "k_padded"):
+        return "long long"
+    return "pointer"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a kernel and how to launch it.
+
+    Attributes:
+        name: of the kernel, and the file's stem.
+        text: CUDA C++, header-free.
+        launches: in order.
+        arch: the compile target.
+        allow_spills: whether the build accepts spills.
+    """
+
+    name: str
+    text: str
+    suffix: str
+    launches: tuple[Launch, ...]
+    arch: str
+    allow_spills: bool
+
+    @property
+    def file_name(self) -> str:
+        return self.name + self.suffix
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@cache
+def _environment() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        # Away from everything that C++, inline PTX and GCN assembly write.
+        variable_start_string="${", variable_end_string="}",
+        block_start_string="<%", block_end_string="%>",
+        comment_start_string="<#", comment_end_string="#>",
+        line_statement_prefix="%%", line_comment_prefix="%#",
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.globals.update(power=_power, roundings=ROUNDINGS)
+    return environment
+
+
+def _power(exponent: int) -> str:
+    """2^exponent as a C literal that is exact and readable."""
+    return f"0x1p{exponent:+d}f"
+
+
+def render(plan: Plan) -> Source:
+    """The source of a plan's kernels."""
+    name = kernel_name(plan)
+    names = {"gemm": name} | {
+        f"{kind}_{operand.name}": f"{name}_{kind}_{operand.name}"
+        for kind in ("split", "absmax") for operand in plan.operands
+    }
+    text = _environment().get_template("gemm.j2").render(
+        plan=plan,
+        platform=f"platform/{PLATFORM[plan.gpu.vendor]}.j2",
+        atom_file=f"atoms/{plan.fragment.name}.j2",
+        header=_header(plan, name),
+        names=names,
+        used_roundings=sorted({word.rounding for word in plan.scheme.words}),
+        constants=SimpleNamespace(
+            threads=plan_module.SPLIT_THREADS,
+            tile_outer=plan_module.SPLIT_TILE_OUTER,
+            tile_k=plan_module.SPLIT_TILE_K,
+            elements=plan_module.SPLIT_ELEMENTS,
+            absmax_outer=plan_module.ABSMAX_TILE_OUTER,
+            absmax_k=plan_module.ABSMAX_TILE_K,
+        ),
+    )
+    return Source(
+        name=name, text=_tidy(text), suffix=SUFFIX[plan.gpu.vendor],
+        launches=_launches(plan, names), arch=plan.gpu.arch, allow_spills=plan.allow_spills,
+    )
+
+
+def _tidy(text: str) -> str:
+    """No trailing blanks, at most one blank line in a row."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        line = line.rstrip()
+        if line or (lines and lines[-1]):
+            lines.append(line)
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _header(plan: Plan, name: str) -> str:
+    scheme, (bm, bn, bk), (wm, wn, _) = plan.scheme, plan.block, plan.warp
+    products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
+    dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
+    facts = {
+        "kernel": name,
+        "computes": f"C = alpha A B + beta C in FP32, layout {plan.layout} (row major), any m, n, k",
+        "scheme": f"{scheme.name}: {scheme.title}",
+        "words": f"{len(scheme.words)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
+        "promote": plan.promote_label,
+        "special": plan.special,
+        "fragment": plan.fragment.instruction,
+        "tiles": f"block {bm}x{bn}x{bk}, warp {wm}x{wn}, {plan.stages} stages, {plan.threads} threads",
+        "shared": f"{plan.shared_bytes} B dynamic",
+        "target": f"{plan.gpu.arch} ({plan.gpu.title})",
+        "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
+    }
+    lines = [f"// {key:<9} {value}" for key, value in facts.items()]
+    return "\n".join([*lines, "// Generated: change the spec, not this file. It may be used without condition."])
+
+
+def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
+    scaled = plan.scheme.normalize == "row"
+    launches: list[Launch] = []
+    for operand in plan.operands if scaled else ():
+        launches.append(Launch(
+            symbol=names[f"absmax_{operand.name}"],
+            grid=((operand.outer, plan_module.ABSMAX_TILE_OUTER), ("k", plan_module.ABSMAX_TILE_K)),
+            threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+            params=(operand.name, f"ld{operand.name}", operand.outer, "k", f"{operand.name}_absmax"),
+        ))
+    for operand in plan.operands:
+        x = operand.name
+        launches.append(Launch(
+            symbol=names[f"split_{x}"],
+            grid=((f"{operand.outer}_padded", plan_module.SPLIT_TILE_OUTER), ("k_padded", plan_module.SPLIT_TILE_K)),
+            threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+            params=(
+                x, f"ld{x}", operand.outer, "k", f"{x}_words", f"{x}_plane", "k_padded", f"{operand.outer}_padded",
+                *((f"{x}_absmax",) if scaled else ()), f"{x}_status",
+            ),
+        ))
+    launches.append(Launch(
+        symbol=names["gemm"],
+        grid=(("m", plan.block[0]), ("n", plan.block[1])),
+        threads=plan.threads, shared_bytes=plan.shared_bytes,
+        params=(
+            "a_words", "b_words", "a_plane", "b_plane", "k_padded",
+            *(("a_absmax", "b_absmax") if scaled else ()),
+            *(("a", "lda", "b", "ldb") if plan.special == "exact" else ()),
+            "c", "ldc", "m", "n", "k", "alpha", "beta",
+            *(("repaired",) if plan.special == "exact" else ()),
+        ),
+    ))
+    return tuple(launches)

@@ -1,0 +1,187 @@
+"""Running a built kernel: one small protocol, and the sequence every driver shares.
+
+A driver knows how to hold memory and launch one kernel. What is launched, in
+which order and with which arguments is data in the Source, and is worked off
+here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from gemmgen.errors import SpecError
+from gemmgen.plan import STATUS_COUNTERS, Plan
+from gemmgen.render import Source, param_type
+from gemmgen.spec import MAX_EXTENT
+
+POISON = np.float32(np.nan)
+"""What lies where no kernel may read or write."""
+
+
+class Device(Protocol):
+    """What a driver provides.
+
+    Attributes:
+        name: as reports say it.
+        kind: `emulator`, `cuda`.
+        times: whether seconds mean anything.
+    """
+
+    name: str
+    kind: str
+    times: bool
+
+    def zeros(self, nbytes: int, name: str) -> Any: ...
+    def empty(self, nbytes: int, name: str) -> Any: ...
+    def upload(self, array: np.ndarray, name: str, misalign: int = 0) -> Any: ...
+    def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> None: ...
+    def download(self, buffer: Any, dtype: Any, count: int) -> np.ndarray: ...
+    def seconds(self) -> float | None: ...
+    def release(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a test lays matrices in memory.
+
+    Attributes:
+        extra: elements added to each leading dimension (A, B, C).
+        misalign: bytes by which each base address misses 256-byte alignment;
+            multiples of 4.
+    """
+
+    extra: tuple[int, int, int] = (0, 0, 0)
+    misalign: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out.
+
+    Attributes:
+        c: [M, N] FP32.
+        status: the kernels' counters by name.
+        seconds: of all kernels together, where a real GPU ran them.
+        intact: whether nothing was written outside C's elements.
+    """
+
+    c: np.ndarray
+    status: dict[str, int] = field(default_factory=dict)
+    seconds: float | None = None
+    intact: bool = True
+
+
+def gemm(
+    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None,
+    *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(),
+) -> Result:
+    """alpha A B + beta C on `device`.
+
+    Args:
+        a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
+        b: [K, N] FP32.
+        c: [M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
+
+    Raises:
+        SpecError: shapes or types do not fit.
+        EmulationError, DeviceError: from the driver.
+    """
+    m, n, k = _extents(a, b, c)
+    c = np.full((m, n), POISON, np.float32) if c is None else c
+    m_padded, n_padded, k_padded = plan.padded(m, n, k)
+    stored_a, lda = _stored(a if plan.layout[0] == "n" else a.T, placement.extra[0])
+    stored_b, ldb = _stored(b if plan.layout[1] == "n" else b.T, placement.extra[1])
+    stored_c, ldc = _stored(c, placement.extra[2])
+    work = plan.workspace(m, n, k)
+    words, size = len(plan.scheme.words), plan.scheme.format.bytes
+    try:
+        status = device.zeros(8 * len(STATUS_COUNTERS), "status")
+        c_buffer = device.upload(stored_c, "c", placement.misalign[2])
+        values: dict[str, Any] = {
+            "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda,
+            "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb,
+            "c": c_buffer, "ldc": ldc, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
+            "m_padded": m_padded, "n_padded": n_padded, "k_padded": k_padded,
+            "a_plane": m_padded * k_padded, "b_plane": n_padded * k_padded,
+            "a_words": device.empty(words * m_padded * k_padded * size, "a_words"),
+            "b_words": device.empty(words * n_padded * k_padded * size, "b_words"),
+            "a_absmax": device.zeros(work.b_absmax - work.a_absmax, "a_absmax"),
+            "b_absmax": device.zeros(work.zeroed - work.b_absmax, "b_absmax"),
+            "a_status": status,
+            "repaired": (status, 8 * STATUS_COUNTERS.index("repaired")),
+            "b_status": (status, 8 * STATUS_COUNTERS.index("b_lossy")),
+        }
+        for launch in source.launches:
+            blocks = launch.blocks(values)
+            if blocks:
+                args = [(param_type(name), values[name]) for name in launch.params]
+                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args)
+        out = device.download(c_buffer, np.float32, stored_c.size)
+        counts = device.download(status, np.uint64, len(STATUS_COUNTERS))
+        seconds = device.seconds()
+    finally:
+        device.release()
+    inside, intact = _unstored(out, stored_c, m, n, ldc)
+    return Result(inside, dict(zip(STATUS_COUNTERS, (int(x) for x in counts))), seconds, intact)
+
+
+def _extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> tuple[int, int, int]:
+    for name, x in (("a", a), ("b", b)) + ((("c", c),) if c is not None else ()):
+        if x.ndim != 2 or x.dtype != np.float32:
+            raise SpecError(name, "is not a matrix of float32", got=f"{x.dtype} of shape {x.shape}")
+    m, k, n = a.shape[0], a.shape[1], b.shape[1]
+    if b.shape[0] != k or (c is not None and c.shape != (m, n)):
+        raise SpecError("a, b, c", "shapes do not fit", got=f"{a.shape}, {b.shape}, {None if c is None else c.shape}",
+                        needs="[m, k], [k, n], [m, n]")
+    if max(m, n, k) > MAX_EXTENT - 4096:
+        raise SpecError("a, b", "are too large", got=(m, n, k), needs=f"extents below {MAX_EXTENT - 4096}")
+    return m, n, k
+
+
+def _stored(x: np.ndarray, extra: int) -> tuple[np.ndarray, int]:
+    """Row major with a leading dimension, poisoned between the rows, ending with the last element."""
+    rows, columns = x.shape
+    ld = max(1, columns + extra)
+    flat = np.full(rows * ld, POISON, np.float32)
+    flat.reshape(rows, ld)[:, :columns] = x
+    return flat[: max(0, (rows - 1) * ld + columns)] if rows and columns else flat[:0], ld
+
+
+def _unstored(flat: np.ndarray, before: np.ndarray, m: int, n: int, ld: int) -> tuple[np.ndarray, bool]:
+    """C's elements, and whether what lies between its rows is as it was, bit for bit."""
+    if not m or not n:
+        return np.zeros((m, n), np.float32), True
+    padded = np.full(m * ld, POISON, np.float32)
+    old = padded.copy()
+    padded[: flat.size], old[: before.size] = flat, before
+    gap = slice(n, ld)
+    same = np.array_equal(
+        padded.reshape(m, ld)[:, gap].view(np.uint32), old.reshape(m, ld)[:, gap].view(np.uint32)
+    )
+    return padded.reshape(m, ld)[:, :n].copy(), bool(same)
+
+
+def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: str = "--device") -> Device:
+    """A driver for `binary`.
+
+    Args:
+        kind: `emulator`, `cuda`, or `auto`: the GPU if one can run the binary, else the emulator.
+
+    Raises:
+        DeviceError: the asked GPU is not there.
+    """
+    if kind in ("auto", "cuda"):
+        from gemmgen.run import cuda
+
+        reason = cuda.why_not(plan.gpu)
+        if reason is None:
+            return cuda.CudaDevice(binary)
+        if kind == "cuda":
+            raise reason
+    from gemmgen.run.emulator import EmulatorDevice
+
+    return EmulatorDevice(plan, source, binary)

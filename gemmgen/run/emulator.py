@@ -1,0 +1,82 @@
+"""The emulator as a device: runs the compiled PTX on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gemmgen.build import Binary
+from gemmgen.emulate import LAZY_HIGHEST, Emulator, Schedule
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+
+
+class EmulatorDevice:
+    """Executes a Binary's PTX over the bit-exact model of the plan's matrix unit.
+
+    Args:
+        schedule: the order in which warps run and copies land.
+        progress: called with (symbol, blocks done, blocks).
+        processes: workers; None is one a core.
+    """
+
+    kind = "emulator"
+    times = False
+
+    def __init__(
+        self, plan: Plan, source: Source, binary: Binary, *, schedule: Schedule = LAZY_HIGHEST,
+        progress: Callable[[str, int, int], None] | None = None, processes: int | None = None,
+    ):
+        self.plan, self.source, self.binary, self.processes = plan, source, binary, processes
+        self.progress = progress
+        self.conflicts: dict[str, int] = {}
+        self.mma = 0
+        self.set_schedule(schedule)
+        self._emulator: Emulator | None = None
+
+    def set_schedule(self, schedule: Schedule) -> None:
+        """Use `schedule` from the next run on."""
+        self.schedule = schedule
+        self.name = f"emulator ({self.plan.gpu.unit.label} matrix unit)"
+
+    @property
+    def emulator(self) -> Emulator:
+        if self._emulator is None:
+            self._emulator = Emulator(
+                self.binary.ptx, self.plan.gpu.unit, schedule=self.schedule,
+                source=self.source.text, source_name=self.source.file_name, processes=self.processes,
+            )
+        return self._emulator
+
+    def zeros(self, nbytes: int, name: str) -> Any:
+        return self.emulator.alloc(nbytes, name=name, fill=0)
+
+    def empty(self, nbytes: int, name: str) -> Any:
+        return self.emulator.alloc(nbytes, name=name)
+
+    def upload(self, array: np.ndarray, name: str, misalign: int = 0) -> Any:
+        return self.emulator.upload(array, name=name, offset=misalign)
+
+    def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
+        report = None
+        if self.progress:
+            report = lambda done, total: self.progress(symbol, done, total)  # noqa: E731
+        stats = self.emulator.launch(
+            symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report
+        )
+        self.mma += stats.mma
+        for site, count in stats.conflict_sites.items():
+            self.conflicts[site] = self.conflicts.get(site, 0) + count
+
+    def download(self, buffer: Any, dtype: Any, count: int) -> np.ndarray:
+        return self.emulator.read(buffer, dtype, (count,))
+
+    def seconds(self) -> float | None:
+        return None
+
+    def release(self) -> None:
+        if self._emulator is not None:
+            self._emulator.close()
+            self._emulator = None

@@ -1,0 +1,158 @@
+"""The declared Spec: the user's words, checked strictly and nothing decided.
+
+Anything may be left out or be "auto", but for the scheme and the GPU. What a
+value means is said once, in its field's description; the JSON schema and the
+messages print it from there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from gemmgen.catalog.table import Strict, parse, read_toml, shown
+from gemmgen.errors import SpecError
+
+T = TypeVar("T")
+MAX_EXTENT = 2**31 - 1
+"""Sizes are 32-bit in the kernels; offsets are 64-bit."""
+
+
+def _auto(value: Any) -> Any:
+    if value is None:
+        raise ValueError('a value, or "auto"')
+    return None if value == "auto" else value
+
+
+def _or_auto(inner: Any, schema: dict[str, Any]) -> Any:
+    """`inner`, or the word "auto", which is kept as None: for the solver to fill."""
+    return Annotated[
+        inner | None,
+        BeforeValidator(_auto),
+        PlainSerializer(lambda value: "auto" if value is None else value),
+        WithJsonSchema({"anyOf": [schema, {"const": "auto"}]}),
+    ]
+
+
+Extent = Annotated[int, Field(ge=0, le=MAX_EXTENT)]
+_Triple = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=4096)], Annotated[int, Field(ge=1, le=4096)], Annotated[int, Field(ge=1, le=4096)]],
+    Field(strict=False),
+]
+AutoTriple = _or_auto(
+    _Triple, {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 3, "maxItems": 3}
+)
+
+
+def _auto_int(low: int, high: int) -> Any:
+    return _or_auto(
+        Annotated[int, Field(ge=low, le=high)], {"type": "integer", "minimum": low, "maximum": high}
+    )
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_./-]+$")]
+
+
+class Problem(Strict):
+    kind: Literal["gemm"] = Field("gemm", description="one matrix product")
+    layout: Literal["nn", "nt", "tn", "tt"] = Field(
+        "nn", description="row major A, B as stored (n) or transposed (t)"
+    )
+    m: Extent = Field(4096, description="hint: rows of C")
+    n: Extent = Field(4096, description="hint: columns of C")
+    k: Extent = Field(4096, description="hint: the summed dimension")
+
+
+class Split(Strict):
+    scheme: Name = Field(description="a name under specs/schemes, or a .toml file")
+    where: Literal["auto", "prepass"] = Field(
+        "auto", description="prepass: a split kernel writes word planes to global memory"
+    )
+    promote: _auto_int(0, 1 << 20) = Field(
+        None, description="k between moves of the matrix unit's accumulator into FP32 registers; 0 never"
+    )
+    special: Literal["exact", "fast"] = Field(
+        "exact", description="exact: non-finite elements of A B are computed again in FP32; fast: they are not"
+    )
+
+
+class FragmentChoice(Strict):
+    shape: _or_auto(Annotated[str, Field(pattern=r"^m\d+n\d+k\d+$")], {"type": "string"}) = Field(
+        None, description="the matrix instruction's shape, such as m16n8k16"
+    )
+
+
+class Tile(Strict):
+    block: AutoTriple = Field(None, description="m, n, k of a thread block")
+    warp: AutoTriple = Field(None, description="m, n, k of a warp; its k is the block's k")
+
+
+class Pipeline(Strict):
+    stages: _auto_int(2, 64) = Field(None, description="shared-memory buffers of the main loop")
+
+
+class Target(Strict):
+    vendor: Literal["nvidia"] = Field("nvidia", description="whose GPU")
+    gpu: Name = Field(description="a name under specs/gpus, or a .toml file")
+
+
+class BuildChoice(Strict):
+    allow_spills: bool = Field(False, description="accept a kernel that spills registers to memory")
+
+
+class Spec(Strict):
+    """What the user asks for. See `specs/kernels/` for examples."""
+
+    problem: Problem = Problem()
+    split: Split
+    fragment: FragmentChoice = FragmentChoice()
+    tile: Tile = Tile()
+    pipeline: Pipeline = Pipeline()
+    target: Target
+    build: BuildChoice = BuildChoice()
+
+
+class LoadedSpec(Strict):
+    """A Spec with the place it came from, for messages and relative file names.
+
+    Attributes:
+        place: how messages name the file.
+        folder: where relative names inside it start; None when it came from no file.
+    """
+
+    spec: Spec
+    place: str
+    folder: Path | None = None
+
+
+def load(path: str | Path) -> LoadedSpec:
+    """Read a spec file.
+
+    Raises:
+        SpecError: the file or a value in it is not acceptable.
+    """
+    path = Path(path)
+    if path.suffix != ".toml":
+        raise SpecError(str(path), "is not a spec", got=path.name, needs="a .toml file",
+                        remedy="see specs/kernels for examples")
+    data = read_toml(path)
+    return LoadedSpec(spec=parse(Spec, data, shown(path)), place=shown(path), folder=path.resolve().parent)
+
+
+def loads(data: dict[str, Any], place: str = "spec") -> LoadedSpec:
+    """The same from a dictionary, for programs that make specs.
+
+    Raises:
+        SpecError: a value is not acceptable.
+    """
+    return LoadedSpec(spec=parse(Spec, data, place), place=place)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a spec file."""
+    schema = Spec.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "gemmgen kernel spec"
+    return schema
