@@ -23,11 +23,12 @@ ABSMAX_TILE_OUTER = 32
 ABSMAX_TILE_K = 1024
 COPY_BYTES = 16  # one cp.async
 WORKSPACE_ALIGNMENT = 256
-STATUS_COUNTERS = (
-    "a_lossy", "a_overflow", "a_nonfinite", "repaired",
-    "b_lossy", "b_overflow", "b_nonfinite", "reserved",
-)
-"""What the kernels count, each an unsigned 64-bit integer, in this order.
+STATUS = {
+    "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
+    "b_status": ("b_lossy", "b_overflow", "b_nonfinite"),
+    "repaired": ("repaired",),
+}
+"""What the kernels count, each an unsigned 64-bit integer, by kernel argument and in this order.
 
 lossy: finite elements whose words lose more than the scheme's own remainder.
 overflow: finite elements that the leading word cannot hold.
@@ -271,7 +272,7 @@ class Plan:
         m_pad, n_pad, k_pad = self.padded(m, n, k)
         words, size = len(self.scheme.words), self.scheme.format.bytes
         scales = self.scheme.normalize == "row"
-        end = 8 * len(STATUS_COUNTERS)
+        end = 8 * sum(len(fields) for fields in STATUS.values())
         offsets: dict[str, int] = {}
         for name, length in (
             ("a_absmax", 4 * m_pad if scales else 0),

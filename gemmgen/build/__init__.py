@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gemmgen.build.cubin import KernelResources, read_cubin
     from gemmgen.build.cuda import Binary, compile_cuda
     from gemmgen.build.nvrtc import Compiler, find_compiler
+    from gemmgen.render import Source
 
 _HOMES = {
     "Cache": "cache",
@@ -25,6 +26,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "build",
     "Binary",
     "Cache",
     "Compiler",
@@ -39,3 +41,21 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def build(source: Source, *, cache: Cache | None = None) -> Binary:
+    """Compile a rendered Source.
+
+    Args:
+        cache: where finished binaries are kept; None is the user's own cache.
+
+    Raises:
+        BuildError: the compiler is missing or refused the source.
+        ResourceError: it spills and may not.
+    """
+    from gemmgen.build.cuda import compile_cuda
+
+    options = {} if cache is None else {"cache": cache}
+    return compile_cuda(
+        source.text, source.arch, name=source.file_name, allow_spills=source.allow_spills, **options
+    )

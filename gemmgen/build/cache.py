@@ -9,7 +9,7 @@ An entry is written beside its final name and moved into place, so a reader sees
 all of it or none, whatever other processes do. The checksum covers the key and
 the content: an entry that is damaged, truncated or in the wrong place is as good
 as absent, and the next build replaces it. Nothing else depends on this folder and
-nothing is removed from it: `rm -r` it, whole or in part, at any time.
+nothing is ever removed from it: `rm -r` it, or a folder in it, between builds.
 `GEMMGEN_CACHE=off` works without one.
 """
 
@@ -117,4 +117,3 @@ def _unpack(key: str, entry: bytes) -> dict[str, bytes] | None:
 
 def _checksum(key: str, body: bytes) -> bytes:
     return hashlib.sha256(key.encode() + b"\n" + body).hexdigest().encode()
-

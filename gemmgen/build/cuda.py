@@ -24,8 +24,6 @@ from gemmgen.build.diagnostics import accounts_differ, refusal
 from gemmgen.build.nvrtc import INSTALL, Compiler, find_compiler
 from gemmgen.errors import BuildError, ResourceError
 
-__all__ = ["ARCHS", "Binary", "Compiler", "KernelResources", "compile_cuda", "find_compiler"]
-
 _OPTIONS = (
     "-std=c++17",
     "-default-device",  # a function without a mark is __device__: there is no host here
@@ -138,11 +136,20 @@ def _check_request(text: str, name: str, options: Sequence[str]) -> None:
         )
     if isinstance(options, str):
         raise BuildError(name, "options is one string", got=options, needs="a list of strings")
-    if any("\0" in part for part in (text, *options)):
-        raise BuildError(name, "the source or an option holds a NUL character")
+    for part in (text, *options):
+        if "\0" in part or not _encodes(part):
+            raise BuildError(name, "the source or an option holds a character that is not text")
     for option in options:
         if option.startswith(_ARCH_OPTIONS):
             raise BuildError(name, "the architecture is an argument, not an option", got=option)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 def _reads_unkeyed_files(text: str, options: Sequence[str]) -> bool:
@@ -152,11 +159,9 @@ def _reads_unkeyed_files(text: str, options: Sequence[str]) -> bool:
     )
 
 
-def _key(
-    compiler: Compiler, text: str, arch: str, name: str, options: Sequence[str]
-) -> str:
+def _key(compiler: Compiler, text: str, arch: str, name: str, options: Sequence[str]) -> str:
     """What determines the bytes. Bundled headers belong to the compiler's identity."""
-    facts = [caching.FORMAT, compiler.identity, arch, *_options(text, arch, options), name, text]
+    facts = [caching.FORMAT, compiler.identity, *_options(text, arch, options), name, text]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 

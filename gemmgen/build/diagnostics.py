@@ -86,9 +86,7 @@ def _remedy(message: str, compiler: Compiler, arch: str) -> str | None:
     return None
 
 
-def accounts_differ(
-    log: str, kernels: Mapping[str, KernelResources]
-) -> tuple[str, str] | None:
+def accounts_differ(log: str, kernels: Mapping[str, KernelResources]) -> tuple[str, str] | None:
     """Compare the registers and spills that `ptxas -v` logs with those of the cubin.
 
     Returns:

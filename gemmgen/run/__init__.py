@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.errors import SpecError
-from gemmgen.plan import STATUS_COUNTERS, Plan
+from gemmgen.plan import STATUS, Plan
 from gemmgen.render import Source, param_type
 from gemmgen.spec import MAX_EXTENT
 
@@ -99,7 +99,8 @@ def gemm(
     work = plan.workspace(m, n, k)
     words, size = len(plan.scheme.words), plan.scheme.format.bytes
     try:
-        status = device.zeros(8 * len(STATUS_COUNTERS), "status")
+        # One buffer a kernel's counters: an access past them is then an access out of bounds.
+        counters = {name: device.zeros(8 * len(fields), name) for name, fields in STATUS.items()}
         c_buffer = device.upload(stored_c, "c", placement.misalign[2])
         values: dict[str, Any] = {
             "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda,
@@ -111,9 +112,7 @@ def gemm(
             "b_words": device.empty(words * n_padded * k_padded * size, "b_words"),
             "a_absmax": device.zeros(work.b_absmax - work.a_absmax, "a_absmax"),
             "b_absmax": device.zeros(work.zeroed - work.b_absmax, "b_absmax"),
-            "a_status": status,
-            "repaired": (status, 8 * STATUS_COUNTERS.index("repaired")),
-            "b_status": (status, 8 * STATUS_COUNTERS.index("b_lossy")),
+            **counters,
         }
         for launch in source.launches:
             blocks = launch.blocks(values)
@@ -121,12 +120,16 @@ def gemm(
                 args = [(param_type(name), values[name]) for name in launch.params]
                 device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args)
         out = device.download(c_buffer, np.float32, stored_c.size)
-        counts = device.download(status, np.uint64, len(STATUS_COUNTERS))
+        status = {
+            counted: int(value)
+            for name, fields in STATUS.items()
+            for counted, value in zip(fields, device.download(counters[name], np.uint64, len(fields)))
+        }
         seconds = device.seconds()
     finally:
         device.release()
     inside, intact = _unstored(out, stored_c, m, n, ldc)
-    return Result(inside, dict(zip(STATUS_COUNTERS, (int(x) for x in counts))), seconds, intact)
+    return Result(inside, status, seconds, intact)
 
 
 def _extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,7 @@ class EmulatorDevice:
         return self.emulator.upload(array, name=name, offset=misalign)
 
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
-        report = None
-        if self.progress:
-            report = lambda done, total: self.progress(symbol, done, total)  # noqa: E731
+        report = partial(self.progress, symbol) if self.progress else None
         stats = self.emulator.launch(
             symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report
         )

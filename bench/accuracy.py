@@ -1,0 +1,85 @@
+"""Errors of the generated kernels beside cuBLAS SGEMM, on the GPU of this machine.
+
+    python bench/accuracy.py [--sizes 1024,2048,4096,8192] [--gpu h100] [--json FILE]
+
+Prints one table: for each scheme and size the four error figures on U[-1, 1]
+(drawn in FP64 and rounded) against an FP64 product, whether the statistical
+bound holds, and the same of cuBLAS SGEMM. Times are single runs and no benchmark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from dataclasses import asdict
+
+import cupy
+import numpy as np
+
+from gemmgen import __version__
+from gemmgen.build import build
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.render import render
+from gemmgen.run import gemm
+from gemmgen.run.cuda import CudaDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.verify.bound import bound
+from gemmgen.verify.metrics import Errors, errors
+
+
+def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """FP64 product on the GPU; a CPU would take minutes at 8192."""
+    return cupy.asnumpy(cupy.asarray(a, cupy.float64) @ cupy.asarray(b, cupy.float64))
+
+
+def row(size: tuple[int, int, int], name: str, found: Errors, limit: float | None, seconds: float | None) -> dict:
+    return {
+        "m": size[0], "n": size[1], "k": size[2], "kernel": name, **asdict(found), "bound": limit,
+        "passed": None if limit is None else bool(found.relative_frobenius <= limit), "seconds": seconds,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="1024,2048,4096,8192,1031x1013x4099,1x4099x127,4097x3x5001")
+    parser.add_argument("--gpu", default="h100")
+    parser.add_argument("--promote", default="128,0")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    rows = []
+    for text in options.sizes.split(","):
+        extents = [int(x) for x in text.split("x")]
+        m, n, k = extents * 3 if len(extents) == 1 else extents
+        rng = np.random.default_rng(m + n + k)
+        a = rng.uniform(-1, 1, (m, k)).astype(np.float32)
+        b = rng.uniform(-1, 1, (k, n)).astype(np.float32)
+        exact, magnitude = reference(a, b), reference(np.abs(a), np.abs(b))
+        sgemm = cupy.asnumpy(cupy.asarray(a) @ cupy.asarray(b))
+        rows.append(row((m, n, k), "cuBLAS SGEMM", errors(sgemm, exact, magnitude), None, None))
+        for scheme in SCHEMES.names():
+            for promote in (int(p) for p in options.promote.split(",")):
+                plan = solve(loads({"split": {"scheme": scheme, "promote": promote}, "target": {"gpu": options.gpu}}))
+                source = render(plan)
+                binary = build(source)
+                device = CudaDevice(binary)
+                gemm(device, plan, source, a, b)  # loads the module
+                result = gemm(device, plan, source, a, b)
+                limit = bound(plan, a, b, exact).relative_frobenius
+                rows.append(row((m, n, k), f"{scheme}, promote {promote}", errors(result.c, exact, magnitude), limit, result.seconds))
+    device_name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    print(f"device {device_name}, CUDA driver {cupy.cuda.runtime.driverGetVersion()}, compiler {binary.compiler}, gemmgen {__version__}, Python {platform.python_version()}")
+    print(f"{'m x n x k':>18}  {'kernel':<22} {'rel. Frobenius':>14} {'bound':>9} {'max error':>9} {'MRED':>9} {'scaled':>9}  passed")
+    for r in rows:
+        size = f"{r['m']} x {r['n']} x {r['k']}"
+        limit = f"{r['bound']:.2e}" if r["bound"] else ""
+        print(f"{size:>18}  {r['kernel']:<22} {r['relative_frobenius']:>14.2e} {limit:>9} {r['max_error']:>9.1e} {r['mred']:>9.1e} {r['scaled']:>9.1e}  {'' if r['passed'] is None else r['passed']}")
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"device": device_name, "rows": rows}, file, indent=1)
+    return 0 if all(r["passed"] in (True, None) for r in rows) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

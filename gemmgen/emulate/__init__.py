@@ -1,0 +1,15 @@
+"""Run the compiler's PTX on the CPU, over bit-exact models of matrix units."""
+
+from gemmgen.emulate.emulator import Emulator
+from gemmgen.emulate.machine import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, LaunchStats, Schedule
+from gemmgen.emulate.memory import Buffer
+
+__all__ = [
+    "EAGER_LOWEST",
+    "LAZY_HIGHEST",
+    "SCHEDULES",
+    "Buffer",
+    "Emulator",
+    "LaunchStats",
+    "Schedule",
+]

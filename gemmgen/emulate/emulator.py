@@ -1,0 +1,250 @@
+"""The front: buffers in, a launch, results out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import numpy as np
+
+from gemmgen.catalog.unit import MatrixUnit
+from gemmgen.emulate import isa_copy, isa_float, isa_integer, isa_memory, isa_warp  # noqa: F401
+from gemmgen.emulate.decode import DTYPES, Decoder, Program
+from gemmgen.emulate.machine import LAZY_HIGHEST, Launch, LaunchStats, Schedule
+from gemmgen.emulate.memory import Arena, Buffer
+from gemmgen.emulate.ptx import Param, parse
+from gemmgen.emulate.report import Source
+from gemmgen.emulate.strips import Progress, run_strips
+from gemmgen.errors import EmulationError, UnknownName
+
+Argument = Buffer | int | float | bytes | None
+
+
+class Emulator:
+    """A PTX module on an emulated GPU.
+
+    Args:
+        ptx: the module's text, best compiled with -lineinfo.
+        unit: the matrix unit that computes its `mma` instructions.
+        schedule: which of the orders a GPU may choose.
+        source: the CUDA text, so that errors can quote it.
+        source_name: how errors call it; by default the file named in the PTX.
+        processes: workers for a large grid; by default one for each CPU.
+        strip: CTAs computed together as one vector.
+
+    Raises:
+        EmulationError: the text cannot be read, or uses an instruction that is
+            not supported.
+    """
+
+    def __init__(
+        self,
+        ptx: str,
+        unit: MatrixUnit,
+        *,
+        schedule: Schedule = LAZY_HIGHEST,
+        source: str | None = None,
+        source_name: str | None = None,
+        processes: int | None = None,
+        strip: int = 60,
+    ):
+        self.unit, self.schedule, self.strip = unit, schedule, max(1, strip)
+        self.processes = processes or os.cpu_count() or 1
+        module = parse(ptx)
+        named = os.path.basename(module.files[min(module.files)]) if module.files else "kernel.ptx"
+        self.source = Source(source_name or named, tuple((source or "").splitlines()))
+        self._arena = Arena()
+        self._closed = False
+        symbols = {}
+        for variable in module.variables:
+            if variable.space != "shared":
+                buffer = self.alloc(variable.nbytes, name=variable.name, fill=0)
+                if variable.initial:
+                    self._arena.fill(buffer, np.frombuffer(variable.initial, np.uint8))
+                symbols[variable.name] = buffer.address
+        self.programs: dict[str, Program] = {
+            name: Decoder(module, entry, symbols, self.source).decode()
+            for name, entry in module.entries.items()
+        }
+
+    def __enter__(self) -> Emulator:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the memory; the emulator is of no use afterwards."""
+        self._closed = True
+        self._arena = Arena(1 << 12)
+
+    # ---- memory
+    def alloc(self, nbytes: int, *, name: str, fill: int | None = None) -> Buffer:
+        """A buffer in global memory.
+
+        Args:
+            nbytes: its length.
+            name: as errors call it.
+            fill: the value of every byte; None leaves it uninitialised, and
+                reading it is an error until something is written there.
+        """
+        self._open()
+        buffer = self._arena.allocate(int(nbytes), name)
+        if fill is not None:
+            self._arena.fill(buffer, fill)
+        return buffer
+
+    def upload(self, array: np.ndarray, *, name: str, offset: int = 0) -> Buffer:
+        """A buffer with the bytes of `array` in it.
+
+        Args:
+            offset: bytes by which its address misses a multiple of 256.
+        """
+        self._open()
+        data = np.ascontiguousarray(array)
+        buffer = self._arena.allocate(data.nbytes, name, offset)
+        self._arena.fill(buffer, data.reshape(-1).view(np.uint8))
+        return buffer
+
+    def read(self, buffer: Buffer, dtype, shape) -> np.ndarray:
+        """A buffer's content as an array.
+
+        Raises:
+            EmulationError: nothing has written some of its bytes, or the shape does not fit.
+        """
+        array, written = self.read_partial(buffer, dtype, shape)
+        if not written.all():
+            at = tuple(int(i) for i in np.unravel_index(int(np.argmin(written)), written.shape))
+            raise EmulationError(
+                f"buffer `{buffer.name}`",
+                "the kernel did not write all of it",
+                got=f"element {at} is the first of {int((~written).sum())} of {written.size} missing",
+                needs="every element to be written",
+            )
+        return array
+
+    def read_partial(self, buffer: Buffer, dtype, shape) -> tuple[np.ndarray, np.ndarray]:
+        """The array, and a bool array of the same shape: which elements were written."""
+        self._open()
+        data, written = self._arena.contents(buffer)
+        dtype = np.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        nbytes = int(np.prod(shape)) * dtype.itemsize
+        if nbytes > buffer.nbytes:
+            raise EmulationError(
+                f"buffer `{buffer.name}`", "is too short for that shape",
+                got=f"{shape} of {dtype}", needs=f"{nbytes} bytes", has=f"{buffer.nbytes} bytes",
+            )  # fmt: skip
+        array = data[:nbytes].view(dtype).reshape(shape)
+        return array, written[:nbytes].reshape(-1, dtype.itemsize).all(1).reshape(shape)
+
+    # ---- running
+    def launch(
+        self,
+        entry: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        args: Sequence[Argument],
+        progress: Progress | None = None,
+    ) -> LaunchStats:
+        """Run a kernel to its end.
+
+        Args:
+            grid, block: x, y, z.
+            shared_bytes: dynamic shared memory of a CTA.
+            args: in the order of the kernel's parameters. A pointer is a Buffer
+                or None; `bytes` fill a parameter that is a struct.
+            progress: called as (CTAs done, CTAs in all).
+
+        Raises:
+            EmulationError: the launch does not fit the kernel, or the kernel does
+                something it must not.
+        """
+        self._open()
+        if entry not in self.programs:
+            raise UnknownName(self.source.name, "entry", entry, self.programs)
+        program = self.programs[entry]
+        grid, block = _dims(entry, "grid", grid), _dims(entry, "block", block)
+        self._check_threads(program, block)
+        launch = Launch(
+            program=program,
+            unit=self.unit,
+            schedule=self.schedule,
+            arena=self._arena,
+            grid=grid,
+            block=block,
+            shared_bytes=program.static_shared + int(shared_bytes),
+            params=self._pack(program, args),
+            lock=nullcontext(),
+            source=self.source,
+        )
+        return run_strips(launch, self.strip, self.processes, progress)
+
+    def _open(self) -> None:
+        if self._closed:
+            raise EmulationError("emulator", "it has been closed", remedy="make a new Emulator")
+
+    def _check_threads(self, program: Program, block: tuple[int, int, int]) -> None:
+        threads, limit = int(np.prod(block)), program.entry.threads
+        most = int(np.prod(limit)) if limit else 1024
+        if threads > most:
+            raise EmulationError(
+                f"entry {program.entry.name}", "the block has more threads than the kernel allows",
+                got=block, needs=f"at most {most} threads",
+            )  # fmt: skip
+
+    def _pack(self, program: Program, args: Sequence[Argument]) -> np.ndarray:
+        """The parameter bytes, each argument checked against its declaration."""
+        params = program.entry.params
+        if len(args) != len(params):
+            raise EmulationError(
+                f"entry {program.entry.name}", "the number of arguments is wrong",
+                got=len(args), needs=f"{len(params)}: " + ", ".join(f".{p.type} {p.name}" for p in params),
+            )  # fmt: skip
+        blob = np.zeros(program.param_bytes, np.uint8)
+        for number, (param, value) in enumerate(zip(params, args, strict=True)):
+            start = program.param_offsets[param.name]
+            where = f"entry {program.entry.name}: argument {number} (.{param.type} {param.name})"
+            blob[start : start + param.nbytes] = np.frombuffer(self._encode(where, param, value), np.uint8)
+        return blob
+
+    def _encode(self, where: str, param: Param, value: Argument) -> bytes:
+        if param.count:
+            if not isinstance(value, bytes) or len(value) != param.nbytes:
+                raise EmulationError(where, "does not fit", got=value, needs=f"{param.nbytes} bytes")
+            return value
+        if value is None or isinstance(value, Buffer):
+            if param.type not in ("u64", "b64", "s64"):
+                raise EmulationError(where, "is not a pointer", got=value, needs=_kind(param))
+            if value is not None:
+                self._arena.slice(value)  # that it is one of ours
+            return (0 if value is None else value.address).to_bytes(8, "little")
+        dtype = DTYPES[param.type]
+        if isinstance(value, float | np.floating) and param.type in ("f32", "f64", "f16", "b32"):
+            return np.array(value, np.float32 if param.type == "b32" else dtype).tobytes()
+        if isinstance(value, int | np.integer) and not isinstance(value, bool) and not param.pointer:
+            bits = 8 * dtype.itemsize
+            low = -(1 << bits - 1) if param.type[0] in "sb" or bits >= 32 else 0
+            if re.match(r"[sub]\d+$", param.type) and low <= value < 1 << bits:
+                return (int(value) & (1 << bits) - 1).to_bytes(dtype.itemsize, "little")
+        raise EmulationError(where, "does not fit its declaration", got=value, needs=_kind(param))
+
+
+def _kind(param: Param) -> str:
+    if param.pointer or param.type == "u64":
+        return "a Buffer or None" if param.pointer else "a Buffer, None or an int"
+    if param.type.startswith("f"):
+        return "a float"
+    return f"an int of {8 * DTYPES[param.type].itemsize} bits"
+
+
+def _dims(entry: str, what: str, dims) -> tuple[int, int, int]:
+    sizes = tuple(int(size) for size in dims)
+    if len(sizes) != 3 or min(sizes) < 1:
+        raise EmulationError(
+            f"entry {entry}", f"the {what} is not three positive sizes", got=tuple(dims), needs="(x, y, z)"
+        )
+    return sizes

@@ -1,0 +1,147 @@
+"""Asynchronous copies from global to shared memory, and how schedules let them land."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gemmgen.emulate.decode import Cursor, instruction
+from gemmgen.emulate.isa_integer import U32
+from gemmgen.emulate.isa_memory import _HINTS, Access, at_lanes
+from gemmgen.emulate.memory import Fault
+
+
+@dataclass
+class Copy:
+    """Part of a `cp.async` that has not landed.
+
+    Attributes:
+        lanes: `[n]`, who issued it; groups: `[n]`, their group of copies.
+        targets, sources: `[n]`, offsets in shared and global memory.
+        taken: `[n]`, bytes read; the rest of `size` becomes zero.
+    """
+
+    size: int
+    lanes: np.ndarray
+    groups: np.ndarray
+    targets: np.ndarray
+    sources: np.ndarray
+    taken: np.ndarray | None
+
+    def part(self, chosen: np.ndarray) -> Copy:
+        taken = None if self.taken is None else self.taken[chosen]
+        arrays = (self.lanes, self.groups, self.targets, self.sources)
+        return Copy(self.size, *(array[chosen] for array in arrays), taken)
+
+    def fetch(self, arena) -> np.ndarray:
+        """`[n]` values of `size` bytes. Bytes that are not taken are not read."""
+        if self.taken is None:
+            with at_lanes(self.lanes):
+                return arena.load(self.sources, self.size)
+        data = np.zeros((len(self.lanes), self.size), np.uint8)
+        for size in np.unique(self.taken):
+            chosen = np.flatnonzero(self.taken == size)
+            if size == self.size:
+                with at_lanes(self.lanes[chosen]):
+                    data[chosen] = arena.load(self.sources[chosen], self.size).view(np.uint8).reshape(-1, self.size)
+                continue
+            for byte in range(size):
+                with at_lanes(self.lanes[chosen]):
+                    data[chosen, byte] = arena.load(self.sources[chosen] + byte, 1)
+        kind = np.complex128 if self.size == 16 else f"u{self.size}"
+        return data.view(kind).reshape(-1)
+
+
+@instruction("cp")
+def copy_async(cursor: Cursor):
+    cursor.choice("async")
+    if cursor.flag("commit_group"):
+        return _commit
+    if cursor.flag("wait_all"):
+        return _wait_all
+    if cursor.flag("wait_group"):
+        allowed = cursor.constant(0)
+        return lambda warp, mask: _wait(warp, mask, allowed)
+    return _issue(cursor)
+
+
+def _issue(cursor: Cursor):
+    level = cursor.choice("ca", "cg")
+    cursor.choice("shared", "shared::cta")
+    cursor.choice("global")
+    cursor.drop(*_HINTS)
+    cursor.count(3, 4)
+    size = cursor.constant(2)
+    if size not in ((4, 8, 16) if level == "ca" else (16,)):
+        cursor.refuse(f"cp.async.{level} cannot copy {size} bytes")
+    target, source = Access(cursor, 0, "shared", size), Access(cursor, 1, "global", size)
+    taken_slot = cursor.source(3, "u32") if len(cursor.operands) == 4 else -1
+
+    def run(warp, mask):
+        parts = list(target.each(warp, mask))
+        if not parts:
+            return
+        (_, targets, lanes), (_, sources, _) = parts[0], next(source.each(warp, mask))
+        chosen = np.arange(warp.lanes) if lanes is None else lanes
+        taken = None
+        if taken_slot >= 0:
+            taken = warp.full(taken_slot, U32)[chosen]
+            if (taken > size).any():
+                raise Fault(
+                    "a cp.async takes more bytes than it copies",
+                    lane=int(chosen[np.argmax(taken > size)]),
+                    got=int(taken.max()),
+                    needs=f"at most {size}",
+                )
+            if (taken == size).all():
+                taken = None
+        copy = Copy(size, chosen, warp.committed[chosen], targets, sources, taken)
+        shared, arena = warp.strip.shared, warp.strip.launch.arena
+        if np.bitwise_or.reduce(sources) & (size - 1):
+            wrong = sources & (size - 1) != 0
+            raise Fault(
+                f"a copy of {size} bytes is not aligned",
+                lane=int(chosen[np.argmax(wrong)]),
+                got=arena.describe(int(sources[np.argmax(wrong)])),
+                needs=f"a source address that is a multiple of {size}",
+            )
+        with at_lanes(lanes):
+            if not warp.strip.lazy:
+                shared.store(targets, size, copy.fetch(arena))
+                return
+            copy.fetch(arena)  # a copy that must not be read fails where it is issued
+            shared.reserve(targets, size)
+        warp.pending.append(copy)
+
+    return run
+
+
+def _commit(warp, mask) -> None:
+    if mask is None:
+        warp.committed += 1
+    else:
+        warp.committed[mask] += 1
+
+
+def _wait_all(warp, mask) -> None:
+    _commit(warp, mask)
+    _wait(warp, mask, 0)
+
+
+def _wait(warp, mask, allowed: int) -> None:
+    """Land all copies but those of the last `allowed` groups."""
+    left = []
+    shared, arena = warp.strip.shared, warp.strip.launch.arena
+    for copy in warp.pending:
+        due = copy.groups < (warp.committed - allowed)[copy.lanes]
+        if mask is not None:
+            due &= mask[copy.lanes]
+        if not due.any():
+            left.append(copy)
+            continue
+        landing = copy if due.all() else copy.part(due)
+        shared.land(landing.targets, landing.size, landing.fetch(arena))
+        if landing is not copy:
+            left.append(copy.part(~due))
+    warp.pending = left

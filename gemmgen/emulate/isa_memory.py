@@ -1,0 +1,301 @@
+"""Loads, stores and atomic operations, and the copies and fences around them."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+
+from gemmgen.emulate.decode import DTYPES, Cursor, instruction
+from gemmgen.emulate.isa_integer import U32, U64
+from gemmgen.emulate.memory import GLOBAL_BASE, SHARED_WINDOW, Fault
+from gemmgen.emulate.ptx import SIZES
+
+_HINTS = (
+    "weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "cta", "cluster", "gpu", "sys",
+    "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
+    "L1::evict_normal", "L1::evict_unchanged", "L2::64B", "L2::128B", "L2::256B", "L2::evict_first",
+    "L2::evict_last", "L2::evict_normal", "shared::cta",
+)  # fmt: skip
+"""Modifiers that say how visible or how cached an access is, not what it does."""
+_BASE = np.int64(GLOBAL_BASE)
+_WINDOW = np.uint64(SHARED_WINDOW)
+
+
+def _space(cursor: Cursor, *allowed: str) -> str:
+    if cursor.flag("shared::cta"):
+        return "shared"
+    space = cursor.choice("global", "shared", "const", "param", "local", default="generic")
+    if space not in allowed:
+        cursor.refuse(f"{space} memory is not supported here", needs="one of: " + ", ".join(allowed))
+    return space
+
+
+class Access:
+    """The addresses of one memory instruction.
+
+    Args:
+        operand: index of its `[address]`.
+        size: bytes of each lane's access.
+        counted: whether bank conflicts are counted.
+    """
+
+    def __init__(self, cursor: Cursor, operand: int, space: str, size: int, counted: bool = True):
+        self.space, self.size, self.counted = space, size, counted
+        text = cursor.operands[operand].strip("[ ]").split("+")[0].strip()
+        # shared addresses may be held in 32 or 64 bits
+        narrow = space == "shared" and cursor.width(text) != 8
+        self.dtype = U32 if narrow else U64
+        self.slot, self.offset = cursor.address(operand, "u32" if narrow else "u64")
+        self.place = cursor.decoder.place(cursor.statement)
+
+    def each(self, warp, mask):
+        """The parts of the access, by space: (memory, offsets `[n]`, lanes).
+
+        `lanes` are the indices of the lanes that take part, None for all.
+        """
+        lanes = None if mask is None else np.flatnonzero(mask)
+        if lanes is not None and not len(lanes):
+            return
+        addresses = warp.full(self.slot, self.dtype)
+        if lanes is not None:
+            addresses = addresses[lanes]
+        if self.space != "generic":
+            yield self._part(warp, addresses, lanes, self.space == "shared")
+            return
+        shared = addresses >= _WINDOW
+        if shared.all() or not shared.any():
+            addresses = addresses - _WINDOW if shared.all() else addresses
+            yield self._part(warp, addresses, lanes, bool(shared.all()))
+            return
+        lanes = np.arange(warp.lanes) if lanes is None else lanes
+        yield self._part(warp, addresses[shared] - _WINDOW, lanes[shared], True)
+        yield self._part(warp, addresses[~shared], lanes[~shared], False)
+
+    def _part(self, warp, addresses, lanes, shared: bool):
+        addresses = addresses.astype(np.int64) + np.int64(self.offset)
+        if not shared:
+            addresses -= _BASE
+            return warp.strip.launch.arena, addresses, lanes
+        base = warp.shared_base if lanes is None else warp.shared_base[lanes]
+        if addresses.min() < 0:
+            raise Fault(
+                "an access reaches outside shared memory",
+                lane=int(np.argmax(addresses < 0)),
+                got=f"shared memory {int(addresses.min())}",
+            )
+        offsets = warp.strip.shared.offsets(addresses, base, self.size)
+        if self.counted:
+            count_conflicts(warp, self.place, addresses, lanes, self.size)
+        return warp.strip.shared, offsets, lanes
+
+
+def count_conflicts(warp, place: str, addresses, lanes, size: int) -> None:
+    """Count the conflicts of shared addresses `[n]` of the given lanes (None for all)."""
+    if lanes is None:
+        return warp.strip.conflicts.count(place, addresses.reshape(32, -1), None, size)
+    spread = np.zeros(warp.lanes, np.int64)
+    spread[lanes] = addresses
+    active = np.zeros(warp.lanes, bool)
+    active[lanes] = True
+    warp.strip.conflicts.count(place, spread.reshape(32, -1), active.reshape(32, -1), size)
+
+
+class at_lanes:
+    """Turns the position of a faulty access among those that took part into its lane."""
+
+    def __init__(self, lanes):
+        self.lanes = lanes
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, fault, trace):
+        if isinstance(fault, Fault) and fault.lane is not None and self.lanes is not None:
+            fault.lane = int(self.lanes[fault.lane])
+        return False
+
+
+def _vector_type(cursor: Cursor) -> tuple[str, int]:
+    type_ = cursor.type()
+    members = {"v2": 2, "v4": 4, "none": 1}[cursor.choice("v2", "v4", default="none")]
+    if type_ not in DTYPES or SIZES[type_] * members > 16:
+        cursor.refuse("access is wider than 16 bytes")
+    return type_, members
+
+
+@instruction("ld", "ldu")
+def load(cursor: Cursor):
+    space = _space(cursor, "global", "shared", "const", "param", "generic")
+    cursor.drop(*_HINTS)
+    type_, members = _vector_type(cursor)
+    if space == "param":
+        return _load_param(cursor, type_, members)
+    cursor.count(2)
+    access = Access(cursor, 1, space, SIZES[type_] * members)
+    names = cursor.vector(0)
+    if len(names) != members:
+        cursor.refuse("result does not have as many registers as the access has members")
+    targets = [(cursor.target(name), _register_dtype(cursor, name, type_)) for name in names]
+    dtype = DTYPES[type_]
+
+    def run(warp, mask):
+        values = np.zeros((warp.lanes, members), dtype) if mask is not None else None
+        for memory, offsets, lanes in access.each(warp, mask):
+            with at_lanes(lanes):
+                got = memory.load(offsets, access.size).view(dtype).reshape(-1, members)
+            if lanes is None:
+                values = got
+            else:
+                if values is None:
+                    values = np.zeros((warp.lanes, members), dtype)
+                values[lanes] = got
+        for member, (target, wide) in enumerate(targets):
+            warp.put(target, np.ascontiguousarray(values[:, member]).astype(wide, copy=False), mask)
+
+    return run
+
+
+def _register_dtype(cursor: Cursor, name: str, type_: str) -> np.dtype:
+    """What a loaded value becomes in its register: a wider one gets it extended."""
+    width = cursor.width(name)
+    dtype = DTYPES[type_]
+    if width <= dtype.itemsize:
+        return dtype
+    return np.dtype(f"{'i' if type_.startswith('s') else 'u'}{width}")
+
+
+def _load_param(cursor: Cursor, type_: str, members: int):
+    text = cursor.operands[1].strip("[ ]")
+    name, _, offset = text.partition("+")
+    offsets = cursor.decoder.program.param_offsets
+    if name.strip() not in offsets:
+        cursor.refuse("parameter is not declared")
+    start = offsets[name.strip()] + int(offset or 0)
+    names = cursor.vector(0)
+    targets = [(cursor.target(name), _register_dtype(cursor, name, type_)) for name in names]
+    dtype = DTYPES[type_]
+    size = dtype.itemsize
+
+    def run(warp, mask):
+        params = warp.strip.launch.params
+        for member, (target, wide) in enumerate(targets):
+            first = start + member * size
+            warp.put(target, params[first : first + size].view(dtype)[0].astype(wide).reshape(()), mask)
+
+    return run
+
+
+@instruction("st")
+def store(cursor: Cursor):
+    space = _space(cursor, "global", "shared", "generic")
+    cursor.drop(*_HINTS)
+    type_, members = _vector_type(cursor)
+    cursor.count(2)
+    size = SIZES[type_] * members
+    access = Access(cursor, 0, space, size)
+    raw = f"b{8 * SIZES[type_]}"
+    slots = [cursor.source(name, raw) for name in cursor.vector(1)]
+    if len(slots) != members:
+        cursor.refuse("there are not as many registers as the access has members")
+    dtype = DTYPES[raw]
+    moved = np.dtype(np.complex128) if size == 16 else np.dtype(f"u{size}")
+
+    def run(warp, mask):
+        if members == 1:
+            values = warp.full(slots[0], dtype)
+        else:
+            values = np.empty((warp.lanes, members), dtype)
+            for member, slot in enumerate(slots):
+                values[:, member] = warp.get(slot, dtype)
+            values = values.view(moved).reshape(-1)
+        for memory, offsets, lanes in access.each(warp, mask):
+            with at_lanes(lanes):
+                memory.store(offsets, size, values if lanes is None else values[lanes])
+
+    return run
+
+
+@instruction("prefetch", "prefetchu", "discard", "applypriority")
+def prefetch(cursor: Cursor):
+    cursor.modifiers.clear()
+    return lambda warp, mask: None
+
+
+@instruction("membar", "fence")
+def fence(cursor: Cursor):
+    """Warps run one after the other and see all that came before: nothing to do."""
+    cursor.drop("sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys")
+    return lambda warp, mask: None
+
+
+# ---------------------------------------------------------------- atomic operations
+
+
+def _updates(operation: str, dtype: np.dtype):
+    """The new value, as a function of (old, operand, second operand)."""
+    one = dtype.type(1)
+    return {
+        "add": lambda old, x, y: old + x,
+        "min": lambda old, x, y: np.minimum(old, x),
+        "max": lambda old, x, y: np.maximum(old, x),
+        "and": lambda old, x, y: old & x,
+        "or": lambda old, x, y: old | x,
+        "xor": lambda old, x, y: old ^ x,
+        "exch": lambda old, x, y: x,
+        "cas": lambda old, x, y: np.where(old == x, y, old),
+        "inc": lambda old, x, y: np.where(old >= x, dtype.type(0), old + one),
+        "dec": lambda old, x, y: np.where((old == 0) | (old > x), x, old - one),
+    }[operation]
+
+
+@instruction("atom", "red")
+def atomic(cursor: Cursor):
+    """Lanes that meet at one address take turns, in the order of their index."""
+    space = _space(cursor, "global", "shared", "generic")
+    operation = cursor.choice("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+    cursor.drop(*_HINTS)
+    type_, returns = cursor.type(), cursor.base == "atom"
+    if type_ not in ("u32", "s32", "b32", "f32", "u64", "s64", "b64", "f64"):
+        cursor.refuse(f"type {type_} is not supported here")
+    if type_ in ("f32", "f64") and operation != "add":
+        cursor.refuse(f"type {type_} is not supported here")
+    cursor.count(2 + returns + (operation == "cas"))
+    target = cursor.target(0) if returns else -1
+    access = Access(cursor, int(returns), space, SIZES[type_], counted=False)
+    operands = [cursor.source(i, type_) for i in range(1 + returns, len(cursor.operands))]
+    dtype = DTYPES[type_]
+    update = _updates(operation, dtype)
+
+    def run(warp, mask):
+        result = np.zeros(warp.lanes, dtype)
+        values = [warp.full(slot, dtype) for slot in operands]
+        values.append(values[0])
+        for memory, offsets, lanes in access.each(warp, mask):
+            chosen = slice(None) if lanes is None else lanes
+            x, y = (value[chosen] for value in values[:2])
+            shared = memory is warp.strip.shared
+            with at_lanes(lanes), nullcontext() if shared else warp.strip.launch.lock:
+                result[chosen] = _take_turns(memory, offsets, x, y, update)
+        warp.put(target, result, mask)
+
+    return run
+
+
+def _take_turns(memory, offsets, x, y, update) -> np.ndarray:
+    """Apply `update` at `[n]` offsets one after the other; the old values."""
+    size = x.dtype.itemsize
+    old = memory.load(offsets, size).view(x.dtype)
+    raw = f"u{size}"
+    if len(np.unique(offsets)) == len(offsets):
+        memory.store(offsets, size, update(old, x, y).astype(x.dtype).view(raw))
+        return old
+    current: dict[int, np.generic] = {}
+    old = old.copy()
+    for i, offset in enumerate(offsets.tolist()):
+        if offset in current:
+            old[i] = current[offset]
+        current[offset] = x.dtype.type(update(old[i], x[i], y[i]))
+    places = np.fromiter(current, np.int64, len(current))
+    memory.store(places, size, np.array(list(current.values()), x.dtype).view(raw))
+    return old

@@ -1,0 +1,59 @@
+"""Where in the source an emulated instruction came from, and how an error says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmgen.emulate.memory import Fault
+from gemmgen.emulate.ptx import Statement
+from gemmgen.errors import EmulationError
+
+
+@dataclass(frozen=True)
+class Source:
+    """The CUDA text behind a PTX module, as far as it is known.
+
+    Attributes:
+        name: how messages call the file.
+        lines: its text, or empty.
+    """
+
+    name: str
+    lines: tuple[str, ...] = ()
+
+    def place(self, statement: Statement) -> str:
+        """`kernel.cu:12`."""
+        return f"{self.name}:{statement.line}" if statement.line else self.name
+
+    def where(self, entry: str, statement: Statement) -> str:
+        """`kernel.cu:12 (entry gemm, inlined at line 40)`."""
+        inlined = "".join(f", inlined at line {line}" for line in statement.callers)
+        return f"{self.place(statement)} (entry {entry}{inlined})"
+
+    def quote(self, statement: Statement) -> str:
+        """The instruction, and the source line it stems from."""
+        text = f"`{statement.text}`"
+        if 0 < statement.line <= len(self.lines):
+            text += f" from `{self.lines[statement.line - 1].strip()}`"
+        return text
+
+    def located(
+        self,
+        entry: str,
+        statement: Statement,
+        fault: Fault,
+        cta: tuple[int, ...] | None,
+        thread: tuple[int, ...] | None,
+    ) -> EmulationError:
+        """A fault as the error a person reads."""
+        problem = fault.problem
+        if cta is not None:
+            problem += f", in CTA {cta}, thread {thread}"
+        return EmulationError(
+            self.where(entry, statement),
+            problem,
+            got=fault.got,
+            needs=fault.needs,
+            has=self.quote(statement),
+            remedy=fault.remedy,
+        )

@@ -1,0 +1,153 @@
+"""Floating-point operations rounded once, as the hardware rounds them.
+
+numpy rounds float32 and float64 operations to nearest. What it does not offer
+is built here from float64: a result that float64 cannot hold is first "rounded
+to odd" (cut, with the last bit set when anything was cut off). Such a value
+lies strictly between the same neighbours of any format at least two bits
+narrower, so one more rounding, in any direction, gives the exact answer
+(Boldo and Melquiond, 2008).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from gemmgen.emulate.units import CANONICAL_NAN
+
+_F16_NAN = np.uint16(0x7FFF).view(np.float16)
+_SMALLEST_NORMAL = np.float32(2.0**-126)
+
+
+def canonical(x: np.ndarray) -> np.ndarray:
+    """Every NaN replaced by the one NVIDIA's units produce."""
+    odd_one_out = x != x
+    if not odd_one_out.any():
+        return x
+    if x.dtype == np.float32:
+        return np.where(odd_one_out, CANONICAL_NAN, x)
+    return np.where(odd_one_out, _F16_NAN if x.dtype == np.float16 else x.dtype.type(np.nan), x)
+
+
+def flush(x: np.ndarray) -> np.ndarray:
+    """Subnormal float32 values to zero of the same sign (`.ftz`)."""
+    small = np.abs(x) < _SMALLEST_NORMAL
+    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
+
+
+def add_to_odd(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x + y in float64, rounded to odd. Sums of magnitude 2**1023 are not for it."""
+    total = x + y
+    part = total - x
+    error = (x - (total - part)) + (y - part)
+    bits = total.view(np.int64)
+    fix = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
+    if not fix.any():
+        return total
+    outward = (error > 0) == (total > 0)
+    return (bits + np.where(fix, np.where(outward, 1, -1), 0)).view(np.float64)
+
+
+def to_f32(x: np.ndarray, mode: str) -> np.ndarray:
+    """float64 to float32, rounded `rn`, `rz`, `rm` or `rp`."""
+    return _narrow(x, np.float32, mode)
+
+
+def to_f16(x: np.ndarray, mode: str) -> np.ndarray:
+    """float32 or float64 to float16, rounded `rn`, `rz`, `rm` or `rp`."""
+    return canonical(_narrow(x, np.float16, mode))
+
+
+def _narrow(x: np.ndarray, dtype: type, mode: str) -> np.ndarray:
+    nearest = x.astype(dtype)
+    if mode == "rn":
+        return nearest
+    wide = nearest.astype(x.dtype)
+    zero, inf = dtype(0), dtype(np.inf)
+    if mode == "rz":
+        return np.where(np.abs(wide) > np.abs(x), np.nextafter(nearest, zero), nearest)
+    if mode == "rm":
+        return np.where(wide > x, np.nextafter(nearest, -inf), nearest)
+    return np.where(wide < x, np.nextafter(nearest, inf), nearest)
+
+
+def to_bf16(x: np.ndarray, mode: str) -> np.ndarray:
+    """float32 to bfloat16 (as uint16), rounded `rn` or `rz`."""
+    bits = x.view(np.uint32)
+    if mode == "rn":
+        bits = bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))
+    result = (bits >> np.uint32(16)).astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), result)
+
+
+def to_tf32(x: np.ndarray, mode: str) -> np.ndarray:
+    """float32 to tf32 (as uint32 with 13 zero bits): `rna` rounds ties away from zero."""
+    bits = x.view(np.uint32)
+    if mode == "rna":
+        rounded = bits + np.uint32(0x1000)
+    elif mode == "rn":
+        rounded = bits + (np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1)))
+    else:
+        rounded = bits
+    finite = np.where(np.isinf(x), bits, rounded & np.uint32(0xFFFFE000))
+    return np.where(np.isnan(x), np.uint32(0x7FFFFFFF), finite)
+
+
+def add(x: np.ndarray, y: np.ndarray, mode: str = "rn") -> np.ndarray:
+    """x + y in float32."""
+    if mode == "rn":
+        return x + y
+    exact = x.astype(np.float64), y.astype(np.float64)
+    result = to_f32(add_to_odd(*exact), mode)
+    if mode == "rm":  # an exact zero sum is -0 when rounding down, unless both are +0
+        zero = (result == 0) & ~((x == 0) & (y == 0) & ~(np.signbit(x) | np.signbit(y)))
+        result = np.where(zero & (exact[0] + exact[1] == 0), np.float32(-0.0), result)
+    return result
+
+
+def multiply(x: np.ndarray, y: np.ndarray, mode: str = "rn") -> np.ndarray:
+    """x * y in float32; a product of two float32 is exact in float64."""
+    if mode == "rn":
+        return x * y
+    return to_f32(x.astype(np.float64) * y.astype(np.float64), mode)
+
+
+def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray, mode: str = "rn") -> np.ndarray:
+    """x * y + z in float32, rounded once."""
+    product = x.astype(np.float64) * y
+    if mode != "rn":
+        return to_f32(add_to_odd(product, z.astype(np.float64)), mode)
+    total = np.atleast_1d(product + z)
+    # Rounding twice is wrong only where float64 landed on a tie of float32; the
+    # 29 bits that a normal float32 drops tell, a subnormal one is taken as doubtful.
+    tie = (total.view(np.int64) & np.int64(0x1FFFFFFF)) == 0x10000000
+    if tie.any() or (np.abs(total) < _SMALLEST_NORMAL).any():
+        total = add_to_odd(*np.broadcast_arrays(product, z.astype(np.float64)))
+    return total.astype(np.float32)
+
+
+def fma_f16(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """x * y + z in float16, rounded once to nearest."""
+    product = x.astype(np.float64) * y.astype(np.float64)
+    return add_to_odd(product, z.astype(np.float64)).astype(np.float16)
+
+
+def fma_f64(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """x * y + z in float64, rounded once to nearest.
+
+    One lane at a time, with exact fractions: float64 is rare in a kernel that
+    emulates float32, and this needs no argument about ranges.
+    """
+    shape = np.broadcast_shapes(np.shape(x), np.shape(y), np.shape(z))
+    rough = np.broadcast_to(x * y + z, shape).ravel().copy()
+    lanes = [np.broadcast_to(value, shape).ravel() for value in (x, y, z)]
+    for lane in np.flatnonzero(np.all([np.isfinite(value) for value in lanes], axis=0)):
+        a, b, c = (float(value[lane]) for value in lanes)
+        exact = Fraction(a) * Fraction(b) + Fraction(c)
+        if exact:
+            try:
+                rough[lane] = exact.numerator / exact.denominator
+            except OverflowError:
+                rough[lane] = np.inf if exact > 0 else -np.inf
+    return rough.reshape(shape)

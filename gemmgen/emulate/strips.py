@@ -1,0 +1,145 @@
+"""Strips of CTAs in several processes.
+
+Workers are forked for each launch: they share the arena's mappings and inherit
+everything else, so nothing has to be sent to them. Strips are handed out in
+order; the parent collects counts and the first error.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+
+from gemmgen.emulate.machine import Launch, LaunchStats, Strip
+from gemmgen.errors import EmulationError
+
+_WORTH_SPLITTING = 16  # CTAs, from which a second process pays
+
+Progress = Callable[[int, int], None]
+"""Called as (CTAs done, CTAs in all)."""
+
+
+def partition(ctas: int, strip: int, processes: int) -> list[range]:
+    """The grid's linear CTA numbers in strips of at most `strip`, at least two of
+    them where a second process pays."""
+    size = strip
+    if processes > 1 and ctas >= _WORTH_SPLITTING:
+        size = min(strip, -(-ctas // processes))
+    return [range(first, min(first + size, ctas)) for first in range(0, ctas, size)]
+
+
+def run_strips(
+    launch: Launch, strip: int, processes: int, progress: Progress | None = None
+) -> LaunchStats:
+    """Run every CTA of the grid.
+
+    Raises:
+        EmulationError: of the first strip that failed.
+    """
+    x, y, z = launch.grid
+    strips = partition(x * y * z, strip, processes)
+    workers = min(processes, len(strips))
+    if workers < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        total = LaunchStats()
+        for ctas in strips:
+            total.add(Strip(launch, ctas).run())
+            if progress:
+                progress(total.ctas, x * y * z)
+        return total
+    return _Workers(launch, strips, workers).run(progress)
+
+
+class _Workers:
+    """Processes that run strips until none is left."""
+
+    def __init__(self, launch: Launch, strips: list[range], count: int):
+        context = multiprocessing.get_context("fork")
+        self.launch = replace(launch, lock=context.Lock())
+        self.strips = strips
+        self.next = context.Value("i", 0)
+        self.total = sum(len(ctas) for ctas in strips)
+        self.parent = os.getpid()
+        pipes = [context.Pipe(duplex=False) for _ in range(count)]
+        self.readers = [reader for reader, _ in pipes]
+        self.processes = [
+            context.Process(target=self._work, args=(writer,), daemon=True) for _, writer in pipes
+        ]
+        with warnings.catch_warnings():
+            # The child only computes with numpy; it takes no lock another thread may hold.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for process in self.processes:
+                process.start()
+        for _, writer in pipes:
+            writer.close()
+
+    def _work(self, writer: Connection) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and ends us
+        while os.getppid() == self.parent:
+            with self.next.get_lock():
+                number = self.next.value
+                self.next.value += 1
+            if number >= len(self.strips):
+                break
+            try:
+                writer.send((number, Strip(self.launch, self.strips[number]).run()))
+            except EmulationError as error:
+                self.next.value = len(self.strips)  # strips not yet begun need not be
+                writer.send((number, error))
+        writer.close()
+
+    def run(self, progress: Progress | None) -> LaunchStats:
+        results: dict[int, LaunchStats | EmulationError] = {}
+        done = 0
+        try:
+            open_ = list(self.readers)
+            while open_:
+                for reader in wait(open_):
+                    try:
+                        number, outcome = reader.recv()
+                    except EOFError:
+                        open_.remove(reader)
+                        continue
+                    results[number] = outcome
+                    if isinstance(outcome, LaunchStats):
+                        done += outcome.ctas
+                        if progress:
+                            progress(done, self.total)
+        finally:
+            self._end()
+        total = LaunchStats()
+        for number in sorted(results):
+            if isinstance(results[number], EmulationError):
+                raise results[number]
+            total.add(results[number])
+        if len(results) < len(self.strips):
+            codes = [process.exitcode for process in self.processes]
+            raise EmulationError(
+                f"entry {self.launch.program.entry.name}",
+                "a worker process ended before its work was done",
+                got=f"exit codes {codes}",
+                remedy="give the machine more memory, or run with fewer processes or shorter strips",
+            )
+        return total
+
+    def _end(self) -> None:
+        for process in self.processes:
+            if process.is_alive():
+                process.join(0.05) if not process.exitcode else None
+            if process.is_alive():
+                process.terminate()
+        for process in self.processes:
+            process.join()
+            process.close if process.exitcode is None else None
+        for reader in self.readers:
+            reader.close()
+
+
+def no_lock() -> nullcontext:
+    """The lock of a launch in one process."""
+    return nullcontext()

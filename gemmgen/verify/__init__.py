@@ -1,0 +1,306 @@
+"""The judgement: does a built kernel use what it may, and compute what it must?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from gemmgen.build import Binary
+from gemmgen.errors import EmulationError
+from gemmgen.model.resources import Occupancy, occupancy
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.run import Device, Placement, Result, gemm
+from gemmgen.split import split
+from gemmgen.verify import oracles
+from gemmgen.verify.bound import Bound, U, bound, worst_case
+from gemmgen.verify.metrics import Errors, errors, exact
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question and its answer.
+
+    Attributes:
+        name: what was asked.
+        passed: the answer.
+        detail: the numbers behind it, in one line.
+    """
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the compiler used, beside what was predicted; bytes, and registers a thread."""
+
+    registers: int
+    predicted_registers: int | None
+    spill_bytes: int
+    shared_bytes: int
+    predicted_shared_bytes: int
+    occupancy: Occupancy
+
+
+@dataclass(frozen=True)
+class Report:
+    """The judgement on one kernel on one device.
+
+    Attributes:
+        errors: of the headline product: the user's matrices, or U[-1, 1].
+        bound: what they are held against.
+        status: what the kernels counted there.
+    """
+
+    kernel: str
+    arch: str
+    device: str
+    resources: Resources
+    errors: Errors
+    bound: Bound
+    size: tuple[int, int, int]
+    status: dict[str, int]
+    seconds: float | None
+    checks: tuple[Check, ...] = field(default=())
+
+    @property
+    def passed(self) -> bool:
+        return all(check.passed for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        r = self.resources
+        return {
+            "kernel": self.kernel,
+            "arch": self.arch,
+            "device": self.device,
+            "size": dict(zip("mnk", self.size)),
+            "resources": {
+                "registers": r.registers, "predicted_registers": r.predicted_registers,
+                "spill_bytes": r.spill_bytes, "shared_bytes": r.shared_bytes,
+                "predicted_shared_bytes": r.predicted_shared_bytes, "occupancy": round(r.occupancy.fraction, 4),
+                "blocks_per_sm": r.occupancy.blocks, "limited_by": r.occupancy.limited_by,
+            },
+            "errors": self.errors.as_dict(),
+            "bound": {"relative_frobenius": self.bound.relative_frobenius, "scaled": self.bound.scaled},
+            "status": self.status,
+            "seconds": self.seconds,
+            "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
+            "passed": self.passed,
+        }
+
+
+def resources(plan: Plan, source: Source, binary: Binary) -> Resources:
+    """What the main kernel takes from its SM."""
+    used = binary.kernels[source.name]
+    shared = used.static_shared_bytes + plan.shared_bytes
+    return Resources(
+        registers=used.registers, predicted_registers=plan.predicted_registers,
+        spill_bytes=max(kernel.spill_bytes for kernel in binary.kernels.values()),
+        shared_bytes=shared, predicted_shared_bytes=plan.shared_bytes,
+        occupancy=occupancy(plan.gpu.limits, plan.threads, used.registers, shared),
+    )
+
+
+class Judge:
+    """Puts the questions to one kernel on one device."""
+
+    def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device):
+        self.plan, self.source, self.binary, self.device = plan, source, binary, device
+
+    def run(self, problem: oracles.Problem, **options: Any) -> Result:
+        return gemm(self.device, self.plan, self.source, problem.a, problem.b, **options)
+
+    def resources(self) -> Check:
+        used = resources(self.plan, self.source, self.binary)
+        resident = used.occupancy.blocks
+        fine = resident > 0 and used.shared_bytes == used.predicted_shared_bytes
+        fine = fine and (used.spill_bytes == 0 or self.plan.allow_spills)
+        return Check(
+            "resources", fine,
+            f"{used.registers} registers, {used.shared_bytes} B shared (predicted {used.predicted_shared_bytes}), "
+            f"{used.spill_bytes} B spilled, {resident} block{'s' * (resident != 1)} an SM by {used.occupancy.limited_by}",
+        )
+
+    def accuracy(self, name: str, problem: oracles.Problem) -> tuple[Check, Errors, Bound, Result]:
+        """The errors of a product against its statistical and deterministic bounds."""
+        result = self.run(problem)
+        reference = exact(problem.a, problem.b)
+        found = errors(result.c, reference, exact(np.abs(problem.a), np.abs(problem.b)))
+        limit = bound(self.plan, problem.a, problem.b, reference)
+        good = found.relative_frobenius <= limit.relative_frobenius and found.scaled <= limit.scaled
+        m, n, k = *reference.shape, problem.a.shape[1]
+        detail = (
+            f"{m}x{n}x{k}: relative Frobenius {found.relative_frobenius:.2e} (bound {limit.relative_frobenius:.2e}), "
+            f"scaled {found.scaled:.1e} (worst case {limit.scaled:.1e})"
+        )
+        return Check(name, good and result.intact, detail), found, limit, result
+
+    def bits(self, name: str, problem: oracles.Problem) -> Check:
+        """An oracle whose answer is known bit for bit."""
+        c = self.run(problem).c
+        mask = np.ones(c.shape, bool) if problem.mask is None else problem.mask
+        wrong = mask & ~(c == problem.expected)
+        detail = f"{mask.sum()} elements, all exact"
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0]
+            detail = f"{wrong.sum()} of {mask.sum()} elements wrong; C[{i}, {j}] = {c[i, j]!r}, not {problem.expected[i, j]!r}"
+        return Check(name, not wrong.any(), detail)
+
+    def edges(self) -> Check:
+        """Odd extents, padded and misaligned operands, alpha and beta; K = 0; alpha = 0."""
+        rng = np.random.default_rng(4)
+        worst, failed = 0.0, []
+        for (m, n, k), alpha, beta in (
+            ((67, 41, 37), -0.5, 2.0), ((1, 1, 1), 1.0, 0.0), ((5, 131, 3), 3.0, -1.0), ((9, 7, 0), 2.0, 0.5),
+            ((33, 2, 19), 0.0, 1.5),
+        ):
+            problem = oracles.uniform(self.plan, -1, 1, (m, n, k), 5)
+            c = rng.uniform(-1, 1, (m, n)).astype(np.float32) if beta else None
+            result = self.run(problem, c=c, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (4, 8, 12)))
+            c64 = 0.0 if c is None else c.astype(np.float64)
+            product = exact(problem.a, problem.b)
+            magnitude = abs(alpha) * exact(np.abs(problem.a), np.abs(problem.b)) + abs(beta) * np.abs(c64)
+            found = errors(result.c, alpha * product + beta * c64, magnitude)
+            limit = worst_case(self.plan, k) + 3 * U  # alpha, beta and their sum
+            worst = max(worst, found.scaled / limit)
+            if not found.scaled <= limit or not result.intact:
+                failed.append(f"{m}x{n}x{k} alpha {alpha} beta {beta}: scaled {found.scaled:.1e}, limit {limit:.1e}"
+                              + ("" if result.intact else ", and memory beside C was overwritten"))
+        return Check("edges", not failed, "; ".join(failed) or f"5 odd shapes, at most {worst:.2f} of the worst case")
+
+    def special(self) -> Check:
+        """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""
+        problem = oracles.special_values(self.plan)
+        result = self.run(problem)
+        with np.errstate(invalid="ignore", over="ignore"):
+            want = exact(problem.a, problem.b)
+            fp32 = want.astype(np.float32)
+        finite = np.isfinite(fp32)
+        same_kind = np.array_equal(np.isnan(result.c), np.isnan(fp32)) and np.array_equal(
+            result.c[np.isinf(fp32)], fp32[np.isinf(fp32)]
+        )
+        with np.errstate(invalid="ignore", over="ignore"):
+            magnitude = exact(np.abs(problem.a), np.abs(problem.b))
+            error = np.abs(result.c.astype(np.float64) - want) / magnitude
+        k = problem.a.shape[1]
+        limit = max(worst_case(self.plan, k), k * U)  # repaired elements are sequential FP32 sums
+        close = bool((error[finite] <= limit).all())
+        counts = [split(x, self.plan.scheme) for x in (problem.a, np.ascontiguousarray(problem.b.T))]
+        expected = {
+            f"{x}_{kind}": getattr(words, kind)
+            for x, words in zip("ab", counts) for kind in ("lossy", "overflow", "nonfinite")
+        }
+        counted = {key: value for key, value in result.status.items() if key in expected}
+        if self.plan.special == "fast":
+            return Check("special", counted == expected, f"fast: not repaired; counted {_nonzero(counted)}")
+        return Check(
+            "special", same_kind and close and counted == expected and result.status["repaired"] > 0,
+            f"{(~finite).sum()} non-finite as in FP32, {result.status['repaired']} repaired; counted {_nonzero(counted)}"
+            + ("" if counted == expected else f", expected {_nonzero(expected)}"),
+        )
+
+
+def _nonzero(counts: dict[str, int]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in counts.items() if value) or "nothing"
+
+
+def default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
+    """Size of the headline product: several blocks, ragged, with stages that wrap and promotion that fires."""
+    if kind == "emulator":
+        return plan.block[0] + 13, plan.block[1] - 7, max(1024, oracles.wrapping_k(plan)) + 5
+    return 1031, 1013, max(4096, oracles.wrapping_k(plan)) + 3
+
+
+def verify(
+    plan: Plan, source: Source, binary: Binary, device: Device, *,
+    a: np.ndarray | None = None, b: np.ndarray | None = None,
+    size: tuple[int, int, int] | None = None, progress: Progress | None = None,
+) -> Report:
+    """Every check on one kernel on one device.
+
+    On the emulator the checks run under one schedule and the headline product
+    under the other as well; the two must agree bit for bit.
+
+    Args:
+        a, b: [M, K] and [K, N] FP32 for the headline product instead of U[-1, 1].
+        size: (m, n, k) of it otherwise.
+        progress: told what is being done.
+
+    Raises:
+        EmulationError: only for an instruction the emulator lacks; a fault of
+            the kernel is a failed check.
+    """
+    say = progress or (lambda text: None)
+    judge = Judge(plan, source, binary, device)
+    shape = size or default_size(plan, device.kind)
+    own = a is None or b is None
+    headline = oracles.uniform(plan, -1, 1, shape, 0) if own else oracles.Problem(a, b)
+    checks = [judge.resources()]
+    nothing = Errors(np.nan, np.nan, np.nan, np.nan)
+    found, limit, result = nothing, Bound(np.nan, np.nan, np.nan, np.nan), Result(np.zeros((0, 0), np.float32))
+
+    def ask(name: str, question: Callable[[], Check]) -> None:
+        say(name)
+        try:
+            checks.append(question())
+        except EmulationError as error:
+            checks.append(Check(name, False, str(error)))
+
+    def headline_check() -> Check:
+        nonlocal found, limit, result
+        check, found, limit, result = judge.accuracy("U[-1, 1]" if own else "your matrices", headline)
+        return check if own else _judge_users(check, found, limit, result)
+
+    ask("probes", lambda: judge.bits("probes", oracles.probes(plan)))
+    ask("permutation", lambda: judge.bits("permutation", oracles.permutation(plan)))
+    ask("edges", judge.edges)
+    ask("special", judge.special)
+    ask("U[0, 1]", lambda: judge.accuracy("U[0, 1]", oracles.uniform(plan, 0, 1, shape, 6))[0])
+    ask("U[-1, 1]" if own else "your matrices", headline_check)
+    if device.kind == "emulator":
+        ask("schedules", lambda: _schedules(judge, headline, result))
+    return Report(
+        kernel=source.name, arch=plan.gpu.arch, device=device.name, resources=resources(plan, source, binary),
+        errors=found, bound=limit, size=(headline.a.shape[0], headline.b.shape[1], headline.a.shape[1]),
+        status=result.status, seconds=result.seconds, checks=tuple(checks),
+    )
+
+
+def _judge_users(check: Check, found: Errors, limit: Bound, result: Result) -> Check:
+    """A user's data need not be random: it is held against the deterministic bound, and told of the rest."""
+    lost = sum(value for key, value in result.status.items() if key.endswith(("_lossy", "_overflow")))
+    notes = check.detail
+    if lost:
+        notes += f"; {lost} elements outside the scheme's range: {_nonzero(result.status)}"
+    elif not check.passed and found.scaled <= limit.scaled:
+        notes += "; beyond what random data would show, within the worst case"
+    return replace(check, passed=found.scaled <= limit.scaled and result.intact, detail=notes)
+
+
+def _schedules(judge: Judge, problem: oracles.Problem, first: Result) -> Check:
+    """The same product with warps in the other order and copies landing at the other extreme."""
+    from gemmgen.emulate import EAGER_LOWEST
+
+    device: Any = judge.device
+    before = device.schedule
+    device.set_schedule(EAGER_LOWEST)
+    try:
+        second = judge.run(problem)
+    finally:
+        device.set_schedule(before)
+    if first.c.shape != second.c.shape:
+        return Check("schedules", False, "the first schedule gave no result to compare")
+    differ = int((first.c.view(np.uint32) != second.c.view(np.uint32)).sum())
+    conflicts = sum(device.conflicts.values())
+    detail = f"{before.name} and {EAGER_LOWEST.name} agree bit for bit, {conflicts} bank conflicts"
+    if differ:
+        detail = f"{differ} of {first.c.size} elements depend on the order in which warps run: a race"
+    return Check("schedules", differ == 0, detail)

@@ -1,0 +1,63 @@
+"""How far a computed C lies from the exact one.
+
+Four figures, since no single one serves: a relative error of one element is
+unbounded where the sum cancels, and a norm hides a wrong element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of C [M, N] against FP64.
+
+    Attributes:
+        relative_frobenius: ||C - C*||_F / ||C*||_F (MixPert eq. 10).
+        max_error: max |C - C*| / (|C| + |C*|) (LE-GEMM eq. 19).
+        mred: mean |C - C*| / |C*| (LE-GEMM eq. 20).
+        scaled: max |C - C*| / (|A| |B|), the figure that cancellation cannot inflate.
+    """
+
+    relative_frobenius: float
+    max_error: float
+    mred: float
+    scaled: float
+
+    def as_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A [M, K] B [K, N] in FP64: products of FP32 values are exact, sums err by 2^-53 each."""
+    return a.astype(np.float64) @ b.astype(np.float64)
+
+
+def errors(c: np.ndarray, reference: np.ndarray, magnitude: np.ndarray) -> Errors:
+    """The four figures.
+
+    Args:
+        c: [M, N] computed.
+        reference: [M, N] FP64.
+        magnitude: [M, N], |A| |B| in FP64.
+
+    NaN in `c` gives NaN, which meets no bound.
+    """
+    c = c.astype(np.float64)
+    difference = np.abs(c - reference)
+
+    def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+        """0 / 0 counts as no error, x / 0 as Inf."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where((top == 0) & (bottom == 0), 0.0, top / bottom)
+
+    norm = np.linalg.norm(difference)
+    return Errors(
+        relative_frobenius=float(ratio(norm, np.linalg.norm(reference))),
+        max_error=float(ratio(difference, np.abs(c) + np.abs(reference)).max(initial=0.0)),
+        mred=float(ratio(difference, np.abs(reference)).mean()) if c.size else 0.0,
+        scaled=float(ratio(difference, magnitude).max(initial=0.0)),
+    )

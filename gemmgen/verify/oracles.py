@@ -1,0 +1,120 @@
+"""Problems whose answers are known, chosen so that a wrong kernel cannot pass.
+
+Random data cannot show a dropped low product: it hides below the rounding of
+the sum. The oracles here isolate each part of a kernel and ask for exact bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gemmgen.plan import Plan
+from gemmgen.split import kept_products, split
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product to compute and what must come out.
+
+    Attributes:
+        a: [M, K] FP32.
+        b: [K, N] FP32.
+        expected: [M, N] FP32 that must come out bit for bit (zeros of either
+            sign count as equal), or None for an oracle judged by a bound.
+        mask: [M, N], where `expected` is known; None is everywhere.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    expected: np.ndarray | None = None
+    mask: np.ndarray | None = None
+
+
+def wrapping_k(plan: Plan) -> int:
+    """A k for which every stage is used again and again and promotion fires more than once."""
+    return max(8, 2 * plan.stages + 1) * plan.block[2] + 2 * plan.promote
+
+
+def uniform(plan: Plan, low: float, high: float, shape: tuple[int, int, int], seed: int) -> Problem:
+    """U[low, high], drawn in FP64 and rounded: FP32 generators leave a 2^-23
+    grid, on which a split loses less than it does on real data."""
+    rng = np.random.default_rng(seed)
+    m, n, k = shape
+    return Problem(
+        rng.uniform(low, high, (m, k)).astype(np.float32), rng.uniform(low, high, (k, n)).astype(np.float32)
+    )
+
+
+def permutation(plan: Plan, seed: int = 1) -> Problem:
+    """A permutation times B: every row of C is a row of B, bit for bit.
+
+    B's elements have as many bits as the scheme carries, so nothing is lost on
+    the way, and an element taken from a wrong place cannot be missed.
+    """
+    rng = np.random.default_rng(seed)
+    k, n = wrapping_k(plan) + 3, plan.block[1] - 3
+    order = rng.permutation(k)[: plan.block[0] + 7]
+    a = np.zeros((len(order), k), np.float32)
+    a[np.arange(len(order)), order] = 1.0
+    bits = plan.scheme.bits
+    mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
+    sign = rng.choice([-1.0, 1.0], (k, n))
+    b = (sign * mantissa * 2.0**-bits).astype(np.float32)
+    return Problem(a, b, b[order])
+
+
+def probes(plan: Plan, seed: int = 2) -> Problem:
+    """Pairs that isolate single word products.
+
+    With x = h + 2^-11, whose words are h and 2^-11 under every rounding,
+
+        [x, -h] . [y, y]                    = lo(x) y
+        [x,  x] . [y, -h(y)]                = x lo(y)
+        [x, x, h, h] . [y, -h(y), -y, h(y)] = lo(x) lo(y)
+
+    and a scheme returns just the part of it that its kept products make up:
+    all of that is exact in FP32 and inside the unit, so it must come out bit
+    for bit, the last form being 0 where lo lo is dropped. The k positions are
+    strewn over all stages, steps and lanes.
+    """
+    rng = np.random.default_rng(seed)
+    m, n, k = 3 * 24, 3 * 24, wrapping_k(plan)
+    sets = k // 4
+    positions = rng.permutation(k)[: 4 * sets].reshape(sets, 4)
+
+    def high(count: int) -> np.ndarray:
+        # An even last bit, so that the tie of x goes down to h; below 1.375, so
+        # that two products stay under 4, where FP32 still resolves 2^-22.
+        return 1.0 + rng.integers(0, 96, count) * 2.0**-8
+
+    h_x, h_y = high(m), high(n)
+    x, y = h_x + 2.0**-11, h_y + 2.0**-11
+    kinds_a, kinds_b = np.arange(m) % 3, np.arange(n) % 3
+    a, b = np.zeros((m, k)), np.zeros((k, n))
+    for i in range(m):
+        pattern = ((x[i], -h_x[i], 0, 0), (x[i], x[i], 0, 0), (x[i], x[i], h_x[i], h_x[i]))[kinds_a[i]]
+        a[i, positions[i * sets // m]] = pattern
+    for j in range(n):
+        pattern = ((y[j], y[j], 0, 0), (y[j], -h_y[j], 0, 0), (y[j], -h_y[j], -y[j], h_y[j]))[kinds_b[j]]
+        b[positions, j] = pattern
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    expected = kept_products(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
+    return Problem(a, b, expected.astype(np.float32), kinds_a[:, None] == kinds_b[None, :])
+
+
+def special_values(plan: Plan, seed: int = 3) -> Problem:
+    """Inf, NaN, and where the scheme can know of it elements beyond the word's range.
+
+    A scheme that rounds toward zero saturates beyond its range: it counts such
+    elements but cannot repair them, so they are left out here.
+    """
+    rng = np.random.default_rng(seed)
+    m, n, k = 19, 23, plan.block[2] + 9
+    a, b = rng.uniform(-1, 1, (m, k)).astype(np.float32), rng.uniform(-1, 1, (k, n)).astype(np.float32)
+    a[2, 5], a[3, 7], a[5, 1] = np.inf, -np.inf, np.nan
+    b[5, 3], b[9, 4], b[11, 6] = 0.0, np.inf, np.nan
+    if plan.scheme.words[0].rounding == "nearest_even":
+        a[7, 0], a[8, 3], b[4, 9] = 1e6, -3e38, 7e4
+    return Problem(a, b)

@@ -1,0 +1,148 @@
+"""Kernels that are wrong on purpose: each tolerance and oracle must catch its own.
+
+A check that a broken kernel passes is no check. Every fault below is a change
+of the rendered source that still compiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmgen.build import compile_cuda
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST
+from gemmgen.errors import EmulationError
+from gemmgen.render import render
+from gemmgen.run import gemm
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.verify import Judge, oracles
+
+
+def small_plan(scheme: str, **split):
+    return solve(loads({
+        "split": {"scheme": scheme, "promote": 64, **split},
+        "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]},
+        "pipeline": {"stages": 3},
+        "target": {"gpu": "a100"},
+    }))
+
+
+def judge_of(plan, edit=lambda text: text) -> Judge:
+    source = render(plan)
+    text = edit(source.text)
+    source = replace(source, text=text)
+    binary = compile_cuda(text, source.arch, name=source.file_name)
+    return Judge(plan, source, binary, EmulatorDevice(plan, source, binary))
+
+
+def swap(old: str, new: str, count: int = -1):
+    """An edit that must find what it edits, so that a fault cannot quietly vanish."""
+
+    def edit(text: str) -> str:
+        assert old in text, f"the fault has nothing to change: {old}"
+        return text.replace(old, new, count)
+
+    return edit
+
+
+def probes(judge: Judge):
+    return judge.bits("probes", oracles.probes(judge.plan))
+
+
+def permutation(judge: Judge):
+    return judge.bits("permutation", oracles.permutation(judge.plan))
+
+
+def accuracy(judge: Judge):
+    k = oracles.wrapping_k(judge.plan)
+    return judge.accuracy("U[-1, 1]", oracles.uniform(judge.plan, -1, 1, (70, 66, k), 0))[0]
+
+
+def positive(judge: Judge):
+    return judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (70, 66, 2048), 0))[0]
+
+
+MULTIPLY = "multiply_add(acc_{into}[i][j], a[{a}][i], b[{b}][j]);"
+
+FAULTS = {
+    # name: (scheme, edit, the check that must fail)
+    "dropped hi lo, by probes": ("ootomo", swap(MULTIPLY.format(into="correction", a=0, b=1), ";"), probes),
+    "dropped hi lo, by the bound": ("ootomo", swap(MULTIPLY.format(into="correction", a=0, b=1), ";"), accuracy),
+    "dropped lo hi": ("scaled", swap(MULTIPLY.format(into="main", a=1, b=0), ";"), probes),
+    "dropped lo lo, own accumulator": ("ootomo4", swap(MULTIPLY.format(into="tail", a=1, b=1), ";"), probes),
+    "dropped lo lo, shared accumulator": ("markidis", swap(MULTIPLY.format(into="main", a=1, b=1), ";"), probes),
+    "wrong scale of the correction": ("ootomo", swap("fmaf(acc_correction[i][j][r], 0x1p-11f", "fmaf(acc_correction[i][j][r], 0x1p-10f"), probes),
+    "wrong scale, by the bound": ("legemm", swap("fmaf(acc_correction[i][j][r], 0x1p-10f", "fmaf(acc_correction[i][j][r], 0x1p-9f"), accuracy),
+    "swapped words of A": ("ootomo", swap("from + word * a_plane", "from + (WORDS - 1 - word) * a_plane"), probes),
+    "swapped words of both": ("ootomo", swap("from + word * ", "from + (WORDS - 1 - word) * "), permutation),
+    "a stage multiplied one tile late": ("ootomo", swap("multiply(stages + slot * STAGE_BYTES)", "multiply(stages + (slot == 0 ? STAGES - 1 : slot - 1) * STAGE_BYTES)"), permutation),
+    "the last tile never fetched": ("ootomo", swap("if (tile + STAGES - 1 < tiles_k) fill", "if (tile + STAGES < tiles_k) fill"), permutation),
+    "promotion that forgets to clear": ("ootomo", swap("acc_main[i][j][r] = 0.0f;", ""), accuracy),
+    "no promotion until the end": ("ootomo", swap("if (--until_promotion == 0) {", "if (false) {"), positive),
+    "swizzle on one side only": ("ootomo", swap("row * ROW_BYTES + swizzle(row, chunk) * 16", "row * ROW_BYTES + chunk * 16"), permutation),
+    "column of the wrong fragment": ("ootomo", swap("column0 + j * 8", "column0 + (j ^ 1) * 8", 1), permutation),
+    "row scale forgotten": ("scaled", swap("-row_exponent(a_absmax[row]) - row_exponent", "-14 - row_exponent"), permutation),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_wrong_kernel_fails(name):
+    scheme, edit, question = FAULTS[name]
+    judge = judge_of(small_plan(scheme), edit)
+    try:
+        check = question(judge)
+    except EmulationError:
+        return  # caught before there was an answer
+    assert not check.passed, check.detail
+
+
+@pytest.mark.parametrize("scheme", ["ootomo", "ootomo4", "legemm", "markidis", "scaled"])
+def test_the_right_kernel_passes_the_same_questions(scheme):
+    judge = judge_of(small_plan(scheme))
+    for question in (probes, permutation, accuracy, positive):
+        check = question(judge)
+        assert check.passed, f"{check.name}: {check.detail}"
+
+
+RACES = {
+    "missing barrier": swap("        __syncthreads();               // everyone's", "        //"),
+    "wait for one group too few": swap("copy_async_wait<STAGES - 2>();", "copy_async_wait<STAGES - 1>();"),
+    "refill of the stage being read": swap("if (tile + STAGES - 1 < tiles_k) fill(free_slot,", "if (tile + STAGES - 1 < tiles_k) fill(slot,"),
+}
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_race_shows_between_the_schedules(name):
+    """Either a schedule meets memory that nothing wrote, or the two differ, or the answer is wrong."""
+    judge = judge_of(small_plan("ootomo"), RACES[name])
+    problem = oracles.permutation(judge.plan)
+    results = []
+    for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        judge.device.set_schedule(schedule)
+        try:
+            results.append(gemm(judge.device, judge.plan, judge.source, problem.a, problem.b).c)
+        except EmulationError:
+            return
+    assert any((c != problem.expected).any() for c in results)
+
+
+def test_a_missing_barrier_in_the_split_kernel_is_caught():
+    judge = judge_of(small_plan("ootomo"), swap("    __syncthreads();\n    for (int i = 0; i < 8; ++i) value[i] = turned", "    for (int i = 0; i < 8; ++i) value[i] = turned"))
+    try:
+        assert not permutation(judge).passed
+    except EmulationError as error:
+        assert "turned" in str(error) or "shared" in str(error)
+
+
+def test_nan_in_c_must_not_spread():
+    """The fault the poisoned C exists for: reading C although beta is 0."""
+    judge = judge_of(small_plan("ootomo"), swap("read_c ? fmaf(alpha, product, beta * *to) : alpha * product", "fmaf(alpha, product, beta * *to)"))
+    assert not judge.edges().passed
+
+
+def test_special_values_unrepaired_are_noticed():
+    judge = judge_of(small_plan("ootomo"), swap("while (bad[group]) {", "while (false) {"))
+    assert not judge.special().passed

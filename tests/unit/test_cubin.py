@@ -1,0 +1,214 @@
+"""The cubin reader against cubins put together by hand; tests/compile has the real ones."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from gemmgen.build.cubin import KernelResources, read_cubin
+from gemmgen.build.diagnostics import accounts_differ
+from gemmgen.errors import BuildError
+
+STORE, LOAD = 0x387, 0x983  # STL, LDL
+WIDTH_64, WIDTH_128 = 5, 6
+SPILL, SOMETHING_ELSE = 1, 2
+
+
+def instruction(operation: int, width: int = 4) -> bytes:
+    return struct.pack("<QQ", operation, width << 9)
+
+
+def sized(attribute: int, *words: int) -> bytes:
+    return struct.pack(f"<BBH{len(words)}I", 4, attribute, 4 * len(words), *words)
+
+
+def short(form: int, attribute: int, value: int) -> bytes:
+    return struct.pack("<BBH", form, attribute, value)
+
+
+def elf(sections: list[dict], machine: int = 190) -> bytes:
+    """An ELF64 file; a section is name, data, and optionally type, flags, size and link."""
+    sections = [{"name": ""}, *sections, {"name": ".shstrtab", "type": 3}]
+    names = b"".join(section["name"].encode() + b"\0" for section in sections)
+    sections[-1]["data"] = names
+    body, headers, at_name = b"", b"", 0
+    for section in sections:
+        data = section.get("data", b"")
+        headers += struct.pack(
+            "<IIQQQQIIQQ",
+            at_name,
+            section.get("type", 1),
+            section.get("flags", 0),
+            0,
+            64 + len(body),
+            section.get("size", len(data)),
+            section.get("link", 0),
+            *(0, 1, 0),
+        )
+        body += data
+        at_name += len(section["name"]) + 1
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH",
+        b"\x7fELF\x02\x01\x01" + bytes(9),
+        *(2, machine, 1, 0, 0, 64 + len(body), 0, 64, 56, 0, 64, len(sections), len(sections) - 1),
+    )
+    return header + body + headers
+
+
+def cubin(
+    *,
+    code: bytes = instruction(0x918) * 4,
+    attributes: bytes = b"",
+    about_symbols: bytes | None = None,
+    flags: int = 6,
+    extra: tuple[dict, ...] = (),
+) -> bytes:
+    """One kernel, `k`, and one device function, `f`."""
+    symbols = [(0, 0, 0), (1, 0x12, 0), (3, 0x12, 0x10)]  # none; f; k, the only entry
+    table = b"".join(
+        struct.pack("<IBBHQQ", name, info, other, 3, 0, 0) for name, info, other in symbols
+    )
+    if about_symbols is None:
+        about_symbols = sized(0x2F, 2, 40) + sized(0x11, 1, 999) + sized(0x12, 2, 96)
+    return elf(
+        [
+            {"name": ".strtab", "type": 3, "data": b"\0f\0k\0"},
+            {"name": ".symtab", "type": 2, "data": table, "link": 1},
+            {"name": ".text.k", "data": code, "flags": flags},
+            {"name": ".nv.info", "data": about_symbols},
+            {"name": ".nv.info.k", "data": attributes},
+            *extra,
+        ]
+    )
+
+
+def test_every_number_comes_from_its_place():
+    code = (
+        instruction(STORE)
+        + instruction(LOAD, WIDTH_64)
+        + instruction(STORE, WIDTH_128)
+        + instruction(LOAD)  # not annotated: an array, not a spill
+    )
+    read = read_cubin(
+        cubin(
+            code=code,
+            attributes=short(1, 0x35, 0)
+            + short(2, 0x4C, 0xAB03)  # a byte value: the upper half means nothing
+            + sized(0x55, SPILL, 0, SPILL, 16, SPILL, 32, SOMETHING_ELSE, 48)
+            + short(3, 0x1B, 255)
+            + sized(0x05, 128, 2, 1),
+            extra=(
+                {"name": ".nv.shared.k", "type": 8, "size": 4080},
+                {"name": ".nv.constant0.k", "data": bytes(360)},
+                {"name": ".nv.constant2.k", "data": bytes(8)},
+                {"name": ".nv.constant0.kk", "data": bytes(5000)},
+            ),
+        )
+    )
+    assert read == {
+        "k": KernelResources(
+            registers=40,
+            static_shared_bytes=4080,
+            spill_store_bytes=4 + 16,
+            spill_load_bytes=8,
+            stack_bytes=96,
+            barriers=3,
+            constant_bytes=368,
+            code_bytes=64,
+            max_threads=(128, 2, 1),
+        )
+    }
+    assert read["k"].spill_bytes == 28
+
+
+def test_a_plain_kernel_uses_nothing():
+    plain = read_cubin(cubin(about_symbols=sized(0x2F, 2, 8)))["k"]
+    assert plain == KernelResources(8, 0, 0, 0, 0, 0, 0, 64, None)
+
+
+def test_barriers_as_compilers_before_cuda_13_tell_them():
+    assert read_cubin(cubin(flags=16 << 20 | 6))["k"].barriers == 16
+
+
+def test_memory_that_cuda_reserves_is_not_the_kernels():
+    shared = {"name": ".nv.shared.k", "type": 8, "size": 1024 + 512}
+    reserved = {"name": ".nv.shared.reserved.0", "type": 8, "size": 64}
+    assert read_cubin(cubin(extra=(shared,)))["k"].static_shared_bytes == 1536
+    assert read_cubin(cubin(extra=(shared, reserved)))["k"].static_shared_bytes == 512
+
+
+def test_recursion_has_no_bound():
+    about = sized(0x2F, 2, 24) + sized(0x11, 2, 8) + sized(0x12, 2, 0xFFFFFFFF)
+    assert read_cubin(cubin(about_symbols=about))["k"].stack_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("damaged", "told"),
+    [
+        (b"", "not a little-endian 64-bit ELF"),
+        (b"#!/bin/sh\n", "not a little-endian 64-bit ELF"),
+        (b"\x7fELF\x02\x01", "refers to byte 64"),
+        (elf([], machine=62), "another machine"),
+        (cubin(about_symbols=b""), "no register count"),
+        (cubin(about_symbols=short(9, 0x2F, 0)), "unknown format"),
+        (cubin(attributes=struct.pack("<BBH", 4, 0x05, 12)), "runs past"),
+        (cubin(attributes=sized(0x55, SPILL)), "inside a pair"),
+        (cubin(attributes=sized(0x55, SPILL, 64)), "outside the code"),
+        (cubin(attributes=sized(0x55, SPILL, 0xFFFFFFFF)), "outside the code"),
+        (cubin(attributes=sized(0x05, 1)), "not three words"),
+        (Path("/proc/self/exe").read_bytes(), "another machine"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_cubin_is_named(damaged, told):
+    with pytest.raises(BuildError) as caught:
+        read_cubin(damaged)
+    assert told in str(caught.value)
+
+
+def test_every_truncation_is_a_build_error():
+    whole = cubin(attributes=sized(0x05, 1, 1, 1), extra=({"name": ".x", "data": b"abc"},))
+    read_cubin(whole)
+    for size in range(len(whole)):
+        with pytest.raises(BuildError):
+            read_cubin(whole[:size])
+
+
+def test_random_damage_is_a_build_error_or_harmless():
+    whole = cubin(
+        attributes=sized(0x05, 1, 1, 1) + sized(0x55, SPILL, 0) + short(2, 0x4C, 1),
+        extra=({"name": ".nv.shared.k", "type": 8, "size": 8},),
+    )
+    chance, refused = random.Random(1), 0
+    for _ in range(5000):
+        bad = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            bad[chance.randrange(len(bad))] = chance.choice(
+                (0, 1, 0x7F, 0xFF, chance.randrange(256))
+            )
+        try:
+            read_cubin(bytes(bad))
+        except BuildError:
+            refused += 1
+    assert refused > 500
+
+
+LOG = """\
+ptxas info    : Compiling entry function 'k' for 'sm_80'
+ptxas info    : Function properties for k
+ptxas         .     96 bytes stack frame, 20 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 40 registers, used 3 barriers
+"""
+
+
+@pytest.mark.parametrize(
+    ("registers", "stores", "loads", "agrees"),
+    [(40, 20, 8, True), (41, 20, 8, False), (40, 0, 8, False), (40, 20, 0, False)],
+)
+def test_a_log_that_tells_another_story_is_noticed(registers, stores, loads, agrees):
+    kernels = {"k": KernelResources(registers, 0, stores, loads, 96, 3, 0, 64, None)}
+    assert (accounts_differ(LOG, kernels) is None) == agrees
+    assert accounts_differ("", kernels) is None  # an assembler that tells nothing
