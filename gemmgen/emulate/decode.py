@@ -361,7 +361,9 @@ class Decoder:
         if cursor.base in ("bra", "brx"):
             cursor.drop("uni")
             if cursor.base == "brx":
-                cursor.flag("idx")
+                cursor.choice("idx")
+                if guard >= 0:
+                    cursor.refuse("guarded branch table is not supported")
                 block.selector = cursor.source(0, "u32")
                 names = self.entry.tables.get(statement.operands[1])
                 if names is None:
@@ -406,8 +408,8 @@ def _in_order(blocks: list[Block]) -> list[Block]:
     successors = []
     for block in blocks:
         following = list(block.targets)
-        unconditional = block.end in ("exit", "branch") and block.last.guard < 0
-        if block.end not in ("trap", "table") and not unconditional and block.following >= 0:
+        leaves = block.end in ("exit", "branch", "trap", "table") and block.last.guard < 0
+        if not leaves and block.following >= 0:
             following.append(block.following)
         successors.append(following)
     order = weak_topological_order(successors)

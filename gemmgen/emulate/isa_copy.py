@@ -8,7 +8,7 @@ import numpy as np
 
 from gemmgen.emulate.decode import Cursor, instruction
 from gemmgen.emulate.isa_integer import U32
-from gemmgen.emulate.isa_memory import _HINTS, Access, at_lanes
+from gemmgen.emulate.isa_memory import HINTS, Access, at_lanes
 from gemmgen.emulate.memory import Fault
 
 
@@ -70,7 +70,7 @@ def _issue(cursor: Cursor):
     level = cursor.choice("ca", "cg")
     cursor.choice("shared", "shared::cta")
     cursor.choice("global")
-    cursor.drop(*_HINTS)
+    cursor.drop(*HINTS)
     cursor.count(3, 4)
     size = cursor.constant(2)
     if size not in ((4, 8, 16) if level == "ca" else (16,)):

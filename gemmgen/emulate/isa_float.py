@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.emulate import isa_integer, rounding
-from gemmgen.emulate.decode import Cursor, instruction
+from gemmgen.emulate.decode import DTYPES, Cursor, instruction
 from gemmgen.emulate.isa_integer import INTEGERS, elementwise
 from gemmgen.emulate.rounding import canonical, flush
 
@@ -32,7 +32,7 @@ def _halves(function, kind: str):
     return packed
 
 
-def _finished(cursor: Cursor, function, *, ftz: bool, sat: bool):
+def _finished(function, *, ftz: bool, sat: bool):
     """`function` with subnormals flushed, the result clamped, NaN made canonical."""
 
     def whole(*operands):
@@ -63,10 +63,10 @@ def _arithmetic(cursor: Cursor, f32, plain, f16=None, operands: int = 2):
     cursor.count(operands + 1)
     types = [type_] * operands
     if type_ == "f32":
-        single = _finished(cursor, lambda *x: f32(*x, mode), ftz=ftz, sat=sat)
+        single = _finished(lambda *x: f32(*x, mode), ftz=ftz, sat=sat)
         return elementwise(cursor, types, single)
     if type_ == "f32x2":
-        single = _finished(cursor, lambda *x: f32(*x, mode), ftz=ftz, sat=sat)
+        single = _finished(lambda *x: f32(*x, mode), ftz=ftz, sat=sat)
         return elementwise(cursor, types, _halves(single, "f4"))
     if mode != "rn" or ftz or (sat and type_ == "f64"):
         cursor.refuse("rounding is not supported for this type")
@@ -74,7 +74,7 @@ def _arithmetic(cursor: Cursor, f32, plain, f16=None, operands: int = 2):
         return elementwise(cursor, types, lambda *x: canonical(plain(*x)))
     if type_ in ("f16", "f16x2"):
         half = f16 or (lambda *x: f32(*(v.astype(np.float32) for v in x), "rn").astype(np.float16))
-        half = _finished(cursor, half, ftz=False, sat=sat)
+        half = _finished(half, ftz=False, sat=sat)
         return elementwise(cursor, types, half if type_ == "f16" else _halves(half, "f2"))
     if type_ in ("bf16", "bf16x2") and not sat:
         brain = _bf16_operation(plain if operands == 2 else None)
@@ -191,7 +191,7 @@ def divide(cursor: Cursor):
             remedy="compile without -use_fast_math, or use __fdiv_rn, __frcp_rn, __fsqrt_rn",
         )
     function = {"div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt}[cursor.base]
-    whole = _finished(cursor, function, ftz=ftz, sat=False)
+    whole = _finished(function, ftz=ftz, sat=False)
     return elementwise(cursor, [type_] * (2 if cursor.base == "div" else 1), whole)
 
 
@@ -261,8 +261,6 @@ def _extended(cursor: Cursor, source: str, target: str, function):
 
 
 def _between_integers(cursor: Cursor, target: str):
-    from gemmgen.emulate.decode import DTYPES
-
     dtype = DTYPES[target]
     if cursor.flag("sat"):
         info = np.iinfo(dtype)
@@ -278,8 +276,6 @@ def _between_integers(cursor: Cursor, target: str):
 
 def _to_integer(cursor: Cursor, source: str, target: str):
     """Rounded to an integer, clamped to the type's range; NaN gives 0."""
-    from gemmgen.emulate.decode import DTYPES
-
     mode = cursor.choice(*_INTEGER_MODES)
     ftz = cursor.flag("ftz")
     cursor.flag("sat")  # these conversions always saturate
@@ -317,7 +313,6 @@ def _from_integer(cursor: Cursor, source: str, target: str):
 
 def _between_floats(cursor: Cursor, source: str, target: str):
     ftz, sat, relu = cursor.flag("ftz"), cursor.flag("sat"), cursor.flag("relu")
-    cursor.flag("satfinite") and cursor.refuse("modifier is not supported")
     if target in ("f16x2", "bf16x2") and source == "f32":
         mode = cursor.choice("rn", "rz")
         cursor.count(3)
@@ -344,23 +339,22 @@ def _between_floats(cursor: Cursor, source: str, target: str):
     if target == source and target in ("f32", "f64", "f16"):
         mode = cursor.choice(*_INTEGER_MODES, *_MODES, default="none")
         step = _INTEGER_MODES.get(mode, lambda x: x)
-        return elementwise(cursor, [source], _finished(cursor, step, ftz=ftz, sat=sat))
+        return elementwise(cursor, [source], _finished(step, ftz=ftz, sat=sat))
     widening = {("f16", "f32"), ("f16", "f64"), ("bf16", "f32"), ("f32", "f64"), ("bf16", "f64")}
     if (source, target) in widening:
         dtype = np.float32 if target == "f32" else np.float64
         read = _bf16 if source == "bf16" else (lambda x: flush(x) if ftz else x)
-        widen = _finished(cursor, lambda x: read(x).astype(dtype), ftz=False, sat=sat)
+        widen = _finished(lambda x: read(x).astype(dtype), ftz=False, sat=sat)
         return _extended(cursor, source, target, widen)
     mode = cursor.choice(*_MODES)
     if target == "f16" and source in ("f32", "f64"):
         first = flush if ftz else (lambda x: x)
-        half = _finished(cursor, lambda x: rounding.to_f16(first(x), mode), ftz=False, sat=sat)
+        half = _finished(lambda x: rounding.to_f16(first(x), mode), ftz=False, sat=sat)
         return _extended(cursor, source, "b16", half)
     if target == "bf16" and source == "f32" and mode in ("rn", "rz") and not sat:
         first = flush if ftz else (lambda x: x)
         return _extended(cursor, source, "b16", lambda x: rounding.to_bf16(first(x), mode))
     if (source, target) == ("f64", "f32"):
-        return elementwise(
-            cursor, ["f64"], _finished(cursor, lambda x: rounding.to_f32(x, mode), ftz=ftz, sat=sat)
-        )
+        single = _finished(lambda x: rounding.to_f32(x, mode), ftz=ftz, sat=sat)
+        return elementwise(cursor, ["f64"], single)
     return cursor.refuse(f"conversion from {source} to {target} is not supported")

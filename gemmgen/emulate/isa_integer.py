@@ -7,6 +7,7 @@ import numpy as np
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
 from gemmgen.emulate.memory import SHARED_WINDOW, Fault
 from gemmgen.emulate.ptx import SIZES
+from gemmgen.emulate.rounding import flush
 
 U32, U64 = DTYPES["u32"], DTYPES["u64"]
 BOOL = DTYPES["pred"]
@@ -134,7 +135,6 @@ def multiply(cursor: Cursor):
     """mul and mad, in their three widths."""
     part = cursor.choice("lo", "hi", "wide")
     type_ = _integer_type(cursor)
-    dtype = DTYPES[type_]
     if part == "wide":
         if type_ not in _WIDER:
             cursor.refuse("the product would not fit a register")
@@ -143,7 +143,6 @@ def multiply(cursor: Cursor):
     else:
         product = np.multiply if part == "lo" else high_half
     sum_type = _WIDER[type_] if part == "wide" else type_
-    del dtype
     if cursor.base == "mul":
         cursor.count(3)
         return elementwise(cursor, [type_] * 2, product)
@@ -266,10 +265,7 @@ def funnel_shift(cursor: Cursor):
     def function(low, high, n):
         both = (high.astype(np.uint64) << np.uint64(32)) | low
         n = (n & np.uint32(31) if wrap else np.minimum(n, np.uint32(32))).astype(np.uint64)
-        shifted = both << n >> np.uint64(32) if left else both >> n
-        if left:  # by 32 the low word moves up whole, which the line above already gives
-            return shifted.astype(np.uint32)
-        return shifted.astype(np.uint32)
+        return (both << n >> np.uint64(32) if left else both >> n).astype(np.uint32)
 
     return elementwise(cursor, ["b32", "b32", "u32"], function)
 
@@ -409,8 +405,6 @@ def comparison(cursor: Cursor):
         if not floating:
             return _COMPARE[name](x, y)
         if flush_first:
-            from gemmgen.emulate.rounding import flush
-
             x, y = flush(x), flush(y)
         unordered = (x != x) | (y != y)
         if name in ("num", "nan"):

@@ -11,7 +11,7 @@ from gemmgen.emulate.isa_integer import U32, U64
 from gemmgen.emulate.memory import GLOBAL_BASE, SHARED_WINDOW, Fault
 from gemmgen.emulate.ptx import SIZES
 
-_HINTS = (
+HINTS = (
     "weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "cta", "cluster", "gpu", "sys",
     "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
     "L1::evict_normal", "L1::evict_unchanged", "L2::64B", "L2::128B", "L2::256B", "L2::evict_first",
@@ -127,7 +127,7 @@ def _vector_type(cursor: Cursor) -> tuple[str, int]:
 @instruction("ld", "ldu")
 def load(cursor: Cursor):
     space = _space(cursor, "global", "shared", "const", "param", "generic")
-    cursor.drop(*_HINTS)
+    cursor.drop(*HINTS)
     type_, members = _vector_type(cursor)
     if space == "param":
         return _load_param(cursor, type_, members)
@@ -189,7 +189,7 @@ def _load_param(cursor: Cursor, type_: str, members: int):
 @instruction("st")
 def store(cursor: Cursor):
     space = _space(cursor, "global", "shared", "generic")
-    cursor.drop(*_HINTS)
+    cursor.drop(*HINTS)
     type_, members = _vector_type(cursor)
     cursor.count(2)
     size = SIZES[type_] * members
@@ -254,7 +254,7 @@ def atomic(cursor: Cursor):
     """Lanes that meet at one address take turns, in the order of their index."""
     space = _space(cursor, "global", "shared", "generic")
     operation = cursor.choice("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
-    cursor.drop(*_HINTS)
+    cursor.drop(*HINTS)
     type_, returns = cursor.type(), cursor.base == "atom"
     if type_ not in ("u32", "s32", "b32", "f32", "u64", "s64", "b64", "f64"):
         cursor.refuse(f"type {type_} is not supported here")

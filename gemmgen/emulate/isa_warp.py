@@ -20,7 +20,6 @@ import numpy as np
 from gemmgen.emulate import units
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
 from gemmgen.emulate.isa_integer import BOOL, U32
-from gemmgen.emulate.isa_memory import count_conflicts
 from gemmgen.emulate.memory import Fault
 
 F32 = DTYPES["f32"]
@@ -225,9 +224,7 @@ def matrix_rows(cursor: Cursor):
                 raise Fault("a matrix row lies outside shared memory", lane=int(np.argmin(rows)))
             base = (chosen * shared.pitch)[None, :].repeat(8 * count, 0).reshape(-1)
             offsets = shared.offsets(rows.reshape(-1), base, 16)
-            warp.strip.conflicts.count(
-                place, rows if ctas is None else rows, None, 16
-            )
+            warp.strip.conflicts.count(place, rows, None, 16)
             if storing:
                 words = [warp.full(s, U32).reshape(32, -1)[:, chosen] for s in slots]
                 shared.store(offsets, 16, _rows_of(words, transposed))

@@ -12,7 +12,6 @@ import os
 import signal
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
@@ -88,58 +87,48 @@ class _Workers:
                 break
             try:
                 writer.send((number, Strip(self.launch, self.strips[number]).run()))
-            except EmulationError as error:
-                self.next.value = len(self.strips)  # strips not yet begun need not be
+            except Exception as error:
+                with self.next.get_lock():
+                    self.next.value = len(self.strips)  # strips not yet begun need not be
                 writer.send((number, error))
         writer.close()
 
     def run(self, progress: Progress | None) -> LaunchStats:
-        results: dict[int, LaunchStats | EmulationError] = {}
-        done = 0
+        outcomes: dict[int, LaunchStats | Exception] = {}
         try:
-            open_ = list(self.readers)
-            while open_:
-                for reader in wait(open_):
-                    try:
-                        number, outcome = reader.recv()
-                    except EOFError:
-                        open_.remove(reader)
-                        continue
-                    results[number] = outcome
-                    if isinstance(outcome, LaunchStats):
-                        done += outcome.ctas
-                        if progress:
-                            progress(done, self.total)
+            self._collect(outcomes, progress)
         finally:
-            self._end()
+            for process in self.processes:
+                process.terminate()  # they have ended, unless something went wrong here
+                process.join()
+            for reader in self.readers:
+                reader.close()
         total = LaunchStats()
-        for number in sorted(results):
-            if isinstance(results[number], EmulationError):
-                raise results[number]
-            total.add(results[number])
-        if len(results) < len(self.strips):
-            codes = [process.exitcode for process in self.processes]
+        for number in sorted(outcomes):  # whichever worker was first: the first strip's error
+            if isinstance(outcomes[number], Exception):
+                raise outcomes[number]
+            total.add(outcomes[number])
+        if len(outcomes) < len(self.strips):
             raise EmulationError(
                 f"entry {self.launch.program.entry.name}",
                 "a worker process ended before its work was done",
-                got=f"exit codes {codes}",
-                remedy="give the machine more memory, or run with fewer processes or shorter strips",
+                got=f"exit codes {[process.exitcode for process in self.processes]}",
+                remedy="give the machine more memory, or use fewer processes or shorter strips",
             )
         return total
 
-    def _end(self) -> None:
-        for process in self.processes:
-            if process.is_alive():
-                process.join(0.05) if not process.exitcode else None
-            if process.is_alive():
-                process.terminate()
-        for process in self.processes:
-            process.join()
-            process.close if process.exitcode is None else None
-        for reader in self.readers:
-            reader.close()
-
-
-def no_lock() -> nullcontext:
-    """The lock of a launch in one process."""
-    return nullcontext()
+    def _collect(
+        self, outcomes: dict[int, LaunchStats | Exception], progress: Progress | None
+    ) -> None:
+        done, open_ = 0, list(self.readers)
+        while open_:
+            for reader in wait(open_):
+                try:
+                    number, outcomes[number] = reader.recv()
+                except EOFError:
+                    open_.remove(reader)
+                    continue
+                if isinstance(outcomes[number], LaunchStats):
+                    done += outcomes[number].ctas
+                    if progress:
+                        progress(done, self.total)

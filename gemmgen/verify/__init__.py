@@ -176,6 +176,18 @@ class Judge:
                               + ("" if result.intact else ", and memory beside C was overwritten"))
         return Check("edges", not failed, "; ".join(failed) or f"5 odd shapes, at most {worst:.2f} of the worst case")
 
+    def range(self) -> Check:
+        """A scheme that normalises is right for any row magnitude in FP32's range."""
+        problem = oracles.far_rows(self.plan)
+        c = self.run(problem).c.astype(np.float64)
+        want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
+        limit = worst_case(self.plan, problem.a.shape[1])
+        inside = magnitude < 2.0**127
+        # What falls below FP32's normal range is rounded to its subnormal grid.
+        allowed = limit * magnitude + 2.0**-149
+        wrong = inside & ~(np.abs(c - want) <= allowed)
+        return Check("range", not wrong.any(), f"{wrong.sum()} of {inside.sum()} elements beyond the worst case {limit:.1e}")
+
     def special(self) -> Check:
         """Inf, NaN and overflow come out as FP32 arithmetic has them, everything else as usual."""
         problem = oracles.special_values(self.plan)
@@ -263,6 +275,8 @@ def verify(
     ask("permutation", lambda: judge.bits("permutation", oracles.permutation(plan)))
     ask("edges", judge.edges)
     ask("special", judge.special)
+    if plan.scheme.normalize == "row":
+        ask("range", judge.range)
     ask("U[0, 1]", lambda: judge.accuracy("U[0, 1]", oracles.uniform(plan, 0, 1, shape, 6))[0])
     ask("U[-1, 1]" if own else "your matrices", headline_check)
     if device.kind == "emulator":

@@ -51,18 +51,33 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     """A permutation times B: every row of C is a row of B, bit for bit.
 
     B's elements have as many bits as the scheme carries, so nothing is lost on
-    the way, and an element taken from a wrong place cannot be missed.
+    the way, and an element taken from a wrong place cannot be missed. Each row
+    of A and column of B has a power of two of its own, which a kernel that
+    normalises must take out again.
     """
     rng = np.random.default_rng(seed)
     k, n = wrapping_k(plan) + 3, plan.block[1] - 3
     order = rng.permutation(k)[: plan.block[0] + 7]
+    rows = np.arange(len(order))
     a = np.zeros((len(order), k), np.float32)
-    a[np.arange(len(order)), order] = 1.0
+    a[rows, order] = scale = np.exp2(rows % 5 - 2).astype(np.float32)
     bits = plan.scheme.bits
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
     sign = rng.choice([-1.0, 1.0], (k, n))
-    b = (sign * mantissa * 2.0**-bits).astype(np.float32)
-    return Problem(a, b, b[order])
+    b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
+    return Problem(a, b, scale[:, None] * b[order])
+
+
+def far_rows(plan: Plan, seed: int = 7) -> Problem:
+    """Rows of A and columns of B over FP32's whole range of magnitudes, whose product stays inside it."""
+    rng = np.random.default_rng(seed)
+    m, n, k = 37, 29, plan.block[2] + 5
+    powers_a, powers_b = np.linspace(-140, 120, m), np.linspace(-60, 60, n)
+    # Every second row is moved to where the products with most columns are normal numbers.
+    powers_a[1::2] = np.linspace(-60, 60, len(powers_a[1::2]))
+    a = rng.uniform(-1, 1, (m, k)) * np.exp2(np.rint(powers_a))[:, None]
+    b = rng.uniform(-1, 1, (k, n)) * np.exp2(np.rint(powers_b))[None, :]
+    return Problem(a.astype(np.float32), b.astype(np.float32))
 
 
 def probes(plan: Plan, seed: int = 2) -> Problem:

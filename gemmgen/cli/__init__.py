@@ -1,0 +1,67 @@
+"""The command line: parses, calls, prints.
+
+Exit codes: 0 all is well; 1 a kernel was built and is not right; 2 the request
+itself cannot be served; 130 interrupted; 141 whoever read the output is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130  # 128 + the signal's number, as shells have it
+READER_GONE = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `gemmgen` with these arguments and return its exit code.
+
+    A GemmgenError becomes a message on stderr or, where `--json` was given, an
+    object on stdout. Any other exception is a fault of gemmgen and shows itself.
+    """
+    from gemmgen.cli.output import ReaderGone, emit, emit_error
+    from gemmgen.errors import GemmgenError
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in arguments
+    try:
+        try:
+            code = _run(arguments)
+            emit("", end="")  # a full disk or a closed pipe may show only when all is flushed
+            return code
+        except GemmgenError as error:
+            emit_error(error, as_json)
+            return error.exit_code
+        except MemoryError as error:
+            refused = GemmgenError("memory", "is too small for this problem", got=str(error) or None,
+                                   remedy="smaller --m, --n, --k or matrices")
+            emit_error(refused, as_json)
+            return refused.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except ReaderGone:
+        # Python flushes stdout once more on its way out: let that succeed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
+
+
+def _run(arguments: list[str]) -> int:
+    import typer
+
+    from gemmgen.cli.app import app
+    from gemmgen.errors import SpecError
+
+    # Newer typers carry their own copy of click; the exception's class leads to the right one.
+    refusal = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(arguments or ["--help"], prog_name="gemmgen", standalone_mode=False)
+    except refusal as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "gemmgen"
+        raise SpecError(path, error.format_message(), remedy=f"{path} --help") from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    return code or 0

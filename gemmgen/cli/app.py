@@ -1,0 +1,276 @@
+"""The verbs. What they need is imported when they run, so that `--help` is immediate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gemmgen import __version__
+from gemmgen.cli.output import Progress, emit, emit_error, emit_json, write_files, write_paths
+from gemmgen.errors import EXIT_FAILED, EXIT_OK, GemmgenError, SpecError
+
+app = typer.Typer(
+    help="From a declarative spec to a verified, FP32-accurate GEMM kernel for matrix units.",
+    rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
+)
+
+
+def _examples(*lines: str) -> str:
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])  # \b keeps the lines as they are
+
+
+class DeviceKind(StrEnum):
+    auto = "auto"
+    emulator = "emulator"
+    cuda = "cuda"
+
+
+Specs = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything about this one; a .toml file will do.")]
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True,
+                                          callback=lambda asked: _print_version(asked))] = False,
+) -> None:
+    pass
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        emit(f"gemmgen {__version__}")
+        raise typer.Exit
+
+
+def _for_each(specs: list[Path], as_json: bool, serve: Callable[[Path], tuple[str, Any, int]]) -> int:
+    """Serve every spec, whatever becomes of the others; the worst exit code.
+
+    Args:
+        serve: gives the text for a person, the object for a program, and the exit code.
+    """
+    if len(specs) == 1:
+        text, value, code = serve(specs[0])
+        emit_json(value) if as_json else emit(text)
+        return code
+    worst, values = EXIT_OK, []
+    for number, spec in enumerate(specs):
+        try:
+            text, value, code = serve(spec)
+            if not as_json:
+                emit(("\n" if number else "") + text)
+        except GemmgenError as error:
+            value, code = error.as_dict(), error.exit_code
+            if not as_json:
+                emit_error(error, as_json)
+        values.append(value)
+        worst = max(worst, code)
+    if as_json:
+        emit_json(values)
+    return worst
+
+
+@app.command(epilog=_examples(
+    "gemmgen verify specs/kernels/sgemm_a100.toml",
+    "gemmgen verify my.toml --device cuda --m 1000 --n 1000 --k 4096",
+    "gemmgen verify my.toml --a A.npy --b B.npy --json",
+))
+def verify(
+    specs: Specs,
+    device: Annotated[DeviceKind, typer.Option(help="Where to run; auto: a GPU if one can run it.")] = DeviceKind.auto,
+    a: Annotated[Path | None, typer.Option(help="Your own A, [M, K] in a .npy file.")] = None,
+    b: Annotated[Path | None, typer.Option(help="Your own B, [K, N] in a .npy file.")] = None,
+    m: Annotated[int | None, typer.Option(help="Rows of the product the errors are reported of.")] = None,
+    n: Annotated[int | None, typer.Option(help="Its columns.")] = None,
+    k: Annotated[int | None, typer.Option(help="Its summed dimension.")] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes on stderr.")] = False,
+) -> int:
+    """Build kernels and check that they are right.
+
+    Each kernel is compiled, run, and held against exact oracles, derived error
+    bounds and the predicted resources. Without a GPU, the compiled PTX is
+    executed on the CPU over a bit-exact model of the GPU's matrix unit.
+
+    Exit code 1 means that a kernel is not right, 2 that the request is not.
+    """
+    if (a is None) != (b is None):
+        raise SpecError("--a, --b", "come together", got="--a alone" if b is None else "--b alone", needs="both matrices",
+                        remedy="add the other one")
+    if a and (m, n, k) != (None, None, None):
+        raise SpecError("--m, --n, --k", "belong to random matrices", needs="sizes, or --a and --b; these have their own sizes",
+                        remedy="leave the sizes out")
+    from gemmgen.cli import show
+    from gemmgen.cli.inputs import matrices
+    from gemmgen.cli.pipeline import built, verified
+    from gemmgen.spec import MAX_EXTENT, load
+
+    for option, extent in (("--m", m), ("--n", n), ("--k", k)):
+        if extent is not None and not 1 <= extent <= MAX_EXTENT:
+            raise SpecError(option, "is out of range", got=extent, needs=f"1 to {MAX_EXTENT}", remedy="gemmgen verify --help")
+
+    own = dict(zip("ab", matrices(a, b, quiet=quiet))) if a and b else {}
+
+    def serve(path: Path) -> tuple[str, Any, int]:
+        start = time.perf_counter()
+        progress = Progress(path.name, quiet or as_json)
+        kernel = built(load(path), progress)
+        report = verified(kernel, device, progress, size=(m, n, k), **own)
+        text = show.report(kernel.plan, report, time.perf_counter() - start)
+        return text, report.as_dict(), EXIT_OK if report.passed else EXIT_FAILED
+
+    return _for_each(specs, as_json, serve)
+
+
+@app.command(epilog=_examples(
+    "gemmgen render specs/kernels/sgemm_a100.toml",
+    "gemmgen render my.toml -o my_kernel.cu",
+    "gemmgen render specs/kernels/*.toml -o generated/",
+))
+def render(
+    specs: Specs,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE|DIR", help=(
+        "A file, or a folder (one that exists, or ends in /) for KERNEL_NAME.cu; default: stdout."))] = None,
+    as_json: Json = False,
+) -> int:
+    """Print a spec's kernels as source.
+
+    The same spec gives the same bytes on every machine. No compiler and no GPU
+    is needed.
+    """
+    from gemmgen.cli.pipeline import planned
+
+    folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
+    if output and not folder and len(specs) > 1:
+        raise SpecError("--output", "one file cannot take several kernels", got=output, needs="a folder",
+                        remedy=f"-o {output}/")
+
+    def serve(path: Path) -> tuple[str, Any, int]:
+        plan, source = planned(path)
+        written = None
+        if folder:
+            written = write_files(folder, {source.file_name: source.text})[source.file_name]
+        elif output:
+            [written] = write_paths({Path(output): source.text})
+        value = {
+            "kernel": source.name, "arch": source.arch, "file": written and str(written), "sha256": source.hash,
+            "plan": plan.as_dict(),
+            "launches": [
+                {"symbol": launch.symbol, "grid": [list(factor) for factor in launch.grid], "threads": launch.threads,
+                 "shared_bytes": launch.shared_bytes, "params": list(launch.params)}
+                for launch in source.launches
+            ],
+        }
+        if not written:
+            value["text"] = source.text
+        return f"wrote {written}" if written else source.text.rstrip("\n"), value, EXIT_OK
+
+    return _for_each(specs, as_json, serve)
+
+
+@app.command(epilog=_examples(
+    "gemmgen build specs/kernels/sgemm_a100.toml",
+    "gemmgen build my.toml -o out/",
+    "GEMMGEN_CACHE=off gemmgen build my.toml --json",
+))
+def build(
+    specs: Specs,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the files.")] = Path("build-out"),
+    as_json: Json = False,
+) -> int:
+    """Compile a spec's kernels to PTX and machine code.
+
+    Writes KERNEL_NAME.cu, .ptx and .cubin and prints what each kernel uses. No
+    GPU is needed. A kernel that spills registers fails with exit code 1.
+    """
+    from gemmgen.build import build as compiled
+    from gemmgen.cli import show
+    from gemmgen.cli.pipeline import planned
+
+    def serve(path: Path) -> tuple[str, Any, int]:
+        plan, source = planned(path)
+        binary = compiled(source)
+        files = write_files(output, {
+            source.file_name: source.text, f"{source.name}.ptx": binary.ptx, f"{source.name}.cubin": binary.cubin,
+        })
+        value = {
+            "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
+            "seconds": binary.seconds, "files": [str(file) for file in files.values()],
+            "kernels": show.kernel_facts(plan, source, binary), "plan": plan.as_dict(),
+        }
+        wrote = "\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files.values()))
+        return f"{show.build_table(plan, source, binary)}\n{wrote}", value, EXIT_OK
+
+    return _for_each(specs, as_json, serve)
+
+
+@app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))
+def gpus(name: Name = None, as_json: Json = False) -> None:
+    """List the GPUs that specs can name, or tell everything about one."""
+    from gemmgen.catalog.gpu import GPUS
+    from gemmgen.cli import show
+
+    if name:
+        row = GPUS.get(name, where="gemmgen gpus").model_dump(mode="json")
+        emit_json(row) if as_json else emit(show.facts(row))
+        return
+    rows = GPUS.rows()
+    if as_json:
+        return emit_json([row.model_dump(mode="json") for row in rows])
+    emit(show.table(
+        ("name", "arch", "matrix unit", "SMs", "shared B a block", "FP16 TFLOPS", "title"),
+        [(g.name, g.arch, g.unit.label, g.rates.sms, g.limits.shared_bytes_per_block, g.rates.f16_tflops, g.title)
+         for g in rows],
+    ))
+
+
+@app.command(epilog=_examples("gemmgen schemes", "gemmgen schemes ootomo", "gemmgen schemes my_scheme.toml --json"))
+def schemes(name: Name = None, as_json: Json = False) -> None:
+    """List the split schemes that specs can name, or tell everything about one."""
+    from gemmgen.catalog.scheme import SCHEMES
+    from gemmgen.cli import show
+
+    if name:
+        row = SCHEMES.get(name, where="gemmgen schemes")
+        emit_json(show.scheme_facts(row)) if as_json else emit(show.scheme_text(row))
+        return
+    rows = SCHEMES.rows()
+    if as_json:
+        return emit_json([show.scheme_facts(row) for row in rows])
+    emit(show.table(
+        ("name", "words", "bits", "products", "sums", "title"),
+        [(s.name, f"{len(s.words)} {s.word}", s.bits, show.products(s), len(s.accumulators), s.title) for s in rows],
+    ))
+
+
+@app.command(epilog=_examples("gemmgen fragments", "gemmgen fragments mma_m16n8k16_f16"))
+def fragments(name: Name = None, as_json: Json = False) -> None:
+    """List the matrix instructions, or tell which lane of one holds which element."""
+    from gemmgen.catalog.fragment import FRAGMENTS
+    from gemmgen.cli import show
+
+    if name:
+        row = FRAGMENTS.get(name, where="gemmgen fragments")
+        emit_json(row.model_dump(mode="json")) if as_json else emit(show.fragment_text(row))
+        return
+    rows = FRAGMENTS.rows()
+    if as_json:
+        return emit_json([row.model_dump(mode="json") for row in rows])
+    emit(show.table(
+        ("name", "shape", "words", "needs", "instruction"),
+        [(f.name, f.shape_name, f.word, f"sm_{f.min_arch}", f.instruction) for f in rows],
+    ))
+
+
+@app.command(epilog=_examples("gemmgen schema > specs/spec.schema.json"))
+def schema() -> None:
+    """Print the JSON schema of a spec file, for editors and programs."""
+    from gemmgen.spec import json_schema
+
+    emit_json(json_schema())

@@ -1,0 +1,157 @@
+"""Everything that leaves the process: text, errors, progress, files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from gemmgen.errors import GemmgenError
+
+GREEN, RED, BOLD = "32", "31", "1"
+
+
+class ReaderGone(Exception):
+    """Whoever read our output has closed it: no fault, and nothing more to say."""
+
+
+def emit(text: str, end: str = "\n") -> None:
+    """Print to stdout.
+
+    Raises:
+        ReaderGone: nobody reads it any more.
+        GemmgenError: it cannot be written, as on a full disk.
+    """
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        raise ReaderGone from None
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise _unwritable("standard output", error) from None
+
+
+def emit_json(value: Any) -> None:
+    emit(json.dumps(_standard(value), indent=2, allow_nan=False))
+
+
+def _standard(value: Any) -> Any:
+    """JSON has no NaN and no Inf: they become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _standard(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_standard(inner) for inner in value]
+    return value
+
+
+def emit_error(error: GemmgenError, as_json: bool) -> None:
+    if as_json:
+        emit_json(error.as_dict())
+    else:
+        print(f"{paint('error', RED, sys.stderr)}: {error}", file=sys.stderr)
+
+
+def note(text: str, quiet: bool = False) -> None:
+    if not quiet:
+        print(f"note: {text}", file=sys.stderr)
+
+
+def paint(text: str, colour: str, stream: IO[str] | None = None) -> str:
+    """`text` in a colour where `stream` (stdout by default) is a terminal and NO_COLOR is not set."""
+    stream = stream or sys.stdout
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+class Progress:
+    """What is being done, on stderr: on a terminal one line that changes, elsewhere a line a step.
+
+    Args:
+        subject: what the steps belong to.
+        quiet: say nothing.
+    """
+
+    def __init__(self, subject: str, quiet: bool = False):
+        self._subject, self._quiet = subject, quiet
+        self._tty = sys.stderr.isatty()
+        self._step = ""
+
+    def step(self, text: str) -> None:
+        self._step = f"{self._subject}: {text}"
+        if not self._quiet:
+            self._show(self._step) if self._tty else print(self._step, file=sys.stderr, flush=True)
+
+    def blocks(self, symbol: str, done: int, total: int) -> None:
+        """Thread blocks of the kernel `symbol` that have run."""
+        if self._tty and not self._quiet:
+            self._show(f"{self._step} ({done} of {total} blocks of {_short(symbol)})")
+
+    def clear(self) -> None:
+        if self._tty and not self._quiet:
+            self._show("")
+
+    def _show(self, text: str) -> None:
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _short(symbol: str) -> str:
+    """A kernel's role: `split_a` of `gemm_..._1a2b3c4d_split_a`, and `gemm` of the main kernel's name."""
+    tail = symbol.rsplit("_", 2)[-2:]
+    return "_".join(tail) if tail[0] in ("split", "absmax") else "gemm"
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> dict[str, Path]:
+    """Write files into `folder`, made if it is not there: each is whole or absent, and an
+    error leaves none of them.
+
+    Raises:
+        GemmgenError: they cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    return {name: path for name, path in zip(files, write_paths({folder / n: c for n, c in files.items()}))}
+
+
+def write_paths(contents: Mapping[Path, str | bytes]) -> list[Path]:
+    """Write each content beside its final path first, and move all into place when all are complete.
+
+    Raises:
+        GemmgenError: a path cannot be written, or is a device or a folder.
+    """
+    unfinished: list[tuple[Path, Path]] = []
+    path = Path()
+    try:
+        for path, content in contents.items():
+            # A link's target is what gets replaced, never a device such as /dev/null.
+            final = path.resolve()
+            if final.exists() and not final.is_file():
+                raise GemmgenError(str(path), "is not a regular file", needs="a file that may be replaced",
+                                   remedy="another -o, or none and a redirection of the output")
+            beside = final.with_name(f".{os.urandom(8).hex()}.unfinished")
+            unfinished.append((beside, final))
+            beside.write_bytes(content.encode() if isinstance(content, str) else content)
+        for path, (beside, final) in zip(contents, unfinished):
+            os.replace(beside, final)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    finally:
+        for beside, _ in unfinished:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+    return list(contents)
+
+
+def _unwritable(place: str | Path, error: OSError) -> GemmgenError:
+    return GemmgenError(str(place), "cannot be written", got=error.strerror or str(error),
+                        needs="a writable place with room", remedy="another -o, or other permissions")

@@ -1,0 +1,190 @@
+"""Reports and tables as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gemmgen.cli.output import BOLD, GREEN, RED, paint
+
+if TYPE_CHECKING:
+    from gemmgen.build import Binary
+    from gemmgen.catalog.fragment import Fragment, FragmentMap
+    from gemmgen.catalog.scheme import Scheme
+    from gemmgen.model.resources import Occupancy
+    from gemmgen.plan import Plan
+    from gemmgen.render import Source
+    from gemmgen.verify import Report
+    from gemmgen.verify.metrics import Errors
+
+LABEL = 11
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
+    """Columns as wide as they must be; numbers to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    numeric = [
+        all(isinstance(row[i], int | float) for row in rows) for i in range(len(header))
+    ] if isinstance(rows, list) and rows else [False] * len(header)
+    widths = [max(len(line[i]) for line in [list(header), *cells]) for i in range(len(header))]
+    lines = [
+        indent + "  ".join(
+            cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(line, widths, numeric)
+        ).rstrip()
+        for line in [list(header), *cells]
+    ]
+    return "\n".join([paint(lines[0], BOLD), *lines[1:]])
+
+
+def facts(pairs: Mapping[str, Any], width: int = 0) -> str:
+    """`key  value` lines, nested tables under their key."""
+    width = max([width, *(len(key) for key in pairs)])
+    lines = []
+    for key, value in pairs.items():
+        if isinstance(value, Mapping):
+            lines += ["", key, *("  " + line for line in facts(value).splitlines())]
+        else:
+            lines.append(f"{key:<{width}}  {value}")
+    return "\n".join(lines)
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g} %"
+
+
+def _occupancy(o: Occupancy) -> str:
+    return f"{o.blocks} block{'s' * (o.blocks != 1)} an SM ({_percent(o.fraction)} occupancy, by {o.limited_by})"
+
+
+def error_figures(errors: Errors) -> str:
+    return f"max {errors.max_error:.1e}, MRED {errors.mred:.1e}, scaled {errors.scaled:.1e}"
+
+
+def report(plan: Plan, judged: Report, seconds: float) -> str:
+    """A Report as a person reads it."""
+    r = judged.resources
+    spills = f"{r.spill_bytes} B spilled" if r.spill_bytes else "no spills"
+    lines = [
+        ("kernel", judged.kernel),
+        ("device", judged.device),
+        ("resources", f"{r.registers} of {plan.gpu.limits.registers_per_thread} registers, {r.shared_bytes} B shared, "
+                      f"{spills}, {_occupancy(r.occupancy)}"),
+    ]
+    name_width = max(len(check.name) for check in judged.checks)
+    for i, check in enumerate(judged.checks):
+        word = paint("ok    ", GREEN) if check.passed else paint("FAILED", RED)
+        detail = check.detail.replace("\n", "\n" + " " * (LABEL + name_width + 9))
+        lines.append(("checks" if i == 0 else "", f"{word} {check.name:<{name_width}}  {detail}"))
+    lines.append(("errors", f"relative Frobenius {judged.errors.relative_frobenius:.2e} "
+                            f"(bound {judged.bound.relative_frobenius:.2e}), {error_figures(judged.errors)}"))
+    if counted := ", ".join(f"{name} {count}" for name, count in judged.status.items() if count):
+        lines.append(("counted", counted))
+    if judged.seconds:
+        m, n, k = judged.size
+        rate = 2 * m * n * k / judged.seconds / 1e12
+        lines.append(("time", f"{judged.seconds * 1e3:.3f} ms for {m}x{n}x{k}, {rate:.1f} TFLOPS, from one run"))
+    verdict = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
+    return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), f"{verdict} in {seconds:.0f} s"])
+
+
+def kernel_roles(source: Source) -> dict[str, str]:
+    """Each kernel's symbol and what it is for: `gemm`, `split_a`, ..."""
+    return {
+        launch.symbol: launch.symbol.removeprefix(source.name + "_") if launch.symbol != source.name else "gemm"
+        for launch in source.launches
+    }
+
+
+def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, Any]]:
+    """What each kernel uses, in launch order."""
+    from gemmgen.model.resources import occupancy
+
+    rows = []
+    for launch in source.launches:
+        used = binary.kernels[launch.symbol]
+        shared = used.static_shared_bytes + launch.shared_bytes
+        resident = occupancy(plan.gpu.limits, launch.threads, used.registers, shared)
+        rows.append({
+            "kernel": launch.symbol, "role": kernel_roles(source)[launch.symbol],
+            "threads": launch.threads, "registers": used.registers,
+            "static_shared_bytes": used.static_shared_bytes, "dynamic_shared_bytes": launch.shared_bytes,
+            "spill_bytes": used.spill_bytes, "stack_bytes": used.stack_bytes,
+            "occupancy": round(resident.fraction, 4), "blocks_per_sm": resident.blocks, "limited_by": resident.limited_by,
+        })
+    return rows
+
+
+def build_table(plan: Plan, source: Source, binary: Binary) -> str:
+    compiled = "from the cache" if binary.from_cache else f"in {binary.seconds:.1f} s"
+    rows = [
+        (row["role"], row["threads"], row["registers"], row["static_shared_bytes"], row["dynamic_shared_bytes"],
+         row["spill_bytes"], "unbounded" if row["stack_bytes"] is None else row["stack_bytes"],
+         f"{_percent(row['occupancy'])}, {row['blocks_per_sm']} a SM, by {row['limited_by']}")
+        for row in kernel_facts(plan, source, binary)
+    ]
+    header = ("", "threads", "registers", "static B", "dynamic B", "spilled B", "stack B", "occupancy")
+    return "\n".join([
+        f"{'kernel':<{LABEL}}{source.name}",
+        f"{'compiled':<{LABEL}}for {binary.arch} by {binary.compiler}, {compiled}",
+        table(header, rows, indent="  "),
+    ])
+
+
+def products(scheme: Scheme) -> str:
+    return " ".join(f"A{p.a}B{p.b}" for p in scheme.products)
+
+
+def scheme_facts(scheme: Scheme) -> dict[str, Any]:
+    """A scheme's row, with what follows from it."""
+    return {
+        **scheme.model_dump(mode="json"),
+        "bits": scheme.bits,
+        "dropped": [{"a": i, "b": j} for i, j in scheme.dropped],
+        "accumulators": [
+            {"name": acc.name, "scale": acc.scale, "promoted": acc.promoted} for acc in scheme.accumulators
+        ],
+    }
+
+
+def scheme_text(scheme: Scheme) -> str:
+    words = {
+        f"word {i}": f"{scheme.word}, {word.rounding}" + (f", holds 2^{word.scale} times the rest" if word.scale else "")
+        for i, word in enumerate(scheme.words)
+    }
+    sums = {
+        f"sum {acc.name}": (f"2^{acc.scale} too large" if acc.scale else "unscaled")
+        + (", promoted to FP32 registers" if acc.promoted else "")
+        + ", of " + " ".join(f"A{p.a}B{p.b}" for p in scheme.products if p.into == acc.name)
+        for acc in scheme.accumulators
+    }
+    return facts({
+        "name": scheme.name, "title": scheme.title, "source": scheme.source, "bits": scheme.bits,
+        "normalize": scheme.normalize, **words, "products": products(scheme),
+        "dropped": " ".join(f"A{i}B{j}" for i, j in scheme.dropped) or "none", **sums,
+        "promotion": f"the authors' own: {scheme.own_promote}",
+    })
+
+
+def fragment_text(fragment: Fragment) -> str:
+    m, n, k = fragment.shape
+    head = facts({
+        "name": fragment.name, "source": fragment.source, "instruction": fragment.instruction,
+        "words": fragment.word, "needs": f"sm_{fragment.min_arch}",
+    })
+    grids = [
+        f"{label} [{axes}], {rows}x{columns}: lane:element\n{lane_grid(held, rows, columns)}"
+        for label, held, axes, rows, columns in (
+            ("A", fragment.a, "m, k", m, k), ("B", fragment.b, "k, n", k, n), ("C", fragment.c, "m, n", m, n),
+        )
+    ]
+    return "\n\n".join([head, *grids])
+
+
+def lane_grid(held: FragmentMap, rows: int, columns: int) -> str:
+    """Who holds which element: `lane:element`, where a lane's elements are counted over its
+    registers, packed halves first."""
+    def cell(i: int, j: int) -> str:
+        lane, register, packed = held.map(i, j)[0]
+        return f"{lane:>2}:{register * held.packed_count + packed}"
+
+    return "\n".join("  " + " ".join(cell(i, j) for j in range(columns)) for i in range(rows))
