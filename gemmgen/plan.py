@@ -100,6 +100,9 @@ class Plan:
         special: `exact` or `fast`.
         block, warp: tiles as (m, n, k).
         stages: shared-memory buffers.
+        fragment_buffers: 2 when the next step's fragments are fetched while
+            this one's are multiplied, else 1.
+        group: block rows of C that are worked on together, for L2.
         allow_spills: whether spilling fails the build.
         hints: sizes the plan was made for; not part of its identity.
         predicted_registers: per thread, or None where no model says.
@@ -115,6 +118,8 @@ class Plan:
     block: tuple[int, int, int]
     warp: tuple[int, int, int]
     stages: int
+    fragment_buffers: int
+    group: int
     allow_spills: bool
     hints: Hints
     predicted_registers: int | None = None
@@ -136,6 +141,8 @@ class Plan:
             "block": self.block,
             "warp": self.warp,
             "stages": self.stages,
+            "fragment_buffers": self.fragment_buffers,
+            "group": self.group,
         }
 
     @cached_property
@@ -199,20 +206,35 @@ class Plan:
         return self.promote > 0 and accumulator.promoted
 
     @property
+    def promotes_at_once(self) -> bool:
+        """Whether every instruction along k starts from zero and its sum moves over at
+        once: then the unit's accumulator lives for a moment and needs no array."""
+        return self.promote == self.fragment.shape[2]
+
+    @property
     def accumulator_sets(self) -> int:
         """Arrays of [warp m, warp n] FP32 values a warp keeps."""
-        return sum(2 if self.promotes(acc) else 1 for acc in self.scheme.accumulators)
+        both = 1 if self.promotes_at_once else 2
+        return sum(both if self.promotes(acc) else 1 for acc in self.scheme.accumulators)
 
     @property
     def promote_steps(self) -> int:
         """Instructions along k between promotions, where promotion falls inside a stage; else 0."""
-        inside = 0 < self.promote < self.block[2]
+        inside = self.fragment.shape[2] < self.promote < self.block[2]
         return self.promote // self.fragment.shape[2] if inside else 0
 
     @property
     def promote_stages(self) -> int:
         """Stages between promotions, where promotion falls on a stage's end; else 0."""
-        return self.promote // self.block[2] if self.promote >= self.block[2] else 0
+        outside = self.promote >= self.block[2] and not self.promotes_at_once
+        return self.promote // self.block[2] if outside else 0
+
+    @property
+    def fragment_registers(self) -> int:
+        """Registers a thread needs for the fragments of one step of k."""
+        held = self.fragment
+        one_word = self.tiles_m * held.a.register_count + self.tiles_n * held.b.register_count
+        return len(self.scheme.words) * one_word * self.fragment_buffers
 
     @property
     def promote_label(self) -> str:
@@ -252,9 +274,10 @@ class Plan:
         """Dynamic shared memory of the main kernel."""
         return self.stages * self.stage_bytes
 
-    def copies(self, operand: Operand) -> int:
-        """cp.async of 16 bytes that one word of one operand takes in a stage."""
-        return operand.tile * self.row_chunks
+    @property
+    def copy_rows(self) -> int:
+        """Rows of a tile that all threads copy at once, a chunk each."""
+        return self.threads // self.row_chunks
 
     # ---- workspace
 

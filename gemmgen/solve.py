@@ -19,6 +19,7 @@ from gemmgen.spec import LoadedSpec
 
 BLOCK_K = (16, 32, 64, 128)
 DEFAULT_PROMOTE = 128
+DEFAULT_GROUP = 8
 OTHER_REGISTERS = 48
 """Addresses, loop counters and one product's fragments: what a thread needs beside accumulators."""
 
@@ -54,6 +55,8 @@ def solve(loaded: LoadedSpec) -> Plan:
             block=block,
             warp=warp,
             stages=stages,
+            fragment_buffers=spec.pipeline.fragment_buffers or 1,
+            group=spec.tile.group or DEFAULT_GROUP,
             allow_spills=spec.build.allow_spills,
             hints=Hints(spec.problem.m, spec.problem.n, spec.problem.k),
         )
@@ -146,6 +149,17 @@ def _check_shapes(plan: Plan, place: str) -> None:
                 f"{place}: [tile] block", f"block {axis} is not a whole number of warps", got=block,
                 needs=f"a multiple of warp {axis} = {warp}", remedy=f"block {axis} = {max(warp, block // warp * warp)}",
             )
+    if plan.fragment_buffers == 2 and plan.k_steps % 2:
+        raise InfeasibleSpec(
+            f"{place}: [pipeline] fragment_buffers", "two fragment buffers need an even number of steps in a stage",
+            got=2, needs=f"block k a multiple of {2 * fk}", has=f"block k = {bk}", remedy=f"block k = {2 * fk}, or fragment_buffers = 1",
+        )
+    if plan.copy_rows % 8:
+        raise InfeasibleSpec(
+            f"{place}: [tile] block", "too few threads for stages this deep",
+            needs=f"{8 * plan.row_chunks} threads: 8 rows of {plan.row_chunks} chunks a pass, the swizzle's period",
+            has=f"{plan.threads} = (BM / WM) * (BN / WN) * 32", remedy=f"block k = {plan.threads // 8 * 8}, or more warps",
+        )
     if plan.threads > plan.gpu.limits.threads_per_block:
         raise InfeasibleSpec(
             f"{place}: [tile]", "too many threads in a block",

@@ -87,10 +87,14 @@ class FragmentChoice(Strict):
 class Tile(Strict):
     block: AutoTriple = Field(None, description="m, n, k of a thread block")
     warp: AutoTriple = Field(None, description="m, n, k of a warp; its k is the block's k")
+    group: _auto_int(1, 1024) = Field(None, description="block rows of C that are worked on together, so that L2 serves them")
 
 
 class Pipeline(Strict):
     stages: _auto_int(2, 64) = Field(None, description="shared-memory buffers of the main loop")
+    fragment_buffers: _auto_int(1, 2) = Field(
+        None, description="2: the next step's fragments are fetched while this one's are multiplied"
+    )
 
 
 class Target(Strict):

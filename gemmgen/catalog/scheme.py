@@ -128,6 +128,10 @@ class Scheme(Row):
             for name, scale in sorted(scales.items(), key=lambda item: item[1])
         )
 
+    def accumulator(self, name: str) -> Accumulator:
+        """The accumulator of that name."""
+        return next(acc for acc in self.accumulators if acc.name == name)
+
     @property
     def dropped(self) -> tuple[tuple[int, int], ...]:
         """Word pairs (i, j) whose product is not computed."""

@@ -64,7 +64,7 @@ def _for_each(specs: list[Path], as_json: bool, serve: Callable[[Path], tuple[st
         try:
             text, value, code = serve(spec)
             if not as_json:
-                emit(("\n" if number else "") + text)
+                emit(("\n" if number and "\n" in text else "") + text)
         except GemmgenError as error:
             value, code = error.as_dict(), error.exit_code
             if not as_json:

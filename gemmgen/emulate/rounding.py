@@ -98,11 +98,16 @@ def add(x: np.ndarray, y: np.ndarray, mode: str = "rn") -> np.ndarray:
     """x + y in float32."""
     if mode == "rn":
         return x + y
-    exact = x.astype(np.float64), y.astype(np.float64)
-    result = to_f32(add_to_odd(*exact), mode)
+    return _directed_sum(x.astype(np.float64), y.astype(np.float64), mode)
+
+
+def _directed_sum(x: np.ndarray, y: np.ndarray, mode: str) -> np.ndarray:
+    """x + y of float64, rounded once to float32, in a mode other than `rn`."""
+    total = add_to_odd(x, y)
+    result = to_f32(total, mode)
     if mode == "rm":  # an exact zero sum is -0 when rounding down, unless both are +0
-        zero = (result == 0) & ~((x == 0) & (y == 0) & ~(np.signbit(x) | np.signbit(y)))
-        result = np.where(zero & (exact[0] + exact[1] == 0), np.float32(-0.0), result)
+        zero = (total == 0) & ~((x == 0) & (y == 0) & ~(np.signbit(x) | np.signbit(y)))
+        result = np.where(zero, np.float32(-0.0), result)
     return result
 
 
@@ -117,7 +122,7 @@ def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray, mode: str = "rn") -> np.nda
     """x * y + z in float32, rounded once."""
     product = x.astype(np.float64) * y
     if mode != "rn":
-        return to_f32(add_to_odd(product, z.astype(np.float64)), mode)
+        return _directed_sum(product, z.astype(np.float64), mode)
     total = np.atleast_1d(product + z)
     # Rounding twice is wrong only where float64 landed on a tie of float32; the
     # 29 bits that a normal float32 drops tell, a subnormal one is taken as doubtful.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,14 +71,19 @@ class CudaDevice:
         view.set(np.frombuffer(array.tobytes(), np.uint8))
         return view
 
-    def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
+    def prepared(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> Callable[[], None]:
+        """A launch with everything looked up, to be repeated."""
         function = self._module.get_function(symbol)
         if shared_bytes > 48 * 1024:
             self._cupy.cuda.driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
+        values = tuple(value if kind == "pointer" else _SCALARS[kind](value) for kind, value in args)
+        return partial(function, (blocks,), (threads,), values, shared_mem=shared_bytes)
+
+    def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
+        run = self.prepared(symbol, blocks, threads, shared_bytes, args)
         if not self._events:
             self._mark()
-        values = tuple(value if kind == "pointer" else _SCALARS[kind](value) for kind, value in args)
-        function((blocks,), (threads,), values, shared_mem=shared_bytes)
+        run()
         self._last = self._cupy.cuda.Event()
         self._last.record()
 

@@ -1,0 +1,42 @@
+# make demo     generate, compile and check kernels, on a GPU if there is one, else on the CPU
+# make test     every test that this machine can run
+# make clean    remove what the two above made
+#
+# Nothing is needed but Linux, Python 3.11 or later and a way to pypi.org: no GPU,
+# CUDA toolkit, compiler or root. PYTHON=... chooses another interpreter.
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+PYTHON ?=
+
+.PHONY: help demo test clean
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,3p
+
+demo: $(INSTALLED)
+	@$(RUN) -m gemmgen.demo
+
+test: $(INSTALLED)
+	@$(RUN) -m pytest -q -n auto --maxprocesses 8
+
+clean:
+	rm -rf $(VENV) build-out dist .pytest_cache .hypothesis
+	find gemmgen tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each candidate is run, because a name on the PATH may be a stub that only complains.
+$(INSTALLED): pyproject.toml
+	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+	    if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        found=$$python; break; \
+	    fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "error: no Python 3.11 or later with its venv module was found" >&2; \
+	    echo "  try    installing one (Debian, Ubuntu: python3-venv), or make PYTHON=/path/to/python3" >&2; \
+	    exit 2; \
+	fi; \
+	echo "installing gemmgen and its tools into $(VENV) with $$($$found --version)"; \
+	$$found -m venv --clear $(VENV)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

@@ -1,0 +1,99 @@
+"""Options and fixtures that several test folders share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.run.cuda import why_not
+
+
+def pytest_addoption(parser):
+    parser.addoption("--require-gpu", action="store_true", help="fail if no test ran on a GPU")
+    parser.addoption("--update-golden", action="store_true", help="rewrite generated/ and the schema as they are now")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "device: needs a GPU; skipped where there is none")
+    config.pluginmanager.register(_DeviceRuns(config), "device-runs")
+
+
+class _DeviceRuns:
+    """Counts the device tests that really ran; under xdist, those of all workers."""
+
+    def __init__(self, config):
+        self.required = config.getoption("--require-gpu")
+        self.is_worker = hasattr(config, "workerinput")
+        self.count = 0
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" and not report.skipped and "device" in report.keywords:
+            self.count += 1
+
+    def pytest_sessionfinish(self, session):
+        if self.missed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.missed:
+            terminalreporter.write_line("--require-gpu: no device test ran", red=True)
+
+    @property
+    def missed(self) -> bool:
+        return self.required and not self.is_worker and not self.count
+
+
+def pytest_collection_modifyitems(items):
+    device_tests = [item for item in items if item.get_closest_marker("device")]
+    if not device_tests:
+        return
+    reasons = [why_not(row) for row in GPUS.rows()]
+    if None not in reasons:
+        skip = pytest.mark.skip(reason=f"{reasons[0].problem}")
+        for item in device_tests:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def update_golden(request) -> bool:
+    return request.config.getoption("--update-golden")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def gemmgen(capsys):
+    """The command line, in this process: `gemmgen("render", "x.toml")` -> Ran."""
+    from gemmgen.cli import main
+
+    def run(*arguments: object) -> Ran:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def write_spec(tmp_path):
+    """Write a spec file from its text; the A100 and Ootomo's scheme where it names none."""
+
+    def write(text: str = "", name: str = "spec.toml"):
+        if "[split]" not in text:
+            text += '\n[split]\nscheme = "ootomo"\n'
+        if "[target]" not in text:
+            text += '\n[target]\ngpu = "a100"\n'
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write

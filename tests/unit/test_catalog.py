@@ -1,0 +1,214 @@
+"""The tables: every shipped row is right, and a row that is not is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.unit import UNITS
+from gemmgen.errors import SpecError, UnknownName
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import load
+
+TABLES = {"fragments": FRAGMENTS, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
+ROWS = [(folder, name) for folder, table in TABLES.items() for name in table.names()]
+
+
+@pytest.mark.parametrize(("folder", "name"), ROWS)
+def test_every_row_loads(folder, name):
+    row = TABLES[folder].get(name)
+    assert row.name == name
+    assert row.source
+
+
+# ---- fragments, against the formulas of the PTX ISA, written down independently:
+# "Matrix Fragments for mma.m16n8k16 with floating point type". Element i of a lane.
+
+
+def ptx_m16n8k16(lane: int) -> dict[str, list[tuple[int, int]]]:
+    group, thread = lane >> 2, lane % 4
+    a = [
+        (
+            group if (0 <= i < 2) or (4 <= i < 6) else group + 8,
+            thread * 2 + (i & 1) if i < 4 else thread * 2 + (i & 1) + 8,
+        )
+        for i in range(8)
+    ]
+    b = [(thread * 2 + (i & 1) if i < 2 else thread * 2 + (i & 1) + 8, group) for i in range(4)]
+    c = [(group if i < 2 else group + 8, thread * 2 + (i & 1)) for i in range(4)]
+    return {"a": a, "b": b, "c": c}
+
+
+PTX = {"m16n8k16": ptx_m16n8k16}
+
+
+@pytest.mark.parametrize("name", FRAGMENTS.names())
+def test_fragments_hold_what_the_ptx_isa_says(name):
+    fragment = FRAGMENTS.get(name)
+    for lane in range(32):
+        for operand, elements in PTX[fragment.shape_name](lane).items():
+            held = getattr(fragment, operand)
+            assert [
+                held.element(lane, register, packed)
+                for register in range(held.register_count) for packed in range(held.packed_count)
+            ] == elements
+
+
+@pytest.mark.parametrize("name", FRAGMENTS.names())
+def test_fragment_maps_are_bijections(name):
+    fragment = FRAGMENTS.get(name)
+    m, n, k = fragment.shape
+    for held, rows, columns in ((fragment.a, m, k), (fragment.b, k, n), (fragment.c, m, n)):
+        elements = [(i, j) for *_, i, j in held.foreach_ij()]
+        assert sorted(elements) == [(i, j) for i in range(rows) for j in range(columns)]
+        for lane, register, packed, i, j in held.foreach_ij():
+            assert held.map(i, j) == [(lane, register, packed)]
+
+
+@pytest.mark.parametrize("name", FRAGMENTS.names())
+def test_fragment_expressions_compute_the_map(name):
+    """The C that templates print says the same as the table; integer C and Python agree here."""
+    fragment = FRAGMENTS.get(name)
+    for held in (fragment.a, fragment.b, fragment.c):
+        for lane, r, packed, i, j in held.foreach_ij():
+            if packed == 0:
+                for axis, index in ((0, i), (1, j)):
+                    text = f"({held.lane_expression(axis)}) + ({held.register_expression(axis)})"
+                    assert eval(text, {"lane": lane, "r": r}) == index
+
+
+# ---- schemes
+
+DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
+    "half": (11, (), (("main", 0, True),)),
+    "markidis": (20, (), (("main", 0, True),)),
+    "egemm": (21, (), (("main", 0, True),)),
+    "legemm": (20, ((1, 1),), (("main", 0, True), ("correction", 10, False))),
+    "ootomo": (22, ((1, 1),), (("main", 0, True), ("correction", 11, False))),
+    "ootomo4": (22, (), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
+    "scaled": (22, ((1, 1),), (("main", 0, True),)),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMES.names())
+def test_what_follows_from_a_scheme(name):
+    scheme = SCHEMES.get(name)
+    bits, dropped, accumulators = DERIVED[name]
+    assert scheme.bits == bits
+    assert scheme.dropped == dropped
+    assert tuple((acc.name, acc.scale, acc.promoted) for acc in scheme.accumulators) == accumulators
+
+
+GOOD_SCHEME = """\
+name = "mine"
+title = "a scheme of one's own"
+source = "a test"
+word = "f16"
+own_promote = "never"
+words = [{ rounding = "nearest_even" }, { rounding = "nearest_even", scale = 11 }]
+products = [
+    { a = 1, b = 0, into = "correction" },
+    { a = 0, b = 1, into = "correction" },
+    { a = 0, b = 0, into = "main" },
+]
+"""
+
+
+@pytest.mark.parametrize(("before", "after", "complaint"), [
+    ('{ a = 0, b = 0, into = "main" }', '{ a = 0, b = 0, into = "correction" }', "one scale in accumulator 'correction'"),
+    ('    { a = 0, b = 0, into = "main" },\n', "", r"the leading words, \(0, 0\)"),
+    ("{ a = 0, b = 1, into", "{ a = 1, b = 0, into", "stands twice"),
+    ("{ a = 0, b = 1, into", "{ a = 0, b = 2, into", "words 0 to 1"),
+    ("{ a = 0, b = 1, into", "{ a = 0, b = -1, into", "greater than or equal to 0"),
+    ('words = [{ rounding = "nearest_even" }', 'words = [{ rounding = "nearest_even", scale = 3 }', "its scale is 0"),
+    ('rounding = "nearest_even", scale = 11', 'rounding = "up", scale = 11', "nearest_even"),
+    ('into = "main"', 'into = "main; x"', "match pattern"),
+    ('word = "f16"', 'word = "f8"', "f16"),
+    ('word = "f16"', 'word = "f16"\nextra = 1', "one of: name, "),
+    ('name = "mine"', 'name = "other"', "mine"),
+    ('name = "mine"', 'name = "../../x"', "match pattern"),
+    ('name = "mine"', 'name = "a\\"; system(\\"rm\\")//"', "match pattern"),
+    ("a scheme of one's own", "a title\\n#include </etc/passwd>", "match pattern"),
+    ("a scheme of one's own", "a title that swallows the next line \\\\", "match pattern"),
+    ('word = "f16"', 'word = "f16"\nnormalize = "row"\ntarget_exponent = 15', "target_exponent below 15"),
+])
+def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD_SCHEME)
+    assert SCHEMES.get(str(path)).name == "mine"
+    assert before in GOOD_SCHEME
+    wrong = tmp_path / "wrong" / "mine.toml"
+    wrong.parent.mkdir()
+    wrong.write_text(GOOD_SCHEME.replace(before, after))
+    with pytest.raises(SpecError, match=complaint) as caught:
+        SCHEMES.get(str(wrong))
+    assert "mine.toml" in caught.value.where
+
+
+@pytest.mark.parametrize(("before", "after", "complaint"), [
+    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 4]]", "covers another tile than 16x16"),
+    ("[[8, 0], [0, 8]]", "[[8, 0]]", "covers another tile"),
+    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 8], [0, 0]]", "is held 2 times, not 1"),
+    ("[[8, 0], [0, 8]]", "[[8, 0], [0, 16]]", "covers another tile"),
+    ("shape = [16, 8, 16]", "shape = [16, 8, 8]", "a map of a"),
+    ("min_arch = 80", 'min_arch = "80"', "integer"),
+    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: name, "),
+])
+def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
+    good = (FRAGMENTS.folder / "mma_m16n8k16_f16.toml").read_text()
+    assert before in good
+    path = tmp_path / "mma_m16n8k16_f16.toml"
+    path.write_text(good.replace(before, after))
+    with pytest.raises(SpecError, match=complaint):
+        FRAGMENTS.get(str(path))
+
+
+@pytest.mark.parametrize(("before", "after", "complaint"), [
+    ("shared_bytes_per_block = 166912", "shared_bytes_per_block = 999999", "at most shared_bytes_per_sm"),
+    ('matrix_unit = "ampere"', 'matrix_unit = "amper"', "did you mean 'ampere'"),
+    ('arch = "sm_80"', 'arch = "sm_80; rm"', "match pattern"),
+    ("NVIDIA A100 SXM4 40 GB", "A100\\n#error", "match pattern"),
+    ("sms = 108", "sms = -108", "greater than 0"),
+    ("sms = 108", "sms = 1e2", "integer"),
+])
+def test_a_wrong_gpu_is_refused(tmp_path, before, after, complaint):
+    good = (GPUS.folder / "a100.toml").read_text()
+    assert before in good
+    path = tmp_path / "a100.toml"
+    path.write_text(good.replace(before, after, 1))
+    with pytest.raises(SpecError, match=complaint):
+        GPUS.get(str(path))
+
+
+@pytest.mark.parametrize("folder", TABLES)
+def test_an_unknown_name_lists_the_table(folder):
+    table = TABLES[folder]
+    with pytest.raises(UnknownName) as caught:
+        table.get("nonesuch")
+    assert caught.value.needs == "one of: " + ", ".join(table.names())
+
+
+def test_a_users_own_rows_work_by_path_beside_the_spec(write_spec, tmp_path, monkeypatch):
+    """Relative paths start at the spec, not at the current folder."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "mine.toml").write_text(GOOD_SCHEME)
+    gpu = (GPUS.folder / "a100.toml").read_text().replace('name = "a100"', 'name = "my_gpu"').replace("sm_80", "sm_86")
+    (tmp_path / "tables" / "my_gpu.toml").write_text(gpu)
+    spec = write_spec('[split]\nscheme = "tables/mine.toml"\n[target]\ngpu = "tables/my_gpu.toml"\n')
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    source = render(solve(load(spec)))
+    assert source.name.startswith("gemm_f32_mine__")
+    assert source.arch == "sm_86"
+    # The same row under its own name differs from the shipped scheme in nothing but names.
+    shipped = render(solve(load(write_spec('[target]\ngpu = "tables/my_gpu.toml"\n'))))
+
+    def body(text: str) -> str:
+        return re.sub(r"gemm_f32_\w+", "NAME", "\n".join(x for x in text.splitlines() if not x.startswith("//")))
+
+    assert body(source.text) == body(shipped.text)

@@ -1,0 +1,103 @@
+"""The declared spec: what it accepts, what stays open, and its published schema."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.errors import SpecError, UnknownName
+from gemmgen.paths import SPECS
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import Spec, json_schema, load, loads
+
+MINIMAL = {"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}
+
+
+def test_the_published_schema_is_in_step(update_golden, gemmgen):
+    """`gemmgen schema > specs/spec.schema.json`, or pytest --update-golden, brings it into step."""
+    printed = gemmgen("schema").out
+    assert json.loads(printed) == json_schema()
+    path = SPECS / "spec.schema.json"
+    if update_golden:
+        path.write_text(printed)
+    assert path.read_text() == printed
+
+
+def test_the_schema_knows_every_key_and_says_what_it_means():
+    schema = json_schema()
+    for section, field in Spec.model_fields.items():
+        reference = schema["properties"][section]
+        name = reference.get("$ref", reference.get("allOf", [{}])[0].get("$ref", "")).rpartition("/")[2]
+        for key, described in field.annotation.model_fields.items():
+            assert schema["$defs"][name]["properties"][key]["description"] == described.description
+
+
+@pytest.mark.parametrize("gpu", GPUS.names())
+@pytest.mark.parametrize("scheme", SCHEMES.names())
+def test_scheme_and_gpu_are_all_a_spec_needs(scheme, gpu):
+    source = render(solve(loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}})))
+    assert source.arch == GPUS.get(gpu).arch
+    assert f'extern "C" __global__' in source.text and source.name in source.text
+
+
+def test_auto_everywhere_is_the_same_as_nothing():
+    auto = loads({
+        "split": {"scheme": "ootomo", "where": "auto", "promote": "auto"}, "fragment": {"shape": "auto"},
+        "tile": {"block": "auto", "warp": "auto", "group": "auto"},
+        "pipeline": {"stages": "auto", "fragment_buffers": "auto"}, "target": {"gpu": "a100"},
+    })
+    assert auto.spec == loads(MINIMAL).spec
+    assert solve(auto) == solve(loads(MINIMAL))
+
+
+def test_what_is_decided_can_be_declared():
+    """Writing a plan's decisions into its spec changes nothing."""
+    plan = solve(loads(MINIMAL))
+    declared = loads({
+        "split": {"scheme": "ootomo", "promote": plan.promote}, "fragment": {"shape": plan.fragment.shape_name},
+        "tile": {"block": list(plan.block), "warp": list(plan.warp), "group": plan.group},
+        "pipeline": {"stages": plan.stages, "fragment_buffers": plan.fragment_buffers}, "target": {"gpu": "a100"},
+    })
+    assert solve(declared) == plan
+
+
+@pytest.mark.parametrize("path", sorted((SPECS / "kernels").glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_specs_survive_a_round_trip(path):
+    spec = load(path).spec
+    again = loads(spec.model_dump(mode="json"))
+    assert again.spec == spec
+    assert set(tomllib.loads(path.read_text())) <= set(Spec.model_fields)
+
+
+@pytest.mark.parametrize(("section", "key", "value"), [
+    ("pipeline", "stages", True), ("pipeline", "stages", 3.0), ("pipeline", "stages", "3"), ("pipeline", "stages", None),
+    ("tile", "block", [128, 128]), ("tile", "block", [128, 128, 32, 1]), ("tile", "block", "128x128x32"),
+    ("tile", "block", [128.0, 128, 32]), ("problem", "m", -1), ("problem", "m", 2**31), ("problem", "layout", "nc"),
+    ("problem", "kind", "conv"), ("split", "special", "slow"), ("build", "allow_spills", "yes"),
+])
+def test_nothing_is_coerced_or_guessed(section, key, value):
+    with pytest.raises(SpecError) as caught:
+        loads({**MINIMAL, section: {**MINIMAL.get(section, {}), key: value}}, "here")
+    assert caught.value.where.startswith(f"here: [{section}] {key}")
+    assert caught.value.needs
+
+
+def test_an_unknown_key_lists_the_known_ones():
+    with pytest.raises(UnknownName) as caught:
+        loads({**MINIMAL, "pipeline": {"stage": 3}})
+    assert caught.value.needs == "one of: fragment_buffers, stages"
+    assert caught.value.remedy == "did you mean 'stages'?"
+
+
+def test_messages_name_the_file_as_the_user_did(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x.toml").write_text("[split]\n")
+    with pytest.raises(SpecError) as caught:
+        load("x.toml")
+    assert str(caught.value).startswith("x.toml: [split] scheme: is missing")
