@@ -20,9 +20,10 @@ SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split k
 SPLIT_TILE_K = 32
 SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
 ABSMAX_TILE_OUTER = 32
-ABSMAX_TILE_K = 1024
+ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
 WORKSPACE_ALIGNMENT = 256
+UNROLL_BELOW = 192  # registers; from there on unrolled kernels were seen to spill on sm_80
 STATUS = {
     "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
     "b_status": ("b_lossy", "b_overflow", "b_nonfinite"),
@@ -180,6 +181,21 @@ class Plan:
         return self.block[2] // self.fragment.shape[2]
 
     @property
+    def accumulator_registers(self) -> int:
+        """Registers a thread needs for all accumulator sets."""
+        return self.accumulator_sets * self.elements
+
+    @property
+    def unrolls_steps(self) -> bool:
+        """Whether the steps of a stage are unrolled.
+
+        Two fragment buffers need it. With one it lets the compiler fetch ahead,
+        which costs registers; where few are left it would spill instead.
+        """
+        held = self.accumulator_registers + self.fragment_registers
+        return self.fragment_buffers == 2 or held < UNROLL_BELOW
+
+    @property
     def elements(self) -> int:
         """FP32 values of one accumulator set that a thread holds."""
         return self.tiles_m * self.tiles_n * self.fragment.c.register_count
@@ -265,30 +281,24 @@ class Plan:
         """One word of one operand in one stage."""
         return operand.tile * self.block[2] * self.scheme.format.bytes
 
+    def stage_bytes_of(self, operand: Operand) -> int:
+        """All words of one operand in one stage."""
+        return len(self.scheme.words) * self.tile_bytes(operand)
+
     @property
     def stage_bytes(self) -> int:
-        return len(self.scheme.words) * sum(self.tile_bytes(o) for o in self.operands)
+        return sum(self.stage_bytes_of(operand) for operand in self.operands)
 
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of the main kernel."""
         return self.stages * self.stage_bytes
 
-    @property
-    def copy_rows(self) -> int:
-        """Rows of a tile that all threads copy at once, a chunk each."""
-        return self.threads // self.row_chunks
-
     # ---- workspace
 
-    @property
-    def pitch_unit(self) -> int:
-        """k is padded to this, so that stages and split tiles are both whole."""
-        return max(self.block[2], SPLIT_TILE_K)
-
     def padded(self, m: int, n: int, k: int) -> tuple[int, int, int]:
-        """Extents of the word planes."""
-        return round_up(m, self.block[0]), round_up(n, self.block[1]), round_up(k, self.pitch_unit)
+        """Extents that the packed stages cover."""
+        return tuple(round_up(extent, tile) for extent, tile in zip((m, n, k), self.block))
 
     def workspace(self, m: int, n: int, k: int) -> Workspace:
         """Layout of the workspace for a problem [m, n, k]."""

@@ -31,7 +31,7 @@ class Launch:
         symbol: the kernel's name in the binary.
         grid: factors of the (one-dimensional) grid, each (dimension, tile):
             ceil(extent / tile) blocks, where dimension is m, n, k, or m_padded,
-            n_padded, k_padded, the extents of the word planes.
+            n_padded, k_padded, the extents the packed stages cover.
         threads: of a block.
         shared_bytes: dynamic shared memory.
         params: names of the arguments, in order; `param_type` tells each one's type.
@@ -55,9 +55,9 @@ def param_type(name: str) -> str:
     """The C type of a kernel argument: `pointer`, `int`, `long long` or `float`."""
     if name in ("alpha", "beta"):
         return "float"
-    if name in ("m", "n", "k", "m_padded", "n_padded"):
+    if name in ("m", "n", "k"):
         return "int"
-    if name in ("lda", "ldb", "ldc", "a_plane", "b_plane", "k_padded"):
+    if name in ("lda", "ldb", "ldc"):
         return "long long"
     return "pointer"
 
@@ -143,6 +143,11 @@ def render(plan: Plan) -> Source:
     )
 
 
+def render_text(template: str, **values: Any) -> str:
+    """Any other text from a template, by its path under templates/."""
+    return _tidy(_environment().get_template(template).render(**values))
+
+
 def _tidy(text: str) -> str:
     """No trailing blanks, at most one blank line in a row."""
     lines: list[str] = []
@@ -167,7 +172,7 @@ def _header(plan: Plan, name: str) -> str:
         "fragment": plan.fragment.instruction,
         "tiles": f"block {bm}x{bn}x{bk}, warp {wm}x{wn}, {plan.stages} stages, {plan.threads} threads",
         "shared": f"{plan.shared_bytes} B dynamic",
-        "target": f"{plan.gpu.arch} ({plan.gpu.title})",
+        "target": plan.gpu.arch,
         "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
     }
     lines = [f"// {key:<9} {value}" for key, value in facts.items()]
@@ -191,7 +196,7 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
             grid=((f"{operand.outer}_padded", plan_module.SPLIT_TILE_OUTER), ("k_padded", plan_module.SPLIT_TILE_K)),
             threads=plan_module.SPLIT_THREADS, shared_bytes=0,
             params=(
-                x, f"ld{x}", operand.outer, "k", f"{x}_words", f"{x}_plane", "k_padded", f"{operand.outer}_padded",
+                x, f"ld{x}", operand.outer, "k", f"{x}_words",
                 *((f"{x}_absmax",) if scaled else ()), f"{x}_status",
             ),
         ))
@@ -200,7 +205,7 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
         grid=(("m", plan.block[0]), ("n", plan.block[1])),
         threads=plan.threads, shared_bytes=plan.shared_bytes,
         params=(
-            "a_words", "b_words", "a_plane", "b_plane", "k_padded",
+            "a_words", "b_words",
             *(("a_absmax", "b_absmax") if scaled else ()),
             *(("a", "lda", "b", "ldb") if plan.special == "exact" else ()),
             "c", "ldc", "m", "n", "k", "alpha", "beta",

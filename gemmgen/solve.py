@@ -154,12 +154,6 @@ def _check_shapes(plan: Plan, place: str) -> None:
             f"{place}: [pipeline] fragment_buffers", "two fragment buffers need an even number of steps in a stage",
             got=2, needs=f"block k a multiple of {2 * fk}", has=f"block k = {bk}", remedy=f"block k = {2 * fk}, or fragment_buffers = 1",
         )
-    if plan.copy_rows % 8:
-        raise InfeasibleSpec(
-            f"{place}: [tile] block", "too few threads for stages this deep",
-            needs=f"{8 * plan.row_chunks} threads: 8 rows of {plan.row_chunks} chunks a pass, the swizzle's period",
-            has=f"{plan.threads} = (BM / WM) * (BN / WN) * 32", remedy=f"block k = {plan.threads // 8 * 8}, or more warps",
-        )
     if plan.threads > plan.gpu.limits.threads_per_block:
         raise InfeasibleSpec(
             f"{place}: [tile]", "too many threads in a block",

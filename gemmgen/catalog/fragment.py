@@ -1,9 +1,9 @@
 """Matrix instructions: shape, types, and which lane holds element (i, j) where.
 
-The holder of an element is linear in the bits of lane, register and packed
-half: each bit that is set adds its (row, column) offset. Powers of two that
-cover the tile exactly make the map a bijection, which each row proves when it
-is loaded.
+The holder of an element is linear in the bits of lane, register and position
+in the register: each bit that is set adds its (row, column) offset. Offsets are
+powers of two along one axis, so that the way back is a matter of bits too; that
+they cover the tile exactly is proven by each row when it is loaded.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from gemmgen.catalog.number import WordType
+from gemmgen.catalog.number import FORMATS, WordType
 from gemmgen.catalog.table import Row, Strict, Table
+from gemmgen.paths import TEMPLATES
 
 Offset = Annotated[tuple[int, int], Field(strict=False)]
 
@@ -27,13 +28,22 @@ class FragmentMap(Strict):
         lanes: (row, column) added by each bit of the lane index, lowest first.
         registers: likewise for the register index.
         packed: likewise for the position inside a 32-bit register.
-        copies: in how many places each element is held.
+        copies: in how many places each element is held; a bit with the offset
+            (0, 0) tells them apart.
     """
 
     lanes: Annotated[tuple[Offset, ...], Field(min_length=5, max_length=6, strict=False)]
     registers: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
     packed: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
     copies: Annotated[int, Field(ge=1, le=2)] = 1
+
+    @field_validator("lanes", "registers", "packed")
+    @classmethod
+    def _single_bits(cls, offsets: tuple[Offset, ...]) -> tuple[Offset, ...]:
+        for offset in offsets:
+            if min(offset) != 0 or max(offset) & (max(offset) - 1):
+                raise ValueError(f"offsets of a power of two along one axis, or (0, 0) for a copy; {offset} is neither")
+        return offsets
 
     @property
     def register_count(self) -> int:
@@ -42,6 +52,11 @@ class FragmentMap(Strict):
     @property
     def packed_count(self) -> int:
         return 1 << len(self.packed)
+
+    @property
+    def elements(self) -> int:
+        """How many elements a lane holds; `index` counts them, positions in a register first."""
+        return self.register_count * self.packed_count
 
     def element(self, lane: int, register: int, packed: int = 0) -> tuple[int, int]:
         """Row and column of what `lane` holds there."""
@@ -70,6 +85,14 @@ class FragmentMap(Strict):
         """The holders (lane, register, packed) of element (i, j) (WMMAe `map`)."""
         return self._holders[i, j]
 
+    def grid(self, rows: int, columns: int) -> list[str]:
+        """The tile row by row, each element as `lane:index` of its first holder."""
+        def cell(i: int, j: int) -> str:
+            lane, register, packed = self.map(i, j)[0]
+            return f"{lane:>2}:{register * self.packed_count + packed}"
+
+        return [" ".join(cell(i, j) for j in range(columns)) for i in range(rows)]
+
     def prove(self, rows: int, columns: int) -> str | None:
         """None when every element of [rows, columns] is held `copies` times, else the complaint."""
         wanted = {(i, j) for i in range(rows) for j in range(columns)}
@@ -89,6 +112,28 @@ class FragmentMap(Strict):
         """The part of the register `r`, likewise."""
         return _linear(self.registers, axis, "r")
 
+    def index_expression(self, axis: int) -> str:
+        """The part of `index`, register and position in one number, likewise."""
+        return _linear(self.packed + self.registers, axis, "index")
+
+    def holder_expressions(self) -> tuple[str, str]:
+        """The lane and the index that hold copy `copy` of element (i, j), as C."""
+        copies = iter(range(self.copies.bit_length() - 1))
+        return tuple(
+            _gathered([_source(offset, copies) for offset in offsets], self._axis_bits)
+            for offsets in (self.lanes, self.packed + self.registers)
+        )
+
+    @property
+    def _axis_bits(self) -> dict[str, int]:
+        """How many bits each of i, j and copy has."""
+        offsets = self.lanes + self.packed + self.registers
+        return {
+            "i": sum(row > 0 for row, _ in offsets),
+            "j": sum(column > 0 for _, column in offsets),
+            "copy": self.copies.bit_length() - 1,
+        }
+
 
 def _linear(offsets: tuple[tuple[int, int], ...], axis: int, name: str) -> str:
     """A sum of bit fields as C.
@@ -104,12 +149,41 @@ def _linear(offsets: tuple[tuple[int, int], ...], axis: int, name: str) -> str:
         while length < len(bits) and bits[length] == (first + length, stride << length):
             length += 1
         bits = bits[length:]
-        term = f"{name} >> {first}" if first else name
-        if first + length < len(offsets):
-            term = f"({term})" if first else term
-            term = f"{term} & {(1 << length) - 1}"
-        terms.append((f"({term})" if " " in term else term) + (f" * {stride}" if stride > 1 else ""))
+        term = _field(name, first, length, len(offsets))
+        terms.append(term + (f" * {stride}" if stride > 1 else ""))
     return " + ".join(terms) or "0"
+
+
+def _field(name: str, first: int, length: int, width: int) -> str:
+    """`length` bits from bit `first` on of a number of `width` bits, as C, in brackets where it must be."""
+    term = f"{name} >> {first}" if first else name
+    if first + length < width:
+        term = f"({term})" if first else term
+        term = f"{term} & {(1 << length) - 1}"
+    return f"({term})" if " " in term else term
+
+
+def _source(offset: tuple[int, int], copies: Iterator[int]) -> tuple[str, int]:
+    """The coordinate and its bit that decide the bit of lane or index with this offset."""
+    row, column = offset
+    if row or column:
+        return ("i", row.bit_length() - 1) if row else ("j", column.bit_length() - 1)
+    return "copy", next(copies)
+
+
+def _gathered(sources: list[tuple[str, int]], widths: dict[str, int]) -> str:
+    """A number whose bit p is bit sources[p], as C; runs of bits are taken together."""
+    terms: list[str] = []
+    position = 0
+    while position < len(sources):
+        name, first = sources[position]
+        length = 1
+        while sources[position + length : position + length + 1] == [(name, first + length)]:
+            length += 1
+        term = _field(name, first, length, widths[name])
+        terms.append(term + (f" * {1 << position}" if position else ""))
+        position += length
+    return " + ".join(reversed(terms)) or "0"
 
 
 class Fragment(Row):
@@ -117,8 +191,11 @@ class Fragment(Row):
 
     Attributes:
         vendor: whose instruction it is.
-        policy: the programming interface: `mma` is one `mma.sync`.
-        min_arch: the first sm_ number that has it.
+        policy: the programming interface: `mma` is one `mma.sync`, whose map
+            the PTX ISA documents; `wmma` is one `wmma.mma.sync`, whose map it
+            leaves open.
+        map_source: whether the maps are `documented` or `measured`.
+        min_arch: the first sm_ number that has it, with these maps.
         instruction: its mnemonic as the compiler's assembly prints it.
         shape: (m, n, k).
         word: type of A and B; the accumulator is FP32.
@@ -126,9 +203,10 @@ class Fragment(Row):
     """
 
     vendor: Literal["nvidia"]
-    policy: Literal["mma"]
+    policy: Literal["mma", "wmma"]
+    map_source: Literal["documented", "measured"]
     min_arch: int
-    instruction: str
+    instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.]{1,100}$")]
     shape: Annotated[tuple[int, int, int], Field(strict=False)]
     word: WordType
     a: FragmentMap
@@ -142,6 +220,9 @@ class Fragment(Row):
             complaint = held.prove(rows, columns)
             if complaint:
                 raise ValueError(f"a map of {label} that covers its tile; this one {complaint}")
+            wanted = 1 if label == "c" else 4 // FORMATS[self.word].bytes
+            if held.packed_count != wanted:
+                raise ValueError(f"{wanted} to a 32-bit register in the map of {label}, not {held.packed_count}")
         return self
 
     @property
@@ -153,8 +234,13 @@ class Fragment(Row):
 FRAGMENTS = Table("fragment", "fragments", Fragment)
 
 
-def shapes(vendor: str, word: str) -> dict[str, Fragment]:
-    """The instructions of a vendor for a word type, by shape name."""
+def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:
+    """The instructions of a vendor for a word type that kernels can be made of, by shape name.
+
+    Those are the ones with a template; the others serve as `gemmgen fragments NAME --header`.
+    """
     return {
-        row.shape_name: row for row in FRAGMENTS.rows() if row.vendor == vendor and row.word == word
+        row.shape_name: row for row in FRAGMENTS.rows()
+        if (row.vendor, row.word, row.policy) == (vendor, word, policy)
+        and (TEMPLATES / "atoms" / f"{row.name}.j2").is_file()
     }

@@ -7,10 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gemmgen.catalog.table import Row, Strict, Table
+from gemmgen.catalog.number import WordType
+from gemmgen.catalog.table import LINE, Row, Strict, Table
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 
 Count = Annotated[int, Field(gt=0)]
+RATE_TOLERANCE = 0.02
 
 
 class Limits(Strict):
@@ -31,15 +33,48 @@ class Limits(Strict):
 
 
 class Rates(Strict):
-    """Vendor figures at boost clock, dense."""
+    """Vendor figures, dense.
 
-    sms: Count
-    boost_mhz: Count
-    f16_tflops: Annotated[float, Field(gt=0, strict=False)]
-    f32_tflops: Annotated[float, Field(gt=0, strict=False)]
-    dram_gb_per_s: Annotated[float, Field(gt=0, strict=False)]
-    dram_gib: Annotated[float, Field(gt=0, strict=False)]
-    l2_mib: Annotated[float, Field(gt=0, strict=False)]
+    The two TFLOPS figures are the vendor's; the clocks and rates a clock say
+    what they rest on, and must agree with them.
+    """
+
+    sms: Annotated[int, Field(gt=0, description="streaming multiprocessors")]
+    boost_mhz: Annotated[int, Field(gt=0, description="boost clock, the one of f32_tflops")]
+    tensor_boost_mhz: Annotated[int, Field(gt=0, description="boost clock under matrix work, the one of f16_tflops")]
+    f32_fma_per_clock: Annotated[int, Field(gt=0, description="FP32 multiply-adds of one SM in a clock")]
+    f16_tflops: Annotated[float, Field(gt=0, strict=False, description="matrix units on f16, FP32 accumulation, dense")]
+    f32_tflops: Annotated[float, Field(gt=0, strict=False, description="FP32 outside the matrix units")]
+    shared_bytes_per_clock: Annotated[int, Field(gt=0, description="shared memory of one SM, bytes in a clock")]
+    dram_gb_per_s: Annotated[float, Field(gt=0, strict=False, description="device memory, 10^9 bytes a second")]
+    dram_gib: Annotated[float, Field(gt=0, strict=False, description="device memory, 2^30 bytes, as sold")]
+    l2_mib: Annotated[float, Field(gt=0, strict=False, description="L2 cache, 2^20 bytes")]
+    tensor_fma_per_clock: Annotated[
+        dict[WordType, Count],
+        Field(description="multiply-adds of one SM's matrix units in a clock, with FP32 accumulation, by word type"),
+    ]
+
+    @model_validator(mode="after")
+    def _agree(self) -> Rates:
+        """TFLOPS are SMs x clock x multiply-adds x 2, up to the vendor's rounding."""
+        if "f16" not in self.tensor_fma_per_clock:
+            raise ValueError("tensor_fma_per_clock of f16")
+        for name, stated, clock, factors in (
+            ("f16_tflops", self.f16_tflops, self.tensor_boost_mhz, "tensor_boost_mhz * tensor_fma_per_clock.f16"),
+            ("f32_tflops", self.f32_tflops, self.boost_mhz, "boost_mhz * f32_fma_per_clock"),
+        ):
+            fma = self.tensor_fma_per_clock["f16"] if name == "f16_tflops" else self.f32_fma_per_clock
+            product = 2e-6 * self.sms * clock * fma
+            if abs(stated - product) > RATE_TOLERANCE * product:
+                raise ValueError(
+                    f"{name} within {100 * RATE_TOLERANCE:g} % of {product:.4g} = 2 * sms * {factors}, not {stated:g}"
+                )
+        return self
+
+    def tensor_tflops(self, word: str) -> float | None:
+        """Peak of the matrix units on a word type, scaled from f16's; None where they do not take it."""
+        rates = self.tensor_fma_per_clock
+        return self.f16_tflops * rates[word] / rates["f16"] if word in rates else None
 
 
 class Gpu(Row):
@@ -51,7 +86,7 @@ class Gpu(Row):
         matrix_unit: the row of specs/units that says how its matrix unit rounds.
     """
 
-    title: str
+    title: Annotated[str, Field(pattern=LINE)]
     vendor: Literal["nvidia"]
     arch: Annotated[str, Field(pattern=r"^sm_\d{2,3}[af]?$")]
     matrix_unit: str
@@ -61,8 +96,8 @@ class Gpu(Row):
     @model_validator(mode="after")
     def _consistent(self) -> Gpu:
         limits = self.limits
-        if limits.shared_bytes_per_block > limits.shared_bytes_per_sm:
-            raise ValueError("shared_bytes_per_block of at most shared_bytes_per_sm")
+        if limits.shared_bytes_per_block + limits.shared_bytes_reserved_per_block > limits.shared_bytes_per_sm:
+            raise ValueError("shared_bytes_per_block of at most shared_bytes_per_sm, less shared_bytes_reserved_per_block")
         if limits.threads_per_block > limits.threads_per_sm:
             raise ValueError("threads_per_block of at most threads_per_sm")
         UNITS.get(self.matrix_unit, where=f"specs/gpus/{self.name}.toml: matrix_unit")

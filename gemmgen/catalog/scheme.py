@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS, Format, Rounding, WordType
-from gemmgen.catalog.table import IDENTIFIER, Row, Strict, Table
+from gemmgen.catalog.table import IDENTIFIER, LINE, Row, Strict, Table
 
 
 class Word(Strict):
@@ -73,7 +73,7 @@ class Scheme(Row):
         products: in the order the kernel issues them.
     """
 
-    title: str = Field(min_length=1, max_length=100)
+    title: str = Field(pattern=LINE)
     word: WordType
     normalize: Literal["none", "row"] = "none"
     target_exponent: int = 14

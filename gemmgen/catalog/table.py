@@ -20,6 +20,9 @@ from gemmgen.paths import SPECS
 IDENTIFIER = r"^[a-z][a-z0-9_]{0,39}$"
 """Names end up in C identifiers and file names, so this is all they may hold."""
 
+LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\\]{1,100}$"
+"""Titles end up in `//` comments of generated code, which nothing in them may end or continue."""
+
 
 class Strict(BaseModel):
     """Base of everything read from a file: unknown keys and coerced types are errors."""

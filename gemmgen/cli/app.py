@@ -210,6 +210,44 @@ def build(
     return _for_each(specs, as_json, serve)
 
 
+@app.command(epilog=_examples(
+    "gemmgen export specs/kernels/sgemm_a100.toml -o third_party/sgemm",
+    "gemmgen export my.toml -o sgemm/ --name my_sgemm",
+))
+def export(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file (.toml); see specs/kernels.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")],
+    name: Annotated[str | None, typer.Option(help="Prefix of the C functions; default: from scheme, layout and plan.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Write a folder that another project embeds.
+
+    It holds the kernels with a C launcher, a header free of CUDA, the cubin, a
+    manifest, CMake and pkg-config files and an example. An earlier export in
+    DIR is replaced; other files are never touched. No GPU is needed.
+    """
+    from gemmgen import export as exporter
+    from gemmgen.build import build as compiled
+    from gemmgen.cli import show
+    from gemmgen.cli.pipeline import planned
+
+    if name is not None:
+        exporter.check_name(name)  # before the compiler is started
+    plan, source = planned(spec)
+    binary = compiled(source)
+    files = exporter.export(plan, source, binary, output, name=name, force=force)
+    value = {
+        "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
+        "files": [str(file) for file in files], "plan": plan.as_dict(),
+    }
+    if as_json:
+        emit_json(value)
+    else:
+        emit("\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files)))
+    return EXIT_OK
+
+
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))
 def gpus(name: Name = None, as_json: Json = False) -> None:
     """List the GPUs that specs can name, or tell everything about one."""
@@ -249,12 +287,34 @@ def schemes(name: Name = None, as_json: Json = False) -> None:
     ))
 
 
-@app.command(epilog=_examples("gemmgen fragments", "gemmgen fragments mma_m16n8k16_f16"))
-def fragments(name: Name = None, as_json: Json = False) -> None:
+@app.command(epilog=_examples(
+    "gemmgen fragments",
+    "gemmgen fragments mma_m16n8k16_f16",
+    "gemmgen fragments mma_m16n8k16_f16 --header -o mma_m16n8k16_f16.cuh",
+))
+def fragments(
+    name: Name = None,
+    header: Annotated[bool, typer.Option("--header", help="Print NAME as a CUDA header for one's own kernels.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header goes.")] = None,
+    as_json: Json = False,
+) -> None:
     """List the matrix instructions, or tell which lane of one holds which element."""
     from gemmgen.catalog.fragment import FRAGMENTS
     from gemmgen.cli import show
 
+    if header and (not name or as_json):
+        raise SpecError("--header", "prints one instruction, as CUDA", got="--json" if name else "no NAME",
+                        needs="a NAME, without --json", remedy="gemmgen fragments")
+    if output and not header:
+        raise SpecError("--output", "belongs to a header", got=str(output), needs="--header", remedy="gemmgen fragments --help")
+    if header and name:
+        from gemmgen.fragments import fragment_header
+
+        text = fragment_header(FRAGMENTS.get(name, where="gemmgen fragments"))
+        if output:
+            [written] = write_paths({output: text})
+            return emit(f"wrote {written}")
+        return emit(text, end="")
     if name:
         row = FRAGMENTS.get(name, where="gemmgen fragments")
         emit_json(row.model_dump(mode="json")) if as_json else emit(show.fragment_text(row))

@@ -31,7 +31,7 @@ def matrix(option: str, path: Path, *, quiet: bool = False) -> Any:
             needs="a float32 matrix written by numpy.save", remedy="numpy.save(path, x.astype(numpy.float32))",
         ) from None
     if array.ndim != 2 or 0 in array.shape:
-        raise SpecError(where, "is not a matrix", got=f"shape {array.shape}", needs="two dimensions, neither of them 0",
+        raise SpecError(where, "is not a matrix", got=array.shape, needs="two dimensions, neither of them 0",
                         remedy="x.reshape(rows, columns)")
     if array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8):
         raise SpecError(where, "holds another type", got=str(array.dtype), needs="float32, or float64 to be rounded to it",
@@ -54,7 +54,7 @@ def matrices(a: Path, b: Path, *, quiet: bool = False) -> tuple[Any, Any]:
     """
     left, right = matrix("--a", a, quiet=quiet), matrix("--b", b, quiet=quiet)
     if left.shape[1] != right.shape[0]:
-        raise SpecError(f"--b {b}", "does not fit A", got=f"shape {right.shape}",
+        raise SpecError(f"--b {b}", "does not fit A", got=right.shape,
                         needs=f"[{left.shape[1]}, N], because A is {list(left.shape)}",
                         remedy="numpy.ascontiguousarray(b.T), if it is stored transposed")
     return left, right

@@ -169,10 +169,10 @@ def fragment_text(fragment: Fragment) -> str:
     m, n, k = fragment.shape
     head = facts({
         "name": fragment.name, "source": fragment.source, "instruction": fragment.instruction,
-        "words": fragment.word, "needs": f"sm_{fragment.min_arch}",
+        "words": fragment.word, "needs": f"sm_{fragment.min_arch}", "map": fragment.map_source,
     })
     grids = [
-        f"{label} [{axes}], {rows}x{columns}: lane:element\n{lane_grid(held, rows, columns)}"
+        f"{label} [{axes}], {rows}x{columns}: lane:element{_held_again(held)}\n{lane_grid(held, rows, columns)}"
         for label, held, axes, rows, columns in (
             ("A", fragment.a, "m, k", m, k), ("B", fragment.b, "k, n", k, n), ("C", fragment.c, "m, n", m, n),
         )
@@ -180,11 +180,11 @@ def fragment_text(fragment: Fragment) -> str:
     return "\n\n".join([head, *grids])
 
 
+def _held_again(held: FragmentMap) -> str:
+    return f", the first of {held.copies} that hold it" if held.copies > 1 else ""
+
+
 def lane_grid(held: FragmentMap, rows: int, columns: int) -> str:
     """Who holds which element: `lane:element`, where a lane's elements are counted over its
     registers, packed halves first."""
-    def cell(i: int, j: int) -> str:
-        lane, register, packed = held.map(i, j)[0]
-        return f"{lane:>2}:{register * held.packed_count + packed}"
-
-    return "\n".join("  " + " ".join(cell(i, j) for j in range(columns)) for i in range(rows))
+    return "\n".join("  " + line for line in held.grid(rows, columns))

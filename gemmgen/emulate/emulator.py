@@ -227,8 +227,8 @@ class Emulator:
             return np.array(value, np.float32 if param.type == "b32" else dtype).tobytes()
         if isinstance(value, int | np.integer) and not isinstance(value, bool) and not param.pointer:
             bits = 8 * dtype.itemsize
-            low = -(1 << bits - 1) if param.type[0] in "sb" or bits >= 32 else 0
-            if re.match(r"[sub]\d+$", param.type) and low <= value < 1 << bits:
+            # PTX declares signed parameters unsigned too, so both ranges are taken
+            if re.match(r"[sub]\d+$", param.type) and -(1 << bits - 1) <= value < 1 << bits:
                 return (int(value) & (1 << bits) - 1).to_bytes(dtype.itemsize, "little")
         raise EmulationError(where, "does not fit its declaration", got=value, needs=_kind(param))
 

@@ -73,17 +73,14 @@ class Access:
         yield self._part(warp, addresses[~shared], lanes[~shared], False)
 
     def _part(self, warp, addresses, lanes, shared: bool):
-        addresses = addresses.astype(np.int64) + np.int64(self.offset)
+        # in the register's own width: a compiler may let base and offset wrap around
+        bits = 8 * addresses.dtype.itemsize
+        addresses = addresses + addresses.dtype.type(self.offset & (1 << bits) - 1)
+        addresses = addresses.astype(np.int64)
         if not shared:
             addresses -= _BASE
             return warp.strip.launch.arena, addresses, lanes
         base = warp.shared_base if lanes is None else warp.shared_base[lanes]
-        if addresses.min() < 0:
-            raise Fault(
-                "an access reaches outside shared memory",
-                lane=int(np.argmax(addresses < 0)),
-                got=f"shared memory {int(addresses.min())}",
-            )
         offsets = warp.strip.shared.offsets(addresses, base, self.size)
         if self.counted:
             count_conflicts(warp, self.place, addresses, lanes, self.size)

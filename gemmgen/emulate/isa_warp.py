@@ -216,12 +216,11 @@ def matrix_rows(cursor: Cursor):
         if ctas is not None and not ctas.any():
             return [warp.put(target, np.zeros((), np.uint32), mask) for target in targets]
         chosen = np.arange(warp.ctas) if ctas is None else np.flatnonzero(ctas)
-        rows = warp.full(slot, dtype).reshape(32, -1)[: 8 * count, chosen].astype(np.int64) + offset
+        rows = warp.full(slot, dtype).reshape(32, -1)[: 8 * count, chosen]
+        rows = (rows + dtype.type(offset & (1 << 8 * dtype.itemsize) - 1)).astype(np.int64)
         lanes = (np.arange(8 * count)[:, None] * warp.ctas + chosen).reshape(-1)
         shared = warp.strip.shared
         try:
-            if rows.min() < 0:
-                raise Fault("a matrix row lies outside shared memory", lane=int(np.argmin(rows)))
             base = (chosen * shared.pitch)[None, :].repeat(8 * count, 0).reshape(-1)
             offsets = shared.offsets(rows.reshape(-1), base, 16)
             warp.strip.conflicts.count(place, rows, None, 16)

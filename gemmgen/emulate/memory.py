@@ -159,8 +159,8 @@ class SharedMemory(Space):
 
     def offsets(self, addresses: np.ndarray, base: np.ndarray, size: int) -> np.ndarray:
         """Offsets of each CTA's own addresses; `base` is its CTA times the pitch."""
-        if len(addresses) and addresses.max() > self.each - size:
-            lane = int(np.argmax(addresses > self.each - size))
+        if addresses.view(np.uint64).max() > self.each - size:  # a negative one is huge
+            lane = int(np.argmax((addresses < 0) | (addresses > self.each - size)))
             raise Fault(
                 f"an access of {size} bytes reaches outside shared memory",
                 lane=lane,

@@ -65,16 +65,19 @@ class _Workers:
         self.total = sum(len(ctas) for ctas in strips)
         self.parent = os.getpid()
         pipes = [context.Pipe(duplex=False) for _ in range(count)]
-        self.readers = [reader for reader, _ in pipes]
+        self.readers, self.writers = zip(*pipes, strict=True)
         self.processes = [
-            context.Process(target=self._work, args=(writer,), daemon=True) for _, writer in pipes
+            context.Process(target=self._work, args=(writer,), daemon=True)
+            for writer in self.writers
         ]
+
+    def _start(self) -> None:
         with warnings.catch_warnings():
             # The child only computes with numpy; it takes no lock another thread may hold.
             warnings.simplefilter("ignore", DeprecationWarning)
             for process in self.processes:
                 process.start()
-        for _, writer in pipes:
+        for writer in self.writers:  # else a worker's end would not close its pipe
             writer.close()
 
     def _work(self, writer: Connection) -> None:
@@ -96,11 +99,13 @@ class _Workers:
     def run(self, progress: Progress | None) -> LaunchStats:
         outcomes: dict[int, LaunchStats | Exception] = {}
         try:
+            self._start()
             self._collect(outcomes, progress)
         finally:
             for process in self.processes:
-                process.terminate()  # they have ended, unless something went wrong here
-                process.join()
+                if process.pid is not None:
+                    process.terminate()  # it has ended, unless something went wrong here
+                    process.join()
             for reader in self.readers:
                 reader.close()
         total = LaunchStats()

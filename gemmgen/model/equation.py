@@ -1,14 +1,45 @@
-"""One numbered equation: symbolic, so that it can be evaluated, printed with
-its numbers and typeset from one statement."""
+"""One numbered equation: evaluated, printed with its numbers and typeset from one statement.
+
+The statement is `form`, an expression in Python's syntax over named symbols and
+the functions below. It is compiled once, and the same code takes numbers and
+whole columns of numbers. SymPy reads the same text where it has to be typeset
+or reasoned about; the tests hold the two readings equal.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any
 
-import sympy
+import numpy as np
+
+if TYPE_CHECKING:
+    import sympy
+
+Numbers = Mapping[str, Any]
+"""Values of symbols by name: numbers, or columns of them that go together."""
+
+
+def _whole(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`function` with 64-bit integers for its results."""
+    return lambda x: function(x).astype(np.int64) if isinstance(x, np.ndarray) else int(function(x))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "ceil": _whole(np.ceil),
+    "floor": _whole(np.floor),
+    "max": lambda *values: reduce(np.maximum, values),
+    "min": lambda *values: reduce(np.minimum, values),
+    "sqrt": np.sqrt,
+    "where": np.where,  # where(condition, then, otherwise)
+}
+"""What a form may call; arguments are numbers or columns."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -18,9 +49,10 @@ class Equation:
     Attributes:
         number: how documents cite it.
         symbol: what it computes.
-        form: the right-hand side as people write it; `expression` is its symbolic value.
+        form: the right-hand side as people write it.
         unit: of the value.
         source: the paper's equation it follows, or why it holds.
+        tex: how the symbol is typeset, where its name will not do.
     """
 
     number: str
@@ -28,19 +60,134 @@ class Equation:
     form: str
     unit: str
     source: str
+    tex: str = ""
 
     @cached_property
-    def expression(self) -> sympy.Expr:
-        names = set(re.findall(r"[A-Za-z_]\w*", self.form))
-        symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in names}
-        return sympy.sympify(self.form, locals=symbols)
+    def variables(self) -> tuple[str, ...]:
+        """The symbols of the form, in the order they first stand there."""
+        return tuple(dict.fromkeys(name for name in _NAME.findall(self.form) if name not in FUNCTIONS))
 
-    def value(self, numbers: Mapping[str, int]) -> int | float:
-        """The number, for values of its symbols by name."""
-        result = self.expression.subs({s: numbers[s.name] for s in self.expression.free_symbols})
-        return int(result) if result.is_Integer else float(result)
+    @cached_property
+    def _code(self) -> Any:
+        return compile(ast.parse(self.form, mode="eval"), f"<{self.number}>", "eval")
 
-    def shown(self, numbers: Mapping[str, int]) -> str:
+    def value(self, numbers: Numbers) -> Any:
+        """The number, or the column, for values of its symbols by name."""
+        result = eval(self._code, {"__builtins__": {}}, {**FUNCTIONS, **{n: numbers[n] for n in self.variables}})
+        if isinstance(result, np.ndarray) and result.ndim:
+            return result
+        plain = result.item() if hasattr(result, "item") else result
+        return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+
+    def shown(self, numbers: Numbers) -> str:
         """`98304 B = stages * (BM + BN) = 3 * (128 + 128)  (source)`, as messages print it."""
-        filled = re.sub(r"[A-Za-z_]\w*", lambda name: str(numbers[name[0]]), self.form)
-        return f"{self.value(numbers)} {self.unit} = {self.form} = {filled}  ({self.source})"
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{figure(self.value(numbers))}{unit} = {self.form} = {self.filled(numbers)}  ({self.source})"
+
+    def filled(self, numbers: Numbers) -> str:
+        """The form with numbers for its symbols."""
+        return _NAME.sub(lambda name: name[0] if name[0] in FUNCTIONS else figure(numbers[name[0]]), self.form)
+
+    # ---- symbolic
+
+    @cached_property
+    def expression(self) -> sympy.Basic:
+        """The form as SymPy reads it."""
+        import sympy
+
+        symbols = {name: sympy.Symbol(name, positive=True) for name in self.variables}
+        return sympy.sympify(_symbolic(self.form), locals=symbols | {
+            "ceil": sympy.ceiling, "floor": sympy.floor, "max": sympy.Max, "min": sympy.Min, "sqrt": sympy.sqrt,
+            "where": lambda condition, then, other: sympy.Piecewise((then, condition), (other, True)),
+            "equal": sympy.Eq,
+        })
+
+    @property
+    def latex(self) -> str:
+        """`symbol = form`, typeset."""
+        import sympy
+
+        names = {sympy.Symbol(name, positive=True): typeset(name) for name in self.variables}
+        return f"{self.tex or typeset(self.symbol)} = {sympy.latex(self.expression, symbol_names=names)}"
+
+
+def _symbolic(form: str) -> str:
+    """The form with `==` as a function, since SymPy's own compares structure."""
+    class Equal(ast.NodeTransformer):
+        def visit_Compare(self, node: ast.Compare) -> ast.AST:  # noqa: N802 (ast's own naming)
+            self.generic_visit(node)
+            if isinstance(node.ops[0], ast.Eq):
+                return ast.Call(ast.Name("equal"), [node.left, *node.comparators], [])
+            return node
+
+    return ast.unparse(Equal().visit(ast.parse(form, mode="eval")))
+
+
+def typeset(name: str) -> str:
+    r"""A symbol's name in LaTeX: `BM` as `B_{M}`, `shared_bytes` as `\mathrm{shared\ bytes}`."""
+    tile = re.fullmatch(r"([A-Z])([A-Z])", name)
+    if tile:
+        return f"{tile[1]}_{{{tile[2]}}}"
+    return name if len(name) == 1 else rf"\mathrm{{{name.replace('_', chr(92) + ' ')}}}"
+
+
+def figure(value: Any) -> str:
+    """A number as messages print it: whole numbers in full, others to four digits."""
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if float(value).is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return f"{float(value):.4g}"
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """`needs <= has`, or another relation, that every candidate must satisfy.
+
+    Attributes:
+        number: how documents and rejections cite it.
+        name: a few words for tables.
+        form: the relation, in the syntax of an Equation.
+        reason: why the kernel or the hardware asks for it.
+    """
+
+    number: str
+    name: str
+    form: str
+    reason: str
+
+    @cached_property
+    def _equation(self) -> Equation:
+        return Equation(self.number, self.name, self.form, "", self.reason)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self._equation.variables
+
+    def holds(self, numbers: Numbers) -> Any:
+        """Whether the numbers satisfy it, or a column that says which of them do."""
+        return self._equation.value(numbers)
+
+    def filled(self, numbers: Numbers) -> str:
+        """The relation with numbers for its symbols."""
+        return self._equation.filled(numbers)
+
+    @property
+    def label(self) -> str:
+        """`C5 shared_bytes <= shared_bytes_per_block`: how a rejection is counted."""
+        return f"{self.number} {self.form}"
+
+    @property
+    def latex(self) -> str:
+        import sympy
+
+        names = {sympy.Symbol(name, positive=True): typeset(name) for name in self.variables}
+        return sympy.latex(self._equation.expression, symbol_names=names)
+
+
+def solved(equations: tuple[Equation, ...], numbers: Numbers) -> dict[str, Any]:
+    """`numbers`, and the value of each equation in turn under its symbol."""
+    known = dict(numbers)
+    for equation in equations:
+        known[equation.symbol] = equation.value(known)
+    return known

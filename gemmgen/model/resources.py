@@ -1,20 +1,85 @@
-"""What a kernel takes from its SM: shared memory, accumulator registers, occupancy."""
+"""What a kernel takes from its SM: threads, shared memory, accumulators, occupancy.
+
+The occupancy equations are those of NVIDIA's `cuda_occupancy.h`; the tests
+compare them with that header. What it knows and these leave out: barriers of a
+block (each kernel here uses one, which never binds) and launches that prefer L1
+cache to shared memory.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from gemmgen.catalog.gpu import Limits
-from gemmgen.model.equation import Equation
+from gemmgen.model.equation import Equation, Numbers, solved
 
+REGISTER_PARTITIONS = 4
+"""The register file is four files, one a scheduler, on every SM since sm_50 but sm_60's."""
+
+WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a block's tile is divided among its warps")
+THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")
 SHARED_BYTES = Equation(
-    "R1", "shared_bytes", "stages * (BM + BN) * BK * words * word_bytes", "B",
+    "R3", "shared_bytes", "stages * (BM + BN) * BK * words * word_bytes", "B",
     "EGEMM eq. 8's shared-memory term; swizzled, so without its padding",
 )
+ACCUMULATORS = Equation(
+    "R4", "accumulators", "sums + where(promote > FK, promoted_sums, 0)", "sets",
+    "a promoted sum is held twice, in the unit's accumulator and in FP32 registers, unless it is promoted at once",
+)
 ACCUMULATOR_REGISTERS = Equation(
-    "R2", "accumulator_registers", "accumulators * WM * WN / warp_size", "registers a thread",
+    "R5", "accumulator_registers", "accumulators * WM * WN / warp_size", "registers a thread",
     "WMMAe eq. 2's accumulator term, for every accumulator and promoted sum",
 )
+FRAGMENT_REGISTERS = Equation(
+    "R6", "fragment_registers", "fragment_buffers * words * (WM + WN) * FK * word_bytes / (4 * warp_size)",
+    "registers a thread", "WMMAe eq. 2's fragment term, for every word",
+)
+REGISTERS_PER_WARP = Equation(
+    "R7", "registers_per_warp", "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)",
+    "registers", "cuda_occupancy.h: registers are allocated to warps in units",
+)
+BLOCKS_BY_REGISTERS = Equation(
+    "R8", "blocks_by_registers",
+    "where((registers_per_warp * partitions * ceil(warps / partitions) > registers_per_sm)"
+    " | (registers > register_encoding), 0,"
+    " floor(partitions * floor(registers_per_sm / partitions / max(registers_per_warp, 1)) / warps))",
+    "blocks", "cuda_occupancy.h: each partition of the file holds whole warps, and a launch is checked as if they were spread evenly",
+)
+SHARED_ALLOCATED = Equation(
+    "R9", "shared_allocated",
+    "shared_allocation_unit * ceil((shared_bytes + shared_bytes_reserved_per_block) / shared_allocation_unit)", "B",
+    "cuda_occupancy.h: the driver's own part, then rounded up",
+)
+BLOCKS_BY_SHARED = Equation(
+    "R10", "blocks_by_shared",
+    "where(shared_allocated > shared_bytes_per_block + shared_bytes_reserved_per_block, 0,"
+    " floor(shared_bytes_per_sm / max(shared_allocated, 1)))",
+    "blocks", "cuda_occupancy.h",
+)
+BLOCKS_BY_THREADS = Equation(
+    "R11", "blocks_by_threads",
+    "where(threads > threads_per_block, 0, floor(floor(threads_per_sm / warp_size) / warps))",
+    "blocks", "cuda_occupancy.h",
+)
+RESIDENT_BLOCKS = Equation(
+    "R12", "resident_blocks", "min(blocks_per_sm, blocks_by_threads, blocks_by_registers, blocks_by_shared)",
+    "blocks an SM", "cuda_occupancy.h",
+)
+OCCUPANCY = Equation(
+    "R13", "occupancy", "resident_blocks * warps * warp_size / threads_per_sm", "", "the share of an SM's threads in use",
+)
+
+OCCUPANCY_EQUATIONS = (
+    REGISTERS_PER_WARP, BLOCKS_BY_REGISTERS, SHARED_ALLOCATED, BLOCKS_BY_SHARED, BLOCKS_BY_THREADS, RESIDENT_BLOCKS, OCCUPANCY,
+)
+
+_LIMITED_BY = {  # ties go to the first
+    "blocks": "blocks_per_sm", "threads": "blocks_by_threads", "registers": "blocks_by_registers",
+    "shared memory": "blocks_by_shared",
+}
 
 
 @dataclass(frozen=True)
@@ -27,8 +92,14 @@ class Occupancy:
     limited_by: str
 
 
-def _round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
+def limit_numbers(limits: Limits) -> dict[str, int]:
+    """The symbols that a GPU's limits stand for."""
+    unit = limits.register_allocation_unit // limits.warp_size
+    return {
+        **limits.model_dump(), "partitions": REGISTER_PARTITIONS,
+        # Registers are handed out in units, so the encoding's 255 is a grant of 256.
+        "register_encoding": -(-limits.registers_per_thread // unit) * unit,
+    }
 
 
 def occupancy(limits: Limits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
@@ -39,20 +110,15 @@ def occupancy(limits: Limits, threads: int, registers: int, shared_bytes: int) -
         registers: of a thread, as compiled.
         shared_bytes: of a block, static and dynamic.
     """
-    warps = -(-threads // limits.warp_size)
-    registers_per_warp = _round_up(registers * limits.warp_size, limits.register_allocation_unit)
-    # Registers are allocated per warp out of four equal partitions of the file.
-    warps_by_registers = 4 * (limits.registers_per_sm // 4 // registers_per_warp) if registers else 10**6
-    shared = _round_up(
-        shared_bytes + limits.shared_bytes_reserved_per_block, limits.shared_allocation_unit
-    )
-    by = {
-        "blocks": limits.blocks_per_sm,
-        "threads": limits.threads_per_sm // (warps * limits.warp_size),
-        "registers": warps_by_registers // warps,
-        "shared memory": limits.shared_bytes_per_sm // shared if shared else limits.blocks_per_sm,
-    }
-    limited_by = min(by, key=lambda name: by[name])
-    blocks = by[limited_by]
-    resident = blocks * warps
-    return Occupancy(blocks, resident, resident * limits.warp_size / limits.threads_per_sm, limited_by)
+    known = resident(limit_numbers(limits) | {
+        "threads": threads, "registers": registers, "shared_bytes": shared_bytes, "warps": -(-threads // limits.warp_size),
+    })
+    limited_by = min(_LIMITED_BY, key=lambda name: known[_LIMITED_BY[name]])
+    blocks = known["resident_blocks"]
+    return Occupancy(blocks, blocks * known["warps"], float(known["occupancy"]), limited_by)
+
+
+def resident(numbers: Numbers) -> dict[str, Any]:
+    """The occupancy equations' values, with `numbers`; for one kernel or columns of them."""
+    with np.errstate(divide="ignore"):
+        return solved(OCCUPANCY_EQUATIONS, numbers)

@@ -107,7 +107,6 @@ def gemm(
             "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb,
             "c": c_buffer, "ldc": ldc, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
             "m_padded": m_padded, "n_padded": n_padded, "k_padded": k_padded,
-            "a_plane": m_padded * k_padded, "b_plane": n_padded * k_padded,
             "a_words": device.empty(words * m_padded * k_padded * size, "a_words"),
             "b_words": device.empty(words * n_padded * k_padded * size, "b_words"),
             "a_absmax": device.zeros(work.b_absmax - work.a_absmax, "a_absmax"),

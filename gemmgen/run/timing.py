@@ -92,7 +92,6 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         "lda": k if plan.layout[0] == "n" else m, "ldb": n if plan.layout[1] == "n" else k, "ldc": n,
         "m": m, "n": n, "k": k, "alpha": 1.0, "beta": 0.0,
         "m_padded": m_padded, "n_padded": n_padded, "k_padded": k_padded,
-        "a_plane": m_padded * k_padded, "b_plane": n_padded * k_padded,
         "a_words": cupy.empty(words * m_padded * k_padded * size, cupy.uint8),
         "b_words": cupy.empty(words * n_padded * k_padded * size, cupy.uint8),
         "a_absmax": zeroed[work.a_absmax :], "b_absmax": zeroed[work.b_absmax :],

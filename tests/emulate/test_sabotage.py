@@ -21,11 +21,11 @@ from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles
 
 
-def small_plan(scheme: str, **split):
+def small_plan(scheme: str, fragment_buffers: int = 1, **split):
     return solve(loads({
         "split": {"scheme": scheme, "promote": 64, **split},
         "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]},
-        "pipeline": {"stages": 3},
+        "pipeline": {"stages": 3, "fragment_buffers": fragment_buffers},
         "target": {"gpu": "a100"},
     }))
 
@@ -65,24 +65,27 @@ def positive(judge: Judge):
     return judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (70, 66, 2048), 0))[0]
 
 
-MULTIPLY = "multiply_add(acc_{into}[i][j], a[{a}][i], b[{b}][j]);"
+def multiply(into: str, a: int, b: int) -> str:
+    """The statement that adds one word product."""
+    return f"multiply_add(acc_{into}[i][j], a_fragments[buffer][{a}][i], b_fragments[buffer][{b}][j]);"
+
 
 FAULTS = {
     # name: (scheme, edit, the check that must fail)
-    "dropped hi lo, by probes": ("ootomo", swap(MULTIPLY.format(into="correction", a=0, b=1), ";"), probes),
-    "dropped hi lo, by the bound": ("ootomo", swap(MULTIPLY.format(into="correction", a=0, b=1), ";"), accuracy),
-    "dropped lo hi": ("scaled", swap(MULTIPLY.format(into="main", a=1, b=0), ";"), probes),
-    "dropped lo lo, own accumulator": ("ootomo4", swap(MULTIPLY.format(into="tail", a=1, b=1), ";"), probes),
-    "dropped lo lo, shared accumulator": ("markidis", swap(MULTIPLY.format(into="main", a=1, b=1), ";"), probes),
+    "dropped hi lo, by probes": ("ootomo", swap(multiply("correction", 0, 1), ";"), probes),
+    "dropped hi lo, by the bound": ("ootomo", swap(multiply("correction", 0, 1), ";"), accuracy),
+    "dropped lo hi": ("scaled", swap(multiply("main", 1, 0), ";"), probes),
+    "dropped lo lo, own accumulator": ("ootomo4", swap(multiply("tail", 1, 1), ";"), probes),
+    "dropped lo lo, shared accumulator": ("markidis", swap(multiply("main", 1, 1), ";"), probes),
     "wrong scale of the correction": ("ootomo", swap("fmaf(acc_correction[i][j][r], 0x1p-11f", "fmaf(acc_correction[i][j][r], 0x1p-10f"), probes),
     "wrong scale, by the bound": ("legemm", swap("fmaf(acc_correction[i][j][r], 0x1p-10f", "fmaf(acc_correction[i][j][r], 0x1p-9f"), accuracy),
-    "swapped words of A": ("ootomo", swap("from + word * a_plane", "from + (WORDS - 1 - word) * a_plane"), probes),
-    "swapped words of both": ("ootomo", swap("from + word * ", "from + (WORDS - 1 - word) * "), permutation),
-    "a stage multiplied one tile late": ("ootomo", swap("multiply(stages + slot * STAGE_BYTES)", "multiply(stages + (slot == 0 ? STAGES - 1 : slot - 1) * STAGE_BYTES)"), permutation),
+    "swapped words of A": ("ootomo", swap("word * A_BYTES + swizzle(a_row", "(WORDS - 1 - word) * A_BYTES + swizzle(a_row"), probes),
+    "swapped words of both": ("ootomo", swap("_offset + word * ", "_offset + (WORDS - 1 - word) * "), permutation),
+    "a stage multiplied one tile late": ("ootomo", swap("stage = stages + slot * STAGE_BYTES", "stage = stages + (slot == 0 ? STAGES - 1 : slot - 1) * STAGE_BYTES"), permutation),
     "the last tile never fetched": ("ootomo", swap("if (tile + STAGES - 1 < tiles_k) fill", "if (tile + STAGES < tiles_k) fill"), permutation),
     "promotion that forgets to clear": ("ootomo", swap("acc_main[i][j][r] = 0.0f;", ""), accuracy),
     "no promotion until the end": ("ootomo", swap("if (--until_promotion == 0) {", "if (false) {"), positive),
-    "swizzle on one side only": ("ootomo", swap("row * ROW_BYTES + swizzle(row, chunk) * 16", "row * ROW_BYTES + chunk * 16"), permutation),
+    "swizzle on one side only": ("ootomo", swap("+ swizzle(row, chunk) * 8;", "+ chunk * 8;"), permutation),
     "column of the wrong fragment": ("ootomo", swap("column0 + j * 8", "column0 + (j ^ 1) * 8", 1), permutation),
     "row scale forgotten": ("scaled", swap("-row_exponent(a_absmax[row]) - row_exponent", "-14 - row_exponent"), permutation),
 }
@@ -100,24 +103,27 @@ def test_a_wrong_kernel_fails(name):
 
 
 @pytest.mark.parametrize("scheme", ["ootomo", "ootomo4", "legemm", "markidis", "scaled"])
-def test_the_right_kernel_passes_the_same_questions(scheme):
-    judge = judge_of(small_plan(scheme))
+@pytest.mark.parametrize("buffers, promote", [(1, 64), (2, 16)])
+def test_the_right_kernel_passes_the_same_questions(scheme, buffers, promote):
+    judge = judge_of(small_plan(scheme, buffers, promote=promote))
     for question in (probes, permutation, accuracy, positive):
         check = question(judge)
         assert check.passed, f"{check.name}: {check.detail}"
 
 
+BARRIER = "__syncthreads();               // everyone's"
 RACES = {
-    "missing barrier": swap("        __syncthreads();               // everyone's", "        //"),
-    "wait for one group too few": swap("copy_async_wait<STAGES - 2>();", "copy_async_wait<STAGES - 1>();"),
-    "refill of the stage being read": swap("if (tile + STAGES - 1 < tiles_k) fill(free_slot,", "if (tile + STAGES - 1 < tiles_k) fill(slot,"),
+    "missing barrier": swap(BARRIER, "//"),
+    "wait for one group too few": swap("copy_async_wait<STAGES - 2>();  // this", "copy_async_wait<STAGES - 1>();  // this"),
+    "refill of the stage being read": swap("fill(stages + free_slot * STAGE_BYTES)", "fill(stages + slot * STAGE_BYTES)"),
 }
 
 
+@pytest.mark.parametrize("buffers", [1, 2])
 @pytest.mark.parametrize("name", RACES)
-def test_a_race_shows_between_the_schedules(name):
+def test_a_race_shows_between_the_schedules(name, buffers):
     """Either a schedule meets memory that nothing wrote, or the two differ, or the answer is wrong."""
-    judge = judge_of(small_plan("ootomo"), RACES[name])
+    judge = judge_of(small_plan("ootomo", buffers), RACES[name])
     problem = oracles.permutation(judge.plan)
     results = []
     for schedule in (LAZY_HIGHEST, EAGER_LOWEST):

@@ -1,0 +1,541 @@
+"""A kernel as another project embeds it: a folder that needs nothing of gemmgen.
+
+    export(plan, source, binary, "third_party/sgemm", name="my_sgemm")
+
+writes the kernels with a C launcher, its header, the cubin, a manifest that is
+enough to launch the cubin without either, and the files that build, install and
+try it. The same plan gives the same bytes; only the cubin depends on the
+compiler, which the manifest names.
+
+Sizes, workspace and arguments are tables here, read by the C text and by the
+manifest alike; the workspace's are `Plan.workspace` as data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gemmgen import __version__
+from gemmgen.catalog.number import ROUNDINGS
+from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.plan import STATUS, WORKSPACE_ALIGNMENT, Plan
+from gemmgen.render import Launch, Source, param_type, render_text
+from gemmgen.spec import MAX_EXTENT
+from gemmgen.verify.bound import SAFETY, Bound, bound
+
+if TYPE_CHECKING:
+    from gemmgen.build import Binary
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+LARGEST_EXTENT = MAX_EXTENT - 4096
+"""Rounding up to a tile, of at most 4096, must stay a 32-bit integer."""
+LARGEST_GRID = 2**31 - 1
+BOUND_K = (128, 1024, 4096, 16384, 65536)
+"""The k for which header and manifest tell the bounds."""
+EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
+EXAMPLE_OUTLIER = 1e6  # stands in the template too
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_RESERVED = frozenset(
+    # keywords of C and C++, and what is not one but cannot be redefined
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
+    compl concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default
+    delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long
+    mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
+    reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct switch
+    template this thread_local throw true try typedef typeid typename typeof union unsigned using virtual void volatile
+    wchar_t while xor xor_eq main size_t int64_t uint64_t uintptr_t
+    """
+    # NAME.h must not be found in place of a header of C or CUDA
+    """assert complex ctype cuda cuda_runtime errno fenv float inttypes iso646 limits locale math setjmp signal stdalign
+    stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
+    features unistd memory
+    """
+    # and CMake keeps these targets for itself
+    "all clean edit_cache help install package preinstall rebuild_cache test".split()
+)
+
+_ARGUMENTS = {  # of the C function, by position from 1: those that can be refused, and why
+    "m": (1, "below 0 or above the largest extent"),
+    "n": (2, "below 0 or above the largest extent"),
+    "k": (3, "below 0 or above the largest extent"),
+    "a": (5, "NULL, and A is to be read"),
+    "lda": (6, "below 1 or below a row's length"),
+    "b": (7, "NULL, and B is to be read"),
+    "ldb": (8, "below 1 or below a row's length"),
+    "c": (10, "NULL, and C has elements"),
+    "ldc": (11, "below 1 or below a row's length"),
+    "workspace": (12, "NULL, or not aligned"),
+    "workspace_bytes": (13, "less than these sizes need"),
+}
+
+
+# ---- the tables
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the workspace. Regions follow one another, each aligned.
+
+    Attributes:
+        name: as in `Plan.workspace`.
+        element: the C type of what lies there.
+        factor, of: its bytes are the factor times these padded extents.
+        zeroed: whether it must be zero before the first kernel runs.
+    """
+
+    name: str
+    element: str
+    factor: int
+    of: tuple[str, ...]
+    zeroed: bool
+    meaning: str
+
+    def bytes(self, extents: Mapping[str, int]) -> int:
+        return self.factor * math.prod(extents[extent] for extent in self.of)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument of a kernel.
+
+    Attributes:
+        type: as the kernel declares it.
+        value: what to pass, as data: an `argument` of the C function, or a
+            `region` of the workspace with an `offset` in bytes.
+        expression: the same as C.
+    """
+
+    name: str
+    type: str
+    value: dict[str, Any]
+    expression: str
+    meaning: str
+
+
+def regions(plan: Plan) -> tuple[Region, ...]:
+    """`Plan.workspace`, as data."""
+    scales = 4 if plan.scheme.normalize == "row" else 0
+    words = len(plan.scheme.words) * plan.scheme.format.bytes
+    none = "" if scales else "; none in this scheme"
+    return (
+        Region("status", "unsigned long long", 8 * len(status_fields()), (), True, "the counters"),
+        Region("a_absmax", "unsigned int", scales, ("m_padded",), True, f"largest magnitudes of A's rows{none}"),
+        Region("b_absmax", "unsigned int", scales, ("n_padded",), True, f"largest magnitudes of B's columns{none}"),
+        Region("a_words", "unsigned short", words, ("m_padded", "k_padded"), False, "A's words, packed"),
+        Region("b_words", "unsigned short", words, ("n_padded", "k_padded"), False, "B's words, packed"),
+    )
+
+
+def padded(plan: Plan) -> dict[str, tuple[str, int]]:
+    """Each padded extent: what it is rounded up from, and to a multiple of what."""
+    return {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.padded(1, 1, 1))}
+
+
+def status_fields() -> list[str]:
+    return [field for fields in STATUS.values() for field in fields]
+
+
+def parameters(launches: Iterable[Launch]) -> list[list[Parameter]]:
+    """The arguments of each launch. Who names a buffer of the workspace first writes it; later ones read."""
+    written: set[str] = set()
+    result = []
+    for launch in launches:
+        result.append([_parameter(name, written) for name in launch.params])
+        written.update(launch.params)
+    return result
+
+
+_MEANINGS = {
+    "a": "operand A", "b": "operand B", "c": "result C", "m": "rows of C", "n": "columns of C", "k": "the summed dimension",
+    "alpha": "factor of A B", "beta": "factor of what C held", "lda": "elements from one stored row of A to the next",
+    "ldb": "the same of B", "ldc": "the same of C", "a_words": "packed words of A", "b_words": "packed words of B",
+    "a_absmax": "largest magnitudes of A's rows", "b_absmax": "largest magnitudes of B's columns",
+    **{name: "counters: " + ", ".join(fields) for name, fields in STATUS.items()},
+}
+_POINTERS = {
+    "a": "float", "b": "float", "c": "float",
+    "a_words": "unsigned short", "b_words": "unsigned short", "a_absmax": "unsigned int", "b_absmax": "unsigned int",
+    **dict.fromkeys(STATUS, "unsigned long long"),
+}
+
+
+def _parameter(name: str, written: set[str]) -> Parameter:
+    kind = param_type(name)
+    if kind == "pointer":
+        reads = name in ("a", "b") or (name in written and name not in STATUS)
+        kind = f"{'const ' * reads}{_POINTERS[name]}*"
+    if name in STATUS:
+        before = [*STATUS][: [*STATUS].index(name)]
+        region, offset = "status", 8 * sum(len(STATUS[earlier]) for earlier in before)
+    elif name.endswith(("_words", "_absmax")):
+        region, offset = name, 0
+    else:
+        return Parameter(name, kind, {"argument": name}, name, _MEANINGS[name])
+    expression = f"(base + at.{region}" + (f" + {offset})" if offset else ")")
+    return Parameter(name, kind, {"region": region, "offset": offset}, expression, _MEANINGS[name])
+
+
+# ---- what the files say
+
+
+def _rounded_up(x: float) -> float:
+    """Three significant digits, never less than x."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
+    return float(f"{math.ceil(x / unit * (1 - 1e-12)) * unit:.2e}")
+
+
+def _bound(plan: Plan, k: int) -> Bound:
+    """The bound's coefficients; they depend on no data."""
+    nothing = np.zeros((1, 1))
+    return bound(plan, np.zeros((1, k)), np.zeros((k, 1)), nothing)
+
+
+def _bounds(plan: Plan) -> list[dict[str, float]]:
+    rows = []
+    for k in BOUND_K:
+        at = _bound(plan, k)
+        rows.append({
+            "k": k,
+            "worst_case": _rounded_up(at.scaled),
+            "both_signs": _rounded_up(SAFETY * at.random),
+            "one_sign": _rounded_up(SAFETY * max(at.coherent, at.random / math.sqrt(k))),
+        })
+    return rows
+
+
+def _status_meanings(plan: Plan) -> list[tuple[str, str]]:
+    meanings = {
+        "lossy": "finite elements of {} whose words lose more than 2^-{} of them",
+        "overflow": "finite elements of {} that the leading word cannot hold",
+        "nonfinite": "elements of {} that are Inf or NaN",
+    }
+    rows = []
+    for field in status_fields():
+        operand, _, kind = field.partition("_")
+        if kind:
+            rows.append((field, meanings[kind].format(operand.upper(), plan.scheme.bits)))
+        else:
+            exact = plan.special == "exact"
+            rows.append((field, "elements of C computed again in FP32" if exact else "always 0: special = fast"))
+    return rows
+
+
+def _range_text(plan: Plan) -> str:
+    """What happens to elements beyond the words' range, as lines of a comment."""
+    saturates = plan.scheme.words[0].rounding != "nearest_even"
+    lines = []
+    if plan.scheme.normalize == "row":
+        lines += ["Each row of A and column of B is scaled by the power of two that brings its largest",
+                  "element near that, so nothing overflows."]
+    elif saturates:
+        lines += ["A larger one counts as overflow. Its word saturates, so the elements of C that it",
+                  "touches may be FINITE AND WRONG."]
+    else:
+        lines += ["A larger one counts as overflow, and its word is Inf."]
+    if plan.special == "exact":
+        lines += ["Elements of A B that come out as Inf or NaN are computed again by an FP32 dot product",
+                  "and count as repaired; many of them take their time."]
+    else:
+        lines += ["Elements of A B that come out as Inf or NaN stay so, also where FP32 had a number."]
+    # The last word's smallest step, in the element's own units; a scaled row's largest is at least 2^target.
+    rule, word = ROUNDINGS[plan.scheme.words[-1].rounding], plan.scheme.words[-1]
+    step = plan.scheme.format.min_exponent - plan.scheme.format.fraction_bits - word.scale + round(math.log2(rule.worst))
+    if plan.scheme.normalize == "row":
+        lines += ["Elements that are far smaller than the largest of their row or column count as lossy:",
+                  f"the words miss each by up to 2^{step - plan.scheme.target_exponent} of that largest one."]
+    else:
+        lines += ["Very small elements, whose last word underflows, count as lossy: the words miss each",
+                  f"by up to 2^{step}."]
+    return "\n".join(f" * {line}" for line in lines)
+
+
+def _stored(plan: Plan) -> dict[str, dict[str, str]]:
+    """How the caller's A and B lie in memory."""
+    index = {"m": "i", "n": "j", "k": "k"}
+
+    def one(name: str, rows: str, columns: str, transposed: bool) -> dict[str, str]:
+        if transposed:
+            rows, columns = columns, rows
+        told = f"row {index[rows]} at {name} + {index[rows]} * ld{name}"
+        return {"rows": rows, "columns": columns, "told": told + ", transposed" * transposed}
+
+    return {"a": one("a", "m", "k", plan.layout[0] == "t"), "b": one("b", "k", "n", plan.layout[1] == "t")}
+
+
+def _one_line(text: str) -> str:
+    """Prose from a file of the user's, where it may not end a comment."""
+    return " ".join(text.split()).replace("*/", "* /")
+
+
+def _blocks(launch: Launch) -> str:
+    """The blocks of a launch, as C."""
+    return " * ".join(
+        f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})" for extent, tile in launch.grid
+    )
+
+
+def _role(source: Source, launch: Launch) -> str:
+    return launch.symbol.removeprefix(source.name).lstrip("_") or "gemm"
+
+
+_ROLE_MEANINGS = {
+    "absmax_a": "the largest magnitude of each row of A",
+    "absmax_b": "the largest magnitude of each column of B",
+    "split_a": "A into words",
+    "split_b": "B into words",
+    "gemm": "the product of the words, and C",
+}
+
+
+def _context(plan: Plan, source: Source, name: str) -> dict[str, Any]:
+    """Everything the templates read."""
+    zeroed = [region.name for region in regions(plan) if region.zeroed]
+    m, n, k = EXAMPLE_SIZE
+    example = _bound(plan, k)
+    overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
+    return {
+        "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.gpu.arch,
+        "arch_number": plan.gpu.arch.removeprefix("sm_"), "kernels": source.text.rstrip("\n"),
+        "namespace": f"gemmgen_{plan.hash}", **_stored(plan),
+        "scheme_line": _one_line(f"{plan.scheme.name}: {plan.scheme.title}"),
+        "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",
+        "range_text": _range_text(plan), "bounds": _bounds(plan),
+        "codes": [(argument, position, reason) for argument, (position, reason) in _ARGUMENTS.items()],
+        "pad": lambda text, width: " " * max(1, width - len(text)),
+        "largest_extent": LARGEST_EXTENT, "largest_grid": LARGEST_GRID, "alignment": WORKSPACE_ALIGNMENT,
+        "status_fields": _status_meanings(plan), "status_bytes": 8 * len(status_fields()),
+        "padded": [(extent, of, unit) for extent, (of, unit) in padded(plan).items()],
+        "regions": [
+            {"name": region.name, "meaning": region.meaning, "last_zeroed": region.name == zeroed[-1],
+             "size": " * ".join([str(region.factor), *(f"(uint64_t)at->{extent}" for extent in region.of)])}
+            for region in regions(plan)
+        ],
+        "launches": [
+            {"symbol": launch.symbol, "blocks": _blocks(launch), "threads": launch.threads,
+             "shared_bytes": launch.shared_bytes, "params": params, "meaning": _ROLE_MEANINGS[_role(source, launch)]}
+            for launch, params in zip(source.launches, parameters(source.launches))
+        ],
+        "example": {
+            "m": m, "n": n, "k": k, "safety": SAFETY, "worst_case": _rounded_up(example.scaled), "overflow": int(overflows),
+            "coherent": _rounded_up(example.coherent), "random": _rounded_up(example.random),
+            "overflow_text": f"the element of 1e6 was {'counted' if overflows else 'within range'}",
+        },
+        "listing": [(file.format(name=name), meaning) for file, (_, meaning) in _FILES.items()],
+    }
+
+
+def _numeric_version() -> str:
+    """CMake knows numbers only."""
+    return re.match(r"\d+(\.\d+)*", __version__)[0]
+
+
+_FILES = {  # name: (template, or None where the content is not text from one; what it is)
+    "{name}.h": ("header.h", "the C header: arguments, errors, accuracy; no CUDA in it"),
+    "{name}.cu": ("kernel.cu", "kernels and launcher, self-contained"),
+    "{name}.cubin": (None, "the kernels' machine code, for the driver API"),
+    MANIFEST: (None, "how to launch the cubin: symbols, grids, arguments, workspace; hashes of all files"),
+    "CMakeLists.txt": ("CMakeLists.txt", "builds and installs a static library and the example"),
+    "{name}.pc": ("package.pc", "the pkg-config file; CMake installs it"),
+    "example.cpp": ("example.cpp", "a program that calls the library and checks the result"),
+    "README.md": ("README.md", "this file"),
+}
+
+
+def _contents(plan: Plan, source: Source, binary: Binary, name: str) -> dict[str, bytes]:
+    context = _context(plan, source, name)
+    files = {
+        file.format(name=name): render_text(f"export/{template}.j2", **context).encode()
+        for file, (template, _) in _FILES.items() if template
+    }
+    files[f"{name}.cubin"] = binary.cubin
+    manifest = _manifest(plan, source, binary, name, files)
+    files[MANIFEST] = (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode()
+    return files
+
+
+def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+    stored = _stored(plan)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "generator": f"gemmgen {__version__}",
+        "name": name,
+        "computes": "C = alpha A B + beta C in FP32; with beta = 0 C is not read",
+        "kernel": source.name,
+        "plan": {
+            "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name,
+            "where": plan.where, "promote": plan.promote, "special": plan.special,
+            "block": list(plan.block), "warp": list(plan.warp), "stages": plan.stages,
+        },
+        "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
+        "compiler": binary.compiler,
+        "operands": {
+            x: {"type": "float", "order": "row major", "rows": at["rows"], "columns": at["columns"],
+                "leading_dimension": f"ld{x}"}
+            for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
+        },
+        "limits": {"largest_extent": LARGEST_EXTENT, "largest_grid": LARGEST_GRID},
+        "alignment": {"operands": 4, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
+        "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in padded(plan).items()},
+        "workspace": {
+            "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor * "
+                    "product of extents; the whole is a multiple of the alignment, too",
+            "alignment": WORKSPACE_ALIGNMENT,
+            "zero": "before the first launch, from the start to the end of the last region marked zeroed",
+            "regions": [
+                {"name": r.name, "element": r.element, "factor": r.factor, "extents": list(r.of), "zeroed": r.zeroed,
+                 "meaning": r.meaning}
+                for r in regions(plan)
+            ],
+        },
+        "status": [
+            {"name": field, "offset": 8 * i, "type": "unsigned long long", "meaning": meaning}
+            for i, (field, meaning) in enumerate(_status_meanings(plan))
+        ],
+        "launch_rule": "in this order, one-dimensional: blocks = product over grid of ceil(extent / tile); skip a launch of "
+                       "0 blocks; where alpha = 0, launch as if k = 0, because A and B are not to be read",
+        "launches": [
+            {
+                "symbol": launch.symbol, "role": _role(source, launch),
+                "grid": [{"extent": extent, "tile": tile} for extent, tile in launch.grid],
+                "threads": launch.threads, "dynamic_shared_bytes": launch.shared_bytes,
+                "static_shared_bytes": binary.kernels[launch.symbol].static_shared_bytes,
+                "registers": binary.kernels[launch.symbol].registers,
+                "params": [
+                    {"name": p.name, "type": p.type, "value": p.value, "meaning": p.meaning} for p in params
+                ],
+            }
+            for launch, params in zip(source.launches, parameters(source.launches))
+        ],
+        "bound": {
+            "statement": "for alpha = 1, beta = 0 and no element counted: worst_case bounds |C - C*| / (|A||B|) of every "
+                         "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
+                         "mean zero and for data of one sign",
+            "rows": _bounds(plan),
+        },
+        "sha256": {"kernels": source.hash, **{file: hashlib.sha256(content).hexdigest() for file, content in files.items()}},
+    }
+
+
+# ---- writing
+
+
+def default_name(plan: Plan) -> str:
+    return f"gemmgen_{plan.scheme.name}_{plan.layout}_{plan.hash}"
+
+
+def check_name(name: str) -> None:
+    """Whether `name` will do for functions, files and a CMake target.
+
+    Raises:
+        SpecError: it will not.
+    """
+    needs = "a C identifier of at most 63 characters that begins with a letter and has no two underscores in a row"
+    if not _NAME.fullmatch(name) or "__" in name:
+        raise SpecError("--name", "is not an identifier", got=name, needs=needs, remedy="--name my_sgemm")
+    if name.lower() in _RESERVED:
+        raise SpecError("--name", "means something to C, C++ or CMake already", got=name, needs=needs,
+                        remedy=f"--name my_{name}")
+
+
+def export(
+    plan: Plan, source: Source, binary: Binary, directory: str | Path, *, name: str | None = None, force: bool = False,
+) -> list[Path]:
+    """Write the folder; all of it, or nothing.
+
+    Args:
+        directory: the folder to make. One that is there already must be empty or an earlier
+            export, which is replaced; files that are not an export's own are never touched.
+        name: prefix of the C functions and name of the library.
+        force: put the files into a folder that holds others, and over files of the same names.
+
+    Returns:
+        The files, sorted.
+
+    Raises:
+        SpecError: the name will not do.
+        GemmgenError: the folder holds something else, or cannot be written.
+    """
+    name = default_name(plan) if name is None else name
+    check_name(name)
+    target = Path(directory)
+    stale = _replaceable(target, force)
+    files = _contents(plan, source, binary, name)
+    try:
+        _write(target.resolve(), files, stale)
+    except OSError as error:
+        raise GemmgenError(str(target), "cannot be written", got=error.strerror or str(error),
+                           needs="a writable place with room", remedy="another -o, or other permissions") from None
+    return sorted(target / file for file in files)
+
+
+def _replaceable(target: Path, force: bool) -> set[str]:
+    """Files of an earlier export in the way.
+
+    Raises:
+        GemmgenError: something else is.
+    """
+    if target.exists() and not target.is_dir():
+        raise GemmgenError(str(target), "is not a folder", needs="a folder, or a name that is free", remedy="another -o")
+    present = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    own = _earlier_export(target)
+    if present and not own and not force:
+        shown = ", ".join(sorted(present)[:3]) + (", ..." if len(present) > 3 else "")
+        raise GemmgenError(str(target), "is a folder that holds something else", got=shown,
+                           needs="an empty folder, a new one, or an earlier export",
+                           remedy="another -o, or --force to put the export's files among them")
+    return own & present
+
+
+def _earlier_export(target: Path) -> set[str]:
+    """The files that a manifest in `target` tells of; none without one of ours."""
+    try:
+        manifest = json.loads((target / MANIFEST).read_bytes())
+        if not manifest["generator"].startswith("gemmgen ") or manifest["schema_version"] > SCHEMA_VERSION:
+            return set()
+        named = {file for file in manifest["sha256"] if file != "kernels"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return set()
+    # A name with a folder in it is none that we wrote.
+    return {MANIFEST} | {file for file in named if file == os.path.basename(file) and file not in ("", ".", "..")}
+
+
+def _write(target: Path, files: Mapping[str, bytes], stale: set[str]) -> None:
+    """Write beside the target, then move into place; whatever fails, what was there is there again."""
+    made = [folder for folder in (target, *target.parents) if not folder.exists()]
+    staged = target.parent / f".{target.name}.{os.urandom(6).hex()}.unfinished"
+    undo = contextlib.ExitStack()  # moves taken back, last first, unless all succeed
+    try:
+        for folder in ("new", "old"):
+            (staged / folder).mkdir(parents=True)
+        for file, content in files.items():
+            (staged / "new" / file).write_bytes(content)
+        with undo:
+            target.mkdir(exist_ok=True)
+            for file in sorted(stale | {file for file in files if (target / file).exists()}):
+                os.rename(target / file, staged / "old" / file)
+                undo.callback(os.rename, staged / "old" / file, target / file)
+            # The manifest comes last: where there is one, the export is whole.
+            for file in sorted(files, key=lambda file: file == MANIFEST):
+                os.rename(staged / "new" / file, target / file)
+                undo.callback((target / file).unlink)
+            undo.pop_all()
+            made = []
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()

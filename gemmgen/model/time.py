@@ -1,0 +1,148 @@
+"""Seconds of one product: what an SM does in a stage, how often, and what comes before.
+
+In one stage a block keeps its SM's matrix units busy for `tensor_cycles`, and
+its copies and promotions stop them for `fill_cycles` and `promotion_cycles`.
+Blocks that share an SM add up (`shared_cycles`). A block cannot go faster than
+its own warps allow (`chain_cycles`): with one fragment buffer they all fetch
+after a barrier and multiply when that is done. L2 serves every SM at a limited
+rate (`l2_cycles`). The largest of the three is the stage.
+
+The constants with the word "fitted" stem from kernels timed on an H100; those
+that are not measured on a generation say so. `docs/model.md` has the residuals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.model.equation import Equation
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """What a generation reaches of its figures.
+
+    Attributes:
+        mma: the rate of mma.sync in `tensor_fma_per_clock`.
+        clock: sustained clock in `tensor_boost_mhz`, under power limit.
+        measured: where the two come from; empty where they are assumed.
+    """
+
+    mma: float
+    clock: float
+    measured: str = ""
+
+
+EFFICIENCY = {
+    75: Efficiency(0.95, 0.85),
+    80: Efficiency(0.95, 0.95),
+    86: Efficiency(0.95, 0.95),
+    89: Efficiency(0.95, 0.95),
+    90: Efficiency(0.673, 0.875, "fitted to kernels timed on an H100 SXM at 700 W; its warp-group instructions reach 1"),
+    100: Efficiency(0.25, 0.95),  # the vendor's figure is tcgen05's; mma.sync runs at the rate of sm_80
+    120: Efficiency(0.95, 0.95),
+}
+"""By the number of the architecture; one between two rows takes the lower."""
+
+FETCH_EXPOSED = 1.33
+"""Fitted: how much of a step's fetch shows once a stage, with one fragment buffer."""
+
+TILE_CYCLES = 18000 / (128 * 128)
+"""Fitted: cycles an element of C that a block spends outside the loop: first copies, epilogue, store."""
+
+L2_BYTES_PER_CLOCK = 74
+"""Fitted: bytes an SM gets of L2 in a clock."""
+
+DRAM_EFFICIENCY = 0.835
+"""Measured: the split kernels move 2.8 of 3.352 TB/s on an H100."""
+
+LAUNCH_SECONDS = 2e-6
+"""Measured: a kernel in a graph, from the end of the one before."""
+
+TENSOR_CYCLES = Equation(
+    "M1", "tensor_cycles", "products * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)", "cycles a block and stage",
+    "EGEMM eq. 5, from a rate instead of an instruction's latency",
+)
+FETCH_CYCLES = Equation(
+    "M2", "fetch_cycles", "bank_ways * fetch_bytes / shared_bytes_per_clock", "cycles a block and stage",
+    "EGEMM eq. 7, from a rate instead of an instruction's latency",
+)
+FILL_CYCLES = Equation(
+    "M3", "fill_cycles", "stage_bytes / shared_bytes_per_clock", "cycles a block and stage",
+    "EGEMM eq. 6, likewise; cp.async has no trip through registers",
+)
+PROMOTION_CYCLES = Equation(
+    "M4", "promotion_cycles",
+    "where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)",
+    "cycles a block and stage", "an addition and a zero for each element and interval, while the matrix unit waits",
+)
+EXPOSED_CYCLES = Equation(
+    "M5", "exposed_cycles", "where(fragment_buffers > 1, 0, fetch_exposed * fetch_cycles * FK / BK)", "cycles a block and stage",
+    "with one buffer no warp has fragments when a stage begins: all fetch, none multiplies",
+)
+SHARED_CYCLES = Equation(
+    "M6", "shared_cycles", "tensor_cycles + fill_cycles + promotion_cycles", "cycles a block and stage",
+    "what a block takes from the others on its SM",
+)
+CHAIN_CYCLES = Equation(
+    "M7", "chain_cycles", "tensor_cycles * max(1, partitions / warps) + fill_cycles + promotion_cycles + exposed_cycles",
+    "cycles a stage", "a block alone; fewer warps than schedulers leave matrix units idle",
+)
+L2_CYCLES = Equation(
+    "M8", "l2_cycles", "stage_bytes / l2_bytes_per_clock", "cycles a block and stage", "an SM's share of L2's rate",
+)
+STAGE_CYCLES = Equation(
+    "M9", "stage_cycles", "max(resident_blocks * shared_cycles, chain_cycles, resident_blocks * l2_cycles)", "cycles a stage",
+    "the slowest of the three, with every SM full",
+)
+FULL_WAVES = Equation("M10", "full_waves", "floor(tiles / max(sms * resident_blocks, 1))", "waves", "waves that fill every SM")
+TAIL_BLOCKS = Equation(
+    "M11", "tail_blocks", "ceil((tiles - full_waves * sms * resident_blocks) / sms)", "blocks an SM", "what the last wave leaves to the fullest SM",
+)
+TAIL_CYCLES = Equation(
+    "M12", "tail_cycles", "where(tail_blocks > 0, max(tail_blocks * shared_cycles, chain_cycles, tail_blocks * l2_cycles), 0)",
+    "cycles a stage", "M9 for the last wave",
+)
+KERNEL_CYCLES = Equation(
+    "M13", "kernel_cycles",
+    "stages_k * (full_waves * stage_cycles + tail_cycles)"
+    " + (full_waves * resident_blocks + tail_blocks) * tile_cycles * BM * BN",
+    "cycles", "wave quantisation: all SMs wait for the last",
+)
+KERNEL_SECONDS = Equation(
+    "M14", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "the main kernel: work, or device memory",
+)
+SPLIT_SECONDS = Equation("M15", "split_seconds", "split_bytes / dram_rate", "s", "the split kernels are bound by device memory")
+SECONDS = Equation("M16", "seconds", "kernel_seconds + split_seconds + launches * launch_seconds", "s", "one after another")
+TFLOPS = Equation("M17", "tflops", "2 * M * N * K / seconds / 10**12", "TFLOP/s", "LE-GEMM eq. 18 without its epilogue term")
+
+EQUATIONS = (
+    TENSOR_CYCLES, FETCH_CYCLES, FILL_CYCLES, PROMOTION_CYCLES, EXPOSED_CYCLES, SHARED_CYCLES, CHAIN_CYCLES, L2_CYCLES,
+    STAGE_CYCLES, FULL_WAVES, TAIL_BLOCKS, TAIL_CYCLES, KERNEL_CYCLES, KERNEL_SECONDS, SPLIT_SECONDS, SECONDS,
+)
+
+
+def efficiency(gpu: Gpu) -> Efficiency:
+    """What the GPU's generation reaches."""
+    known = [number for number in EFFICIENCY if number <= gpu.arch_number]
+    return EFFICIENCY[max(known)] if known else EFFICIENCY[min(EFFICIENCY)]
+
+
+def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
+    """The symbols that a GPU's rates stand for."""
+    reached, rates = efficiency(gpu), gpu.rates
+    return {
+        "sms": rates.sms,
+        "clock_hz": rates.tensor_boost_mhz * 1e6 * reached.clock,
+        "tensor_fma_per_clock": rates.tensor_fma_per_clock.get(word, 0) or rates.tensor_fma_per_clock["f16"],
+        "mma_efficiency": reached.mma,
+        "f32_fma_per_clock": rates.f32_fma_per_clock,
+        "shared_bytes_per_clock": rates.shared_bytes_per_clock,
+        "l2_bytes_per_clock": L2_BYTES_PER_CLOCK,
+        "l2_size": int(rates.l2_mib * 2**20),
+        "dram_rate": rates.dram_gb_per_s * 1e9 * DRAM_EFFICIENCY,
+        "fetch_exposed": FETCH_EXPOSED,
+        "tile_cycles": TILE_CYCLES,
+        "launch_seconds": LAUNCH_SECONDS,
+    }

@@ -1,0 +1,68 @@
+"""What moves: FLOPs, and bytes through shared memory, L2 and device memory."""
+
+from __future__ import annotations
+
+from gemmgen.model.equation import Equation
+from gemmgen.plan import Plan
+
+STAGE_FLOPS = Equation(
+    "T1", "stage_flops", "2 * BM * BN * BK * products", "FLOP a block and stage",
+    "EGEMM eq. 3 and LE-GEMM eq. 14, for any number of word products",
+)
+STAGE_BYTES = Equation(
+    "T2", "stage_bytes", "(BM + BN) * BK * words * word_bytes", "B a block and stage", "EGEMM eq. 2 and LE-GEMM eq. 13",
+)
+INTENSITY = Equation(
+    "T3", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15",
+)
+FETCH_BYTES = Equation(
+    "T4", "fetch_bytes", "warps * (WM + WN) * BK * words * word_bytes", "B a block and stage",
+    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1)",
+)
+BANK_WAYS = Equation(
+    "T5", "bank_ways", "max(1, min(8, BK * word_bytes / 16) / min(8, BK * word_bytes / 16))", "accesses a phase",
+    "eight rows of a phase start at min(8, chunks of a row) places of the same bank; the swizzle moves each elsewhere",
+)
+TILES = Equation("T6", "tiles", "ceil(M / BM) * ceil(N / BN)", "blocks", "a block computes one tile of C")
+STAGES_K = Equation("T7", "stages_k", "ceil(K / BK)", "stages a block", "k is padded to whole stages")
+L2_BYTES = Equation("T8", "l2_bytes", "tiles * stages_k * stage_bytes", "B", "every stage is read through L2")
+WAVE_ROWS = Equation(
+    "T9", "wave_rows", "min(group, ceil(M / BM))", "block rows", "blocks walk down `group` rows before they move on",
+)
+WAVE_COLUMNS = Equation(
+    "T10", "wave_columns", "min(ceil(sms * resident_blocks / wave_rows), ceil(N / BN))", "block columns",
+    "the blocks at work together",
+)
+WAVES = Equation("T11", "waves", "ceil(tiles / max(sms * resident_blocks, 1))", "waves", "all SMs work off their resident blocks")
+PLANE_BYTES = Equation(
+    "T12", "plane_bytes", "(M + N) * K * words * word_bytes", "B", "the words of both operands",
+)
+DRAM_BYTES = Equation(
+    "T13", "dram_bytes",
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0,"
+    " max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * words * word_bytes))",
+    "B", "C once; operands once a wave, unless L2 still holds them from the split",
+)
+SPLIT_BYTES = Equation(
+    "T14", "split_bytes", "(M + N) * K * (4 * split_reads + words * word_bytes)", "B",
+    "FP32 in (twice where rows are scaled: their maxima come first), words out",
+)
+
+BLOCK_EQUATIONS = (STAGE_FLOPS, STAGE_BYTES, INTENSITY, FETCH_BYTES, BANK_WAYS)
+PROBLEM_EQUATIONS = (TILES, STAGES_K, L2_BYTES, WAVE_ROWS, WAVE_COLUMNS, WAVES, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)
+
+BANK_LINE = 128  # 32 banks of 4 bytes
+CHUNK = 16  # what one lane's address fetches of a row
+
+
+def bank_ways(plan: Plan, swizzled: bool = True) -> int:
+    """How many accesses one phase of ldmatrix takes, counted: eight neighbouring rows, one chunk of each."""
+    worst = 1
+    for chunk in range(plan.row_chunks):
+        places = [
+            row * plan.row_chunks + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask) if swizzled else chunk)
+            for row in range(8)
+        ]
+        lines = [place % (BANK_LINE // CHUNK) for place in places]
+        worst = max(worst, *(lines.count(line) for line in lines))
+    return worst

@@ -1,0 +1,59 @@
+"""An export's manifest alone, without plan or launcher, is enough to run its kernels."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import foreign
+from gemmgen.build import build
+from gemmgen.export import export
+from gemmgen.render import render
+from gemmgen.run import gemm
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+
+BLOCK = {"block": [64, 64, 32], "warp": [32, 32, 32]}
+
+
+@pytest.mark.parametrize(("scheme", "layout", "special"), [("ootomo", "nn", "exact"), ("scaled", "tt", "fast")])
+def test_the_manifest_is_enough_to_launch(scheme, layout, special, tmp_path):
+    plan = solve(loads({
+        "problem": {"layout": layout}, "split": {"scheme": scheme, "special": special}, "tile": BLOCK,
+        "target": {"gpu": "a100"},
+    }))
+    source = render(plan)
+    binary = build(source)
+    export(plan, source, binary, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((70, 50), (50, 45), (70, 45)))
+    a[3, 4], b[5, 6] = 1e6, np.inf
+    want = gemm(EmulatorDevice(plan, source, binary), plan, source, a, b, c, alpha=0.5, beta=2.0)
+    device = EmulatorDevice(plan, source, binary)
+    got, status = foreign.product(manifest, device, lambda buffer: buffer.address, a, b, c, 0.5, 2.0)
+    assert np.array_equal(got.view(np.uint32), want.c.view(np.uint32))
+    assert status == want.status
+    assert status["b_nonfinite"] == 1 and (scheme == "scaled" or status["a_overflow"] == 1)
+    device.release()
+
+
+def test_a_wrong_offset_in_the_manifest_would_show(tmp_path):
+    """The test above can fail: the regions' sizes matter."""
+    plan = solve(loads({"split": {"scheme": "ootomo"}, "tile": BLOCK, "target": {"gpu": "a100"}}))
+    source = render(plan)
+    binary = build(source)
+    export(plan, source, binary, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    next(r for r in manifest["workspace"]["regions"] if r["name"] == "a_words")["factor"] //= 2
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1, 1, (70, 50)).astype(np.float32), rng.uniform(-1, 1, (50, 45)).astype(np.float32)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    device = EmulatorDevice(plan, source, binary)
+    got, _ = foreign.product(manifest, device, lambda buffer: buffer.address, a, b, np.zeros((70, 45), np.float32), 1.0, 0.0)
+    assert not np.abs(got - want).max() < 1e-3
+    device.release()

@@ -1,0 +1,351 @@
+"""The command line: what it prints, where, and the exit code it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen import __version__
+from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.cli.output import write_files
+from gemmgen.errors import EmulationError, GemmgenError, ResourceError
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import load
+
+VERBS = ["verify", "render", "build", "export", "gpus", "schemes", "fragments", "schema"]
+# Small enough that a whole verification takes seconds.
+TINY = '[split]\nscheme = "half"\n[tile]\nblock = [32, 32, 16]\nwarp = [32, 16, 16]\n'
+
+
+def command(*arguments, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "gemmgen", *map(str, arguments)], text=True, **options)
+
+
+@pytest.fixture
+def tiny(write_spec):
+    return write_spec(TINY, "tiny.toml")
+
+
+# ---- help
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples(gemmgen, verb):
+    ran = gemmgen(verb, "--help")
+    assert ran.code == 0
+    assert f"gemmgen {verb}" in ran.out.partition("Examples:")[2]
+
+
+def test_help_lists_the_verbs(gemmgen):
+    for ran in (gemmgen("--help"), gemmgen()):
+        assert ran.code == 0
+        assert all(verb in ran.out for verb in VERBS)
+
+
+def test_version(gemmgen):
+    assert gemmgen("--version").out.strip() == f"gemmgen {__version__}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_is_immediate(verb):
+    """Under 0.4 s on a machine at rest. Processor time is what other work stretches least; the
+    least of three runs may take 0.6 s of it."""
+    least = float("inf")
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command(verb, "--help", check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        least = min(least, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        if least < 0.4:
+            break
+    assert least < 0.6
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys; from gemmgen.cli import main\n"
+        f"for verb in {VERBS}: main([verb, '--help'])\n"
+        "print('HEAVY', *{'numpy', 'sympy', 'jinja2', 'sklearn', 'rich', 'gemmgen.spec', 'gemmgen.build'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY"
+
+
+# ---- render
+
+
+def test_render_prints_the_source(gemmgen, tiny):
+    ran = gemmgen("render", tiny)
+    assert (ran.code, ran.out, ran.err) == (0, render(solve(load(tiny))).text, "")
+
+
+def test_render_into_a_file_a_folder_and_a_new_folder(gemmgen, tiny, tmp_path):
+    source = render(solve(load(tiny)))
+    (tmp_path / "there").mkdir()
+    for output, expected in (
+        (tmp_path / "x.cu", tmp_path / "x.cu"),
+        (tmp_path / "there", tmp_path / "there" / source.file_name),
+        (f"{tmp_path}/new/", tmp_path / "new" / source.file_name),
+    ):
+        ran = gemmgen("render", tiny, "-o", output)
+        assert (ran.code, ran.out) == (0, f"wrote {expected}\n")
+        assert expected.read_text() == source.text
+        assert [path.name for path in expected.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_render_json(gemmgen, tiny):
+    plan = solve(load(tiny))
+    value = json.loads(gemmgen("render", tiny, "--json").out)
+    assert value["text"] == render(plan).text
+    assert value["plan"]["hash"] == plan.hash
+    assert [launch["symbol"] for launch in value["launches"]][-1] == value["kernel"]
+    assert value["launches"][-1]["grid"] == [["m", 32], ["n", 32]]
+
+
+def test_several_specs_are_each_served(gemmgen, tiny, tmp_path):
+    ran = gemmgen("render", tiny, tmp_path / "missing.toml", tiny, "--json")
+    assert ran.code == 2
+    good, bad, again = json.loads(ran.out)
+    assert good == again and "text" in good
+    assert bad["error"] == "SpecError" and "missing.toml" in bad["where"]
+
+
+# ---- build
+
+
+def test_build_writes_three_files_and_tells_resources(gemmgen, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
+    name = render(solve(load(tiny))).name
+    ran = gemmgen("build", tiny, "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{name}{suffix}" for suffix in (".cu", ".ptx", ".cubin")}
+    assert (tmp_path / "out" / f"{name}.cubin").read_bytes().startswith(b"\x7fELF")
+    assert f".visible .entry {name}" in (tmp_path / "out" / f"{name}.ptx").read_text()
+    assert "NVRTC" in ran.out and " s\n" in ran.out
+    for word in ("registers", "static B", "dynamic B", "spilled B", "stack B", "occupancy", "split_a", "split_b", "gemm"):
+        assert word in ran.out
+    again = json.loads(gemmgen("build", tiny, "-o", tmp_path / "out", "--json").out)
+    assert again["from_cache"] is True
+    assert [kernel["role"] for kernel in again["kernels"]] == ["split_a", "split_b", "gemm"]
+    assert again["kernels"][-1]["dynamic_shared_bytes"] == again["plan"]["shared_bytes"]
+    assert "from the cache" in gemmgen("build", tiny, "-o", tmp_path / "out").out
+
+
+# ---- tables
+
+
+@pytest.mark.parametrize(("verb", "table"), [("gpus", GPUS), ("schemes", SCHEMES), ("fragments", FRAGMENTS)])
+def test_tables_list_and_tell(gemmgen, verb, table):
+    listing = gemmgen(verb).out
+    rows = json.loads(gemmgen(verb, "--json").out)
+    assert [row["name"] for row in rows] == table.names()
+    for name in table.names():
+        assert name in listing
+        assert table.get(name).source in gemmgen(verb, name).out
+        assert json.loads(gemmgen(verb, name, "--json").out)["name"] == name
+
+
+def test_a_file_can_be_told_of_too(gemmgen, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text((SCHEMES.folder / "ootomo.toml").read_text().replace('"ootomo"', '"mine"'))
+    assert json.loads(gemmgen("schemes", path, "--json").out)["dropped"] == [{"a": 1, "b": 1}]
+
+
+def test_the_lane_grid_is_the_map(gemmgen):
+    out = gemmgen("fragments", "mma_m16n8k16_f16").out
+    grid = [line.replace(":", " ").split() for line in out.partition("A [m, k]")[2].splitlines()[1:17]]
+    held = FRAGMENTS.get("mma_m16n8k16_f16").a
+    for i, line in enumerate(grid):
+        for j, (lane, element) in enumerate(zip(line[::2], line[1::2], strict=True)):
+            assert held.element(int(lane), int(element) // 2, int(element) % 2) == (i, j)
+
+
+def test_a_fragment_as_a_header(gemmgen):
+    ran = gemmgen("fragments", "mma_m16n8k16_f16", "--header")
+    assert ran.code == 0 and "foreach_ij" in ran.out
+    assert gemmgen("fragments", "--header").code == 2
+
+
+# ---- verify
+
+
+def test_verify_end_to_end(gemmgen, tiny):
+    ran = gemmgen("verify", tiny, "--device", "emulator", "--m", 33, "--n", 40, "--k", 50)
+    assert ran.code == 0, ran.out
+    labels = [line.split()[0] for line in ran.out.splitlines() if not line.startswith(" ")]
+    assert labels[:5] == ["kernel", "device", "resources", "checks", "errors"]
+    assert "emulator (ampere matrix unit)" in ran.out and "33x40x50: relative Frobenius" in ran.out
+    assert ran.out.splitlines()[-1].startswith("PASSED in ")
+    assert "tiny.toml: probes\n" in ran.err
+    assert "\x1b" not in ran.out + ran.err and "\r" not in ran.err
+
+
+class FakeReport:
+    """Stands in for a verification, which takes seconds."""
+
+    passed = True
+
+    def as_dict(self):
+        return {"passed": self.passed, "errors": {"relative_frobenius": float("nan")}}
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Replaces the judgement; returns the calls and what to answer."""
+    calls: list[dict] = []
+    answer: list[object] = [FakeReport()]
+
+    def verify(plan, source, binary, device, **options):
+        calls.append(options)
+        if isinstance(answer[0], BaseException):
+            raise answer[0]
+        return answer[0]
+
+    monkeypatch.setattr("gemmgen.verify.verify", verify)
+    monkeypatch.setattr("gemmgen.cli.show.report", lambda plan, report, seconds: "a report")
+    return calls, answer
+
+
+def test_verify_json_is_one_object_and_silent(gemmgen, tiny, judged):
+    ran = gemmgen("verify", tiny, "--device", "emulator", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out) == {"passed": True, "errors": {"relative_frobenius": None}}  # JSON has no NaN
+    assert len(json.loads(gemmgen("verify", tiny, tiny, "--json").out)) == 2
+
+
+def test_verify_quiet_says_nothing_on_stderr(gemmgen, tiny, judged):
+    assert gemmgen("verify", tiny, "--device", "emulator", "--quiet").err == ""
+    assert gemmgen("verify", tiny, "--device", "emulator").err == "tiny.toml: decide\ntiny.toml: compile\n"
+
+
+def test_verify_takes_sizes_one_by_one(gemmgen, tiny, judged):
+    calls, _ = judged
+    gemmgen("verify", tiny, "--device", "emulator", "--n", 77)
+    gemmgen("verify", tiny, "--device", "emulator", "--m", 5, "--n", 6, "--k", 7)
+    assert calls[0]["size"][1] == 77 and calls[0]["size"][2] >= 1024
+    assert calls[1]["size"] == (5, 6, 7)
+
+
+def test_verify_takes_a_users_matrices(gemmgen, tiny, tmp_path, judged):
+    """FP64 is rounded, with a note; byte order and memory order do not matter; Inf and NaN are data."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((20, 50)), rng.standard_normal((50, 30)).astype(">f4")
+    a[0, :3] = np.inf, np.nan, 1e300
+    np.save(tmp_path / "a.npy", np.asfortranarray(a))
+    np.save(tmp_path / "b.npy", b)
+    ran = gemmgen("verify", tiny, "--device", "emulator", "--a", tmp_path / "a.npy", "--b", tmp_path / "b.npy")
+    assert ran.code == 0
+    [given] = judged[0]
+    assert given["a"].dtype == given["b"].dtype == np.float32
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(given["a"], a.astype(np.float32))
+    np.testing.assert_array_equal(given["b"], b)
+    assert "float64 rounded to float32; of 1000 elements 997 change and 1 become Inf" in ran.err
+
+
+@pytest.mark.parametrize(("answer", "code"), [
+    (type("Failed", (FakeReport,), {"passed": False})(), 1),
+    (EmulationError("x.cu:1", "read of memory nothing wrote"), 1),
+    (ResourceError("x.cu", "spills"), 1),
+    (GemmgenError("x", "is wrong use"), 2),
+    (KeyboardInterrupt(), 130),
+    (MemoryError("Unable to allocate 70 TiB"), 2),
+])
+@pytest.mark.parametrize("flag", [[], ["--json"]])
+def test_exit_codes_tell_a_wrong_kernel_from_wrong_use(gemmgen, tiny, judged, answer, code, flag):
+    judged[1][0] = answer
+    ran = gemmgen("verify", tiny, "--device", "emulator", *flag)
+    assert ran.code == code
+    assert "Traceback" not in ran.out + ran.err
+    if flag and code != 130:
+        assert json.loads(ran.out)
+
+
+def test_errors_go_to_stderr_or_as_json_to_stdout(gemmgen):
+    plain, as_json = gemmgen("gpus", "a1000"), gemmgen("gpus", "a1000", "--json")
+    assert plain.code == as_json.code == 2
+    assert (plain.out, as_json.err) == ("", "")
+    assert plain.err.startswith("error: gemmgen gpus: unknown GPU\n  got    'a1000'\n  needs  one of: a100, ")
+    assert json.loads(as_json.out)["try"] == "did you mean 'a100'?"
+
+
+# ---- a terminal, a pipe, a full disk
+
+
+def test_colour_only_on_a_terminal_and_never_with_no_color():
+    def on_a_terminal(**extra) -> str:
+        leader, follower = os.openpty()
+        environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | extra
+        command("gpus", stdout=follower, env=environment)
+        os.close(follower)
+        return os.read(leader, 1 << 16).decode()
+
+    assert "\x1b[" in on_a_terminal()
+    assert "\x1b[" not in on_a_terminal(NO_COLOR="1")
+    assert "\x1b[" not in on_a_terminal(TERM="dumb")
+    assert "\x1b[" not in command("gpus", capture_output=True).stdout
+
+
+def test_a_reader_that_leaves_is_no_error(tiny):
+    read, write = os.pipe()
+    os.close(read)
+    done = command("render", tiny, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_a_message(tiny):
+    with open("/dev/full", "w") as full:
+        done = command("render", tiny, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    assert "standard output: cannot be written" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_interrupt_is_no_traceback(tiny):
+    running = subprocess.Popen(
+        [sys.executable, "-m", "gemmgen", "verify", str(tiny), "--device", "emulator"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )
+    while "probes" not in (line := running.stderr.readline()):
+        assert line, "it ended before it began"
+    time.sleep(0.3)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to every process of the command
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "Traceback" not in out + err
+
+
+# ---- files
+
+
+def test_files_are_whole_or_absent(tmp_path):
+    (tmp_path / "b").mkdir()
+    with pytest.raises(GemmgenError, match="not a regular file"):
+        write_files(tmp_path, {"a": "x" * 10, "b": "y"})
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    write_files(tmp_path, {"link": "new"})
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
+
+
+def test_files_get_the_usual_permissions(tmp_path):
+    write_files(tmp_path / "new" / "folder", {"a": b"1"})
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "new" / "folder" / "a").stat().st_mode == (tmp_path / "usual").stat().st_mode

@@ -1,0 +1,606 @@
+"""The exported folder: what it says, that foreign compilers take it, and that it is whole or absent.
+
+No CUDA compiler is needed: the cubin is a stand-in. Tests that call a C or CUDA compiler skip
+with a word where there is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import foreign
+from gemmgen import export as exporter
+from gemmgen.build import Binary, KernelResources
+from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.paths import SPECS
+from gemmgen.plan import STATUS
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+
+SMALL = {"block": [64, 64, 32], "warp": [32, 32, 32]}
+CASES = {
+    "ootomo-nn": {"split": {"scheme": "ootomo"}, "tile": SMALL},
+    "scaled-tt": {"problem": {"layout": "tt"}, "split": {"scheme": "scaled", "special": "fast"}, "tile": SMALL},
+    "egemm-tn": {"problem": {"layout": "tn"}, "split": {"scheme": "egemm"},
+                 "tile": {"block": [128, 64, 16], "warp": [32, 32, 16]}},
+    "half-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "half", "special": "fast"},
+                "tile": {"block": [64, 128, 64], "warp": [32, 32, 64]}},
+}
+LIMIT = exporter.LARGEST_EXTENT
+
+
+def prepared(case: str = "ootomo-nn", **more):
+    """Plan, source and a binary whose machine code is none."""
+    plan = solve(loads({**CASES[case], "target": {"gpu": "a100"}, **more}))
+    source = render(plan)
+    used = KernelResources(64, 0, 0, 0, 0, 1, 512, 4096, None)
+    binary = Binary(
+        arch=plan.gpu.arch, cubin=b"\x7fELF stand-in", ptx="", kernels={launch.symbol: used for launch in source.launches},
+        compiler="NVRTC 0.0", log="", key="0" * 64, source_name=source.file_name, from_cache=False, seconds=0.0,
+    )
+    return plan, source, binary
+
+
+def exported(folder: Path, case: str = "ootomo-nn", name: str | None = "lab_gemm") -> Path:
+    exporter.export(*prepared(case), folder, name=name)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def need(*tools: str) -> list[str]:
+    """Paths of tools, or a skip that says which test did not happen."""
+    paths = [shutil.which(tool) for tool in tools]
+    if missing := [tool for tool, path in zip(tools, paths) if not path]:
+        pytest.skip(f"NOT COMPILED: no {', '.join(missing)} on PATH")
+    return paths
+
+
+def run(*command: object, cwd: Path | None = None, env: dict | None = None) -> str:
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True)
+    assert not done.returncode, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+# ---- what is in it
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_folder_holds_what_the_manifest_tells(case, tmp_path):
+    plan, source, binary = prepared(case)
+    files = exporter.export(plan, source, binary, tmp_path / "out")
+    name = exporter.default_name(plan)
+    assert name == f"gemmgen_{plan.scheme.name}_{plan.layout}_{plan.hash}"
+    assert [file.name for file in files] == sorted(os.listdir(tmp_path / "out")) == sorted([
+        f"{name}.cu", f"{name}.h", f"{name}.cubin", f"{name}.pc", "manifest.json", "CMakeLists.txt", "README.md", "example.cpp",
+    ])
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    hashes = manifest.pop("sha256")
+    assert hashes.pop("kernels") == hashlib.sha256(source.text.encode()).hexdigest()
+    found = contents(tmp_path / "out")
+    found.pop("manifest.json")
+    assert hashes == {file: hashlib.sha256(content).hexdigest() for file, content in found.items()}
+    assert found[f"{name}.cubin"] == binary.cubin
+    assert source.text.encode().rstrip() in found[f"{name}.cu"]
+    assert [launch["symbol"] for launch in manifest["launches"]] == [launch.symbol for launch in source.launches]
+    assert [[p["name"] for p in launch["params"]] for launch in manifest["launches"]] == [
+        list(launch.params) for launch in source.launches
+    ]
+    assert [field["name"] for field in manifest["status"]] == [f for fields in STATUS.values() for f in fields]
+
+
+def test_the_same_plan_gives_the_same_bytes_wherever_it_is_written(tmp_path, monkeypatch):
+    first = contents(exported(tmp_path / "one"))
+    monkeypatch.chdir(tmp_path)
+    exporter.export(*prepared(problem={"m": 7, "n": 8, "k": 9}), "deep/er/two", name="lab_gemm")  # hints are no part of it
+    assert contents(tmp_path / "deep/er/two") == first
+    program = (
+        "import sys; sys.path[:0] = sys.argv[2:]; import test_export as t; from pathlib import Path;"
+        "t.exported(Path(sys.argv[1]))"
+    )
+    env = os.environ | {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "Asia/Tokyo"}
+    here = Path(__file__).parent
+    run(sys.executable, "-c", program, tmp_path / "three", here, here.parent, env=env)
+    assert contents(tmp_path / "three") == first
+
+
+def test_nothing_tells_where_or_when_it_was_made(tmp_path):
+    text = b"\n".join(contents(exported(tmp_path / "out")).values()).decode(errors="replace")
+    for trace in (str(tmp_path), str(SPECS.parent)):
+        assert trace not in text, trace
+    assert not re.search(r"\b20[2-9]\d-\d\d-\d\d\b", text)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_template_mark_is_left(case, tmp_path):
+    for file, content in contents(exported(tmp_path / "out", case)).items():
+        text = content.decode(errors="replace")
+        assert not re.search(r"<%|%>|<#|%%\s", text), file
+        assert file in ("CMakeLists.txt", "lab_gemm.pc") or "${" not in text, file
+        if not file.endswith(".cubin"):
+            assert "\n\n\n" not in text and not re.search(r"[ \t]\n", text) and text.endswith("\n"), file
+
+
+def test_the_header_says_what_can_go_wrong(tmp_path):
+    exact = (exported(tmp_path / "a") / "lab_gemm.h").read_text()
+    assert "largest finite value is 65504" in exact and "computed again by an FP32 dot product" in exact
+    assert "by up to 2^-36" in exact  # half of 2^-24, FP16's smallest step, of a residual held times 2^11
+    cut = (exported(tmp_path / "b", "egemm-tn") / "lab_gemm.h").read_text()
+    assert "FINITE AND WRONG" in cut and "FINITE AND WRONG" not in exact
+    scaled = (exported(tmp_path / "c", "scaled-tt") / "lab_gemm.h").read_text()
+    assert "nothing overflows" in scaled and "2^-39 of that largest one" in scaled and "stay so" in scaled
+    assert "stored [k, m]" in scaled and "stored [n, k]" in scaled
+    for text in (exact, cut, scaled):
+        assert "It may be used without condition" in text and "#include <cuda" not in text
+
+
+def test_the_bounds_told_are_never_below_the_derived_ones():
+    from gemmgen.verify.bound import worst_case
+
+    for case in CASES:
+        plan, *_ = prepared(case)
+        for row in exporter._bounds(plan):
+            exact = worst_case(plan, row["k"])
+            assert exact <= row["worst_case"] <= exact * 1.011
+            assert 0 < row["both_signs"] < row["worst_case"]
+
+
+def test_prose_of_a_users_own_scheme_cannot_end_a_comment(tmp_path):
+    plan, source, binary = prepared()
+    scheme = plan.scheme.model_copy(update={"title": "*/ int x; /*\nsecond line"})
+    exporter.export(replace(plan, scheme=scheme), source, binary, tmp_path / "out", name="lab_gemm")
+    header = (tmp_path / "out" / "lab_gemm.h").read_text()
+    assert "* / int x; /* second line" in header
+
+
+# ---- the manifest against its schema
+
+
+def violations(value, schema: dict, root: dict, place: str = "$") -> list[str]:
+    """What is wrong with `value`, by the keywords that our schema uses; any other keyword is an error."""
+    schema = {k: v for k, v in schema.items() if k not in ("$schema", "$defs", "title", "description")}
+    if "$ref" in schema:
+        return violations(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root, place)
+    types = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
+    found = []
+    for keyword, rule in schema.items():
+        if keyword == "type":
+            good = isinstance(value, types[rule]) and (rule == "boolean" or not isinstance(value, bool))
+            if not good:
+                return [f"{place} is no {rule}"]
+        elif keyword == "const":
+            found += [] if value == rule else [f"{place} is not {rule!r}"]
+        elif keyword == "enum":
+            found += [] if value in rule else [f"{place} is none of {rule}"]
+        elif keyword == "pattern":
+            found += [] if re.search(rule, value) else [f"{place} does not match {rule}"]
+        elif keyword == "minimum":
+            found += [] if value >= rule else [f"{place} is below {rule}"]
+        elif keyword in ("minItems", "minLength"):
+            found += [] if len(value) >= rule else [f"{place} is too short"]
+        elif keyword == "maxItems":
+            found += [] if len(value) <= rule else [f"{place} is too long"]
+        elif keyword == "required":
+            found += [f"{place}.{key} is missing" for key in rule if key not in value]
+        elif keyword == "properties":
+            for key in rule.keys() & value.keys():
+                found += violations(value[key], rule[key], root, f"{place}.{key}")
+        elif keyword == "additionalProperties":
+            for key in value.keys() - schema.get("properties", {}).keys():
+                found += violations(value[key], rule, root, f"{place}.{key}") if rule else [f"{place}.{key} is unknown"]
+        elif keyword == "items":
+            for i, item in enumerate(value):
+                found += violations(item, rule, root, f"{place}[{i}]")
+        elif keyword == "anyOf":
+            if all(violations(value, one, root, place) for one in rule):
+                found.append(f"{place} is none of the alternatives")
+        else:
+            raise AssertionError(f"the schema uses {keyword!r}, which this check does not know")
+    return found
+
+
+SCHEMA = json.loads((SPECS / "manifest.schema.json").read_text())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_manifest_keeps_to_its_schema(case, tmp_path):
+    manifest = json.loads((exported(tmp_path / "out", case) / "manifest.json").read_text())
+    assert violations(manifest, SCHEMA, SCHEMA) == []
+    assert manifest["schema_version"] == exporter.SCHEMA_VERSION == SCHEMA["properties"]["schema_version"]["const"]
+
+
+def test_the_schema_refuses_what_is_wrong(tmp_path):
+    folder = exported(tmp_path / "out")
+    for damage, place in (
+        (lambda m: m.update(schema_version=2), "$.schema_version"),
+        (lambda m: m.pop("launches"), "$.launches"),
+        (lambda m: m.update(built_on="host"), "$.built_on"),
+        (lambda m: m["launches"][0]["params"][0].update(value={"region": "a_words"}), "$.launches[0].params[0].value"),
+        (lambda m: m["launches"][1]["grid"][0].update(tile=0), "$.launches[1].grid[0].tile"),
+        (lambda m: m["sha256"].update({"x.h": "abc"}), "$.sha256.x.h"),
+    ):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        damage(manifest)
+        assert [place in found for found in violations(manifest, SCHEMA, SCHEMA)] == [True]
+
+
+# ---- sizes, against the plan
+
+
+def sizes() -> list[tuple[int, int, int]]:
+    rng = random.Random(0)
+    edges = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025]
+    few = [tuple(rng.choice(edges) for _ in "mnk") for _ in range(200)]
+    many = [tuple(int(2 ** rng.uniform(0, 17)) for _ in "mnk") for _ in range(200)]
+    huge = [tuple(rng.choice([1, 100, 2**20, 2**26 + 1, 2**30 - 1, LIMIT - 1, LIMIT]) for _ in "mnk") for _ in range(150)]
+    return [*few, *many, *huge, (0, 0, 0), (LIMIT, 1, 1), (1, LIMIT, 1), (1, 1, LIMIT), (LIMIT, LIMIT, LIMIT)]
+
+
+def planned(plan, source, m: int, n: int, k: int) -> list[int]:
+    """What the C must tell: the status code, then extents, offsets, bytes and blocks, all by the Plan."""
+    m_padded, n_padded, k_padded = plan.padded(m, n, k)
+    extents = {"m": m, "n": n, "k": k, "m_padded": m_padded, "n_padded": n_padded, "k_padded": k_padded}
+    blocks = [launch.blocks(extents) for launch in source.launches]
+    if max(blocks) > exporter.LARGEST_GRID:
+        return [-100]
+    w = plan.workspace(m, n, k)
+    return [0, m_padded, n_padded, k_padded, w.status, w.a_absmax, w.b_absmax, w.a_words, w.b_words, w.zeroed, w.bytes, *blocks]
+
+
+SIZES_PROGRAM = """
+#include <inttypes.h>
+#include <stdio.h>
+#include "lab_gemm.cu"
+int main(void)
+{
+    int m, n, k;
+    while (scanf("%d %d %d", &m, &n, &k) == 3) {
+        gg_layout at;
+        const int code = gg_lay_out(m, n, k, &at);
+        const size_t bytes = lab_gemm_workspace_bytes(m, n, k);
+        printf("%d", code);
+        if (code == 0) {
+            printf(" %" PRId64 " %" PRId64 " %" PRId64, at.m_padded, at.n_padded, at.k_padded);
+            printf(" %" PRIu64 " %" PRIu64 " %" PRIu64, at.status, at.a_absmax, at.b_absmax);
+            printf(" %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, at.a_words, at.b_words, at.zeroed, at.bytes);
+            for (size_t i = 0; i < sizeof at.blocks / sizeof at.blocks[0]; ++i) printf(" %" PRId64, at.blocks[i]);
+            if (bytes != at.bytes) return 1;
+        } else if (bytes != 0) return 2;
+        printf("\\n");
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_c_sizes_are_the_plans(case, tmp_path):
+    [gcc] = need("gcc")
+    plan, source, _ = prepared(case)
+    folder = exported(tmp_path / "out", case)
+    (folder / "sizes.c").write_text(SIZES_PROGRAM)
+    run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover",
+        "sizes.c", "-o", "sizes", cwd=folder)
+    asked = sizes()
+    text = "".join(f"{m} {n} {k}\n" for m, n, k in asked)
+    out = subprocess.run([folder / "sizes"], input=text, capture_output=True, text=True, check=True).stdout
+    got = [[int(word) for word in line.split()] for line in out.splitlines()]
+    assert len(got) == len(asked) > 500
+    want = [planned(plan, source, *size) for size in asked]
+    assert [size for size, g, w in zip(asked, got, want) if g != w] == []
+    assert any(row[0] for row in want) and any(not row[0] for row in want[400:])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_manifests_sizes_are_the_plans(case, tmp_path):
+    plan, source, _ = prepared(case)
+    manifest = json.loads((exported(tmp_path / "out", case) / "manifest.json").read_text())
+    for m, n, k in sizes():
+        extents = foreign.extents(manifest, m, n, k)
+        assert tuple(extents[name] for name in ("m_padded", "n_padded", "k_padded")) == plan.padded(m, n, k)
+        offsets, zeroed, nbytes = foreign.layout(manifest, extents)
+        want = plan.workspace(m, n, k)
+        assert offsets == {name: getattr(want, name) for name in offsets}
+        assert (zeroed, nbytes) == (want.zeroed, want.bytes)
+        for launch, told in zip(source.launches, manifest["launches"]):
+            assert launch.grid == tuple((factor["extent"], factor["tile"]) for factor in told["grid"])
+
+
+# ---- arguments
+
+CHECKS_PROGRAM = """
+#include <stdio.h>
+#include <string.h>
+#include "lab_gemm.cu"
+static int wrong = 0;
+static float x[4];
+static char memory[1 << 20];
+static void expect(int line, int code, int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b,
+                   int64_t ldb, const float *c, int64_t ldc, const void *workspace, size_t bytes)
+{
+    gg_layout at;
+    const int got = gg_check(m, n, k, alpha, a, lda, b, ldb, c, ldc, workspace, bytes, &at);
+    if (got != code) { printf("line %d: %d, not %d\\n", line, got, code); wrong = 1; }
+    if (gg_own_error(code) == NULL || (code && strlen(gg_own_error(code)) < 10)) wrong = 1;
+}
+int main(void)
+{
+    void *w = memory + (256 - (uintptr_t)memory % 256) % 256;
+    const size_t full = lab_gemm_workspace_bytes(8, 9, 10), all = 1 << 19;
+#define E(code, ...) expect(__LINE__, code, __VA_ARGS__)
+    E(0, 8, 9, 10, 1, x, 10, x, 9, x, 9, w, full);
+    E(-1, -1, 9, 10, 1, x, 10, x, 9, x, 9, w, all);
+    E(-1, 2147483647, 9, 10, 1, x, 10, x, 9, x, 9, w, all);
+    E(-2, 8, -1, 10, 1, x, 10, x, 9, x, 9, w, all);
+    E(-3, 8, 9, -1, 1, x, 10, x, 9, x, 9, w, all);
+    E(-5, 8, 9, 10, 1, NULL, 10, x, 9, x, 9, w, all);
+    E(-6, 8, 9, 10, 1, x, 9, x, 9, x, 9, w, all);
+    E(-6, 8, 9, 10, 1, x, -10, x, 9, x, 9, w, all);
+    E(-6, 0, 0, 0, 1, x, 0, x, 1, x, 1, w, all);
+    E(-7, 8, 9, 10, 1, x, 10, NULL, 9, x, 9, w, all);
+    E(-8, 8, 9, 10, 1, x, 10, x, 8, x, 9, w, all);
+    E(-10, 8, 9, 10, 1, x, 10, x, 9, NULL, 9, w, all);
+    E(-11, 8, 9, 10, 1, x, 10, x, 9, x, 8, w, all);
+    E(-12, 8, 9, 10, 1, x, 10, x, 9, x, 9, NULL, all);
+    E(-12, 8, 9, 10, 1, x, 10, x, 9, x, 9, (char *)w + 128, all);
+    E(-13, 8, 9, 10, 1, x, 10, x, 9, x, 9, w, full - 1);
+    E(-13, 8, 9, 10, 1, x, 10, x, 9, x, 9, w, 0);
+    E(-100, 2000000000, 2000000000, 1, 1, x, 1, x, 2000000000, x, 2000000000, w, all);
+    /* What is not read may be absent. */
+    E(0, 8, 9, 10, 0, NULL, 10, NULL, 9, x, 9, w, all);
+    E(0, 8, 9, 0, 1, NULL, 1, NULL, 9, x, 9, w, all);
+    E(0, 0, 9, 10, 1, NULL, 10, NULL, 9, NULL, 9, w, all);
+    E(0, 8, 0, 10, 1, NULL, 10, NULL, 1, NULL, 1, w, all);
+    if (gg_own_error(-4) != NULL || gg_own_error(1) != NULL) wrong = 1;
+    return wrong;
+}
+"""
+
+
+def test_every_bad_argument_is_named(tmp_path):
+    [gcc] = need("gcc")
+    folder = exported(tmp_path / "out")
+    (folder / "checks.c").write_text(CHECKS_PROGRAM)
+    run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "checks.c", "-o", "checks", cwd=folder)
+    run(folder / "checks")
+
+
+# ---- foreign compilers
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("standard", ["c89", "c99", "c17", "c++98", "c++20"])
+def test_the_header_is_clean_in_c_and_cxx(case, standard, tmp_path):
+    [compiler] = need("g++" if "+" in standard else "gcc")
+    folder = exported(tmp_path / "out", case)
+    run(compiler, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+        "-x", "c++" if "+" in standard else "c", "lab_gemm.h", cwd=folder)
+
+
+def test_the_sizes_compile_alone_and_need_no_cuda(tmp_path):
+    gcc, nm = need("gcc", "nm")
+    folder = exported(tmp_path / "out")
+    run(gcc, "-x", "c", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-c", "lab_gemm.cu", "-o", "sizes.o", cwd=folder)
+    symbols = [line.split() for line in run(nm, folder / "sizes.o").splitlines()]
+    assert [s[-1] for s in symbols if s[-2] == "T"] == ["lab_gemm_workspace_bytes"]
+    assert not [s for s in symbols if s[-2] == "U"]
+
+
+def toolkit() -> Path:
+    """The folder of the CUDA toolkit that nvcc belongs to."""
+    [nvcc] = need("nvcc")
+    text = subprocess.run([nvcc, "-v", "--dryrun", "x.cu"], capture_output=True, text=True).stderr
+    return Path(re.search(r"^#\$ TOP=(.*)$", text, re.M)[1].strip()).resolve()
+
+
+def test_the_launcher_compiles_and_links_with_a_foreign_program(tmp_path):
+    """What the README says to do by hand; nvcc holds the arguments against the kernels' own."""
+    nvcc, gxx, ar = need("nvcc", "g++", "ar")
+    folder = exported(tmp_path / "out", "scaled-tt")
+    run(nvcc, "-std=c++17", "-arch=sm_80", "-Xcompiler=-Wall,-Wextra,-Werror", "-c", "lab_gemm.cu", cwd=folder)
+    run(ar, "rcs", "liblab_gemm.a", "lab_gemm.o", cwd=folder)
+    top = toolkit()
+    run(gxx, "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "liblab_gemm.a", f"-I{top}/include", f"-L{top}/lib64", "-lcudart",
+        "-o", "example", cwd=folder)
+
+
+def test_cmake_builds_installs_and_serves_a_project_in_plain_c(tmp_path):
+    cmake, gcc, pkg_config, _, _ = need("cmake", "gcc", "pkg-config", "nvcc", "g++")
+    exported(tmp_path / "out")
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "main.c").write_text(
+        '#include "lab_gemm.h"\n#include <stdio.h>\n'
+        'int main(void) { return puts(lab_gemm_error_string(lab_gemm(-1, 0, 0, 1, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0))) < 0; }\n'
+    )
+    (user / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(user LANGUAGES C)\nfind_package(lab_gemm 0.1 REQUIRED)\n"
+        "add_executable(user main.c)\ntarget_link_libraries(user PRIVATE lab_gemm::lab_gemm)\n"
+    )
+    run(cmake, "-S", "out", "-B", "build", cwd=tmp_path)
+    run(cmake, "--build", "build", cwd=tmp_path)
+    run(cmake, "--install", "build", "--prefix", tmp_path / "prefix", cwd=tmp_path)
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(contents(tmp_path / "out"))  # the source folder stays as it was
+    run(cmake, "-S", "user", "-B", "user-build", f"-DCMAKE_PREFIX_PATH={tmp_path / 'prefix'}", cwd=tmp_path)
+    run(cmake, "--build", "user-build", cwd=tmp_path)
+    assert run(tmp_path / "user-build" / "user") == "m: below 0 or above the largest extent\n"
+
+    library = toolkit() / "lib64"
+    env = os.environ | {"PKG_CONFIG_PATH": str(tmp_path / "prefix/lib/pkgconfig"), "LD_LIBRARY_PATH": str(library)}
+    flags = run(pkg_config, "--cflags", "--libs", "lab_gemm", env=env).split()
+    run(gcc, "user/main.c", *flags, f"-L{library}", "-o", "by-pkg-config", cwd=tmp_path)
+    assert run(tmp_path / "by-pkg-config", env=env) == "m: below 0 or above the largest extent\n"
+
+
+# ---- names
+
+
+@pytest.mark.parametrize("name", [
+    "", "1st", "_hidden", "has-dash", "has space", "two__underscores", "x" * 64, "größe", "a/b", "../x", "x\n", "float", "template",
+    "main", "STRING", "math", "cuda_runtime", "test", "size_t",
+])
+def test_a_name_that_will_not_do_is_refused_before_anything_is_written(name, tmp_path):
+    with pytest.raises(SpecError) as refused:
+        exporter.export(*prepared(), tmp_path / "out", name=name)
+    assert refused.value.remedy and refused.value.got == name
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["x", "sgemm", "Lab_GEMM_2", "x" * 63])
+def test_other_names_will(name, tmp_path):
+    folder = exported(tmp_path / "out", name=name)
+    assert f"int {name}(" in (folder / f"{name}.h").read_text()
+
+
+# ---- all or nothing
+
+
+def test_an_earlier_export_is_replaced_and_the_users_files_stay(tmp_path):
+    folder = exported(tmp_path / "out", name="old_name")
+    (folder / "build").mkdir()
+    (folder / "build" / "keep.o").write_text("mine")
+    (folder / "notes.txt").write_text("mine")
+    exported(folder, "scaled-tt", name="new_name")
+    found = contents(folder)
+    assert found.pop("notes.txt") == found.pop("build/keep.o") == b"mine"
+    assert found == contents(exported(tmp_path / "fresh", "scaled-tt", name="new_name"))
+    assert sorted(os.listdir(tmp_path)) == ["fresh", "out"]
+
+
+def test_a_folder_with_something_else_is_refused_unless_forced(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "README.md").write_text("mine")
+    (folder / "other.txt").write_text("mine")
+    with pytest.raises(GemmgenError, match="holds something else") as refused:
+        exported(folder)
+    assert "--force" in refused.value.remedy and contents(folder) == {"README.md": b"mine", "other.txt": b"mine"}
+    exporter.export(*prepared(), folder, name="lab_gemm", force=True)
+    found = contents(folder)
+    assert found.pop("other.txt") == b"mine"
+    assert found == contents(exported(tmp_path / "fresh"))
+
+
+@pytest.mark.parametrize("manifest", [
+    "", "[]", "{}", '{"generator": "npm 1", "schema_version": 1, "sha256": {}}',
+    '{"generator": "gemmgen 9", "schema_version": 99, "sha256": {"other.txt": ""}}', '{"generator": 1}', "\xff",
+])
+def test_a_foreign_manifest_makes_no_export(manifest, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(manifest)
+    (folder / "other.txt").write_text("mine")
+    with pytest.raises(GemmgenError, match="holds something else"):
+        exported(folder)
+
+
+def test_a_manifest_cannot_have_files_outside_its_folder_removed(tmp_path):
+    folder = exported(tmp_path / "out")
+    (tmp_path / "victim").write_text("mine")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"] |= {"../victim": "", str(tmp_path / "victim"): "", "..": "", ".": "", "": ""}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    exported(folder)
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(GemmgenError, match="is not a folder"):
+        exported(tmp_path / "out")
+    with pytest.raises(GemmgenError, match="cannot be written"):
+        exported(tmp_path / "out" / "below")
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").symlink_to("real")
+    exported(tmp_path / "out")
+    assert (tmp_path / "out").is_symlink() and len(os.listdir(tmp_path / "real")) == 8
+
+
+def before_absent(place: Path) -> Path:
+    return place / "deep" / "out"
+
+
+def before_earlier_export(place: Path) -> Path:
+    (exported(place / "out", "scaled-tt", name="old_name") / "mine.txt").write_text("mine")
+    return place / "out"
+
+
+def before_other_files(place: Path) -> Path:
+    (place / "out").mkdir()
+    (place / "out" / "README.md").write_text("mine")
+    return place / "out"
+
+
+def failing_at(call: int, real, error: BaseException):
+    """A stand-in for a function that fails at one call, counted from 0, and works before and after."""
+    calls = iter(range(1000))
+
+    def stand_in(*arguments, **named):
+        if next(calls) == call:
+            raise error
+        return real(*arguments, **named)
+
+    return stand_in
+
+
+@pytest.mark.parametrize("prepare", [before_absent, before_earlier_export, before_other_files])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "interrupt"])
+@pytest.mark.parametrize(("owner", "function", "least"), [(exporter.os, "rename", 8), (Path, "write_bytes", 8), (Path, "mkdir", 3)])
+def test_whatever_fails_leaves_what_was_there(prepare, error, owner, function, least, tmp_path, monkeypatch):
+    """Each call that can fail fails once; at the end, when none is left, the export succeeds."""
+    request = prepared()
+    real = getattr(owner, function)
+    for call in range(100):
+        place = tmp_path / str(call)
+        place.mkdir()
+        folder = prepare(place)
+        state, listed = contents(place), sorted(place.rglob("*"))
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, function, failing_at(call, real, error))
+            try:
+                exporter.export(*request, folder, name="lab_gemm", force=True)
+                break
+            except (GemmgenError, KeyboardInterrupt):
+                pass
+        assert contents(place) == state
+        assert sorted(place.rglob("*")) == listed  # no folder is left either
+    assert least <= call < 100
+    assert "lab_gemm.h" in os.listdir(folder)
+
+
+# ---- the verb
+
+
+def test_the_verb_writes_and_tells(gemmgen, write_spec, tmp_path, monkeypatch):
+    plan, source, binary = prepared()
+    monkeypatch.setattr("gemmgen.build.build", lambda source: binary)
+    spec = write_spec("[tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n")
+    ran = gemmgen("export", spec, "-o", tmp_path / "out", "--name", "lab_gemm")
+    assert ran.code == 0 and ran.out.count("\n") == 8 and str(tmp_path / "out" / "lab_gemm.h") in ran.out
+    assert contents(tmp_path / "out") == contents(exported(tmp_path / "same"))
+    told = json.loads(gemmgen("export", spec, "-o", tmp_path / "out", "--json").out)
+    assert told["name"] == exporter.default_name(plan) and told["kernel"] == source.name
+    assert sorted(told["files"]) == sorted(str(path) for path in (tmp_path / "out").iterdir())
+
+
+def test_the_verb_refuses_with_a_remedy(gemmgen, write_spec, tmp_path):
+    ran = gemmgen("export", write_spec(), "-o", tmp_path / "out", "--name", "float")
+    assert ran.code == 2 and "try    --name my_float" in ran.err and not (tmp_path / "out").exists()
+    assert gemmgen("export", write_spec()).code == 2

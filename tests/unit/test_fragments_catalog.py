@@ -1,0 +1,137 @@
+"""The fragments beyond the PTX ISA's tables (test_catalog.py): measured maps, the way back, refusals."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, shapes
+from gemmgen.catalog.number import FORMATS
+from gemmgen.errors import SpecError
+from gemmgen.paths import TEMPLATES
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+
+ROWS = {name: FRAGMENTS.get(name) for name in FRAGMENTS.names()}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_names_instructions_and_shapes_agree(name):
+    row = ROWS[name]
+    assert name == f"{row.policy}_{row.shape_name}_{row.word}"
+    m, n, k = row.shape
+    types = f"f32.{row.word}.{row.word}.f32" if row.policy == "mma" else "f32.f32"
+    order = (f"m{m}n{n}k{k}.row.col", f"row.col.m{m}n{n}k{k}")[row.policy == "wmma"]
+    assert row.instruction == f"{row.policy}{'.mma' if row.policy == 'wmma' else ''}.sync.aligned.{order}.{types}"
+    assert row.map_source == {"mma": "documented", "wmma": "measured"}[row.policy]
+    # PTX ISA, target notes of mma: .bf16, .tf32 and m16n8k16 need sm_80, .f16 with m16n8k8 sm_75.
+    assert row.min_arch == (80 if row.word in ("bf16", "tf32") or row.shape == (16, 8, 16) else 75)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_register_is_full(name):
+    row = ROWS[name]
+    assert row.a.packed_count == row.b.packed_count == 4 // FORMATS[row.word].bytes
+    assert row.c.packed_count == row.c.copies == 1
+    m, n, k = row.shape
+    for held, rows, columns in ((row.a, m, k), (row.b, k, n), (row.c, m, n)):
+        assert 32 * held.elements == rows * columns * held.copies
+
+
+def test_wmma_is_what_was_published():
+    """WMMAe's `map` for sm_75 and sm_80: lane and x[] index of element (i, j), written down as it is there.
+    A and B have a second copy in x[index + 8]; both layouts are the same."""
+    row = ROWS["wmma_m16n16k16_f16"]
+    published = {
+        "a": lambda i, j: ((i & 7) * 4 + (j & 7) // 2, (i & 8) // 4 + (j & 1) + (j & 8) // 2),
+        "b": lambda i, j: ((i & 7) // 2 + (j & 7) * 4, (i & 1) + (i & 8) // 4 + (j & 8) // 2),
+        "c": lambda i, j: ((i & 7) * 4 + (j & 7) // 2, (i & 8) // 4 + (j & 1) + (j & 8) // 2),
+    }
+    for operand, place in published.items():
+        held = getattr(row, operand)
+        for i in range(16):
+            for j in range(16):
+                lane, index = place(i, j)
+                wanted = [(lane, index), (lane, index + 8)][: held.copies]
+                assert [(at, r * held.packed_count + p) for at, r, p in held.map(i, j)] == wanted
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_way_back_as_c(name):
+    """`holder_expressions` invert `lane_expression` and `index_expression`; integer C and Python agree here."""
+    row = ROWS[name]
+    for held in (row.a, row.b, row.c):
+        lane_text, index_text = held.holder_expressions()
+        for lane, register, packed, i, j in held.foreach_ij():
+            index = register * held.packed_count + packed
+            for axis, wanted in ((0, i), (1, j)):
+                text = f"({held.lane_expression(axis)}) + ({held.index_expression(axis)})"
+                assert eval(text, {"lane": lane, "index": index}) == wanted
+            names = [{"i": i, "j": j, "copy": copy} for copy in range(held.copies)]
+            assert [(eval(lane_text, n), eval(index_text, n)) for n in names].count((lane, index)) == 1
+
+
+def test_copies_may_be_in_other_lanes():
+    """As on sm_70, where half of the lanes hold what the other half holds."""
+    held = FragmentMap(lanes=((1, 0), (2, 0), (0, 0), (4, 0), (0, 1)), copies=2)
+    assert held.prove(8, 2) is None
+    assert held.map(5, 1) == [(25, 0, 0), (29, 0, 0)]
+    assert [eval(held.holder_expressions()[0], {"i": 5, "j": 1, "copy": copy}) for copy in (0, 1)] == [25, 29]
+
+
+def test_kernels_are_made_of_fragments_that_have_a_template():
+    templates = {path.stem for path in (TEMPLATES / "atoms").glob("*.j2")}
+    assert templates <= set(ROWS)
+    for row in ROWS.values():
+        assert (shapes("nvidia", row.word, row.policy).get(row.shape_name) == row) == (row.name in templates)
+    assert "m16n8k16" in shapes("nvidia", "f16")
+    assert all(row.policy == "mma" for row in shapes("nvidia", "f16").values())
+    for gpu in ("a100", "h100", "h200", "b200", "l40s"):
+        plan = solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": gpu}}))
+        assert plan.fragment.name == "mma_m16n8k16_f16"
+
+
+def test_the_header_goes_where_it_is_told(gemmgen, tmp_path):
+    path = tmp_path / "mine.cuh"
+    ran = gemmgen("fragments", "wmma_m16n16k16_f16", "--header", "-o", path)
+    assert (ran.code, ran.out) == (0, f"wrote {path}\n")
+    assert path.read_text() == gemmgen("fragments", "wmma_m16n16k16_f16", "--header").out
+    refused = gemmgen("fragments", "wmma_m16n16k16_f16", "-o", path)
+    assert refused.code == 2 and "--header" in refused.err
+
+
+def test_a_header_of_ones_own_row(gemmgen, tmp_path):
+    """Its source is prose, which must not leave the comment it is printed in."""
+    text = (FRAGMENTS.folder / "mma_m16n8k8_f16.toml").read_text().replace('"mma_m16n8k8_f16"', '"mine"')
+    path = tmp_path / "mine.toml"
+    path.write_text(re.sub('(?m)^source = ".*"', lambda _: r'source = "a note\n#error here \\\\\n#error there"', text))
+    ran = gemmgen("fragments", path, "--header")
+    assert ran.code == 0
+    assert "// Source: a note #error here" in ran.out and "#ifndef MINE_CUH" in ran.out
+    assert not [line for line in ran.out.splitlines() if line.startswith("#error here") or line.startswith("#error there")]
+
+
+@pytest.mark.parametrize(("name", "before", "after", "complaint"), [
+    ("mma_m16n8k16_f16", "registers = [[8, 0], [0, 8]]", "registers = [[3, 0], [0, 8]]", r"power of two.*\(3, 0\)"),
+    ("mma_m16n8k16_f16", "registers = [[8, 0], [0, 8]]", "registers = [[8, 8], [0, 8]]", r"power of two.*\(8, 8\)"),
+    ("mma_m16n8k16_f16", "registers = [[8, 0], [0, 8]]", "registers = [[-8, 0], [0, 8]]", r"power of two.*\(-8, 0\)"),
+    ("mma_m16n8k16_f16", 'word = "f16"', 'word = "tf32"', "1 to a 32-bit register in the map of a, not 2"),
+    ("mma_m16n8k8_tf32", 'word = "tf32"', 'word = "bf16"', "2 to a 32-bit register in the map of a, not 1"),
+    ("mma_m16n8k8_tf32", "registers = [[4, 0]]", "packed = [[4, 0]]", "1 to a 32-bit register in the map of b, not 2"),
+    ("mma_m16n8k8_tf32", "registers = [[4, 0]]", "registers = [[8, 0]]", "covers another tile than 8x8"),
+    ("wmma_m16n16k16_f16", "copies = 2\n", "", "is held 2 times, not 1"),
+    ("wmma_m16n16k16_f16", "copies = 2\n", "copies = 3\n", "less than or equal to 2"),
+    ("wmma_m16n16k16_f16", '"measured"', '"guessed"', "'documented' or 'measured'"),
+    ("wmma_m16n16k16_f16", 'map_source = "measured"\n', "", "is missing"),
+    ("mma_m16n8k8_f16", 'instruction = "mma', 'instruction = "\\"; trap; mma', "match pattern"),
+    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "wgmma"', "'mma' or 'wmma'"),
+])
+def test_a_row_that_cannot_be_is_refused(tmp_path, name, before, after, complaint):
+    good = (FRAGMENTS.folder / f"{name}.toml").read_text()
+    assert before in good
+    path = tmp_path / f"{name}.toml"
+    path.write_text(good.replace(before, after, 1))
+    with pytest.raises(SpecError) as refused:
+        FRAGMENTS.get(str(path))
+    assert re.search(complaint, str(refused.value)), refused.value
