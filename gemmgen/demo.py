@@ -15,8 +15,8 @@ import sys
 import time
 from typing import Any
 
-from gemmgen.cli import show
-from gemmgen.cli.output import GREEN, RED, Progress, emit, emit_error, paint
+from gemmgen.cli import guarded, show
+from gemmgen.cli.output import GREEN, RED, Progress, emit, paint
 from gemmgen.cli.pipeline import built, opened, verified
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, GemmgenError
 from gemmgen.paths import SPECS
@@ -28,14 +28,7 @@ NEIGHBOURS = 5
 def main() -> int:
     """Run the demonstration and return its exit code."""
     start = time.perf_counter()
-    try:
-        right = _verification() and _digits()
-    except GemmgenError as error:
-        emit_error(error, as_json=False)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
+    right = _verification() and _digits()
     verdict = paint("PASSED", GREEN) if right else paint("FAILED", RED)
     emit(f"\ndemo {verdict} in {time.perf_counter() - start:.0f} s")
     return EXIT_OK if right else EXIT_FAILED
@@ -142,4 +135,4 @@ def _neighbours(gram: Any, norms: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

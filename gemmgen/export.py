@@ -283,8 +283,11 @@ def _one_line(text: str) -> str:
 
 def _blocks(launch: Launch) -> str:
     """The blocks of a launch, as C."""
-    return " * ".join(
-        f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})" for extent, tile in launch.grid
+    return " + ".join(
+        " * ".join(
+            f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})" for extent, tile in product
+        )
+        for product in launch.grid
     )
 
 
@@ -293,10 +296,8 @@ def _role(source: Source, launch: Launch) -> str:
 
 
 _ROLE_MEANINGS = {
-    "absmax_a": "the largest magnitude of each row of A",
-    "absmax_b": "the largest magnitude of each column of B",
-    "split_a": "A into words",
-    "split_b": "B into words",
+    "absmax": "the largest magnitude of each row of A and column of B",
+    "split": "A and B into words",
     "gemm": "the product of the words, and C",
 }
 
@@ -405,12 +406,12 @@ def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapp
             {"name": field, "offset": 8 * i, "type": "unsigned long long", "meaning": meaning}
             for i, (field, meaning) in enumerate(_status_meanings(plan))
         ],
-        "launch_rule": "in this order, one-dimensional: blocks = product over grid of ceil(extent / tile); skip a launch of "
+        "launch_rule": "in this order, one-dimensional: blocks = sum over grid of the products of ceil(extent / tile); skip a launch of "
                        "0 blocks; where alpha = 0, launch as if k = 0, because A and B are not to be read",
         "launches": [
             {
                 "symbol": launch.symbol, "role": _role(source, launch),
-                "grid": [{"extent": extent, "tile": tile} for extent, tile in launch.grid],
+                "grid": [[{"extent": extent, "tile": tile} for extent, tile in product] for product in launch.grid],
                 "threads": launch.threads, "dynamic_shared_bytes": launch.shared_bytes,
                 "static_shared_bytes": binary.kernels[launch.symbol].static_shared_bytes,
                 "registers": binary.kernels[launch.symbol].registers,

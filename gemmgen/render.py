@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,32 +24,35 @@ PLATFORM = {"nvidia": "cuda"}
 SUFFIX = {"nvidia": ".cu"}
 
 
+Grid = tuple[tuple[tuple[str, int], ...], ...]
+
+
 @dataclass(frozen=True)
 class Launch:
     """One kernel launch, as data: what a runner or another project's host code does.
 
     Attributes:
         symbol: the kernel's name in the binary.
-        grid: factors of the (one-dimensional) grid, each (dimension, tile):
-            ceil(extent / tile) blocks, where dimension is m, n, k, or m_padded,
-            n_padded, k_padded, the extents the packed stages cover.
+        grid: the (one-dimensional) grid as a sum of products: each factor is a
+            (dimension, tile) that stands for ceil(extent / tile), where dimension
+            is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
+            stages cover.
         threads: of a block.
         shared_bytes: dynamic shared memory.
         params: names of the arguments, in order; `param_type` tells each one's type.
     """
 
     symbol: str
-    grid: tuple[tuple[str, int], ...]
+    grid: Grid
     threads: int
     shared_bytes: int
     params: tuple[str, ...]
 
     def blocks(self, extents: Mapping[str, int]) -> int:
         """Blocks to launch; 0 means that there is nothing to do."""
-        count = 1
-        for dimension, tile in self.grid:
-            count *= -(-extents[dimension] // tile)
-        return count
+        return sum(
+            prod(-(-extents[dimension] // tile) for dimension, tile in product) for product in self.grid
+        )
 
 
 def param_type(name: str) -> str:
@@ -117,10 +121,7 @@ def _power(exponent: int) -> str:
 def render(plan: Plan) -> Source:
     """The source of a plan's kernels."""
     name = kernel_name(plan)
-    names = {"gemm": name} | {
-        f"{kind}_{operand.name}": f"{name}_{kind}_{operand.name}"
-        for kind in ("split", "absmax") for operand in plan.operands
-    }
+    names = {"gemm": name, "split": f"{name}_split", "absmax": f"{name}_absmax"}
     text = _environment().get_template("gemm.j2").render(
         plan=plan,
         platform=f"platform/{PLATFORM[plan.gpu.vendor]}.j2",
@@ -179,34 +180,35 @@ def _header(plan: Plan, name: str) -> str:
     return "\n".join([*lines, "// Generated: change the spec, not this file. It may be used without condition."])
 
 
+def _both(tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
+    """The blocks of a kernel whose first blocks take A and whose others take B."""
+    end = "_padded" if padded else ""
+    return tuple(((outer + end, tile_outer), ("k" + end, tile_k)) for outer in ("m", "n"))
+
+
 def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
     scaled = plan.scheme.normalize == "row"
     launches: list[Launch] = []
-    for operand in plan.operands if scaled else ():
+    operands = ("a", "lda", "b", "ldb", "m", "n", "k")
+    absmax = ("a_absmax", "b_absmax") if scaled else ()
+    if scaled:
         launches.append(Launch(
-            symbol=names[f"absmax_{operand.name}"],
-            grid=((operand.outer, plan_module.ABSMAX_TILE_OUTER), ("k", plan_module.ABSMAX_TILE_K)),
-            threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-            params=(operand.name, f"ld{operand.name}", operand.outer, "k", f"{operand.name}_absmax"),
-        ))
-    for operand in plan.operands:
-        x = operand.name
-        launches.append(Launch(
-            symbol=names[f"split_{x}"],
-            grid=((f"{operand.outer}_padded", plan_module.SPLIT_TILE_OUTER), ("k_padded", plan_module.SPLIT_TILE_K)),
-            threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-            params=(
-                x, f"ld{x}", operand.outer, "k", f"{x}_words",
-                *((f"{x}_absmax",) if scaled else ()), f"{x}_status",
-            ),
+            symbol=names["absmax"], grid=_both(plan_module.ABSMAX_TILE_OUTER, plan_module.ABSMAX_TILE_K),
+            threads=plan_module.SPLIT_THREADS, shared_bytes=0, params=(*operands, *absmax),
         ))
     launches.append(Launch(
+        symbol=names["split"],
+        grid=_both(plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True),
+        threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+        params=(*operands, "a_words", "b_words", *absmax, "a_status", "b_status"),
+    ))
+    launches.append(Launch(
         symbol=names["gemm"],
-        grid=(("m", plan.block[0]), ("n", plan.block[1])),
+        grid=((("m", plan.block[0]), ("n", plan.block[1])),),
         threads=plan.threads, shared_bytes=plan.shared_bytes,
         params=(
             "a_words", "b_words",
-            *(("a_absmax", "b_absmax") if scaled else ()),
+            *absmax,
             *(("a", "lda", "b", "ldb") if plan.special == "exact" else ()),
             "c", "ldc", "m", "n", "k", "alpha", "beta",
             *(("repaired",) if plan.special == "exact" else ()),

@@ -52,21 +52,11 @@ GG_DEVICE u16 round_toward_zero(float x) {
 // them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
-// 2^e for -126 <= e <= 127.
-GG_DEVICE float power_of_two(int e) { return __uint_as_float((u32)(e + 127) << 23); }
-
-// x 2^e with one rounding: the factor that could round comes last.
-GG_DEVICE float scale_by(float x, int e) {
-    e = max(-252, min(254, e));
-    const int last = max(-126, min(127, e));
-    return x * power_of_two(e - last) * power_of_two(last);
-}
-
 // Splits operand a into words and packs them as the main kernel's stages want them:
 //     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row: one 16-byte store a word.
-extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_markidis__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_b67bc5fc_split_a(
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
@@ -74,8 +64,8 @@ gemm_f32_markidis__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepas
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
     const int tiles_k = (k + 31) / 32;
-    const int k0 = (int)blockIdx.x % tiles_k * 32;
-    const int outer0 = (int)blockIdx.x / tiles_k * 64;
+    const int k0 = block % tiles_k * 32;
+    const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
@@ -143,8 +133,8 @@ gemm_f32_markidis__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepas
 // Splits operand b into words and packs them as the main kernel's stages want them:
 //     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column: one 16-byte store a word.
-extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_markidis__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_b67bc5fc_split_b(
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
@@ -152,8 +142,8 @@ gemm_f32_markidis__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepas
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
     const int tiles_k = (k + 31) / 32;
-    const int k0 = (int)blockIdx.x % tiles_k * 32;
-    const int outer0 = (int)blockIdx.x / tiles_k * 64;
+    const int k0 = block % tiles_k * 32;
+    const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
@@ -216,6 +206,20 @@ gemm_f32_markidis__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepas
             }
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+gemm_f32_markidis__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_b67bc5fc_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u16* __restrict__ a_words, u16* __restrict__ b_words,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    const int blocks_a = ((m + 63) / 64) * ((k + 31) / 32);
+    if ((int)blockIdx.x < blocks_a)
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
+    else
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
 //                n0        BLOCK_N = 128
@@ -376,7 +380,7 @@ gemm_f32_markidis__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepas
         __syncthreads();               // everyone's is, and no one reads `free_slot` any more
         if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
         copy_async_commit();            // an empty group keeps the count of groups in step
-#pragma unroll 1
+#pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
             fetch(0, stage, step);
             multiply(0);

@@ -72,17 +72,17 @@ GG_DEVICE int row_exponent(u32 absmax) {
 }
 
 // Largest finite magnitude in each row of operand a, as FP32 bits, which order as integers do.
-extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2_absmax_a(
+GG_DEVICE void absmax_a(
+    int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
     u32* __restrict__ absmax)      // [m], zero before the first launch
 {
-    const int tiles_k = (k + 1023) / 1024;
-    const int k0 = (int)blockIdx.x % tiles_k * 1024;
-    const int outer0 = (int)blockIdx.x / tiles_k * 32;
-    const int k_end = min(k, k0 + 1024);
+    const int tiles_k = (k + 255) / 256;
+    const int k0 = block % tiles_k * 256;
+    const int outer0 = block / tiles_k * 32;
+    const int k_end = min(k, k0 + 256);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 
     // A warp walks along k of one m after another.
@@ -98,37 +98,11 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     }
 }
 
-// Largest finite magnitude in each column of operand b, as FP32 bits, which order as integers do.
-extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2_absmax_b(
-    const float* __restrict__ x,   // operand b, n contiguous
-    long long ld,                  // its leading dimension in elements
-    int outer, int k,              // extents: n and k
-    u32* __restrict__ absmax)      // [n], zero before the first launch
-{
-    const int tiles_k = (k + 1023) / 1024;
-    const int k0 = (int)blockIdx.x % tiles_k * 1024;
-    const int outer0 = (int)blockIdx.x / tiles_k * 32;
-    const int k_end = min(k, k0 + 1024);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-
-    // A lane walks along k of one n; the warps take every 8th k.
-    const int o = outer0 + lane;
-    if (o < outer) {
-        u32 largest = 0;
-        for (int kk = k0 + warp; kk < k_end; kk += 8) {
-            const u32 bits = __float_as_uint(x[(long long)(kk) * ld + (o)]) & 0x7fffffffu;
-            if (bits < 0x7f800000u) largest = max(largest, bits);
-        }
-        atomicMax(absmax + o, largest);
-    }
-}
-
 // Splits operand a into words and packs them as the main kernel's stages want them:
 //     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row: one 16-byte store a word.
-extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2_split_a(
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
@@ -137,8 +111,8 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
     const int tiles_k = (k + 31) / 32;
-    const int k0 = (int)blockIdx.x % tiles_k * 32;
-    const int outer0 = (int)blockIdx.x / tiles_k * 64;
+    const int k0 = block % tiles_k * 32;
+    const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
@@ -204,11 +178,37 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     }
 }
 
+// Largest finite magnitude in each column of operand b, as FP32 bits, which order as integers do.
+GG_DEVICE void absmax_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u32* __restrict__ absmax)      // [n], zero before the first launch
+{
+    const int tiles_k = (k + 255) / 256;
+    const int k0 = block % tiles_k * 256;
+    const int outer0 = block / tiles_k * 32;
+    const int k_end = min(k, k0 + 256);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+
+    // A lane walks along k of one n; the warps take every 8th k.
+    const int o = outer0 + lane;
+    if (o < outer) {
+        u32 largest = 0;
+        for (int kk = k0 + warp; kk < k_end; kk += 8) {
+            const u32 bits = __float_as_uint(x[(long long)(kk) * ld + (o)]) & 0x7fffffffu;
+            if (bits < 0x7f800000u) largest = max(largest, bits);
+        }
+        atomicMax(absmax + o, largest);
+    }
+}
+
 // Splits operand b into words and packs them as the main kernel's stages want them:
 //     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column: one 16-byte store a word.
-extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2_split_b(
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
@@ -217,8 +217,8 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
     const int tiles_k = (k + 31) / 32;
-    const int k0 = (int)blockIdx.x % tiles_k * 32;
-    const int outer0 = (int)blockIdx.x / tiles_k * 64;
+    const int k0 = block % tiles_k * 32;
+    const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
@@ -282,6 +282,33 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
             }
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2_absmax(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k, u32* __restrict__ a_absmax, u32* __restrict__ b_absmax)
+{
+    const int blocks_a = ((m + 31) / 32) * ((k + 255) / 256);
+    if ((int)blockIdx.x < blocks_a)
+        absmax_a((int)blockIdx.x, a, lda, m, k, a_absmax);
+    else
+        absmax_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_absmax);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u16* __restrict__ a_words, u16* __restrict__ b_words,
+    const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    const int blocks_a = ((m + 63) / 64) * ((k + 31) / 32);
+    if ((int)blockIdx.x < blocks_a)
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_absmax, a_status);
+    else
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
 }
 
 //                n0        BLOCK_N = 128
@@ -439,7 +466,7 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
         __syncthreads();               // everyone's is, and no one reads `free_slot` any more
         if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
         copy_async_commit();            // an empty group keeps the count of groups in step
-#pragma unroll 1
+#pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
             fetch(0, stage, step);
             multiply(0);

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import math
+
 import numpy as np
 
 
@@ -58,9 +60,9 @@ def product(
         buffers[name] = device.upload(array, name)
         values[name] = address(buffers[name])
     for launch in manifest["launches"]:
-        blocks = 1
-        for factor in launch["grid"]:
-            blocks *= -(-sizes[factor["extent"]] // factor["tile"])
+        blocks = sum(
+            math.prod(-(-sizes[factor["extent"]] // factor["tile"]) for factor in product) for product in launch["grid"]
+        )
         if not blocks:
             continue
         args = []

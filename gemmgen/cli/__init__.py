@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 INTERRUPTED = 130  # 128 + the signal's number, as shells have it
 READER_GONE = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `gemmgen` with these arguments and return its exit code.
+    """Run `gemmgen` with these arguments and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _run(arguments), as_json="--json" in arguments)
 
-    A GemmgenError becomes a message on stderr or, where `--json` was given, an
-    object on stdout. Any other exception is a fault of gemmgen and shows itself.
+
+def guarded(program: Callable[[], int], *, as_json: bool = False) -> int:
+    """The exit code of `program`, whatever becomes of it.
+
+    A GemmgenError becomes a message on stderr or, with `as_json`, an object on
+    stdout. Any other exception is a fault of gemmgen and shows itself.
     """
     from gemmgen.cli.output import ReaderGone, emit, emit_error
     from gemmgen.errors import GemmgenError
 
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    as_json = "--json" in arguments
     try:
         try:
-            code = _run(arguments)
+            code = program()
             emit("", end="")  # a full disk or a closed pipe may show only when all is flushed
             return code
         except GemmgenError as error:
@@ -39,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             emit_error(refused, as_json)
             return refused.exit_code
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print("\ninterrupted" if sys.stderr.isatty() else "interrupted", file=sys.stderr)
         return INTERRUPTED
     except ReaderGone:
         # Python flushes stdout once more on its way out: let that succeed.

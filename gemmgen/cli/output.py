@@ -104,7 +104,7 @@ class Progress:
 
 
 def _short(symbol: str) -> str:
-    """A kernel's role: `split_a` of `gemm_..._1a2b3c4d_split_a`, and `gemm` of the main kernel's name."""
+    """A kernel's role: `split` of `gemm_..._1a2b3c4d_split`, and `gemm` of the main kernel's name."""
     tail = symbol.rsplit("_", 2)[-2:]
     return "_".join(tail) if tail[0] in ("split", "absmax") else "gemm"
 

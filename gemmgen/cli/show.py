@@ -88,7 +88,7 @@ def report(plan: Plan, judged: Report, seconds: float) -> str:
 
 
 def kernel_roles(source: Source) -> dict[str, str]:
-    """Each kernel's symbol and what it is for: `gemm`, `split_a`, ..."""
+    """Each kernel's symbol and what it is for: `gemm`, `split`, ..."""
     return {
         launch.symbol: launch.symbol.removeprefix(source.name + "_") if launch.symbol != source.name else "gemm"
         for launch in source.launches

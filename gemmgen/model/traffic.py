@@ -19,9 +19,9 @@ FETCH_BYTES = Equation(
     "T4", "fetch_bytes", "warps * (WM + WN) * BK * words * word_bytes", "B a block and stage",
     "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1)",
 )
-BANK_WAYS = Equation(
-    "T5", "bank_ways", "max(1, min(8, BK * word_bytes / 16) / min(8, BK * word_bytes / 16))", "accesses a phase",
-    "eight rows of a phase start at min(8, chunks of a row) places of the same bank; the swizzle moves each elsewhere",
+UNSWIZZLED_WAYS = Equation(
+    "T5", "unswizzled_ways", "min(8, BK * word_bytes / 16)", "accesses a phase",
+    "eight neighbouring rows would start in so few banks; the swizzle makes it 1 (bank_ways counts)",
 )
 TILES = Equation("T6", "tiles", "ceil(M / BM) * ceil(N / BN)", "blocks", "a block computes one tile of C")
 STAGES_K = Equation("T7", "stages_k", "ceil(K / BK)", "stages a block", "k is padded to whole stages")
@@ -48,7 +48,7 @@ SPLIT_BYTES = Equation(
     "FP32 in (twice where rows are scaled: their maxima come first), words out",
 )
 
-BLOCK_EQUATIONS = (STAGE_FLOPS, STAGE_BYTES, INTENSITY, FETCH_BYTES, BANK_WAYS)
+BLOCK_EQUATIONS = (STAGE_FLOPS, STAGE_BYTES, INTENSITY, FETCH_BYTES, UNSWIZZLED_WAYS)
 PROBLEM_EQUATIONS = (TILES, STAGES_K, L2_BYTES, WAVE_ROWS, WAVE_COLUMNS, WAVES, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)
 
 BANK_LINE = 128  # 32 banks of 4 bytes

@@ -230,7 +230,7 @@ def test_the_schema_refuses_what_is_wrong(tmp_path):
         (lambda m: m.pop("launches"), "$.launches"),
         (lambda m: m.update(built_on="host"), "$.built_on"),
         (lambda m: m["launches"][0]["params"][0].update(value={"region": "a_words"}), "$.launches[0].params[0].value"),
-        (lambda m: m["launches"][1]["grid"][0].update(tile=0), "$.launches[1].grid[0].tile"),
+        (lambda m: m["launches"][1]["grid"][0][0].update(tile=0), "$.launches[1].grid[0][0].tile"),
         (lambda m: m["sha256"].update({"x.h": "abc"}), "$.sha256.x.h"),
     ):
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -317,7 +317,9 @@ def test_the_manifests_sizes_are_the_plans(case, tmp_path):
         assert offsets == {name: getattr(want, name) for name in offsets}
         assert (zeroed, nbytes) == (want.zeroed, want.bytes)
         for launch, told in zip(source.launches, manifest["launches"]):
-            assert launch.grid == tuple((factor["extent"], factor["tile"]) for factor in told["grid"])
+            assert launch.grid == tuple(
+                tuple((factor["extent"], factor["tile"]) for factor in product) for product in told["grid"]
+            )
 
 
 # ---- arguments

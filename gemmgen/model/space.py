@@ -1,0 +1,277 @@
+"""The space of plans: every candidate enumerated, pruned by the constraints and ranked.
+
+Candidates are rows of columns of numbers, so that one evaluation of an equation
+serves all of them. The axes join in three steps (tiles; promotion, fragment
+buffers and stages; groups), and each constraint prunes as soon as its symbols
+are there. What it rejects is counted with all that could still have joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.model import registers, resources, time, traffic
+from gemmgen.model.equation import Constraint, Equation, Numbers, solved
+from gemmgen.plan import Hints, Plan
+
+BLOCK_K = (16, 32, 64, 128)
+MAX_BLOCK = 256
+STAGES = (2, 3, 4, 5, 6, 7, 8)
+GROUPS = (1, 2, 4, 8, 16)
+OTHER_REGISTERS = 48
+"""Addresses, loop counters and one product's fragments: what a thread needs at least beside its accumulators."""
+
+_BLOCK_KS = " | ".join(f"(BK == {k})" for k in BLOCK_K)
+
+TILE_CONSTRAINTS = (
+    Constraint("C1", "block k", f"(BK % FK == 0) & ({_BLOCK_KS})", "rows of whole 16-byte chunks that the swizzle can permute"),
+    Constraint("C2", "warp k", "WK == BK", "a warp works through the whole stage"),
+    Constraint("C3", "warp m", "WM % FM == 0", "whole fragments"),
+    Constraint("C4", "warp n", "WN % (2 * FN) == 0", "one ldmatrix.x4 of B fetches two fragments side by side"),
+    Constraint("C5", "block m", "BM % WM == 0", "whole warps"),
+    Constraint("C6", "block n", "BN % WN == 0", "whole warps"),
+    Constraint("C7", "threads", "threads <= threads_per_block", "the hardware's limit"),
+)
+PIPELINE_CONSTRAINTS = (
+    Constraint("C8", "fragment buffers", "(fragment_buffers == 1) | (BK % (2 * FK) == 0)", "two buffers take turns within a stage"),
+    Constraint(
+        "C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
+        "promotion falls between two instructions and keeps step with the stages",
+    ),
+    Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line"),
+    Constraint(
+        "C11", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line, and WMMAe eq. 2",
+    ),
+)
+CONSTRAINTS = (*TILE_CONSTRAINTS, *PIPELINE_CONSTRAINTS, registers.NO_SPILL)
+
+TILE_EQUATIONS = (resources.WARPS, resources.THREADS)
+PIPELINE_EQUATIONS = (
+    resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS, resources.FRAGMENT_REGISTERS,
+)
+
+TLP = Equation(
+    "P1", "tlp", "tiles * threads", "threads", "LE-GEMM eq. 12, with phi counting a block's warps as the authors' code does",
+)
+"""Together with intensity (T3) the two that LE-GEMM maximises and that pull apart."""
+
+TIE = 0.01
+"""Predicted times this close count as equal: the model cannot tell them apart."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a spec fixes; None and empty where it leaves a choice."""
+
+    block: tuple[int, int, int] | None = None
+    warp: tuple[int, int, int] | None = None
+    stages: int | None = None
+    fragment_buffers: int | None = None
+    group: int | None = None
+    promote: Sequence[int] = field(default=(0,))
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to choose."""
+        open_ones = (self.block, self.warp, self.stages, self.fragment_buffers, self.group)
+        return None not in open_ones and len(self.promote) == 1
+
+
+def constants(scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+    """The symbols that no candidate changes."""
+    fm, fn, fk = fragment.shape
+    scaled = scheme.normalize == "row"
+    return {
+        "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
+        "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
+        "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
+        "split_reads": 2 if scaled else 1, "launches": 5 if scaled else 3, "other_registers": OTHER_REGISTERS,
+        **registers.guards(gpu.arch_number), **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
+    }
+
+
+def decisions(plan: Plan) -> dict[str, int]:
+    """The symbols that stand for a plan's decisions."""
+    (bm, bn, bk), (wm, wn, wk) = plan.block, plan.warp
+    return {
+        "BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "WK": wk, "stages": plan.stages,
+        "fragment_buffers": plan.fragment_buffers, "group": plan.group, "promote": plan.promote,
+    }
+
+
+def budgets(numbers: Numbers, arch_number: int) -> dict[str, Any]:
+    """`numbers` with all that the constraints ask for."""
+    return registers.predict(solved((*TILE_EQUATIONS, *PIPELINE_EQUATIONS), numbers), arch_number)
+
+
+def predictions(numbers: Numbers) -> dict[str, Any]:
+    """What `budgets` gives, with occupancy, traffic and time."""
+    known = resources.resident(numbers)
+    return solved((*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, TLP, *time.EQUATIONS), known)
+
+
+def model(plan: Plan) -> dict[str, Any]:
+    """Every symbol's value for one plan."""
+    known = constants(plan.scheme, plan.fragment, plan.gpu, plan.hints) | decisions(plan)
+    return predictions(budgets(known, plan.gpu.arch_number))
+
+
+# ---- enumeration
+
+
+@dataclass(frozen=True)
+class Space:
+    """What became of all candidates.
+
+    Attributes:
+        candidates: how many there were.
+        rejected: how many each constraint rejected, by its label; each candidate
+            counts at the first that it breaks.
+        columns: the symbols of those that remain.
+        nearest: decisions of a rejected candidate that came furthest, where none remains.
+    """
+
+    candidates: int
+    rejected: dict[str, int]
+    columns: Mapping[str, Any]
+    nearest: dict[str, int] | None = None
+
+    @property
+    def feasible(self) -> int:
+        return len(self.columns["BM"]) if self.columns else 0
+
+
+def enumerate_space(
+    choices: Choices, fixed: Numbers, fragment: Fragment, arch_number: int, constraints: Sequence[Constraint] = CONSTRAINTS
+) -> Space:
+    """All candidates that `choices` leaves, pruned.
+
+    Args:
+        fixed: the constants of every candidate.
+        constraints: those that count.
+    """
+    steps = (
+        (_tiles(choices, fragment), TILE_EQUATIONS, None),
+        (_pipelines(choices), PIPELINE_EQUATIONS, arch_number),
+        ({"group": np.array((choices.group,) if choices.group else GROUPS)}, (), None),
+    )
+    widths = [len(next(iter(axes.values()))) for axes, _, _ in steps]
+    candidates = int(np.prod(widths))
+    rejected: dict[str, int] = {}
+    columns: dict[str, Any] = {}
+    waiting = list(constraints)
+    for number, (axes, equations, arch) in enumerate(steps):
+        columns = _crossed(columns, axes)
+        known = solved(equations, {**fixed, **columns})
+        if arch is not None:
+            known = registers.predict(known, arch)
+        columns |= {name: value for name, value in known.items() if name not in fixed and isinstance(value, np.ndarray)}
+        ready = [one for one in waiting if all(name in known for name in one.variables)]
+        waiting = [one for one in waiting if one not in ready]
+        for constraint in ready:
+            holds = np.broadcast_to(constraint.holds({**fixed, **columns}), columns["BM"].shape)
+            broken = int(len(holds) - holds.sum()) * int(np.prod(widths[number + 1 :]))
+            if broken:
+                rejected[constraint.label] = broken
+            if not holds.any():
+                return Space(candidates, rejected, {}, _first(columns, axes_of=choices))
+            columns = {name: value[holds] for name, value in columns.items()}
+    return Space(candidates, rejected, columns)
+
+
+def _crossed(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Every row of `columns` with every row of `axes`."""
+    width = len(next(iter(axes.values())))
+    if not columns:
+        return dict(axes)
+    length = len(next(iter(columns.values())))
+    return {name: np.repeat(value, width) for name, value in columns.items()} | {
+        name: np.tile(value, length) for name, value in axes.items()
+    }
+
+
+def _first(columns: Mapping[str, Any], axes_of: Choices) -> dict[str, int]:
+    """The candidate that a user would expect of those at hand: the one closest to a common shape."""
+    usual = {"BM": 128, "BN": 128, "BK": 32, "WM": 64, "WN": 32, "stages": 3, "fragment_buffers": 1, "promote": 128}
+    distance = sum(abs(np.log2(np.maximum(columns[name], 1) / value)) for name, value in usual.items() if name in columns)
+    row = int(np.argmin(distance))
+    return {name: int(value[row]) for name, value in columns.items() if np.issubdtype(value.dtype, np.integer)}
+
+
+def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
+    fm, fn, fk = fragment.shape
+    pairs = {
+        axis: list(_extents(choices.block and choices.block[at], choices.warp and choices.warp[at], unit))
+        for axis, at, unit in (("m", 0, fm), ("n", 1, 2 * fn))
+    }
+    if choices.block or choices.warp:
+        depths = [((choices.block or choices.warp)[2], (choices.warp or choices.block)[2])]
+    else:
+        depths = [(k, k) for k in BLOCK_K if k % fk == 0]
+    rows = [(*m, *n, *k) for m in pairs["m"] for n in pairs["n"] for k in depths]
+    return dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(rows).T))
+
+
+def _extents(block: int | None, warp: int | None, unit: int) -> Iterator[tuple[int, int]]:
+    """(block, warp) extents along one axis; both are whole multiples of `unit` unless the spec says otherwise."""
+    if block and warp:
+        yield block, warp
+    elif block:
+        # A block that no warp divides still makes a candidate, for the constraint to name.
+        yield from ((block, w) for w in range(unit, block + 1, unit) if block % w == 0) if block % unit == 0 else iter(
+            [(block, max(unit, gcd(block, unit)))])
+    elif warp:
+        yield from ((b, warp) for b in range(warp, max(MAX_BLOCK, warp) + 1, warp))
+    else:
+        yield from ((b, w) for b in range(unit, MAX_BLOCK + 1, unit) for w in range(unit, b + 1, unit) if b % w == 0)
+
+
+def _pipelines(choices: Choices) -> dict[str, np.ndarray]:
+    rows = [
+        (promote, buffers, stages)
+        for promote in choices.promote
+        for buffers in ((choices.fragment_buffers,) if choices.fragment_buffers else (1, 2))
+        for stages in ((choices.stages,) if choices.stages else STAGES)
+    ]
+    return dict(zip(("promote", "fragment_buffers", "stages"), np.array(rows).T))
+
+
+# ---- ranking
+
+
+def ranked(space: Space, fixed: Numbers) -> tuple[dict[str, Any], np.ndarray]:
+    """The feasible candidates' predictions, and their order, best first.
+
+    Times within TIE of the best count as equal to it; among those the largest
+    intensity (T3) wins, then the most threads (P1), the least shared memory, the
+    smallest group. The rest follow by time.
+    """
+    known = predictions({**fixed, **space.columns})
+    length = len(space.columns["BM"])
+    known = {name: np.broadcast_to(value, length) for name, value in known.items() if np.ndim(value) <= 1}
+    seconds = known["seconds"]
+    tied = seconds <= seconds.min() * (1 + TIE)
+    order = np.lexsort((
+        known["WM"], known["BM"], known["stages"], known["group"], known["shared_bytes"], -known["tlp"],
+        np.where(tied, -known["intensity"], 0), np.where(tied, 0, seconds),
+    ))
+    return known, order
+
+
+def pareto_front(known: Mapping[str, Any]) -> np.ndarray:
+    """Rows no other beats in both intensity (T3) and threads (P1): one for each pair of values, the fastest."""
+    order = np.lexsort((known["seconds"], -known["tlp"], -known["intensity"]))
+    front, most = [], -1.0
+    for row in order:
+        if known["tlp"][row] > most:
+            front.append(row)
+            most = known["tlp"][row]
+    return np.array(front)

@@ -1,0 +1,85 @@
+"""Every shipped spec verifies on the emulator: what it declares can be built and is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen.build import build
+from gemmgen.paths import SPECS
+from gemmgen.render import render
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import load, loads
+from gemmgen.verify import oracles, verify
+
+
+def verified(loaded):
+    """The report of a spec, with a headline product just large enough for stages to wrap and promotion to fire."""
+    plan = solve(loaded)
+    source = render(plan)
+    binary = build(source)
+    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
+    return verify(plan, source, binary, EmulatorDevice(plan, source, binary), size=size)
+
+
+def assert_passed(report):
+    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (SPECS / "kernels").glob("*.toml")))
+def test_every_shipped_spec_verifies(name):
+    report = verified(load(SPECS / "kernels" / f"{name}.toml"))
+    assert_passed(report)
+    assert "0 bank conflicts" in report.checks[-1].detail
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn", "tt"])
+@pytest.mark.parametrize("scheme", ["ootomo", "scaled"])
+def test_the_other_layouts(scheme, layout):
+    """Both ways of reading each operand, for a scheme with and one without row scales."""
+    assert_passed(verified(loads({
+        "problem": {"layout": layout}, "split": {"scheme": scheme},
+        "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
+    })))
+
+
+@pytest.mark.parametrize("block_k, stages, buffers, promote", [
+    (16, 4, 1, 16), (16, 2, 1, 64), (32, 2, 2, 16), (64, 3, 2, 32), (64, 2, 1, 64), (128, 2, 2, 64), (128, 2, 1, 256),
+])
+def test_every_depth_of_stage_and_place_of_promotion(block_k, stages, buffers, promote):
+    assert_passed(verified(loads({
+        "split": {"scheme": "ootomo", "promote": promote},
+        "tile": {"block": [48, 64, block_k], "warp": [48, 32, block_k], "group": 3},
+        "pipeline": {"stages": stages, "fragment_buffers": buffers}, "target": {"gpu": "h100"},
+    })))
+
+
+def test_special_values_left_alone_when_asked():
+    """`fast` repairs nothing, and the kernel then takes no operands to repair from."""
+    loaded = loads({
+        "split": {"scheme": "ootomo", "special": "fast"},
+        "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
+    })
+    plan = solve(loaded)
+    source = render(plan)
+    assert "repaired" not in source.text
+    report = verified(loaded)
+    assert_passed(report)
+    assert "fast" in next(check.detail for check in report.checks if check.name == "special")
+
+
+def test_user_matrices_outside_the_range_are_told():
+    """Data at 1e-7 loses its low words: not an error of the kernel, and never silent."""
+    plan = solve(loads({
+        "split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
+    }))
+    source = render(plan)
+    binary = build(source)
+    rng = np.random.default_rng(0)
+    a = (1e-7 * rng.uniform(-1, 1, (40, 96))).astype(np.float32)
+    b = rng.uniform(-1, 1, (96, 24)).astype(np.float32)
+    report = verify(plan, source, binary, EmulatorDevice(plan, source, binary), a=a, b=b)
+    mine = next(check for check in report.checks if check.name == "your matrices")
+    assert "outside the scheme's range" in mine.detail
+    assert report.status["a_lossy"] == a.size or report.status["a_lossy"] > 0.9 * a.size

@@ -1,0 +1,51 @@
+"""The parts of the demonstration that decide what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen import demo
+from gemmgen.solve import solve
+
+
+def test_features_are_standardised_and_not_integers():
+    z = demo._features()
+    assert z.shape == (1797, 64) and z.dtype == np.float32
+    varying = z.std(axis=0) > 0
+    assert not z[:, ~varying].any() and 0 < (~varying).sum() < 8
+    np.testing.assert_allclose(z[:, varying].mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(z[:, varying].std(axis=0), 1, rtol=1e-5)
+    assert (z.astype(np.float16) != z).mean() > 0.5  # most values need their low word
+
+
+def test_the_nearer_and_then_the_lower_index_comes_first():
+    x = np.array([[0.0], [1.0], [-1.0], [1.0], [5.0], [2.0], [2.5]])
+    found = demo._neighbours(x @ x.T, (x**2).sum(axis=1))
+    assert found[0].tolist() == [1, 2, 3, 5, 6]
+    assert found[1].tolist() == [3, 0, 5, 6, 2]
+
+
+@pytest.mark.parametrize(("present", "chosen"), [((), "a100"), (("a100", "rtx4090"), "rtx4090"), (("h100",), "h100")])
+@pytest.mark.parametrize("name", ["sgemm_a100", "digits_ootomo", "digits_half"])
+def test_the_specs_are_for_the_gpu_that_is_there(monkeypatch, name, present, chosen):
+    monkeypatch.setattr("gemmgen.run.cuda.why_not", lambda gpu: None if gpu.name in present else "absent")
+    assert solve(demo._shipped(name)).gpu.name == chosen
+
+
+@pytest.mark.parametrize(("verified", "wrong", "code"), [
+    (True, {"ootomo": 0, "half": 3}, 0), (False, {"ootomo": 0, "half": 3}, 1),
+    (True, {"ootomo": 1, "half": 3}, 1), (True, {"ootomo": 0, "half": 0}, 1),
+])
+def test_exit_code(monkeypatch, capsys, verified, wrong, code):
+    """Wrong neighbours are made by moving some rows of the true Gram matrix far away."""
+    def gram(scheme, z):
+        exact = z.astype(np.float64) @ z.T.astype(np.float64)
+        exact[: wrong[scheme]] *= -1
+        found = type("Found", (), dict.fromkeys(("relative_frobenius", "max_error", "mred", "scaled"), 0.0))
+        return "a device", exact, found
+
+    monkeypatch.setattr(demo, "_verification", lambda: verified)
+    monkeypatch.setattr(demo, "_gram", gram)
+    assert demo.main() == code
+    assert ("demo PASSED" if code == 0 else "demo FAILED") in capsys.readouterr().out
