@@ -1,34 +1,77 @@
 """Spec -> Plan, or the reason why not, with the equation that says so.
 
-Each constraint is stated once, in `check`. Where the spec says "auto", the
-candidates below are tried in order and the first that passes is taken.
+What the spec fixes is checked. What it leaves open is filled from the whole
+space (`model/space.py`) by the least predicted time at the spec's sizes; the
+interval of promotion by the error it leads to (`model/error.py`).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gemmgen.catalog.fragment import Fragment, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.errors import InfeasibleSpec, UnknownName
-from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES
+from gemmgen.model import space
+from gemmgen.model.equation import Constraint, figure
+from gemmgen.model.error import promote_for
+from gemmgen.model.registers import DEMAND, NO_SPILL
+from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, THREADS, WARPS
+from gemmgen.model.space import BLOCK_K, OTHER_REGISTERS, Choices
 from gemmgen.plan import Hints, Plan
 from gemmgen.spec import LoadedSpec
 
-BLOCK_K = (16, 32, 64, 128)
-DEFAULT_PROMOTE = 128
-DEFAULT_GROUP = 8
-OTHER_REGISTERS = 48
-"""Addresses, loop counters and one product's fragments: what a thread needs beside accumulators."""
+SHOWN_BEST = 10
+"""Candidates an explanation lists besides the chosen one."""
 
-TILES = (  # (block m, n), (warp m, n), from most to least reuse
-    ((128, 128), (64, 32)),
-    ((128, 64), (32, 32)),
-    ((64, 64), (32, 32)),
-    ((64, 64), (32, 16)),
-)
+COMPARED = ("block", "warp", "stages", "fragment_buffers", "group", "promote")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A feasible candidate as an explanation lists it."""
+
+    block: tuple[int, int, int]
+    warp: tuple[int, int, int]
+    stages: int
+    fragment_buffers: int
+    group: int
+    promote: int
+    registers: int
+    blocks_per_sm: int
+    intensity: float
+    threads: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a plan came about.
+
+    Attributes:
+        numbers: every symbol of the model at the plan.
+        candidates: how many there were; 1 where the spec leaves nothing open.
+        feasible: how many satisfy every constraint.
+        rejected: how many each inequality rejected, each candidate at the first it breaks.
+        best: the feasible candidates with the least predicted time, the chosen one first.
+        front: those no other beats in both intensity (T3) and threads at work (P1).
+        tied: how many the model cannot tell from the fastest.
+        solve_seconds: the whole of it.
+    """
+
+    plan: Plan
+    numbers: Mapping[str, Any]
+    candidates: int
+    feasible: int
+    rejected: Mapping[str, int]
+    best: tuple[Candidate, ...]
+    front: tuple[Candidate, ...]
+    tied: int
+    solve_seconds: float
 
 
 def solve(loaded: LoadedSpec) -> Plan:
@@ -38,36 +81,112 @@ def solve(loaded: LoadedSpec) -> Plan:
         UnknownName: a scheme, GPU or fragment that no table holds.
         InfeasibleSpec: no kernel of this design satisfies the spec.
     """
+    request = _request(loaded)
+    return _checked(request) if request.choices.settled else _chosen(request)[0]
+
+
+def explain(loaded: LoadedSpec) -> Explanation:
+    """Solve and tell how.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`.
+    """
+    start = time.perf_counter()
+    request = _request(loaded)
+    if request.choices.settled:
+        plan = _checked(request)
+        numbers = space.model(plan)
+        one = (_candidate(numbers),)
+        return Explanation(plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start)
+    plan, searched, known, order = _chosen(request)
+    rows = [_row(known, at) for at in order[:SHOWN_BEST]]
+    front = [_row(known, at) for at in space.pareto_front(known)]
+    tied = int((known["seconds"] <= known["seconds"].min() * (1 + space.TIE)).sum())
+    return Explanation(
+        plan=plan, numbers=space.model(plan), candidates=searched.candidates, feasible=searched.feasible,
+        rejected=searched.rejected, best=tuple(map(_candidate, rows)), front=tuple(map(_candidate, front)), tied=tied,
+        solve_seconds=time.perf_counter() - start,
+    )
+
+
+def judged(loaded: LoadedSpec) -> Explanation:
+    """`explain`, but strict: what the spec fixes must satisfy every inequality, predicted ones too.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`; the problem names the inequality and its numbers.
+    """
+    request = _request(loaded)
+    fixed = space.constants(request.scheme, request.fragment, request.gpu, request.hints)
+    searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number)
+    if not searched.feasible:
+        plan = request.plan(searched.nearest)
+        numbers = _numbers(plan)
+        broken = _first_broken(numbers, space.CONSTRAINTS)
+        error = refusal(broken, plan, numbers, loaded.place)
+        error.problem += f"; it breaks {broken.number}, {broken.form}: {broken.filled(numbers)}"
+        raise error
+    return explain(loaded)
+
+
+def check(plan: Plan, place: str = "plan") -> None:
+    """Every constraint of the design on a plan whose maker asked for it.
+
+    That the compiler will spill is a prediction, so it does not refuse here:
+    the build tells.
+
+    Raises:
+        InfeasibleSpec: the first constraint that the plan breaks.
+    """
+    numbers = _numbers(plan)
+    broken = _first_broken(numbers, _certain(plan.allow_spills))
+    if broken:
+        raise refusal(broken, plan, numbers, place)
+
+
+# ---- the request
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A spec with its names looked up."""
+
+    loaded: LoadedSpec
+    scheme: Scheme
+    gpu: Gpu
+    fragment: Fragment
+    choices: Choices
+
+    @property
+    def hints(self) -> Hints:
+        problem = self.loaded.spec.problem
+        return Hints(problem.m, problem.n, problem.k)
+
+    def plan(self, decided: Mapping[str, int]) -> Plan:
+        """The plan with these decisions; those not decided yet get any value."""
+        spec, choices = self.loaded.spec, self.choices
+        block = tuple(decided[name] for name in ("BM", "BN", "BK"))
+        warp = tuple(decided[name] for name in ("WM", "WN", "WK"))
+        return Plan(
+            layout=spec.problem.layout, scheme=self.scheme, fragment=self.fragment, gpu=self.gpu, where="prepass",
+            promote=decided.get("promote", choices.promote[0]), special=spec.split.special, block=block, warp=warp,
+            stages=decided.get("stages", choices.stages or 2),
+            fragment_buffers=decided.get("fragment_buffers", choices.fragment_buffers or 1),
+            group=decided.get("group", choices.group or 1), allow_spills=spec.build.allow_spills, hints=self.hints,
+        )
+
+
+def _request(loaded: LoadedSpec) -> _Request:
     spec, place = loaded.spec, loaded.place
     scheme = SCHEMES.get(spec.split.scheme, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
     fragment = _fragment(spec.fragment.shape, scheme, gpu, place)
-    failure: InfeasibleSpec | None = None
-    for block, warp, stages in _candidates(loaded):
-        plan = Plan(
-            layout=spec.problem.layout,
-            scheme=scheme,
-            fragment=fragment,
-            gpu=gpu,
-            where="prepass",
-            promote=_promote(spec.split.promote, scheme, block[2]),
-            special=spec.split.special,
-            block=block,
-            warp=warp,
-            stages=stages,
-            fragment_buffers=spec.pipeline.fragment_buffers or 1,
-            group=spec.tile.group or DEFAULT_GROUP,
-            allow_spills=spec.build.allow_spills,
-            hints=Hints(spec.problem.m, spec.problem.n, spec.problem.k),
-        )
-        try:
-            check(plan, place)
-        except InfeasibleSpec as error:
-            failure = failure or error  # the first candidate is the one a user would expect
-            continue
-        return plan
-    assert failure is not None  # there is always a candidate
-    raise failure
+    promote = spec.split.promote
+    if promote is None:
+        promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
+    return _Request(loaded, scheme, gpu, fragment, Choices(
+        block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages,
+        fragment_buffers=spec.pipeline.fragment_buffers, group=spec.tile.group, promote=(promote,),
+    ))
 
 
 def _fragment(shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
@@ -91,114 +210,165 @@ def _fragment(shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragme
     return known[shape]
 
 
-def _promote(asked: int | None, scheme: Scheme, block_k: int) -> int:
-    """One word rounds far more coarsely than the unit truncates, so it gains nothing."""
-    if asked is not None:
-        return asked
-    return 0 if len(scheme.words) == 1 else max(DEFAULT_PROMOTE, block_k)
+# ---- deciding
 
 
-def _candidates(loaded: LoadedSpec) -> Iterator[tuple[tuple[int, int, int], tuple[int, int, int], int]]:
-    """(block, warp, stages), what the spec fixes being fixed."""
-    tile, stages = loaded.spec.tile, loaded.spec.pipeline.stages
-    for (block_mn, warp_mn), count in itertools.product(TILES, (stages,) if stages else (3, 2)):
-        block = tile.block or (*block_mn, tile.warp[2] if tile.warp else 32)
-        yield block, tile.warp or (*_within(warp_mn, block), block[2]), count
+def _numbers(plan: Plan) -> dict[str, Any]:
+    fixed = space.constants(plan.scheme, plan.fragment, plan.gpu, plan.hints)
+    return space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number)
 
 
-def _within(warp: tuple[int, int], block: tuple[int, int, int]) -> tuple[int, int]:
-    """The warp tile, cut to a block the user chose smaller."""
-    return min(warp[0], block[0]), min(warp[1], block[1])
+def _checked(request: _Request) -> Plan:
+    """The plan of a spec that leaves nothing open."""
+    choices = request.choices
+    plan = request.plan(dict(zip(space.DECISIONS, (*choices.block, *choices.warp))))
+    check(plan, request.loaded.place)
+    return replace(plan, predicted_registers=int(_numbers(plan)["registers"]))
 
 
-def check(plan: Plan, place: str = "plan") -> None:
-    """Every constraint of the design, each once.
+def _chosen(request: _Request) -> tuple[Plan, space.Space, dict[str, Any], Sequence[int]]:
+    """The best candidate, the space it comes from, all predictions and their order."""
+    fixed = space.constants(request.scheme, request.fragment, request.gpu, request.hints)
+    allow_spills = request.loaded.spec.build.allow_spills
+    # What the spec fixes may leave nothing that surely fits the registers: then the build decides.
+    for constraints in (space.CONSTRAINTS, _certain(False), _certain(allow_spills)):
+        searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number, constraints)
+        if searched.feasible:
+            known, order = space.ranked(searched, fixed)
+            best = _row(known, order[0])
+            plan = request.plan({name: int(best[name]) for name in space.DECISIONS})
+            return replace(plan, predicted_registers=int(best["registers"])), searched, known, order
+    plan = request.plan(searched.nearest)
+    check(plan, request.loaded.place)
+    raise AssertionError(f"the space rejects what check accepts: {plan}")
 
-    Raises:
-        InfeasibleSpec: the first one that the plan breaks.
-    """
-    _check_shapes(plan, place)
-    _check_promote(plan, place)
-    _check_budgets(plan, place)
+
+def _certain(allow_spills: bool) -> tuple[Constraint, ...]:
+    """The constraints that no kernel can break, without what is only predicted."""
+    doubtful = {NO_SPILL.number} | ({"C11"} if allow_spills else set())
+    return tuple(one for one in space.CONSTRAINTS if one.number not in doubtful)
 
 
-def _check_shapes(plan: Plan, place: str) -> None:
-    fm, fn, fk = plan.fragment.shape
-    (bm, bn, bk), (wm, wn, wk) = plan.block, plan.warp
-    if bk not in BLOCK_K or bk % fk:
-        raise InfeasibleSpec(
-            f"{place}: [tile] block", "block k cannot be staged", got=bk,
-            needs=f"one of {', '.join(map(str, BLOCK_K))}: rows of whole 16-byte chunks that the swizzle can permute",
-            remedy="block k = 32",
+def _first_broken(numbers: Mapping[str, Any], constraints: Sequence[Constraint]) -> Constraint | None:
+    return next((one for one in constraints if not one.holds(numbers)), None)
+
+
+def _row(known: Mapping[str, Any], at: int) -> dict[str, Any]:
+    return {name: value[at].item() for name, value in known.items() if getattr(value, "ndim", 0)}
+
+
+def _candidate(row: Mapping[str, Any]) -> Candidate:
+    return Candidate(
+        block=(int(row["BM"]), int(row["BN"]), int(row["BK"])), warp=(int(row["WM"]), int(row["WN"]), int(row["WK"])),
+        **{name: int(row[name]) for name in COMPARED[2:]}, registers=int(row["registers"]),
+        blocks_per_sm=int(row["resident_blocks"]), intensity=float(row["intensity"]), threads=int(row["tlp"]),
+        seconds=float(row["seconds"]),
+    )
+
+
+# ---- refusals: for each constraint what to tell
+
+
+def refusal(broken: Constraint, plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    """The message for a plan that breaks a constraint."""
+    return _REFUSALS[broken.number](plan, numbers, place)
+
+
+def _block_k(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] block", "block k cannot be staged", got=plan.block[2],
+        needs=f"one of {', '.join(map(str, BLOCK_K))}: rows of whole 16-byte chunks that the swizzle can permute",
+        remedy="block k = 32",
+    )
+
+
+def _warp_k(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    (wm, wn, wk), bk = plan.warp, plan.block[2]
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "warp k differs from block k", got=wk, needs=f"{bk}: a warp works through the whole stage",
+        remedy=f"warp = [{wm}, {wn}, {bk}]",
+    )
+
+
+def _whole_fragments(axis: int) -> Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]:
+    def message(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (1 + axis)
+        return InfeasibleSpec(
+            f"{place}: [tile] warp", f"warp {name} is not a whole number of fragments", got=extent,
+            needs=f"a multiple of {unit} ({plan.fragment.name})", remedy=f"warp {name} = {max(unit, extent // unit * unit)}",
         )
-    if wk != bk:
-        raise InfeasibleSpec(
-            f"{place}: [tile] warp", "warp k differs from block k", got=wk, needs=f"{bk}: a warp works through the whole stage",
-            remedy=f"warp = [{wm}, {wn}, {bk}]",
-        )
-    # One ldmatrix.x4 of B fetches two fragments side by side.
-    for axis, extent, unit in (("m", wm, fm), ("n", wn, 2 * fn)):
-        if extent % unit:
-            raise InfeasibleSpec(
-                f"{place}: [tile] warp", f"warp {axis} is not a whole number of fragments", got=extent,
-                needs=f"a multiple of {unit} ({plan.fragment.name})", remedy=f"warp {axis} = {max(unit, extent // unit * unit)}",
-            )
-    for axis, block, warp in (("m", bm, wm), ("n", bn, wn)):
-        if block % warp:
-            raise InfeasibleSpec(
-                f"{place}: [tile] block", f"block {axis} is not a whole number of warps", got=block,
-                needs=f"a multiple of warp {axis} = {warp}", remedy=f"block {axis} = {max(warp, block // warp * warp)}",
-            )
-    if plan.fragment_buffers == 2 and plan.k_steps % 2:
-        raise InfeasibleSpec(
-            f"{place}: [pipeline] fragment_buffers", "two fragment buffers need an even number of steps in a stage",
-            got=2, needs=f"block k a multiple of {2 * fk}", has=f"block k = {bk}", remedy=f"block k = {2 * fk}, or fragment_buffers = 1",
-        )
-    if plan.threads > plan.gpu.limits.threads_per_block:
-        raise InfeasibleSpec(
-            f"{place}: [tile]", "too many threads in a block",
-            needs=f"{plan.threads} = (BM / WM) * (BN / WN) * 32 = {plan.warps_m} * {plan.warps_n} * 32",
-            has=f"{plan.gpu.limits.threads_per_block} on {plan.gpu.name}", remedy="larger warps or a smaller block",
-        )
+    return message
 
 
-def _check_promote(plan: Plan, place: str) -> None:
+def _whole_warps(axis: int) -> Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]:
+    def message(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+        name, block, warp = "mn"[axis], plan.block[axis], plan.warp[axis]
+        return InfeasibleSpec(
+            f"{place}: [tile] block", f"block {name} is not a whole number of warps", got=block,
+            needs=f"a multiple of warp {name} = {warp}", remedy=f"block {name} = {max(warp, block // warp * warp)}",
+        )
+    return message
+
+
+def _threads(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile]", "too many threads in a block",
+        needs=f"{plan.threads} = ({WARPS.form}) * {numbers['warp_size']} = {WARPS.filled(numbers)} * {numbers['warp_size']}",
+        has=f"{plan.gpu.limits.threads_per_block} on {plan.gpu.name}", remedy="larger warps or a smaller block",
+    )
+
+
+def _fragment_buffers(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    fk, bk = plan.fragment.shape[2], plan.block[2]
+    return InfeasibleSpec(
+        f"{place}: [pipeline] fragment_buffers", "two fragment buffers need an even number of steps in a stage",
+        got=2, needs=f"block k a multiple of {2 * fk}", has=f"block k = {bk}", remedy=f"block k = {2 * fk}, or fragment_buffers = 1",
+    )
+
+
+def _promotion(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     fk, bk, promote = plan.fragment.shape[2], plan.block[2], plan.promote
-    if promote == 0 or (promote % fk == 0 and (bk % promote == 0 or promote % bk == 0)):
-        return
     nearest = min((p for p in range(fk, max(2 * promote, bk) + bk, fk) if bk % p == 0 or p % bk == 0),
                   key=lambda p: abs(p - promote))
-    raise InfeasibleSpec(
+    return InfeasibleSpec(
         f"{place}: [split] promote", "promotion falls between two instructions or drifts against the stages",
         got=promote, needs=f"0, or a multiple of {fk} that divides block k = {bk} or is a multiple of it",
         remedy=f"promote = {nearest}",
     )
 
 
-def _check_budgets(plan: Plan, place: str) -> None:
-    limits, gpu = plan.gpu.limits, plan.gpu.name
-    numbers = {
-        "stages": plan.stages, "BM": plan.block[0], "BN": plan.block[1], "BK": plan.block[2],
-        "WM": plan.warp[0], "WN": plan.warp[1], "words": len(plan.scheme.words),
-        "word_bytes": plan.scheme.format.bytes, "accumulators": plan.accumulator_sets,
-        "warp_size": limits.warp_size,
-    }
-    if plan.shared_bytes > limits.shared_bytes_per_block:
-        fits = limits.shared_bytes_per_block // plan.stage_bytes
-        remedy = f"stages <= {fits}" if fits >= 2 else "a smaller block"
-        if plan.block[2] > 16:
-            remedy += f", or block k = {plan.block[2] // 2}"
-        raise InfeasibleSpec(
-            f"{place}: [pipeline]", f"stages = {plan.stages} does not fit {gpu}",
-            needs=SHARED_BYTES.shown(numbers),
-            has=f"{limits.shared_bytes_per_block} B of shared memory a block", remedy=remedy,
-        )
-    held = ACCUMULATOR_REGISTERS.value(numbers)
-    budget = min(limits.registers_per_thread, limits.registers_per_sm // plan.threads // 8 * 8)
-    if held + OTHER_REGISTERS > budget and not plan.allow_spills:
-        raise InfeasibleSpec(
-            f"{place}: [tile] warp", "the accumulators leave no room in the register file",
-            needs=f"{ACCUMULATOR_REGISTERS.shown(numbers)}, and about {OTHER_REGISTERS} more",
-            has=f"{budget} registers a thread at {plan.threads} threads on {gpu}",
-            remedy="a smaller warp tile, promote = 0, or [build] allow_spills = true",
-        )
+def _shared_memory(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    limit = plan.gpu.limits.shared_bytes_per_block
+    fits = limit // plan.stage_bytes
+    remedy = f"stages <= {fits}" if fits >= 2 else "a smaller block"
+    if plan.block[2] > BLOCK_K[0]:
+        remedy += f", or block k = {plan.block[2] // 2}"
+    return InfeasibleSpec(
+        f"{place}: [pipeline]", f"stages = {plan.stages} does not fit {plan.gpu.name}", needs=SHARED_BYTES.shown(numbers),
+        has=f"{limit} B of shared memory a block", remedy=remedy,
+    )
+
+
+def _accumulators(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "the accumulators leave no room in the register file",
+        needs=f"{ACCUMULATOR_REGISTERS.shown(numbers)}, and about {OTHER_REGISTERS} more",
+        has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}",
+        remedy="a smaller warp tile, promote = 0, or [build] allow_spills = true",
+    )
+
+
+def _spills(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "the compiler is predicted to spill registers", needs=DEMAND.shown(numbers),
+        has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}, "
+            f"and {figure(numbers['squeeze'])} that the compiler can save",
+        remedy="a smaller warp tile, or fragment_buffers = 1",
+    )
+
+
+_REFUSALS: dict[str, Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]] = {
+    "C1": _block_k, "C2": _warp_k, "C3": _whole_fragments(0), "C4": _whole_fragments(1), "C5": _whole_warps(0),
+    "C6": _whole_warps(1), "C7": _threads, "C8": _fragment_buffers, "C9": _promotion, "C10": _shared_memory,
+    "C11": _accumulators, "C12": _spills,
+}

@@ -63,7 +63,7 @@ GG_DEVICE void split_a(
     u16* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (k + 31) / 32;
+    const int tiles_k = ((k + 31) / 32);
     const int k0 = block % tiles_k * 32;
     const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -141,7 +141,7 @@ GG_DEVICE void split_b(
     u16* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (k + 31) / 32;
+    const int tiles_k = ((k + 31) / 32);
     const int k0 = block % tiles_k * 32;
     const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -215,7 +215,7 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     u16* __restrict__ a_words, u16* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = ((m + 63) / 64) * ((k + 31) / 32);
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else

@@ -110,7 +110,7 @@ GG_DEVICE void split_a(
     const u32* __restrict__ absmax,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (k + 31) / 32;
+    const int tiles_k = ((k + 31) / 32);
     const int k0 = block % tiles_k * 32;
     const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -216,7 +216,7 @@ GG_DEVICE void split_b(
     const u32* __restrict__ absmax,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (k + 31) / 32;
+    const int tiles_k = ((k + 31) / 32);
     const int k0 = block % tiles_k * 32;
     const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -304,7 +304,7 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = ((m + 63) / 64) * ((k + 31) / 32);
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_absmax, a_status);
     else

@@ -248,6 +248,39 @@ def export(
     return EXIT_OK
 
 
+@app.command(epilog=_examples(
+    "gemmgen explain specs/kernels/sgemm_h100.toml",
+    "gemmgen explain my.toml --candidate block=256x128x32 --candidate stages=4",
+    "gemmgen explain my.toml --latex > model.tex",
+))
+def explain(
+    specs: Specs,
+    latex: Annotated[bool, typer.Option("--latex", help="Typeset the equations with their values.")] = False,
+    candidate: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=(
+        "Look at this choice instead: block, warp, stages, fragment_buffers, group, promote."))] = None,
+    as_json: Json = False,
+) -> int:
+    """Tell what the model decides for a spec, equation by equation with numbers.
+
+    A candidate that cannot be is refused with exit code 2 and the inequality it
+    breaks.
+    """
+    from gemmgen.cli import explain as explaining
+    from gemmgen.solve import explain as explained
+    from gemmgen.solve import judged
+    from gemmgen.spec import load
+
+    def serve(path: Path) -> tuple[str, Any, int]:
+        loaded = load(path)
+        if candidate:
+            loaded = explaining.with_candidate(loaded, candidate)
+        explanation = judged(loaded) if candidate else explained(loaded)
+        text = "" if as_json else (explaining.latex if latex else explaining.text)(explanation)
+        return text, explaining.as_dict(explanation) if as_json else None, EXIT_OK
+
+    return _for_each(specs, as_json, serve)
+
+
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))
 def gpus(name: Name = None, as_json: Json = False) -> None:
     """List the GPUs that specs can name, or tell everything about one."""

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -104,9 +105,9 @@ class Progress:
 
 
 def _short(symbol: str) -> str:
-    """A kernel's role: `split` of `gemm_..._1a2b3c4d_split`, and `gemm` of the main kernel's name."""
-    tail = symbol.rsplit("_", 2)[-2:]
-    return "_".join(tail) if tail[0] in ("split", "absmax") else "gemm"
+    """A kernel's role: what follows the hash in its name, and `gemm` for the main kernel."""
+    role = re.search(r"_[0-9a-f]{8}_(\w+)$", symbol)
+    return role[1] if role else "gemm"
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> dict[str, Path]:

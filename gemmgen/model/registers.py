@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.model.equation import Constraint, Equation, Numbers
-from gemmgen.model.register_table import OFFSETS, SLOPES
+from gemmgen.model.equation import Constraint, Equation, Numbers, solved
+from gemmgen.model.register_table import OFFSETS, SLOPES, SQUEEZE
 
 UNROLL_BELOW = 192  # as in plan.Plan.unrolls_steps, which the tests hold equal
 
@@ -37,59 +37,56 @@ LOOP = Equation(
     f"where(fragment_buffers > 1, 2, where((BK > FK) & (accumulator_registers + fragment_registers < {UNROLL_BELOW}), 1, 0))",
     "", "0 rolled, 1 ahead, 2 buffered: how the steps of a stage are written",
 )
+NARROW = Equation(
+    "G4", "narrow", "min(a_fragments, b_fragments)", "registers a thread", "the operand a product's inner loop can keep",
+)
+WIDE = Equation(
+    "G5", "wide", "max(a_fragments, b_fragments)", "registers a thread", "the operand it can take one by one",
+)
+STEP_SUM = Equation(
+    "G6", "step_sum", "where(promote == FK, narrow, 0)", "registers a thread",
+    "promoted at once: sums of a few fragments on their way to FP32 registers",
+)
+HELD = Equation("G7", "held_sums", "accumulator_registers", "registers a thread", "one register an element and set")
+SHALLOW = Equation("G8", "shallow", "where(BK == FK, 1, 0)", "", "a stage of one step has nothing to fetch ahead")
 DEMAND = Equation(
-    "G4", "demand",
-    "per_accumulator * accumulator_registers + per_a_fragment * a_fragments + per_b_fragment * b_fragments"
-    " + where(promote == FK, per_step_sum, 0) + per_word * words + generation",
+    "G9", "demand",
+    "per_sum * held_sums + per_narrow * narrow + per_wide * wide + per_step_sum * step_sum + per_word * words"
+    " + when_shallow * shallow + generation",
     "registers a thread", "a slope for what is held, an offset for each generation; fitted for each kind of loop",
 )
 BUDGET = Equation(
-    "G5", "register_budget",
-    "min(registers_per_thread, floor(registers_per_sm / threads * warp_size / register_allocation_unit)"
-    " * register_allocation_unit / warp_size)",
-    "registers a thread", "a block must fit its SM: what the launch bound tells ptxas",
+    "G10", "register_budget",
+    "min(registers_per_thread, register_allocation_unit / warp_size"
+    " * floor(registers_per_sm / (partitions * ceil(warps / partitions)) / register_allocation_unit))",
+    "registers a thread", "a block must fit its SM, as R8 has it: what the launch bound tells ptxas",
 )
 REGISTERS = Equation(
-    "G6", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
+    "G11", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
 )
-EQUATIONS = (A_FRAGMENTS, B_FRAGMENTS, LOOP)
+EQUATIONS = (A_FRAGMENTS, B_FRAGMENTS, LOOP, NARROW, WIDE, STEP_SUM, HELD, SHALLOW)
+TERMS = (HELD, NARROW, WIDE, STEP_SUM, Equation("", "words", "words", "", ""), SHALLOW)
+"""What the slopes of DEMAND multiply, in the order of register_table.SLOPES."""
 LOOPS = ("rolled", "ahead", "buffered")
 
 NO_SPILL = Constraint(
-    "C12", "predicted to spill", "demand + guard <= register_budget + squeeze",
-    "what ptxas cannot hold it spills; it can squeeze a demand somewhat, and the guard covers the model's error",
+    "C12", "predicted to spill", "demand <= register_budget + squeeze",
+    "what ptxas cannot hold it spills; it squeezes a demand somewhat first, less in some loops than in others",
 )
+_SLOPE_NAMES = ("per_sum", "per_narrow", "per_wide", "per_step_sum", "per_word", "when_shallow")
 
 
 def coefficients(arch_number: int, loop: Any) -> dict[str, Any]:
-    """The symbols of DEMAND for a generation and a kind of loop, or for columns of kinds."""
+    """The symbols of DEMAND and NO_SPILL for a generation and a kind of loop, or for columns of kinds."""
     known = [number for number in OFFSETS if number <= arch_number]
     offsets = OFFSETS[max(known) if known else min(OFFSETS)]
-
-    def pick(values: list[float]) -> Any:
-        return np.array(values)[loop]
-
-    return {
-        "per_accumulator": pick([SLOPES[name]["accumulators"] for name in LOOPS]),
-        "per_a_fragment": pick([SLOPES[name]["a"] for name in LOOPS]),
-        "per_b_fragment": pick([SLOPES[name]["b"] for name in LOOPS]),
-        "per_step_sum": pick([SLOPES[name]["at_once"] for name in LOOPS]),
-        "per_word": pick([SLOPES[name]["words"] for name in LOOPS]),
-        "generation": pick([offsets[name] for name in LOOPS]),
-    }
+    slopes = np.array([SLOPES[name] for name in LOOPS])
+    found = {name: slopes[loop, at] for at, name in enumerate(_SLOPE_NAMES)}
+    return found | {"generation": np.array(offsets)[loop], "squeeze": np.array(SQUEEZE)[loop]}
 
 
 def predict(numbers: Numbers, arch_number: int) -> dict[str, Any]:
     """`numbers` with the values of the register model."""
-    known = dict(numbers)
-    for equation in EQUATIONS:
-        known[equation.symbol] = equation.value(known)
+    known = solved(EQUATIONS, numbers)
     known |= coefficients(arch_number, known["loop"])
-    for equation in (DEMAND, BUDGET, REGISTERS):
-        known[equation.symbol] = equation.value(known)
-    return known
-
-
-def guards(arch_number: int) -> dict[str, float]:
-    """The symbols of NO_SPILL."""
-    return {"guard": 8, "squeeze": 8}
+    return solved((DEMAND, BUDGET, REGISTERS), known)

@@ -8,9 +8,8 @@ are there. What it rejects is counted with all that could still have joined.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ from gemmgen.plan import Hints, Plan
 
 BLOCK_K = (16, 32, 64, 128)
 MAX_BLOCK = 256
+LEAST_WARP = 32
+"""Smaller warps fetch more than they multiply; a spec may ask for them."""
 STAGES = (2, 3, 4, 5, 6, 7, 8)
 GROUPS = (1, 2, 4, 8, 16)
 OTHER_REGISTERS = 48
@@ -93,18 +94,18 @@ def constants(scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dic
         "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
-        "split_reads": 2 if scaled else 1, "launches": 5 if scaled else 3, "other_registers": OTHER_REGISTERS,
-        **registers.guards(gpu.arch_number), **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
+        "split_reads": 2 if scaled else 1, "launches": 3 if scaled else 2, "other_registers": OTHER_REGISTERS,
+        **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
     }
+
+
+DECISIONS = ("BM", "BN", "BK", "WM", "WN", "WK", "stages", "fragment_buffers", "group", "promote")
 
 
 def decisions(plan: Plan) -> dict[str, int]:
     """The symbols that stand for a plan's decisions."""
     (bm, bn, bk), (wm, wn, wk) = plan.block, plan.warp
-    return {
-        "BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "WK": wk, "stages": plan.stages,
-        "fragment_buffers": plan.fragment_buffers, "group": plan.group, "promote": plan.promote,
-    }
+    return dict(zip(DECISIONS, (bm, bn, bk, wm, wn, wk, plan.stages, plan.fragment_buffers, plan.group, plan.promote)))
 
 
 def budgets(numbers: Numbers, arch_number: int) -> dict[str, Any]:
@@ -114,8 +115,7 @@ def budgets(numbers: Numbers, arch_number: int) -> dict[str, Any]:
 
 def predictions(numbers: Numbers) -> dict[str, Any]:
     """What `budgets` gives, with occupancy, traffic and time."""
-    known = resources.resident(numbers)
-    return solved((*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, TLP, *time.EQUATIONS), known)
+    return solved((*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, TLP, *time.EQUATIONS), resources.resident(numbers))
 
 
 def model(plan: Plan) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def enumerate_space(
             if broken:
                 rejected[constraint.label] = broken
             if not holds.any():
-                return Space(candidates, rejected, {}, _first(columns, axes_of=choices))
+                return Space(candidates, rejected, {}, _nearest(columns))
             columns = {name: value[holds] for name, value in columns.items()}
     return Space(candidates, rejected, columns)
 
@@ -198,18 +198,20 @@ def _crossed(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray]) -> dict
     }
 
 
-def _first(columns: Mapping[str, Any], axes_of: Choices) -> dict[str, int]:
-    """The candidate that a user would expect of those at hand: the one closest to a common shape."""
-    usual = {"BM": 128, "BN": 128, "BK": 32, "WM": 64, "WN": 32, "stages": 3, "fragment_buffers": 1, "promote": 128}
-    distance = sum(abs(np.log2(np.maximum(columns[name], 1) / value)) for name, value in usual.items() if name in columns)
+USUAL = {"BM": 128, "BN": 128, "BK": 32, "WM": 64, "WN": 32, "stages": 3, "fragment_buffers": 1, "promote": 128}
+
+
+def _nearest(columns: Mapping[str, Any]) -> dict[str, int]:
+    """The candidate whose refusal a user would understand best: the one closest to a usual shape."""
+    distance = sum(abs(np.log2(np.maximum(columns[name], 1) / usual)) for name, usual in USUAL.items() if name in columns)
     row = int(np.argmin(distance))
-    return {name: int(value[row]) for name, value in columns.items() if np.issubdtype(value.dtype, np.integer)}
+    return {name: int(columns[name][row]) for name in DECISIONS if name in columns}
 
 
 def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
     fm, fn, fk = fragment.shape
     pairs = {
-        axis: list(_extents(choices.block and choices.block[at], choices.warp and choices.warp[at], unit))
+        axis: _extents(choices.block and choices.block[at], choices.warp and choices.warp[at], unit)
         for axis, at, unit in (("m", 0, fm), ("n", 1, 2 * fn))
     }
     if choices.block or choices.warp:
@@ -220,18 +222,17 @@ def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
     return dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(rows).T))
 
 
-def _extents(block: int | None, warp: int | None, unit: int) -> Iterator[tuple[int, int]]:
-    """(block, warp) extents along one axis; both are whole multiples of `unit` unless the spec says otherwise."""
+def _extents(block: int | None, warp: int | None, unit: int) -> list[tuple[int, int]]:
+    """(block, warp) extents along one axis: whole warps of whole fragments, unless the spec fixes others."""
     if block and warp:
-        yield block, warp
-    elif block:
-        # A block that no warp divides still makes a candidate, for the constraint to name.
-        yield from ((block, w) for w in range(unit, block + 1, unit) if block % w == 0) if block % unit == 0 else iter(
-            [(block, max(unit, gcd(block, unit)))])
-    elif warp:
-        yield from ((b, warp) for b in range(warp, max(MAX_BLOCK, warp) + 1, warp))
-    else:
-        yield from ((b, w) for b in range(unit, MAX_BLOCK + 1, unit) for w in range(unit, b + 1, unit) if b % w == 0)
+        return [(block, warp)]
+    if block:
+        # A block that no warp divides still makes a candidate, for a constraint to name.
+        return [(block, w) for w in range(unit, block + 1, unit) if block % w == 0] or [(block, unit)]
+    if warp:
+        return [(b, warp) for b in range(warp, max(MAX_BLOCK, warp) + 1, warp)]
+    least = -(-LEAST_WARP // unit) * unit
+    return [(b, w) for b in range(least, MAX_BLOCK + 1, unit) for w in range(least, b + 1, unit) if b % w == 0]
 
 
 def _pipelines(choices: Choices) -> dict[str, np.ndarray]:
@@ -250,9 +251,10 @@ def _pipelines(choices: Choices) -> dict[str, np.ndarray]:
 def ranked(space: Space, fixed: Numbers) -> tuple[dict[str, Any], np.ndarray]:
     """The feasible candidates' predictions, and their order, best first.
 
-    Times within TIE of the best count as equal to it; among those the largest
-    intensity (T3) wins, then the most threads (P1), the least shared memory, the
-    smallest group. The rest follow by time.
+    Times within TIE of the best count as equal to it. Among those the largest
+    intensity (T3) wins, then the least traffic with device memory (T13), the most
+    threads (P1), the least shared memory, the smaller group, the taller tile. The rest
+    follow by time.
     """
     known = predictions({**fixed, **space.columns})
     length = len(space.columns["BM"])
@@ -260,7 +262,7 @@ def ranked(space: Space, fixed: Numbers) -> tuple[dict[str, Any], np.ndarray]:
     seconds = known["seconds"]
     tied = seconds <= seconds.min() * (1 + TIE)
     order = np.lexsort((
-        known["WM"], known["BM"], known["stages"], known["group"], known["shared_bytes"], -known["tlp"],
+        -known["WM"], -known["BM"], known["group"], known["shared_bytes"], -known["tlp"], known["dram_bytes"],
         np.where(tied, -known["intensity"], 0), np.where(tied, 0, seconds),
     ))
     return known, order

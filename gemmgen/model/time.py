@@ -40,7 +40,7 @@ EFFICIENCY = {
     80: Efficiency(0.95, 0.95),
     86: Efficiency(0.95, 0.95),
     89: Efficiency(0.95, 0.95),
-    90: Efficiency(0.664, 0.933, "mma: 76 % of a profiler's 1.51 M cycles for 4096^3 and three products on an H100; clock: fitted, at 700 W"),
+    90: Efficiency(0.664, 0.95, "mma: 76 % of a profiler's 1.51 M cycles for 4096^3 and three products on an H100; clock: fitted, at 700 W"),
     100: Efficiency(0.25, 0.95),  # the vendor's figure is tcgen05's; mma.sync runs at the rate of sm_80
     120: Efficiency(0.95, 0.95),
 }
@@ -60,6 +60,9 @@ TILE_CYCLES = 19400 / (128 * 128)
 
 L2_BYTES_PER_CLOCK = 65
 """Fitted: bytes an SM gets of L2 in a clock."""
+
+BARRIER_CYCLES = 30
+"""Assumed: a stage's wait, barrier and loop."""
 
 MEMORY_CYCLES = 2000
 """Assumed: from a copy's issue to its data, with all SMs copying."""
@@ -92,7 +95,7 @@ EXPOSED_CYCLES = Equation(
     "with one buffer no warp has fragments when a stage begins: all fetch, none multiplies",
 )
 SHARED_CYCLES = Equation(
-    "M6", "shared_cycles", "tensor_cycles + fetch_share * fetch_cycles + fill_share * fill_cycles + promotion_cycles",
+    "M6", "shared_cycles", "tensor_cycles + fetch_share * fetch_cycles + fill_share * fill_cycles + promotion_cycles + barrier_cycles",
     "cycles a block and stage",
     "what a block takes from the others on its SM",
 )
@@ -160,7 +163,7 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
         "l2_size": int(rates.l2_mib * 2**20),
         "dram_rate": rates.dram_gb_per_s * 1e9 * DRAM_EFFICIENCY,
         "fetch_exposed": FETCH_EXPOSED, "fetch_share": FETCH_SHARE, "fill_share": FILL_SHARE,
-        "memory_cycles": MEMORY_CYCLES,
+        "memory_cycles": MEMORY_CYCLES, "barrier_cycles": BARRIER_CYCLES,
         "tile_cycles": TILE_CYCLES,
         "launch_seconds": LAUNCH_SECONDS,
     }

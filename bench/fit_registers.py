@@ -1,0 +1,201 @@
+"""Compile kernels of every kind, fit the register model to them and judge it on kernels it has not seen.
+
+    python bench/fit_registers.py measure bench/registers.csv [--each 110] [--jobs 2]   # minutes
+    python bench/fit_registers.py fit bench/registers.csv                               # writes the coefficients
+
+`measure` draws plans at random, a fixed sequence for each architecture; every
+fourth is held out. `fit` writes gemmgen/model/register_table.py from the others
+and prints how the model does on those held out. No GPU is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import sys
+from collections.abc import Iterator
+from multiprocessing import Pool
+from pathlib import Path
+
+import numpy as np
+
+from gemmgen.build import build, find_compiler
+from gemmgen.catalog.fragment import shapes
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.model import registers
+from gemmgen.model.space import PIPELINE_EQUATIONS, TILE_EQUATIONS, constants, decisions
+from gemmgen.model.equation import solved
+from gemmgen.plan import Hints, Plan
+from gemmgen.render import render
+
+ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+TABLE = Path(registers.__file__).with_name("register_table.py")
+DECISIONS = ("layout", "scheme", "promote", "special", "block", "warp", "stages", "fragment_buffers", "group")
+HELD_OUT = 4  # every so many
+
+
+def plan_of(arch: str, row: dict[str, str]) -> Plan:
+    """The plan that a row of the table describes."""
+    def triple(text: str) -> tuple[int, int, int]:
+        m, n, k = map(int, text.split("x"))
+        return m, n, k
+
+    # The limits of the largest SM for every generation: only the compiler is asked.
+    gpu = GPUS.get("h100").model_copy(update={"arch": arch, "name": arch})
+    return Plan(
+        layout=row["layout"], scheme=SCHEMES.get(row["scheme"]), fragment=shapes("nvidia", "f16")["m16n8k16"], gpu=gpu,
+        where="prepass", promote=int(row["promote"]), special=row["special"], block=triple(row["block"]),
+        warp=triple(row["warp"]), stages=int(row["stages"]), fragment_buffers=int(row["fragment_buffers"]),
+        group=int(row["group"]), allow_spills=True, hints=Hints(4096, 4096, 4096),
+    )
+
+
+def drawn(arch: str, seed: int) -> dict[str, str]:
+    """One row's decisions: what the solver might choose, and somewhat beyond what fits."""
+    draw = random.Random(f"{arch}/{seed}")
+    while True:
+        wm, wn = draw.choice([16, 32, 32, 48, 64, 64, 64, 80, 96, 128]), draw.choice([16, 32, 32, 32, 48, 64, 64, 96])
+        across, down, bk = draw.choice([1, 2, 2, 3, 4]), draw.choice([1, 1, 2, 2, 3, 4]), draw.choice([16, 32, 32, 32, 64])
+        promote = draw.choice([0, 0, 16, bk, 64, 128, 128, 256])
+        row = {
+            "layout": draw.choice(["nn", "nn", "nt", "tn", "tt"]),
+            "scheme": draw.choice(["half", "ootomo", "ootomo", "legemm", "egemm", "markidis", "ootomo4", "scaled", "scaled"]),
+            "promote": str(promote), "special": draw.choice(["exact", "exact", "exact", "fast"]),
+            "block": f"{wm * down}x{wn * across}x{bk}", "warp": f"{wm}x{wn}x{bk}", "stages": str(draw.choice([2, 3, 3, 4, 5])),
+            "fragment_buffers": str(draw.choice([1, 2]) if bk > 16 else 1), "group": "8",
+        }
+        plan = plan_of(arch, row)
+        held = plan.accumulator_registers
+        if max(plan.block[:2]) > 256 or not 2 <= plan.threads // 32 <= 16 or plan.shared_bytes > plan.gpu.limits.shared_bytes_per_block:
+            continue
+        if promote % bk and bk % max(promote, 1) or not 16 <= held <= 192 or held + plan.fragment_registers > 260:
+            continue
+        return row
+
+
+def measured(job: tuple[str, int]) -> dict[str, str]:
+    arch, seed = job
+    row = drawn(arch, seed)
+    source = render(plan_of(arch, row))
+    used = build(source).kernels[source.name]
+    return {"arch": arch, "seed": str(seed), **row, "registers": str(used.registers), "spill_bytes": str(used.spill_bytes)}
+
+
+def measure(path: Path, each: int, jobs: int) -> None:
+    work = [(arch, seed) for seed in range(each) for arch in ARCHS]
+    with Pool(jobs) as pool, path.open("w", newline="") as file:
+        table = csv.DictWriter(file, ["arch", "seed", *DECISIONS, "registers", "spill_bytes"], lineterminator="\n")
+        table.writeheader()
+        for number, row in enumerate(pool.imap(measured, work), 1):
+            table.writerow(row)
+            file.flush()
+            print(f"\r{number} of {len(work)}", end="", file=sys.stderr)
+
+
+# ---- the fit
+
+
+def numbers_of(row: dict[str, str]) -> dict[str, float]:
+    plan = plan_of(row["arch"], row)
+    known = constants(plan.scheme, plan.fragment, plan.gpu, plan.hints) | decisions(plan)
+    known = solved((*TILE_EQUATIONS, *PIPELINE_EQUATIONS, *registers.EQUATIONS, registers.BUDGET), known)
+    return known
+
+
+def terms(known: dict[str, float]) -> list[float]:
+    """What the slopes multiply, in the order of `registers.TERMS`."""
+    return [float(equation.value(known)) for equation in registers.TERMS]
+
+
+def fit(path: Path) -> None:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    known = [numbers_of(row) for row in rows]
+    real = np.array([int(row["registers"]) for row in rows], float)
+    spilled = np.array([int(row["spill_bytes"]) > 0 for row in rows])
+    budget = np.array([k["register_budget"] for k in known], float)
+    loop = np.array([k["loop"] for k in known])
+    arch = np.array([row["arch"] for row in rows])
+    held_out = np.array([int(row["seed"]) % HELD_OUT == 0 for row in rows])
+    free = ~spilled & (real < budget - 3)  # the compiler took what it wanted
+    matrix = np.array([terms(k) for k in known])
+    slopes: dict[str, list[float]] = {}
+    offsets: dict[int, list[float]] = {int(a[3:]): [0.0] * 3 for a in ARCHS}
+    demand = np.zeros(len(rows))
+    for kind, name in enumerate(registers.LOOPS):
+        mine = loop == kind
+        design = np.hstack([matrix, np.array([[a == other for other in ARCHS] for a in arch], float)])
+        train = mine & free & ~held_out
+        weights = 1 / real[train]
+        for _ in range(10):  # a few kernels differ in kind, so large errors count less
+            found, *_ = np.linalg.lstsq(design[train] * weights[:, None], real[train] * weights, rcond=None)
+            error = np.abs(design[train] @ found / real[train] - 1)
+            weights = 1 / real[train] / np.maximum(1, error / 0.05)
+        slopes[name] = [round(float(x), 2) for x in found[: matrix.shape[1]]]
+        for position, other in enumerate(ARCHS):
+            offsets[int(other[3:])][kind] = round(float(found[matrix.shape[1] + position]), 1)
+        demand[mine] = design[mine] @ found
+    squeeze = [_threshold(demand - budget, spilled, (loop == kind) & ~held_out) for kind in range(3)]
+    TABLE.write_text(_table(slopes, offsets, squeeze, sum(free & ~held_out)))
+    print(f"wrote {TABLE}")
+    predicted = np.minimum(budget, np.ceil(demand))
+    for label, which in _groups(rows, known, free, held_out, loop):
+        error = np.abs(predicted - real)[which] / real[which]
+        print(f"{label:<44} {which.sum():4d} kernels: mean {100 * error.mean():4.1f} %, worst {100 * error.max():4.1f} %")
+    limit = np.array(squeeze)[loop]
+    for label, which in (("training", ~held_out), ("held out", held_out)):
+        refused = demand - budget > limit
+        print(f"spills, {label}: {(which & spilled & ~refused).sum()} of {(which & spilled).sum()} not foreseen, "
+              f"{(which & ~spilled & refused).sum()} of {(which & ~spilled).sum()} refused though they fit")
+    worst = np.argsort(-np.where(held_out & free, np.abs(predicted / real - 1), 0))[:8]
+    for at in worst:
+        print("   ", int(predicted[at]), int(real[at]), {k: rows[at][k] for k in ("arch", "scheme", "promote", "block", "warp", "fragment_buffers")})
+
+
+def _groups(rows, known, free, held_out, loop) -> Iterator[tuple[str, np.ndarray]]:
+    plain = np.array([min(k["WM"], k["WN"]) >= 32 and max(k["WM"], k["WN"]) <= 96 for k in known])
+    yield "training", free & ~held_out
+    yield "held out", free & held_out
+    yield "held out, warps of 32 to 96", free & held_out & plain
+    for kind, name in enumerate(registers.LOOPS):
+        yield f"held out, {name}", free & held_out & (loop == kind)
+    for arch in ARCHS:
+        yield f"held out, {arch}, warps of 32 to 96", free & held_out & plain & np.array([row["arch"] == arch for row in rows])
+
+
+def _threshold(excess: np.ndarray, spilled: np.ndarray, which: np.ndarray) -> float:
+    """The excess of demand over budget above which a kernel is taken to spill: a miss costs as much as six refusals."""
+    choices = np.arange(-30.0, 41.0, 1.0)
+    costs = [6 * (spilled & which & (excess <= c)).sum() + (~spilled & which & (excess > c)).sum() for c in choices]
+    return float(choices[int(np.argmin(costs))])
+
+
+def _table(slopes, offsets, squeeze, count) -> str:
+    compiler = find_compiler().name
+    lines = [
+        '"""Coefficients of the register model. Written by bench/fit_registers.py; do not edit."""', "",
+        f"COMPILER = {compiler!r}", f"KERNELS = {count}  # compiled and fitted to", "",
+        "# By kind of loop; the terms in the order of registers.TERMS.", "SLOPES = {",
+        *(f"    {name!r}: {tuple(values)},".replace("'", '"') for name, values in slopes.items()), "}", "",
+        "# By generation, for each kind of loop.", "OFFSETS = {",
+        *(f"    {number}: {tuple(values)}," for number, values in sorted(offsets.items())), "}", "",
+        "# Demand over budget from which a kernel is taken to spill, for each kind of loop.",
+        f"SQUEEZE = {tuple(squeeze)}", "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("verb", choices=("measure", "fit"))
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--each", type=int, default=110, help="kernels an architecture")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    measure(options.table, options.each, options.jobs) if options.verb == "measure" else fit(options.table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""How a plan came about, as text, LaTeX and plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gemmgen.cli.show import facts, table
+from gemmgen.errors import SpecError
+
+if TYPE_CHECKING:
+    from gemmgen.model.equation import Equation
+    from gemmgen.solve import Candidate, Explanation
+    from gemmgen.spec import LoadedSpec
+
+SECTIONS = {  # candidate key: section of the spec
+    "block": "tile", "warp": "tile", "group": "tile", "stages": "pipeline", "fragment_buffers": "pipeline", "promote": "split",
+}
+
+
+def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
+    """The spec with `key=value` settings laid over it; a tile is `128x128x32`.
+
+    Raises:
+        SpecError: a setting is not of that form, or not acceptable.
+    """
+    from gemmgen.errors import UnknownName
+    from gemmgen.spec import loads
+
+    data = loaded.spec.model_dump(mode="json")
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if key not in SECTIONS:
+            raise UnknownName("--candidate", "setting", key, SECTIONS)
+        parts = text.split("x") if key in ("block", "warp") else [text]
+        if not equals or not all(part.isdecimal() for part in parts):
+            raise SpecError("--candidate", "is not a setting", got=setting, needs="KEY=VALUE, as stages=4 or block=128x128x32",
+                            remedy="gemmgen explain --help")
+        numbers = [int(part) for part in parts]
+        data[SECTIONS[key]][key] = numbers if key in ("block", "warp") else numbers[0]
+    return loads(data, loaded.place).model_copy(update={"folder": loaded.folder})
+
+
+def _groups() -> list[tuple[str, tuple[Equation, ...]]]:
+    from gemmgen.model import error, registers, resources, space, time, traffic
+
+    return [
+        ("Resources", (*space.TILE_EQUATIONS, *space.PIPELINE_EQUATIONS)),
+        ("Registers", (*registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.REGISTERS)),
+        ("Occupancy", resources.OCCUPANCY_EQUATIONS),
+        ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, space.TLP)),
+        ("Time", time.EQUATIONS),
+        ("Error", error.EQUATIONS),
+    ]
+
+
+def _numbers(explanation: Explanation) -> dict[str, Any]:
+    """All symbols, those of the error with them where the plan promotes."""
+    from gemmgen.model import error
+    from gemmgen.model.equation import solved
+
+    plan, known = explanation.plan, dict(explanation.numbers)
+    if plan.promote:
+        of_error = error.error_numbers(plan.scheme, plan.gpu.unit, plan.promote, max(plan.hints.k, 1))
+        known |= solved(error.EQUATIONS, of_error)
+    return known
+
+
+def _line(equation: Equation, known: dict[str, Any]) -> tuple[str, str, str] | None:
+    """(number, `symbol = value unit`, `form = filled`), or None where a symbol has no value."""
+    from gemmgen.model.equation import figure
+
+    if any(name not in known for name in equation.variables):
+        return None
+    unit = f" {equation.unit}" if equation.unit else ""
+    return (equation.number, f"{equation.symbol} = {figure(equation.value(known))}{unit}",
+            f"= {equation.form}\n= {equation.filled(known)}")
+
+
+def text(explanation: Explanation) -> str:
+    """The explanation as a person reads it."""
+    from gemmgen.model import papers, space, time
+    from gemmgen.model.equation import figure
+    from gemmgen.naming import kernel_name
+
+    e, plan, known = explanation, explanation.plan, _numbers(explanation)
+    reached = time.efficiency(plan.gpu)
+    parts = [facts({
+        "kernel": kernel_name(plan),
+        "decided": _decisions(e.best[0]),
+        "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
+                     f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
+                     f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
+        "rates": reached.measured or f"{plan.gpu.arch}: assumed, not measured; times are for comparing candidates",
+        "searched": _searched(e),
+    })]
+    if e.rejected:
+        parts.append("rejected\n" + "\n".join(f"{count:>10}  {label}" for label, count in e.rejected.items()))
+    for title, equations in _groups():
+        lines = [line for equation in equations if (line := _line(equation, known))]
+        parts += [_equations(title.lower(), lines)] if lines else []
+    paper_lines = []
+    for equation, value in papers.evaluated(known):
+        if value is None:
+            paper_lines.append((equation.number, f"{equation.symbol}: the paper prints no latencies", f"= {equation.form}"))
+        else:
+            paper_lines.append(_line(equation, papers.numbers(known)))
+    parts.append(_equations("the papers' own, at this plan", paper_lines))
+    parts.append("constraints\n" + "\n".join(
+        f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in space.CONSTRAINTS
+    ))
+    if len(e.best) > 1:
+        parts.append("best by predicted time\n" + _candidates(e.best))
+        parts.append("front of T3 (intensity) against P1 (threads): none beats another in both\n" + _candidates(e.front))
+        parts.append(f"{figure(e.tied)} candidates lie within {100 * space.TIE:g} % of the fastest and count as equal: the largest T3 wins, "
+                     "then the least T13, the largest P1, the least R3")
+    return "\n\n".join(parts)
+
+
+def _equations(title: str, lines: Sequence[tuple[str, str, str]]) -> str:
+    width = max(len(number) for number, _, _ in lines)
+    body = []
+    for number, value, form in lines:
+        body.append(f"  {number:<{width}}  {value}")
+        body += [f"  {'':<{width}}    {part}" for part in form.splitlines()]
+    return f"{title}\n" + "\n".join(body)
+
+
+def _searched(e: Explanation) -> str:
+    if e.candidates == 1:
+        return "nothing: the spec leaves nothing open"
+    return f"{e.candidates} candidates, {e.feasible} feasible, in {e.solve_seconds:.2f} s"
+
+
+def _decisions(c: Candidate) -> str:
+    return (f"block {'x'.join(map(str, c.block))}, warp {'x'.join(map(str, c.warp))}, {c.stages} stages, "
+            f"{c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, promote {c.promote}")
+
+
+def _candidates(rows: Sequence[Candidate]) -> str:
+    return table(
+        ("block", "warp", "stages", "buffers", "group", "registers", "blocks an SM", "T3", "P1", "ms"),
+        [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.stages, c.fragment_buffers, c.group, c.registers,
+          c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
+        indent="  ",
+    )
+
+
+def latex(explanation: Explanation) -> str:
+    """The equations with their values, for a document with amsmath."""
+    from gemmgen.model import papers, space
+    from gemmgen.model.equation import figure
+
+    known = _numbers(explanation)
+    blocks = []
+    for title, equations in [*_groups(), ("From the papers", papers.PAPERS)]:
+        have = papers.numbers(known)
+        rows = []
+        for equation in equations:
+            value = figure(equation.value(have)) if all(name in have for name in equation.variables) else None
+            if value is None and title == "Error":
+                continue
+            unit = rf"\ \text{{{equation.unit}}}" if equation.unit else ""
+            rows.append(equation.latex.replace(" = ", " &= ", 1) + (f" = {value}{unit}" if value else "")
+                        + rf" \tag{{{equation.number}}}")
+        if rows:
+            blocks.append(f"% {title}\n\\begin{{align*}}\n" + " \\\\\n".join(rows) + "\n\\end{align*}")
+    rows = [rf"& {c.latex} \tag{{{c.number}}}" for c in space.CONSTRAINTS]
+    blocks.append("% Constraints\n\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}")
+    return "\n\n".join(blocks)
+
+
+def as_dict(explanation: Explanation) -> dict[str, Any]:
+    """For `--json`."""
+    from dataclasses import asdict
+
+    e, known = explanation, _numbers(explanation)
+    return {
+        "plan": e.plan.as_dict() | {"predicted_registers": e.plan.predicted_registers},
+        "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds,
+        "tied": e.tied, "best": [asdict(c) for c in e.best], "front": [asdict(c) for c in e.front],
+        "equations": [
+            {"number": equation.number, "symbol": equation.symbol, "form": equation.form, "unit": equation.unit,
+             "source": equation.source, "value": equation.value(known)}
+            for _, equations in _groups() for equation in equations if all(name in known for name in equation.variables)
+        ],
+    }
