@@ -129,8 +129,8 @@ class Plan:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What two equal kernels share: the decisions, without hints or prose."""
-        prose = {"title", "source"}
+        """What two equal kernels share: the decisions, without hints or sources."""
+        prose = {"source"}
         return {
             "layout": self.layout,
             "scheme": self.scheme.model_dump(mode="json", exclude=prose),

@@ -1,13 +1,14 @@
 """Run the compiler's PTX on the CPU, over bit-exact models of matrix units."""
 
 from gemmgen.emulate.emulator import Emulator
-from gemmgen.emulate.machine import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, LaunchStats, Schedule
+from gemmgen.emulate.machine import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, LaunchStats, Schedule
 from gemmgen.emulate.memory import Buffer
 
 __all__ = [
     "EAGER_LOWEST",
     "LAZY_HIGHEST",
     "SCHEDULES",
+    "TOGETHER",
     "Buffer",
     "Emulator",
     "LaunchStats",

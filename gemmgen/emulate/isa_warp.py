@@ -29,7 +29,7 @@ _LANE = np.arange(32, dtype=np.int64)[:, None]
 def _members(warp, mask, slot: int, what: str) -> np.ndarray:
     """The active lanes as `[32, CTAs]` bool, after checking that all lanes that the
     member mask names are among them."""
-    active = np.ones((32, warp.ctas), bool) if mask is None else mask.reshape(32, warp.ctas)
+    active = np.ones((32, warp.columns), bool) if mask is None else mask.reshape(32, warp.columns)
     named = warp.full(slot, U32).reshape(32, -1)
     if mask is None and (named == np.uint32(0xFFFFFFFF)).all():
         return active
@@ -60,7 +60,7 @@ def shuffle(cursor: Cursor):
 
     def run(warp, mask):
         active = _members(warp, mask, members, "a shuffle")
-        shape = (32, warp.ctas)
+        shape = (32, warp.columns)
         amount = warp.full(by, U32).reshape(shape).astype(np.int64) & 31
         limit = warp.full(clamp, U32).reshape(shape).astype(np.int64)
         segment = limit >> 8 & 31
@@ -100,7 +100,7 @@ def vote(cursor: Cursor):
 
     def run(warp, mask):
         active = _members(warp, mask, members, "a vote")
-        votes = warp.full(slot, BOOL).reshape(32, warp.ctas)
+        votes = warp.full(slot, BOOL).reshape(32, warp.columns)
         votes = (~votes if negated else votes) & active
         if mode == "ballot":
             result = (votes.astype(np.int64) << _LANE).sum(0).astype(np.uint32)
@@ -121,7 +121,7 @@ def active_mask(cursor: Cursor):
     target = cursor.target(0)
 
     def run(warp, mask):
-        active = np.ones((32, warp.ctas), bool) if mask is None else mask.reshape(32, warp.ctas)
+        active = np.ones((32, warp.columns), bool) if mask is None else mask.reshape(32, warp.columns)
         bits = (active.astype(np.int64) << _LANE).sum(0).astype(np.uint32)
         warp.put(target, np.tile(bits, 32), mask)
 
@@ -144,8 +144,8 @@ def reduce_warp(cursor: Cursor):
         active = _members(warp, mask, members, "a reduction")
         values = warp.full(slot, dtype).reshape(32, -1)
         named = warp.full(members, U32).reshape(32, -1)
-        result = np.zeros((32, warp.ctas), dtype)
-        for cta in range(warp.ctas):
+        result = np.zeros((32, warp.columns), dtype)
+        for cta in range(warp.columns):
             for group in np.unique(named[active[:, cta], cta]):
                 inside = active[:, cta] & (named[:, cta] == group)
                 if inside.any():
@@ -215,13 +215,13 @@ def matrix_rows(cursor: Cursor):
         ctas = warp.whole(mask, cursor.base)
         if ctas is not None and not ctas.any():
             return [warp.put(target, np.zeros((), np.uint32), mask) for target in targets]
-        chosen = np.arange(warp.ctas) if ctas is None else np.flatnonzero(ctas)
+        chosen = np.arange(warp.columns) if ctas is None else np.flatnonzero(ctas)
         rows = warp.full(slot, dtype).reshape(32, -1)[: 8 * count, chosen]
         rows = (rows + dtype.type(offset & (1 << 8 * dtype.itemsize) - 1)).astype(np.int64)
-        lanes = (np.arange(8 * count)[:, None] * warp.ctas + chosen).reshape(-1)
+        lanes = (np.arange(8 * count)[:, None] * warp.columns + chosen).reshape(-1)
         shared = warp.strip.shared
         try:
-            base = (chosen * shared.pitch)[None, :].repeat(8 * count, 0).reshape(-1)
+            base = np.tile(warp.shared_base[chosen], 8 * count)  # of lane 0, as of every lane of a column
             offsets = shared.offsets(rows.reshape(-1), base, 16)
             warp.strip.conflicts.count(place, rows, None, 16)
             if storing:
@@ -265,9 +265,9 @@ def _rows_of(words: list[np.ndarray], transposed: bool) -> np.ndarray:
 
 def _spread(words: np.ndarray, chosen: np.ndarray, warp) -> np.ndarray:
     """`[32, chosen CTAs]` to the warp's vector; other CTAs get zeros, which a mask hides."""
-    if words.shape[1] == warp.ctas:
+    if words.shape[1] == warp.columns:
         return words.reshape(-1)
-    full = np.zeros((32, warp.ctas), words.dtype)
+    full = np.zeros((32, warp.columns), words.dtype)
     full[:, chosen] = words
     return full.reshape(-1)
 

@@ -43,37 +43,48 @@ NARROW = Equation(
 WIDE = Equation(
     "G5", "wide", "max(a_fragments, b_fragments)", "registers a thread", "the operand it can take one by one",
 )
-STEP_SUM = Equation(
-    "G6", "step_sum", "where(promote == FK, narrow, 0)", "registers a thread",
-    "promoted at once: sums of a few fragments on their way to FP32 registers",
+UNIT_SUMS = Equation(
+    "G6", "unit_sums", "promoted_sums * WM * WN / warp_size", "registers a thread", "the sums that promotion empties",
 )
-HELD = Equation("G7", "held_sums", "accumulator_registers", "registers a thread", "one register an element and set")
-SHALLOW = Equation("G8", "shallow", "where(BK == FK, 1, 0)", "", "a stage of one step has nothing to fetch ahead")
+SHORT_SUMS = Equation(
+    "G7", "short_sums", "where((promote > FK) & (promote == BK), unit_sums, 0)", "registers a thread",
+    "emptied at every stage's end, they are dead while the next stage is waited for",
+)
+AT_ONCE = Equation("G8", "at_once", "where(promote == FK, 1, 0)", "", "every step's sum is promoted at once")
+AT_ONCE_SUMS = Equation("G9", "at_once_sums", "at_once * unit_sums", "registers a thread", "many such sums are on their way at a time")
+STEPS = Equation("G10", "steps", "BK / FK", "steps a stage", "unrolled, each has addresses of its own")
+SHALLOW = Equation("G11", "shallow", "where(BK == FK, 1, 0)", "", "a stage of one step has nothing to fetch ahead")
+PROMOTES = Equation("G12", "promotes", "where(promote > FK, 1, 0)", "", "a counter, and the second set's zeros")
 DEMAND = Equation(
-    "G9", "demand",
-    "per_sum * held_sums + per_narrow * narrow + per_wide * wide + per_step_sum * step_sum + per_word * words"
-    " + when_shallow * shallow + generation",
+    "G13", "demand",
+    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums"
+    " + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow"
+    " + when_promoting * promotes + generation",
     "registers a thread", "a slope for what is held, an offset for each generation; fitted for each kind of loop",
 )
 BUDGET = Equation(
-    "G10", "register_budget",
+    "G14", "register_budget",
     "min(registers_per_thread, register_allocation_unit / warp_size"
     " * floor(registers_per_sm / (partitions * ceil(warps / partitions)) / register_allocation_unit))",
     "registers a thread", "a block must fit its SM, as R8 has it: what the launch bound tells ptxas",
 )
 REGISTERS = Equation(
-    "G11", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
+    "G15", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
 )
-EQUATIONS = (A_FRAGMENTS, B_FRAGMENTS, LOOP, NARROW, WIDE, STEP_SUM, HELD, SHALLOW)
-TERMS = (HELD, NARROW, WIDE, STEP_SUM, Equation("", "words", "words", "", ""), SHALLOW)
-"""What the slopes of DEMAND multiply, in the order of register_table.SLOPES."""
+EQUATIONS = (
+    A_FRAGMENTS, B_FRAGMENTS, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES,
+)
+SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
+    "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
+    "per_short_sum": "short_sums", "when_at_once": "at_once", "per_at_once_sum": "at_once_sums", "per_step": "steps",
+    "when_shallow": "shallow", "when_promoting": "promotes",
+}
 LOOPS = ("rolled", "ahead", "buffered")
 
 NO_SPILL = Constraint(
     "C12", "predicted to spill", "demand <= register_budget + squeeze",
     "what ptxas cannot hold it spills; it squeezes a demand somewhat first, less in some loops than in others",
 )
-_SLOPE_NAMES = ("per_sum", "per_narrow", "per_wide", "per_step_sum", "per_word", "when_shallow")
 
 
 def coefficients(arch_number: int, loop: Any) -> dict[str, Any]:
@@ -81,7 +92,7 @@ def coefficients(arch_number: int, loop: Any) -> dict[str, Any]:
     known = [number for number in OFFSETS if number <= arch_number]
     offsets = OFFSETS[max(known) if known else min(OFFSETS)]
     slopes = np.array([SLOPES[name] for name in LOOPS])
-    found = {name: slopes[loop, at] for at, name in enumerate(_SLOPE_NAMES)}
+    found = {name: slopes[loop, at] for at, name in enumerate(SLOPE_OF)}
     return found | {"generation": np.array(offsets)[loop], "squeeze": np.array(SQUEEZE)[loop]}
 
 

@@ -36,6 +36,24 @@ def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a.astype(np.float64) @ b.astype(np.float64)
 
 
+def exact_or_special(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A B in FP64, and which of its elements are finite as FP32.
+
+    Inf and NaN in the operands spread as FP32 arithmetic has them.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = exact(a, b)
+        return product, np.isfinite(product.astype(np.float32))
+
+
+def same_special(c: np.ndarray, product: np.ndarray, finite: np.ndarray) -> bool:
+    """Whether every element that cannot be finite is the Inf or NaN that FP32 has there, and no other is."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        want = product.astype(np.float32)[~finite]
+    got = c[~finite]
+    return bool(np.isfinite(c[finite]).all() and np.array_equal(got, want, equal_nan=True))
+
+
 def errors(c: np.ndarray, reference: np.ndarray, magnitude: np.ndarray) -> Errors:
     """The four figures.
 

@@ -1,0 +1,184 @@
+"""The solver: the whole space, quickly, within every constraint, and the same every time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.model import space
+from gemmgen.solve import check, explain, judged, solve
+from gemmgen.spec import loads
+
+WITH_KERNELS = [gpu.name for gpu in GPUS.rows() if gpu.arch_number >= 80]
+
+
+def spec(scheme="ootomo", gpu="h100", size=4096, **sections):
+    return loads({
+        "problem": {"m": size, "n": size, "k": size}, "target": {"gpu": gpu}, **sections,
+        "split": {"scheme": scheme, **sections.get("split", {})},
+    })
+
+
+def test_the_space_is_large_and_the_search_quick():
+    explanation = explain(spec())
+    divisible = explanation.candidates - explanation.rejected[space.PIPELINE_CONSTRAINTS[0].label]
+    assert divisible >= 200_000
+    assert explanation.candidates == explanation.feasible + sum(explanation.rejected.values())
+    assert min(explain(spec()).solve_seconds for _ in range(3)) < 1.0
+
+
+def test_no_candidate_stands_twice():
+    request = spec()
+    fragment = solve(request).fragment
+    fixed = space.constants(SCHEMES.get("ootomo"), fragment, GPUS.get("h100"), solve(request).hints)
+    searched = space.enumerate_space(space.Choices(promote=(256,)), fixed, fragment, 90)
+    rows = {tuple(row) for row in zip(*(searched.columns[name].tolist() for name in space.DECISIONS))}
+    assert len(rows) == searched.feasible
+
+
+@pytest.mark.parametrize("gpu", WITH_KERNELS)
+@pytest.mark.parametrize("scheme", SCHEMES.names())
+def test_every_choice_satisfies_every_constraint(scheme, gpu):
+    plan = solve(spec(scheme, gpu))
+    check(plan)
+    known = space.model(plan)
+    assert all(constraint.holds(known) for constraint in space.CONSTRAINTS)
+    assert plan.predicted_registers == known["registers"] and known["resident_blocks"] >= 1
+
+
+@pytest.mark.parametrize("size", [1, 64, 1000, 1024, 16384])
+def test_any_size_has_a_plan(size):
+    assert solve(spec(size=size)).hints.m == size
+
+
+def test_the_fastest_within_a_percent_is_chosen():
+    explanation = explain(spec())
+    best = min(candidate.seconds for candidate in explanation.best)
+    assert explanation.best[0].seconds <= best * (1 + space.TIE)
+    assert explanation.best[0].intensity == max(c.intensity for c in explanation.best if c.seconds <= best * (1 + space.TIE))
+
+
+def test_no_candidate_beats_one_of_the_front_in_both():
+    front = explain(spec()).front
+    assert len(front) > 1
+    for one in front:
+        assert not any(
+            other.intensity >= one.intensity and other.threads >= one.threads and other != one for other in front
+        )
+    assert [c.intensity for c in front] == sorted((c.intensity for c in front), reverse=True)
+
+
+def test_what_the_spec_fixes_is_kept():
+    plan = solve(spec(tile={"block": [64, 128, 32]}, pipeline={"stages": 4}))
+    assert plan.block == (64, 128, 32) and plan.stages == 4
+    plan = solve(spec(tile={"warp": [64, 32, 64]}))
+    assert plan.warp == (64, 32, 64) and plan.block[2] == 64 and plan.block[0] % 64 == 0
+    assert solve(spec(pipeline={"fragment_buffers": 1})).fragment_buffers == 1
+    assert solve(spec(tile={"group": 3})).group == 3
+    assert solve(spec(split={"promote": 64})).promote == 64
+
+
+def test_a_spec_that_leaves_nothing_open_is_checked_and_not_searched():
+    whole = {"tile": {"block": [128, 128, 32], "warp": [64, 32, 32], "group": 8},
+             "pipeline": {"stages": 3, "fragment_buffers": 1}, "split": {"promote": 0}}
+    explanation = explain(spec(**whole))
+    assert explanation.candidates == 1 and explanation.plan == solve(spec(**whole))
+    program = (
+        "import time; start = time.process_time()\n"
+        "from gemmgen.spec import loads; from gemmgen.solve import solve\n"
+        f"solve(loads({{**{whole!r}, 'split': {{'scheme': 'ootomo', 'promote': 0}}, 'target': {{'gpu': 'h100'}}}}))\n"
+        "import sys; print(time.process_time() - start, 'sympy' in sys.modules)"
+    )
+    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
+    assert all(run[1] == "False" for run in runs)
+    assert min(float(run[0]) for run in runs) < 0.5
+
+
+def test_the_same_answer_in_another_process():
+    program = (
+        "from gemmgen.spec import loads; from gemmgen.solve import solve\n"
+        "print(solve(loads({'split': {'scheme': 'scaled'}, 'target': {'gpu': 'a100'}})).identity)"
+    )
+    answers = {
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
+                       env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin"}).stdout
+        for seed in ("1", "2")
+    }
+    assert len(answers) == 1 and next(iter(answers)).startswith("{")
+
+
+@pytest.mark.parametrize(("fixed", "words"), [
+    ({"tile": {"block": [128, 128, 24]}}, "block k cannot be staged"),
+    ({"tile": {"block": [256, 256, 16], "warp": [32, 32, 16]}}, "too many threads"),
+    ({"tile": {"block": [50, 64, 32]}}, "not a whole number"),
+    ({"pipeline": {"stages": 60}}, "stages = 60 does not fit h100"),
+    ({"tile": {"warp": [128, 128, 32]}}, "leave no room"),
+    ({"tile": {"block": [64, 64, 16]}, "pipeline": {"fragment_buffers": 2}}, "even number of steps"),
+    ({"split": {"promote": 48}, "tile": {"block": [64, 64, 32]}}, "promotion falls between"),
+])
+def test_what_cannot_be_is_refused_with_its_reason(fixed, words):
+    with pytest.raises(InfeasibleSpec, match=words) as caught:
+        solve(spec(**fixed))
+    assert caught.value.needs and caught.value.remedy
+
+
+def test_allowing_spills_admits_what_does_not_fit():
+    tile = {"block": [128, 128, 32], "warp": [64, 64, 32]}
+    with pytest.raises(InfeasibleSpec, match="leave no room"):
+        solve(spec(tile=tile, split={"promote": 256}))
+    assert solve(spec(tile=tile, split={"promote": 256}, build={"allow_spills": True})).warp == (64, 64, 32)
+
+
+def test_a_judged_candidate_names_the_inequality():
+    with pytest.raises(InfeasibleSpec) as caught:
+        judged(spec(tile={"block": [256, 256, 64], "warp": [64, 64, 64]}, pipeline={"stages": 8}))
+    assert "C10, shared_bytes <= shared_bytes_per_block: 1048576 <= 232448" in caught.value.problem
+
+
+# ---- the command
+
+
+def test_explain_prints_each_equation_with_numbers(gemmgen, write_spec):
+    path = write_spec('[split]\nscheme = "ootomo"\n[target]\ngpu = "h100"\n')
+    ran = gemmgen("explain", path)
+    assert ran.code == 0
+    for part in ("R3", "= stages * (BM + BN) * BK * words * word_bytes", "rejected", "LE-GEMM eq. 15", "EGEMM eq. 8", "WMMAe eq. 1",
+                 "C10", "candidates", "front of T3"):
+        assert part in ran.out, part
+
+
+def test_explain_as_json(gemmgen, write_spec):
+    ran = gemmgen("explain", write_spec('[split]\nscheme = "ootomo"\n[target]\ngpu = "h100"\n'), "--json")
+    told = json.loads(ran.out)
+    assert {"plan", "candidates", "rejected", "solve_seconds"} <= set(told)
+    assert told["candidates"] >= 200_000 and told["solve_seconds"] < 2
+    assert sum(told["rejected"].values()) + told["feasible"] == told["candidates"]
+    assert all("<=" in label or "==" in label for label in told["rejected"])
+
+
+def test_explain_typesets(gemmgen, write_spec):
+    ran = gemmgen("explain", write_spec('[split]\nscheme = "ootomo"\n[target]\ngpu = "h100"\n'), "--latex")
+    assert ran.out.count(r"\begin{align*}") == ran.out.count(r"\end{align*}") >= 7
+    assert r"\tag{LE-GEMM eq. 12}" in ran.out and ran.out.count("{") == ran.out.count("}")
+
+
+def test_explain_refuses_a_candidate_by_name(gemmgen, write_spec):
+    path = write_spec('[split]\nscheme = "ootomo"\n[target]\ngpu = "h100"\n')
+    ran = gemmgen("explain", path, "--candidate", "block=256x256x64", "--candidate", "stages=8")
+    assert ran.code == 2 and "C10" in ran.err and "shared_bytes <= shared_bytes_per_block" in ran.err
+    assert gemmgen("explain", path, "--candidate", "block=128x64x32").code == 0
+    assert "unknown setting" in gemmgen("explain", path, "--candidate", "blocks=1").err
+    assert "KEY=VALUE" in gemmgen("explain", path, "--candidate", "stages=many").err
+
+
+def test_help_is_immediate():
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "gemmgen", "explain", "--help"], check=True, capture_output=True)
+    assert time.perf_counter() - start < 2  # 0.4 s on a machine with nothing else to do
