@@ -281,6 +281,49 @@ def explain(
     return _for_each(specs, as_json, serve)
 
 
+@app.command(epilog=_examples(
+    "gemmgen bench specs/kernels/sgemm_h100.toml",
+    "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25",
+    "gemmgen bench specs/kernels/sgemm_h100.toml --low 0 --json > bench.json",
+))
+def bench(
+    specs: Specs,
+    sizes: Annotated[str, typer.Option(help="Comma-separated: 4096 is 4096x4096x4096, or MxNxK.")] = "1024,2048,4096,8192",
+    rounds: Annotated[int, typer.Option(min=2, max=1000, help="Interleaved rounds.")] = 15,
+    slice_ms: Annotated[float, typer.Option(min=1, max=1000, help="Milliseconds each contender runs in a round.")] = 30.0,
+    low: Annotated[float, typer.Option(help="Inputs are uniform from here")] = -1.0,
+    high: Annotated[float, typer.Option(help="to here.")] = 1.0,
+    plot: Annotated[Path | None, typer.Option(help="Also write speed and error plots to this image.")] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
+) -> int:
+    """Time kernels beside cuBLAS SGEMM, TF32 and FP16, on this machine's GPU.
+
+    Everything runs in one interleaved race on rotating random inputs: the chip
+    is limited by power, so only figures taken side by side compare. Times are
+    total, with the split pass; ratios come with their 95 % interval.
+    """
+    from gemmgen import bench as benching
+    from gemmgen.cli.inputs import problem_sizes
+    from gemmgen.cli.pipeline import built
+    from gemmgen.spec import load
+
+    wanted = problem_sizes(sizes)
+    progress = Progress("bench", quiet or as_json)
+    kernels = []
+    for path in specs:
+        kernel = built(load(path), progress)
+        kernels.append((path.stem, kernel.plan, kernel.source, kernel.binary))
+    table = benching.bench(
+        kernels, wanted, rounds=rounds, slice_ms=slice_ms, low=low, high=high, progress=progress.step,
+    )
+    progress.clear()
+    if plot:
+        benching.plot(table, str(plot))
+    emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))
+    return EXIT_OK
+
+
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))
 def gpus(name: Name = None, as_json: Json = False) -> None:
     """List the GPUs that specs can name, or tell everything about one."""

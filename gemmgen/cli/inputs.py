@@ -58,3 +58,20 @@ def matrices(a: Path, b: Path, *, quiet: bool = False) -> tuple[Any, Any]:
                         needs=f"[{left.shape[1]}, N], because A is {list(left.shape)}",
                         remedy="numpy.ascontiguousarray(b.T), if it is stored transposed")
     return left, right
+
+
+def problem_sizes(text: str) -> list[tuple[int, int, int]]:
+    """`1024,4096x512x64` as (m, n, k) each.
+
+    Raises:
+        SpecError: anything else.
+    """
+    sizes = []
+    for part in text.split(","):
+        extents = part.strip().split("x")
+        if len(extents) not in (1, 3) or not all(x.isdecimal() and 0 < int(x) < 1 << 20 for x in extents):
+            raise SpecError("--sizes", "is not a list of sizes", got=part, needs="4096 or 4096x4096x512, extents of 1 to 1048575",
+                            remedy="--sizes 1024,4096x4096x512")
+        numbers = [int(x) for x in extents]
+        sizes.append(tuple(numbers * 3 if len(numbers) == 1 else numbers))
+    return sizes

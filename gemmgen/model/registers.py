@@ -55,29 +55,32 @@ AT_ONCE_SUMS = Equation("G9", "at_once_sums", "at_once * unit_sums", "registers 
 STEPS = Equation("G10", "steps", "BK / FK", "steps a stage", "unrolled, each has addresses of its own")
 SHALLOW = Equation("G11", "shallow", "where(BK == FK, 1, 0)", "", "a stage of one step has nothing to fetch ahead")
 PROMOTES = Equation("G12", "promotes", "where(promote > FK, 1, 0)", "", "a counter, and the second set's zeros")
+SHALLOW_PROMOTES = Equation(
+    "G13", "shallow_promotes", "shallow * promotes", "", "both: the next stage's fragments wait until the sums have moved",
+)
 DEMAND = Equation(
-    "G13", "demand",
+    "G14", "demand",
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums"
     " + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow"
-    " + when_promoting * promotes + generation",
+    " + when_promoting * promotes + when_both * shallow_promotes + generation",
     "registers a thread", "a slope for what is held, an offset for each generation; fitted for each kind of loop",
 )
 BUDGET = Equation(
-    "G14", "register_budget",
+    "G15", "register_budget",
     "min(registers_per_thread, register_allocation_unit / warp_size"
     " * floor(registers_per_sm / (partitions * ceil(warps / partitions)) / register_allocation_unit))",
     "registers a thread", "a block must fit its SM, as R8 has it: what the launch bound tells ptxas",
 )
 REGISTERS = Equation(
-    "G15", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
+    "G16", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
 )
 EQUATIONS = (
-    A_FRAGMENTS, B_FRAGMENTS, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES,
+    A_FRAGMENTS, B_FRAGMENTS, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
 )
 SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
     "per_short_sum": "short_sums", "when_at_once": "at_once", "per_at_once_sum": "at_once_sums", "per_step": "steps",
-    "when_shallow": "shallow", "when_promoting": "promotes",
+    "when_shallow": "shallow", "when_promoting": "promotes", "when_both": "shallow_promotes",
 }
 LOOPS = ("rolled", "ahead", "buffered")
 

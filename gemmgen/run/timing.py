@@ -37,11 +37,13 @@ class Contender:
     Attributes:
         name: as the table says it.
         enqueue: puts the product of input set `index` on the current stream.
+        layout: how it reads the operands' memory.
         seconds: one figure a round, of one product.
     """
 
     name: str
     enqueue: Callable[[int], None]
+    layout: str = "nn"
     seconds: list[float] = field(default_factory=list)
 
 
@@ -62,6 +64,7 @@ class Inputs:
         one = 4 * (m * k + k * n + m * n)
         self.sets = max(2, min(8, -(-4 * l2_bytes // max(one, 1))))
         draw = cupy.random.default_rng(0)
+        # Drawn in FP64 and rounded: FP32 generators leave a 2^-23 grid that flatters a split.
         self.a = [self._uniform(draw, (m, k), low, high) for _ in range(self.sets)]
         self.b = [self._uniform(draw, (k, n), low, high) for _ in range(self.sets)]
         self.c = [cupy.empty((m, n), cupy.float32) for _ in range(self.sets)]
@@ -118,7 +121,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         for launch in launches[index % inputs.sets]:
             launch()
 
-    return Contender(name, enqueue)
+    return Contender(name, enqueue, plan.layout)
 
 
 def _cublas_library() -> ctypes.CDLL:
@@ -209,6 +212,28 @@ def _repeats(contender: Contender, stream: Any, start: Any, stop: Any, slice_ms:
     stop.synchronize()
     one = max(cupy.cuda.get_elapsed_time(start, stop) / 4, 1e-3)
     return int(max(4, min(200, slice_ms / one)))
+
+
+def error_of(contender: Contender, inputs: Inputs) -> float:
+    """||C - C*||_F / ||C*||_F of the first input set, against an FP64 product on the GPU."""
+    import cupy
+
+    inputs.c[0].fill(cupy.nan)
+    contender.enqueue(0)
+    m, n, k = inputs.size
+    a, b = inputs.a[0].astype(cupy.float64), inputs.b[0].astype(cupy.float64)
+    a = a if contender.layout[0] == "n" else a.reshape(k, m).T
+    b = b if contender.layout[1] == "n" else b.reshape(n, k).T
+    exact = a @ b
+    difference = cupy.linalg.norm(inputs.c[0].astype(cupy.float64) - exact)
+    return float(difference / cupy.linalg.norm(exact))
+
+
+def device_name() -> str:
+    """The current CUDA device's name."""
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
 
 
 def conditions() -> dict[str, str]:
