@@ -166,7 +166,8 @@ def fit(path: Path) -> None:
         for position, other in enumerate(ARCHS):
             offsets[int(other[3:])][kind] = round(float(found[count + position]), 1)
         demand[mine] = design[mine] @ found
-    squeeze = [_threshold(demand - budget, spilled, (loop == kind) & ~held_out) for kind in range(3)]
+    excess = demand - budget + np.array([registers.UNEVEN.value(k) for k in known])
+    squeeze = [_threshold(excess, spilled, (loop == kind) & ~held_out) for kind in range(3)]
     TABLE.write_text(_table(slopes, offsets, squeeze, sum(free & ~held_out)))
     print(f"wrote {TABLE}")
     predicted = np.minimum(budget, np.ceil(demand))
@@ -175,7 +176,7 @@ def fit(path: Path) -> None:
         print(f"{label:<44} {which.sum():4d} kernels: mean {100 * error.mean():4.1f} %, worst {100 * error.max():4.1f} %")
     limit = np.array(squeeze)[loop]
     for label, which in (("training", ~held_out), ("held out", held_out)):
-        refused = demand - budget > limit
+        refused = excess > limit
         print(f"spills, {label}: {(which & spilled & ~refused).sum()} of {(which & spilled).sum()} not foreseen, "
               f"{(which & ~spilled & refused).sum()} of {(which & ~spilled).sum()} refused though they fit")
     worst = np.argsort(-np.where(held_out & free, np.abs(predicted / real - 1), 0))[:8]
@@ -195,9 +196,9 @@ def _groups(rows, free, held_out, loop) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _threshold(excess: np.ndarray, spilled: np.ndarray, which: np.ndarray) -> float:
-    """The excess of demand over budget above which a kernel is taken to spill: a miss costs as much as six refusals."""
+    """The excess of demand over budget above which a kernel is taken to spill: a miss costs as much as ten refusals."""
     choices = np.arange(-30.0, 41.0, 1.0)
-    costs = [6 * (spilled & which & (excess <= c)).sum() + (~spilled & which & (excess > c)).sum() for c in choices]
+    costs = [10 * (spilled & which & (excess <= c)).sum() + (~spilled & which & (excess > c)).sum() for c in choices]
     return float(choices[int(np.argmin(costs))])
 
 

@@ -135,8 +135,8 @@ def regions(plan: Plan) -> tuple[Region, ...]:
         Region("status", "unsigned long long", 8 * len(status_fields()), (), True, "the counters"),
         Region("a_absmax", "unsigned int", scales, ("m_padded",), True, f"largest magnitudes of A's rows{none}"),
         Region("b_absmax", "unsigned int", scales, ("n_padded",), True, f"largest magnitudes of B's columns{none}"),
-        Region("a_words", "unsigned short", words, ("m_padded", "k_padded"), False, "A's words, packed"),
-        Region("b_words", "unsigned short", words, ("n_padded", "k_padded"), False, "B's words, packed"),
+        Region("a_words", "unsigned char", words, ("m_padded", "k_padded"), False, "A's words, packed"),
+        Region("b_words", "unsigned char", words, ("n_padded", "k_padded"), False, "B's words, packed"),
     )
 
 
@@ -168,7 +168,7 @@ _MEANINGS = {
 }
 _POINTERS = {
     "a": "float", "b": "float", "c": "float",
-    "a_words": "unsigned short", "b_words": "unsigned short", "a_absmax": "unsigned int", "b_absmax": "unsigned int",
+    "a_words": "unsigned char", "b_words": "unsigned char", "a_absmax": "unsigned int", "b_absmax": "unsigned int",
     **dict.fromkeys(STATUS, "unsigned long long"),
 }
 

@@ -269,6 +269,11 @@ class Plan:
         return self.block[2] * self.scheme.format.bytes // COPY_BYTES
 
     @property
+    def step_chunks(self) -> int:
+        """16-byte chunks of a row that one instruction takes."""
+        return self.fragment.shape[2] * self.scheme.format.bytes // COPY_BYTES
+
+    @property
     def swizzle_rows(self) -> int:
         """Rows of a tile that share one 128-byte line of banks."""
         return max(1, 8 // self.row_chunks)

@@ -125,7 +125,7 @@ def render(plan: Plan) -> Source:
     text = _environment().get_template("gemm.j2").render(
         plan=plan,
         platform=f"platform/{PLATFORM[plan.gpu.vendor]}.j2",
-        atom_file=f"atoms/{plan.fragment.name}.j2",
+        atom_file=f"atoms/{plan.fragment.atom}",
         header=_header(plan, name),
         names=names,
         used_roundings=sorted({word.rounding for word in plan.scheme.words}),

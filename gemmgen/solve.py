@@ -19,7 +19,7 @@ from gemmgen.errors import InfeasibleSpec, UnknownName
 from gemmgen.model import space
 from gemmgen.model.equation import Constraint, figure
 from gemmgen.model.error import promote_for
-from gemmgen.model.registers import DEMAND, NO_SPILL
+from gemmgen.model.registers import DEMAND, PREDICTED, UNEVEN_GUARD
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, THREADS, WARPS
 from gemmgen.model.space import BLOCK_K, OTHER_REGISTERS, Choices
 from gemmgen.plan import Hints, Plan
@@ -245,7 +245,7 @@ def _chosen(request: _Request) -> tuple[Plan, space.Space, dict[str, Any], Seque
 
 def _certain(allow_spills: bool) -> tuple[Constraint, ...]:
     """The constraints that no kernel can break, without what is only predicted."""
-    doubtful = {NO_SPILL.number} | ({"C11"} if allow_spills else set())
+    doubtful = {one.number for one in PREDICTED} | ({"C11"} if allow_spills else set())
     return tuple(one for one in space.CONSTRAINTS if one.number not in doubtful)
 
 
@@ -360,15 +360,22 @@ def _accumulators(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infeasi
 
 def _spills(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [tile] warp", "the compiler is predicted to spill registers", needs=DEMAND.shown(numbers),
+        f"{place}: [tile] warp", "the compiler is predicted to spill registers", needs=f"{DEMAND.shown(numbers)}" + (f", and {UNEVEN_GUARD} to be safe with such warps" if numbers["uneven"] else ""),
         has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}, "
             f"and {figure(numbers['squeeze'])} that the compiler can save",
         remedy="a smaller warp tile, or fragment_buffers = 1",
     )
 
 
+def _outside_the_fit(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "the register model does not reach so far", got=max(plan.warp[:2]),
+        needs="at most 128: larger warps were not compiled when it was fitted", remedy="a smaller warp tile",
+    )
+
+
 _REFUSALS: dict[str, Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]] = {
     "C1": _block_k, "C2": _warp_k, "C3": _whole_fragments(0), "C4": _whole_fragments(1), "C5": _whole_warps(0),
     "C6": _whole_warps(1), "C7": _threads, "C8": _fragment_buffers, "C9": _promotion, "C10": _shared_memory,
-    "C11": _accumulators, "C12": _spills,
+    "C11": _accumulators, "C12": _spills, "C13": _outside_the_fit,
 }

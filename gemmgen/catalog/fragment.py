@@ -226,6 +226,12 @@ class Fragment(Row):
         return self
 
     @property
+    def atom(self) -> str:
+        """The template that fetches its operands and issues it: alike for all instructions
+        of a policy that hold as many 32-bit registers of A and of B."""
+        return f"{self.policy}_{self.a.register_count}x{self.b.register_count}.j2"
+
+    @property
     def shape_name(self) -> str:
         m, n, k = self.shape
         return f"m{m}n{n}k{k}"
@@ -242,5 +248,5 @@ def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:
     return {
         row.shape_name: row for row in FRAGMENTS.rows()
         if (row.vendor, row.word, row.policy) == (vendor, word, policy)
-        and (TEMPLATES / "atoms" / f"{row.name}.j2").is_file()
+        and (TEMPLATES / "atoms" / row.atom).is_file()
     }

@@ -109,6 +109,8 @@ class Scheme(Row):
                 )
         if (0, 0) not in seen:
             raise ValueError("the product of the leading words, (0, 0)")
+        if self.word != "f16" and any(word.rounding == "round_split" for word in self.words):
+            raise ValueError("round_split with f16 words: it looks at the bit below two of them")
         if self.normalize == "row" and not -14 <= self.target_exponent < self.format.max_exponent:
             raise ValueError(f"target_exponent below {self.format.max_exponent}, so that rounding up cannot overflow")
         return self

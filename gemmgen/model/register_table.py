@@ -21,4 +21,4 @@ OFFSETS = {
 }
 
 # Demand over budget from which a kernel is taken to spill, for each kind of loop.
-SQUEEZE = (0.0, 17.0, 11.0)
+SQUEEZE = (11.0, -10.0, 12.0)

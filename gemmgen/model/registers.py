@@ -24,6 +24,7 @@ import numpy as np
 from gemmgen.model.equation import Constraint, Equation, Numbers, solved
 from gemmgen.model.register_table import OFFSETS, SLOPES, SQUEEZE
 
+UNEVEN_GUARD = 12
 UNROLL_BELOW = 192  # as in plan.Plan.unrolls_steps, which the tests hold equal
 
 A_FRAGMENTS = Equation(
@@ -84,10 +85,21 @@ SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_
 }
 LOOPS = ("rolled", "ahead", "buffered")
 
+UNEVEN = Equation(
+    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, {UNEVEN_GUARD})", "registers a thread",
+    "a guard: near the limit, warps that are no powers of two were seen to spill where others of the same demand did not",
+)
 NO_SPILL = Constraint(
-    "C12", "predicted to spill", "demand <= register_budget + squeeze",
+    "C12", "predicted to spill", "demand + uneven <= register_budget + squeeze",
     "what ptxas cannot hold it spills; it squeezes a demand somewhat first, less in some loops than in others",
 )
+
+
+FITTED = Constraint(
+    "C13", "outside the fit", "max(WM, WN) <= 128", "larger warps were not compiled when the register model was fitted; a spec may ask for them",
+)
+PREDICTED = (NO_SPILL, FITTED)
+"""Constraints that steer a choice and refuse nothing that a spec asks for."""
 
 
 def coefficients(arch_number: int, loop: Any) -> dict[str, Any]:
@@ -103,4 +115,4 @@ def predict(numbers: Numbers, arch_number: int) -> dict[str, Any]:
     """`numbers` with the values of the register model."""
     known = solved(EQUATIONS, numbers)
     known |= coefficients(arch_number, known["loop"])
-    return solved((DEMAND, BUDGET, REGISTERS), known)
+    return solved((DEMAND, BUDGET, REGISTERS, UNEVEN), known)

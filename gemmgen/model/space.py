@@ -52,7 +52,7 @@ PIPELINE_CONSTRAINTS = (
         "C11", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line, and WMMAe eq. 2",
     ),
 )
-CONSTRAINTS = (*TILE_CONSTRAINTS, *PIPELINE_CONSTRAINTS, registers.NO_SPILL)
+CONSTRAINTS = (*TILE_CONSTRAINTS, *PIPELINE_CONSTRAINTS, *registers.PREDICTED)
 
 TILE_EQUATIONS = (resources.WARPS, resources.THREADS)
 PIPELINE_EQUATIONS = (
@@ -64,7 +64,7 @@ TLP = Equation(
 )
 """Together with intensity (T3) the two that LE-GEMM maximises and that pull apart."""
 
-TIE = 0.01
+TIE = 0.02
 """Predicted times this close count as equal: the model cannot tell them apart."""
 
 

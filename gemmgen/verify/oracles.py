@@ -81,42 +81,52 @@ def far_rows(plan: Plan, seed: int = 7) -> Problem:
 
 
 def probes(plan: Plan, seed: int = 2) -> Problem:
-    """Pairs that isolate single word products.
+    """Pairs that isolate the products of low words.
 
-    With x = h + 2^-11, whose words are h and 2^-11 under every rounding,
+    Let p_i(x) be the sum of x's first i words. Then
 
-        [x, -h] . [y, y]                    = lo(x) y
-        [x,  x] . [y, -h(y)]                = x lo(y)
-        [x, x, h, h] . [y, -h(y), -y, h(y)] = lo(x) lo(y)
+        [x, x, p_i(x), p_i(x)] . [y, -p_j(y), -y, p_j(y)] = (x - p_i(x)) (y - p_j(y))
 
-    and a scheme returns just the part of it that its kept products make up:
-    all of that is exact in FP32 and inside the unit, so it must come out bit
-    for bit, the last form being 0 where lo lo is dropped. The k positions are
-    strewn over all stages, steps and lanes.
+    of which a scheme returns just what its kept products of words from i and j
+    on make up: lo(x) y, x lo(y), lo(x) lo(y), and 0 where lo lo is dropped. x has
+    one bit a word, so everything is exact in FP32 and inside the unit and must
+    come out bit for bit. The k positions are strewn over all stages, steps and
+    lanes.
     """
     rng = np.random.default_rng(seed)
-    m, n, k = 3 * 24, 3 * 24, wrapping_k(plan)
+    scheme = plan.scheme
+    count, bits = len(scheme.words), scheme.format.fraction_bits
+    kinds = [(i, j) for i in range(count) for j in range(count) if (i, j) != (0, 0)] or [(0, 0)]
+    m = n = 24 * len(kinds) if count < 3 else 8 * len(kinds)
+    k = wrapping_k(plan)
     sets = k // 4
     positions = rng.permutation(k)[: 4 * sets].reshape(sets, 4)
+    # With two words the low one is half an ulp, a tie that falls to the even
+    # leading word; with more, a quarter, and the next a tie again. Leading words
+    # stay below 1.375, so that two products stay under 4, where FP32 resolves 2^-22.
+    low = 2.0 ** -(bits + 1) if count < 3 else 2.0 ** -(bits + 2) + 2.0 ** -(2 * bits + 3)
+    step = 2.0 ** -(bits - 2)
+    x = (1.0 + rng.integers(0, int(0.375 / step), m) * step + low).astype(np.float32)
+    y = (1.0 + rng.integers(0, int(0.375 / step), n) * step + low).astype(np.float32)
 
-    def high(count: int) -> np.ndarray:
-        # An even last bit, so that the tie of x goes down to h; below 1.375, so
-        # that two products stay under 4, where FP32 still resolves 2^-22.
-        return 1.0 + rng.integers(0, 96, count) * 2.0**-8
+    def leading(values: np.ndarray) -> np.ndarray:
+        """p_i of each value, [words, values]."""
+        words = split(values[:, None], plan.scheme)
+        shares = [p[:, 0] * 2.0**-w.scale for p, w in zip(words.planes, scheme.words)]
+        sums = np.concatenate([np.zeros((1, len(values))), np.cumsum(shares, axis=0)])
+        return np.ldexp(sums, -words.exponents)
 
-    h_x, h_y = high(m), high(n)
-    x, y = h_x + 2.0**-11, h_y + 2.0**-11
-    kinds_a, kinds_b = np.arange(m) % 3, np.arange(n) % 3
+    p_x, p_y = leading(x), leading(y)
+    kind_of = np.arange(m) % len(kinds)
     a, b = np.zeros((m, k)), np.zeros((k, n))
-    for i in range(m):
-        pattern = ((x[i], -h_x[i], 0, 0), (x[i], x[i], 0, 0), (x[i], x[i], h_x[i], h_x[i]))[kinds_a[i]]
-        a[i, positions[i * sets // m]] = pattern
-    for j in range(n):
-        pattern = ((y[j], y[j], 0, 0), (y[j], -h_y[j], 0, 0), (y[j], -h_y[j], -y[j], h_y[j]))[kinds_b[j]]
-        b[positions, j] = pattern
+    for row in range(m):
+        i, j = kinds[kind_of[row]]
+        p, q = p_x[i][row], p_y[j][row]
+        a[row, positions[row * sets // m]] = (x[row], x[row], p, p)
+        b[positions, row] = (y[row], -q, -y[row], q)
     a, b = a.astype(np.float32), b.astype(np.float32)
-    expected = kept_products(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
-    return Problem(a, b, expected.astype(np.float32), kinds_a[:, None] == kinds_b[None, :])
+    expected = kept_products(split(a, scheme), split(np.ascontiguousarray(b.T), scheme), scheme)
+    return Problem(a, b, expected.astype(np.float32), kind_of[:, None] == kind_of[None, :])
 
 
 def special_values(plan: Plan, seed: int = 3) -> Problem:

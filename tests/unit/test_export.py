@@ -24,7 +24,7 @@ from gemmgen import export as exporter
 from gemmgen.build import Binary, KernelResources
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.paths import SPECS
-from gemmgen.plan import STATUS
+from gemmgen.plan import Hints, STATUS
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -106,7 +106,9 @@ def test_the_folder_holds_what_the_manifest_tells(case, tmp_path):
 def test_the_same_plan_gives_the_same_bytes_wherever_it_is_written(tmp_path, monkeypatch):
     first = contents(exported(tmp_path / "one"))
     monkeypatch.chdir(tmp_path)
-    exporter.export(*prepared(problem={"m": 7, "n": 8, "k": 9}), "deep/er/two", name="lab_gemm")  # hints are no part of it
+    plan, source, binary = prepared()
+    plan = replace(plan, hints=Hints(7, 8, 9))  # what it was solved for is no part of it
+    exporter.export(plan, source, binary, "deep/er/two", name="lab_gemm")
     assert contents(tmp_path / "deep/er/two") == first
     program = (
         "import sys; sys.path[:0] = sys.argv[2:]; import test_export as t; from pathlib import Path;"

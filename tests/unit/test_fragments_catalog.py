@@ -81,10 +81,10 @@ def test_copies_may_be_in_other_lanes():
 
 
 def test_kernels_are_made_of_fragments_that_have_a_template():
-    templates = {path.stem for path in (TEMPLATES / "atoms").glob("*.j2")}
-    assert templates <= set(ROWS)
+    templates = {path.name for path in (TEMPLATES / "atoms").glob("*.j2")}
+    assert templates <= {row.atom for row in ROWS.values()}
     for row in ROWS.values():
-        assert (shapes("nvidia", row.word, row.policy).get(row.shape_name) == row) == (row.name in templates)
+        assert (shapes("nvidia", row.word, row.policy).get(row.shape_name) == row) == (row.atom in templates)
     assert "m16n8k16" in shapes("nvidia", "f16")
     assert all(row.policy == "mma" for row in shapes("nvidia", "f16").values())
     for gpu in ("a100", "h100", "h200", "b200", "l40s"):

@@ -1,16 +1,16 @@
-// kernel    gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__sm80_08e7ea48
-// computes  C = alpha A B + beta C in FP32, layout nt (row major), any m, n, k
-// scheme    half: plain FP16, no refinement: the baseline every scheme must beat
-// words     1 x f16, 11 bits; products A0 B0; dropped none
-// promote   never (half's own)
+// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_a80532db
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
+// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 128 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
 // tiles     block 128x128x32, warp 64x32, 3 stages, 256 threads
-// shared    49152 B dynamic
+// shared    98304 B dynamic
 // target    sm_80
-// plan      08e7ea48, rendered by gemmgen 0.1.0
+// plan      a80532db, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_08e7ea48 {
+namespace gemmgen_a80532db {
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -53,7 +53,7 @@ GG_DEVICE u16 round_nearest_even(float x) {
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 32][word: 1][m: 128][k: 32], rows swizzled, edges zero.
+//     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row: one 16-byte store a word.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -83,7 +83,7 @@ GG_DEVICE void split_a(
             value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
     }
 
-    u32 packed[1][4];
+    u32 packed[2][4];
     u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -97,8 +97,12 @@ GG_DEVICE void split_a(
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         overflow = !(fabsf(rest) <= 0x1p+5f);
         packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        word = round_nearest_even(rest * 0x1p+11f);
+        rest = rest - widen(word) * 0x1p-11f;
+        packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
         const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-11f);  // 2^-11: what the words leave
+        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-22f);  // 2^-22: what the words leave
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
     }
 
@@ -106,10 +110,10 @@ GG_DEVICE void split_a(
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
     if (o < panels * 128 && kk < stages_k * 32) {
         const int row = o % 128, chunk = kk % 32 / 8;
-        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 4096
+        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192
                 + row * 32 + swizzle(row, chunk) * 8;
 #pragma unroll
-        for (int w = 0; w < 1; ++w)
+        for (int w = 0; w < 2; ++w)
             *(uint4*)(to + w * 4096) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
@@ -127,11 +131,11 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 128][k / 32][word: 1][n: 128][k: 32], rows swizzled, edges zero.
+//     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column: one 16-byte store a word.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
-    const float* __restrict__ x,   // operand b, k contiguous
+    const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
     u16* __restrict__ words,
@@ -145,19 +149,19 @@ GG_DEVICE void split_b(
     const int o = outer0 + my_outer;
     float value[8];
 
-    const float* from = x + (long long)(o) * ld + (k0 + my_k);
-    const bool inside = o < outer;
-    if (inside && k0 + my_k + 8 <= k && ((u64)from & 15) == 0) {
-        for (int i = 0; i < 8; i += 4) {
-            const float4 four = *(const float4*)(from + i);
-            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
-        }
-    } else {
-        for (int i = 0; i < 8; ++i)
-            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
+    // Read along n, where neighbours lie together, and turn the tile in shared memory. Rows of
+    // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
+    // 8 apart, hit banks 8 k + outer, all different.
+    __shared__ float turned[32 * 65];
+    for (int i = (int)threadIdx.x; i < 2048; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
     }
+    __syncthreads();
+    for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
 
-    u32 packed[1][4];
+    u32 packed[2][4];
     u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -171,8 +175,12 @@ GG_DEVICE void split_b(
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         overflow = !(fabsf(rest) <= 0x1p+5f);
         packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        word = round_nearest_even(rest * 0x1p+11f);
+        rest = rest - widen(word) * 0x1p-11f;
+        packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
         const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-11f);  // 2^-11: what the words leave
+        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-22f);  // 2^-22: what the words leave
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
     }
 
@@ -180,10 +188,10 @@ GG_DEVICE void split_b(
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
     if (o < panels * 128 && kk < stages_k * 32) {
         const int row = o % 128, chunk = kk % 32 / 8;
-        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 4096
+        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192
                 + row * 32 + swizzle(row, chunk) * 8;
 #pragma unroll
-        for (int w = 0; w < 1; ++w)
+        for (int w = 0; w < 2; ++w)
             *(uint4*)(to + w * 4096) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
@@ -201,7 +209,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__sm80_08e7ea48_split(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_a80532db_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u16* __restrict__ a_words, u16* __restrict__ b_words,
@@ -217,7 +225,7 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
 //                n0        BLOCK_N = 128
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
 //        m0  | w | w  | w  | WARP_M     2 x 4 warps of 64 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 1 set of 64 floats a thread.
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 64 floats a thread.
 //    = 128   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 3 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 2 are on the way.
@@ -228,7 +236,7 @@ constexpr int THREADS = 256;
 constexpr int STAGES = 3;
 constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int WORDS = 1;
+constexpr int WORDS = 2;
 constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
@@ -251,7 +259,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__sm80_08e7ea48(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_a80532db(
     const u16* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u16* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -276,6 +284,22 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
     const int tiles_k = alpha == 0.0f ? 0 : stages_k;
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
+    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
+    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+
+    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
+    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    const auto promote = [&]() {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    sum_main[i][j][r] += acc_main[i][j][r];
+                    acc_main[i][j][r] = 0.0f;
+                }
+    };
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
@@ -286,11 +310,11 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < 4; ++i)
             copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 8);
         a_from += WORDS * A_BYTES / 2;
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < 4; ++i)
             copy_async_16(stage + WORDS * A_BYTES + copy_to + i * THREADS * 16, b_from + i * THREADS * 8);
         b_from += WORDS * B_BYTES / 2;
     };
@@ -321,8 +345,16 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
         }
     };
 
-    // One step of k: 1 word product for each fragment of C.
+    // One step of k: 3 word products for each fragment of C.
     const auto multiply = [&](int buffer) {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -336,6 +368,7 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
     }
     int slot = 0;                    // the stage that tile `tile` lies in
     int free_slot = STAGES - 1;      // the stage that was multiplied last
+    int until_promotion = 4;
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES;
@@ -344,14 +377,19 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
         __syncthreads();               // everyone's is, and no one reads `free_slot` any more
         if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
         copy_async_commit();            // an empty group keeps the count of groups in step
-#pragma unroll
+#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
         for (int step = 0; step < K_STEPS; ++step) {
             fetch(0, stage, step);
             multiply(0);
         }
         free_slot = slot;
         slot = next_slot;
+        if (--until_promotion == 0) {
+            promote();
+            until_promotion = 4;
+        }
     }
+    promote();
 
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
@@ -367,7 +405,7 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = acc_main[i][j][r];
+                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -389,7 +427,7 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
             const long long row = row0 + i * 16 + (r >> 1) * 8;
             const long long column = column0 + j * 8 + (r & 1);
             float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[column * ldb + kk], product);
+            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
             float* to = c + row * ldc + column;
             *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
             atomicAdd(repaired, 1ull);
@@ -397,4 +435,4 @@ gemm_f32_half__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p0_prepass_nt__
 
 }
 
-}  // namespace gemmgen_08e7ea48
+}  // namespace gemmgen_a80532db

@@ -1,16 +1,16 @@
-// kernel    gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_nn__sm80_434f1756
+// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x16_w64x32x16_s2_f1_g8_p128_prepass_nn__sm89_dbab735a
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    ootomo4: ootomo with all four products kept
-// words     2 x f16, 22 bits; products A1 B1 + A1 B0 + A0 B1 + A0 B0; dropped none
-// promote   every 128 k (ootomo4's own: every 16 k)
+// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
+// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 128 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 128x64x32, warp 32x32, 3 stages, 256 threads
-// shared    73728 B dynamic
-// target    sm_80
-// plan      434f1756, rendered by gemmgen 0.1.0
+// tiles     block 128x64x16, warp 64x32, 2 stages, 128 threads
+// shared    24576 B dynamic
+// target    sm_89
+// plan      dbab735a, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_434f1756 {
+namespace gemmgen_dbab735a {
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -47,13 +47,13 @@ GG_DEVICE u16 round_nearest_even(float x) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as ldmatrix reads
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 32 banks, so every
+// 4 rows the chunks change places: eight neighbouring rows, as ldmatrix reads
 // them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 4 & 1); }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
+//     [m / 128][k / 16][word: 2][m: 128][k: 16], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row: one 16-byte store a word.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -107,14 +107,14 @@ GG_DEVICE void split_a(
     }
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 / 8;
-        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192
-                + row * 32 + swizzle(row, chunk) * 8;
+    const int stages_k = (k + 15) / 16, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 16) {
+        const int row = o % 128, chunk = kk % 16 / 8;
+        u16* to = words + ((long long)(o / 128) * stages_k + kk / 16) * 4096
+                + row * 16 + swizzle(row, chunk) * 8;
 #pragma unroll
         for (int w = 0; w < 2; ++w)
-            *(uint4*)(to + w * 4096) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+            *(uint4*)(to + w * 2048) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     if (__any_sync(0xffffffffu, counts != 0)) {
@@ -131,7 +131,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 64][k / 32][word: 2][n: 64][k: 32], rows swizzled, edges zero.
+//     [n / 64][k / 16][word: 2][n: 64][k: 16], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column: one 16-byte store a word.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -185,14 +185,14 @@ GG_DEVICE void split_b(
     }
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 63) / 64;
-    if (o < panels * 64 && kk < stages_k * 32) {
-        const int row = o % 64, chunk = kk % 32 / 8;
-        u16* to = words + ((long long)(o / 64) * stages_k + kk / 32) * 4096
-                + row * 32 + swizzle(row, chunk) * 8;
+    const int stages_k = (k + 15) / 16, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 16) {
+        const int row = o % 64, chunk = kk % 16 / 8;
+        u16* to = words + ((long long)(o / 64) * stages_k + kk / 16) * 2048
+                + row * 16 + swizzle(row, chunk) * 8;
 #pragma unroll
         for (int w = 0; w < 2; ++w)
-            *(uint4*)(to + w * 2048) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+            *(uint4*)(to + w * 1024) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     if (__any_sync(0xffffffffu, counts != 0)) {
@@ -209,7 +209,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_nn__sm80_434f1756_split(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x16_w64x32x16_s2_f1_g8_p128_prepass_nn__sm89_dbab735a_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u16* __restrict__ a_words, u16* __restrict__ b_words,
@@ -224,21 +224,21 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
 
 //                n0        BLOCK_N = 64
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
-//        m0  | w | w  | w  | WARP_M     4 x 2 warps of 32 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 4 sets of 32 floats a thread.
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 64 floats a thread.
 //    = 128   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 3 stages of k, 32 deep: one is
-//              WARP_N                   multiplied while 2 are on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 32;
-constexpr int WARP_M = 32, WARP_N = 32;
+//            +---+----+----+            Shared memory holds 2 stages of k, 16 deep: one is
+//              WARP_N                   multiplied while 1 is on the way.
+constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 16;
+constexpr int WARP_M = 64, WARP_N = 32;
 constexpr int WARPS_N = 2;
-constexpr int THREADS = 256;
-constexpr int STAGES = 3;
+constexpr int THREADS = 128;
+constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
 constexpr int WORDS = 2;
-constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k16 in a warp
-constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int K_STEPS = 1;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
@@ -259,7 +259,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_nn__sm80_434f1756(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x16_w64x32x16_s2_f1_g8_p128_prepass_nn__sm89_dbab735a(
     const u16* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u16* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -286,7 +286,6 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
     float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
     float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
-    float acc_tail[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^22 too large
 
     // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
     // unit's sum moves over. Sums that are scaled up err that much less and stay.
@@ -346,12 +345,8 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
         }
     };
 
-    // One step of k: 4 word products for each fragment of C.
+    // One step of k: 3 word products for each fragment of C.
     const auto multiply = [&](int buffer) {
-#pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
-#pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_tail[i][j], a_fragments[buffer][1][i], b_fragments[buffer][1][j]);
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -373,7 +368,7 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
     }
     int slot = 0;                    // the stage that tile `tile` lies in
     int free_slot = STAGES - 1;      // the stage that was multiplied last
-    int until_promotion = 4;
+    int until_promotion = 8;
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES;
@@ -382,7 +377,7 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
         __syncthreads();               // everyone's is, and no one reads `free_slot` any more
         if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
         copy_async_commit();            // an empty group keeps the count of groups in step
-#pragma unroll
+#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
         for (int step = 0; step < K_STEPS; ++step) {
             fetch(0, stage, step);
             multiply(0);
@@ -391,7 +386,7 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
         slot = next_slot;
         if (--until_promotion == 0) {
             promote();
-            until_promotion = 4;
+            until_promotion = 8;
         }
     }
     promote();
@@ -400,7 +395,7 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[1] = {};  // a bit an element: not finite
+    u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -410,7 +405,7 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = fmaf(fmaf(acc_tail[i][j][r], 0x1p-11f, acc_correction[i][j][r]), 0x1p-11f, sum_main[i][j][r]);
+                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -423,7 +418,7 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 1; ++group)
+    for (int group = 0; group < 2; ++group)
         while (bad[group]) {
             const int element = group * 32 + __ffs((int)bad[group]) - 1;
             bad[group] &= bad[group] - 1;
@@ -440,4 +435,4 @@ gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f1_g8_p128_prepass_
 
 }
 
-}  // namespace gemmgen_434f1756
+}  // namespace gemmgen_dbab735a

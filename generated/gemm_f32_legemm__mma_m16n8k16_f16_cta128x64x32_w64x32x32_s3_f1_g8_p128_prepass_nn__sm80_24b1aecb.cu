@@ -1,16 +1,16 @@
-// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_17850182
+// kernel    gemm_f32_legemm__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_24b1aecb
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
-// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   every 128 k (ootomo's own: every 16 k)
+// scheme    legemm: bit-cut, residual scaled by 2^10, three products
+// words     2 x f16, 20 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 128 k (legemm's own: never)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 128x128x32, warp 64x32, 3 stages, 256 threads
-// shared    98304 B dynamic
+// tiles     block 128x64x32, warp 64x32, 3 stages, 128 threads
+// shared    73728 B dynamic
 // target    sm_80
-// plan      17850182, rendered by gemmgen 0.1.0
+// plan      24b1aecb, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_17850182 {
+namespace gemmgen_24b1aecb {
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -41,9 +41,9 @@ GG_DEVICE float widen(u16 bits) {
     return x;
 }
 
-GG_DEVICE u16 round_nearest_even(float x) {
+GG_DEVICE u16 round_toward_zero(float x) {
     u16 bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    asm("cvt.rz.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
     return bits;
 }
 
@@ -91,18 +91,18 @@ GG_DEVICE void split_a(
         float rest = element;
         bool overflow = false;
         u16 word;
-        // word 0: to nearest, ties to even
-        word = round_nearest_even(rest);
+        // word 0: toward zero; saturates at the largest finite word
+        word = round_toward_zero(rest);
         rest = rest - widen(word);
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         overflow = !(fabsf(rest) <= 0x1p+5f);
         packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        // word 1: to nearest, ties to even, of the residual times 2^11
-        word = round_nearest_even(rest * 0x1p+11f);
-        rest = rest - widen(word) * 0x1p-11f;
+        // word 1: toward zero; saturates at the largest finite word, of the residual times 2^10
+        word = round_toward_zero(rest * 0x1p+10f);
+        rest = rest - widen(word) * 0x1p-10f;
         packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
         const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-22f);  // 2^-22: what the words leave
+        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-20f);  // 2^-20: what the words leave
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
     }
 
@@ -131,7 +131,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
+//     [n / 64][k / 32][word: 2][n: 64][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column: one 16-byte store a word.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -169,30 +169,30 @@ GG_DEVICE void split_b(
         float rest = element;
         bool overflow = false;
         u16 word;
-        // word 0: to nearest, ties to even
-        word = round_nearest_even(rest);
+        // word 0: toward zero; saturates at the largest finite word
+        word = round_toward_zero(rest);
         rest = rest - widen(word);
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         overflow = !(fabsf(rest) <= 0x1p+5f);
         packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        // word 1: to nearest, ties to even, of the residual times 2^11
-        word = round_nearest_even(rest * 0x1p+11f);
-        rest = rest - widen(word) * 0x1p-11f;
+        // word 1: toward zero; saturates at the largest finite word, of the residual times 2^10
+        word = round_toward_zero(rest * 0x1p+10f);
+        rest = rest - widen(word) * 0x1p-10f;
         packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
         const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-22f);  // 2^-22: what the words leave
+        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-20f);  // 2^-20: what the words leave
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
     }
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 / 8;
-        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192
+    const int stages_k = (k + 31) / 32, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 32) {
+        const int row = o % 64, chunk = kk % 32 / 8;
+        u16* to = words + ((long long)(o / 64) * stages_k + kk / 32) * 4096
                 + row * 32 + swizzle(row, chunk) * 8;
 #pragma unroll
         for (int w = 0; w < 2; ++w)
-            *(uint4*)(to + w * 4096) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+            *(uint4*)(to + w * 2048) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     if (__any_sync(0xffffffffu, counts != 0)) {
@@ -209,7 +209,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_17850182_split(
+gemm_f32_legemm__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_24b1aecb_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u16* __restrict__ a_words, u16* __restrict__ b_words,
@@ -222,17 +222,17 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 128
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
-//        m0  | w | w  | w  | WARP_M     2 x 4 warps of 64 x 32. Each keeps its part of C in registers
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 32. Each keeps its part of C in registers
 //   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 64 floats a thread.
 //    = 128   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 3 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 2 are on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 32;
+constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 32;
 constexpr int WARP_M = 64, WARP_N = 32;
-constexpr int WARPS_N = 4;
-constexpr int THREADS = 256;
+constexpr int WARPS_N = 2;
+constexpr int THREADS = 128;
 constexpr int STAGES = 3;
 constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
@@ -259,7 +259,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_17850182(
+gemm_f32_legemm__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_24b1aecb(
     const u16* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u16* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -285,7 +285,7 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
     float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
-    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^10 too large
 
     // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
     // unit's sum moves over. Sums that are scaled up err that much less and stay.
@@ -310,7 +310,7 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
+        for (int i = 0; i < 8; ++i)
             copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 8);
         a_from += WORDS * A_BYTES / 2;
 #pragma unroll
@@ -405,7 +405,7 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                float product = fmaf(acc_correction[i][j][r], 0x1p-10f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -435,4 +435,4 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
 
 }
 
-}  // namespace gemmgen_17850182
+}  // namespace gemmgen_24b1aecb

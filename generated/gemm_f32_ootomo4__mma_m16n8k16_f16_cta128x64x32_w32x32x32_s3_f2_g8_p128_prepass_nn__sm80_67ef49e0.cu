@@ -1,16 +1,16 @@
-// kernel    gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2
+// kernel    gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f2_g8_p128_prepass_nn__sm80_67ef49e0
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    scaled: power-of-two row and column scales, three products in one accumulator
-// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   every 128 k (scaled's own: never)
+// scheme    ootomo4: ootomo with all four products kept
+// words     2 x f16, 22 bits; products A1 B1 + A1 B0 + A0 B1 + A0 B0; dropped none
+// promote   every 128 k (ootomo4's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 128x128x32, warp 64x32, 3 stages, 256 threads
-// shared    98304 B dynamic
+// tiles     block 128x64x32, warp 32x32, 3 stages, 256 threads
+// shared    73728 B dynamic
 // target    sm_80
-// plan      6987e0e2, rendered by gemmgen 0.1.0
+// plan      67ef49e0, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_6987e0e2 {
+namespace gemmgen_67ef49e0 {
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -52,52 +52,6 @@ GG_DEVICE u16 round_nearest_even(float x) {
 // them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
-// 2^e for -126 <= e <= 127.
-GG_DEVICE float power_of_two(int e) { return __uint_as_float((u32)(e + 127) << 23); }
-
-// x 2^e with one rounding: the factor that could round comes last.
-GG_DEVICE float scale_by(float x, int e) {
-    e = max(-252, min(254, e));
-    const int last = max(-126, min(127, e));
-    return x * power_of_two(e - last) * power_of_two(last);
-}
-
-// Exponent that brings a row's largest finite element into [2^14, 2^15).
-GG_DEVICE int row_exponent(u32 absmax) {
-    if (absmax == 0) return 0;
-    const int biased = (int)(absmax >> 23);
-    // A subnormal's exponent is where its leading bit stands.
-    const int exponent = biased > 0 ? biased - 127 : -118 - __clz((int)absmax);
-    return 14 - exponent;
-}
-
-// Largest finite magnitude in each row of operand a, as FP32 bits, which order as integers do.
-GG_DEVICE void absmax_a(
-    int block,                     // this block's number among those of operand a
-    const float* __restrict__ x,   // operand a, k contiguous
-    long long ld,                  // its leading dimension in elements
-    int outer, int k,              // extents: m and k
-    u32* __restrict__ absmax)      // [m], zero before the first launch
-{
-    const int tiles_k = (k + 255) / 256;
-    const int k0 = block % tiles_k * 256;
-    const int outer0 = block / tiles_k * 32;
-    const int k_end = min(k, k0 + 256);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-
-    // A warp walks along k of one m after another.
-    for (int o = outer0 + warp; o < min(outer, outer0 + 32); o += 8) {
-        u32 largest = 0;
-        for (int kk = k0 + lane; kk < k_end; kk += 32) {
-            const u32 bits = __float_as_uint(x[(long long)(o) * ld + (kk)]) & 0x7fffffffu;
-            if (bits < 0x7f800000u) largest = max(largest, bits);
-        }
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-        if (lane == 0) atomicMax(absmax + o, largest);
-    }
-}
-
 // Splits operand a into words and packs them as the main kernel's stages want them:
 //     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row: one 16-byte store a word.
@@ -107,7 +61,6 @@ GG_DEVICE void split_a(
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
     u16* __restrict__ words,
-    const u32* __restrict__ absmax,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
     const int tiles_k = ((k + 31) / 32);
@@ -132,10 +85,9 @@ GG_DEVICE void split_a(
 
     u32 packed[2][4];
     u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-    const int exponent = o < outer ? row_exponent(absmax[o]) : 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        const float element = scale_by(value[i], exponent);
+        const float element = value[i];
         float rest = element;
         bool overflow = false;
         u16 word;
@@ -145,9 +97,9 @@ GG_DEVICE void split_a(
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         overflow = !(fabsf(rest) <= 0x1p+5f);
         packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        // word 1: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        word = round_nearest_even(rest * 0x1p+11f);
+        rest = rest - widen(word) * 0x1p-11f;
         packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
         const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
         const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-22f);  // 2^-22: what the words leave
@@ -178,34 +130,8 @@ GG_DEVICE void split_a(
     }
 }
 
-// Largest finite magnitude in each column of operand b, as FP32 bits, which order as integers do.
-GG_DEVICE void absmax_b(
-    int block,                     // this block's number among those of operand b
-    const float* __restrict__ x,   // operand b, n contiguous
-    long long ld,                  // its leading dimension in elements
-    int outer, int k,              // extents: n and k
-    u32* __restrict__ absmax)      // [n], zero before the first launch
-{
-    const int tiles_k = (k + 255) / 256;
-    const int k0 = block % tiles_k * 256;
-    const int outer0 = block / tiles_k * 32;
-    const int k_end = min(k, k0 + 256);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-
-    // A lane walks along k of one n; the warps take every 8th k.
-    const int o = outer0 + lane;
-    if (o < outer) {
-        u32 largest = 0;
-        for (int kk = k0 + warp; kk < k_end; kk += 8) {
-            const u32 bits = __float_as_uint(x[(long long)(kk) * ld + (o)]) & 0x7fffffffu;
-            if (bits < 0x7f800000u) largest = max(largest, bits);
-        }
-        atomicMax(absmax + o, largest);
-    }
-}
-
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
+//     [n / 64][k / 32][word: 2][n: 64][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column: one 16-byte store a word.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -213,7 +139,6 @@ GG_DEVICE void split_b(
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
     u16* __restrict__ words,
-    const u32* __restrict__ absmax,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
     const int tiles_k = ((k + 31) / 32);
@@ -238,10 +163,9 @@ GG_DEVICE void split_b(
 
     u32 packed[2][4];
     u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-    const int exponent = o < outer ? row_exponent(absmax[o]) : 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        const float element = scale_by(value[i], exponent);
+        const float element = value[i];
         float rest = element;
         bool overflow = false;
         u16 word;
@@ -251,9 +175,9 @@ GG_DEVICE void split_b(
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         overflow = !(fabsf(rest) <= 0x1p+5f);
         packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        // word 1: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        word = round_nearest_even(rest * 0x1p+11f);
+        rest = rest - widen(word) * 0x1p-11f;
         packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
         const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
         const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-22f);  // 2^-22: what the words leave
@@ -261,14 +185,14 @@ GG_DEVICE void split_b(
     }
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 / 8;
-        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192
+    const int stages_k = (k + 31) / 32, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 32) {
+        const int row = o % 64, chunk = kk % 32 / 8;
+        u16* to = words + ((long long)(o / 64) * stages_k + kk / 32) * 4096
                 + row * 32 + swizzle(row, chunk) * 8;
 #pragma unroll
         for (int w = 0; w < 2; ++w)
-            *(uint4*)(to + w * 4096) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+            *(uint4*)(to + w * 2048) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     if (__any_sync(0xffffffffu, counts != 0)) {
@@ -285,48 +209,35 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2_absmax(
-    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
-    int m, int n, int k, u32* __restrict__ a_absmax, u32* __restrict__ b_absmax)
-{
-    const int blocks_a = ((m + 31) / 32) * ((k + 255) / 256);
-    if ((int)blockIdx.x < blocks_a)
-        absmax_a((int)blockIdx.x, a, lda, m, k, a_absmax);
-    else
-        absmax_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_absmax);
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2_split(
+gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f2_g8_p128_prepass_nn__sm80_67ef49e0_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u16* __restrict__ a_words, u16* __restrict__ b_words,
-    const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
-        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_absmax, a_status);
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
-        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 128
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
-//        m0  | w | w  | w  | WARP_M     2 x 4 warps of 64 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 64 floats a thread.
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     4 x 2 warps of 32 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 4 sets of 32 floats a thread.
 //    = 128   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 3 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 2 are on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 32;
-constexpr int WARP_M = 64, WARP_N = 32;
-constexpr int WARPS_N = 4;
+constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 32;
+constexpr int WARP_M = 32, WARP_N = 32;
+constexpr int WARPS_N = 2;
 constexpr int THREADS = 256;
 constexpr int STAGES = 3;
-constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENT_BUFFERS = 2;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
 constexpr int WORDS = 2;
-constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
@@ -348,10 +259,9 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_nn__sm80_6987e0e2(
+gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f2_g8_p128_prepass_nn__sm80_67ef49e0(
     const u16* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u16* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
-    const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
     const float* __restrict__ b, long long ldb,  // words cannot carry
     float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
@@ -375,6 +285,8 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
     float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
+    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+    float acc_tail[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^22 too large
 
     // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
     // unit's sum moves over. Sums that are scaled up err that much less and stay.
@@ -403,7 +315,7 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
             copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 8);
         a_from += WORDS * A_BYTES / 2;
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
+        for (int i = 0; i < 2; ++i)
             copy_async_16(stage + WORDS * A_BYTES + copy_to + i * THREADS * 16, b_from + i * THREADS * 8);
         b_from += WORDS * B_BYTES / 2;
     };
@@ -434,16 +346,20 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
         }
     };
 
-    // One step of k: 3 word products for each fragment of C.
+    // One step of k: 4 word products for each fragment of C.
     const auto multiply = [&](int buffer) {
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_tail[i][j], a_fragments[buffer][1][i], b_fragments[buffer][1][j]);
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -458,18 +374,28 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     int slot = 0;                    // the stage that tile `tile` lies in
     int free_slot = STAGES - 1;      // the stage that was multiplied last
     int until_promotion = 4;
+    copy_async_wait<STAGES - 2>();
+    __syncthreads();
+    if (tiles_k > 0) fetch(0, stages, 0);
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES;
         const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
-        copy_async_wait<STAGES - 2>();  // this thread's part of `tile` is there,
-        __syncthreads();               // everyone's is, and no one reads `free_slot` any more
-        if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
-        copy_async_commit();            // an empty group keeps the count of groups in step
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
-            fetch(0, stage, step);
-            multiply(0);
+            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
+            if (step + 1 < K_STEPS) {
+                fetch((step + 1) % 2, stage, step + 1);
+            } else {
+                copy_async_wait<STAGES - 2>();  // this thread's part of the next tile is there,
+                __syncthreads();               // everyone's is, and no one reads `stage` any more
+                if (tile + 1 < tiles_k) fetch(0, stages + next_slot * STAGE_BYTES, 0);
+            }
+            if (step == 0) {
+                if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
+                copy_async_commit();  // an empty group keeps the count of groups in step
+            }
+            multiply(step % 2);
         }
         free_slot = slot;
         slot = next_slot;
@@ -484,7 +410,7 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[2] = {};  // a bit an element: not finite
+    u32 bad[1] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -494,8 +420,7 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = sum_main[i][j][r];
-                product = scale_by(product, -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
+                float product = fmaf(fmaf(acc_tail[i][j][r], 0x1p-11f, acc_correction[i][j][r]), 0x1p-11f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -508,7 +433,7 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 2; ++group)
+    for (int group = 0; group < 1; ++group)
         while (bad[group]) {
             const int element = group * 32 + __ffs((int)bad[group]) - 1;
             bad[group] &= bad[group] - 1;
@@ -525,4 +450,4 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f1_g8_p128_prepass_
 
 }
 
-}  // namespace gemmgen_6987e0e2
+}  // namespace gemmgen_67ef49e0
