@@ -12,6 +12,7 @@
 // Generated: change the spec, not this file. It may be used without condition.
 namespace gemmgen_c22c9ceb {
 
+typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -100,13 +101,13 @@ GG_DEVICE void absmax_a(
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
 //     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
-// A thread takes 8 consecutive k of one row: one 16-byte store a word.
+// A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
-    u16* __restrict__ words,
+    u8* __restrict__ words,
     const u32* __restrict__ absmax,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
@@ -157,12 +158,14 @@ GG_DEVICE void split_a(
     const int kk = k0 + my_k;
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
     if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 / 8;
-        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192
-                + row * 32 + swizzle(row, chunk) * 8;
+        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < 2; ++w)
-            *(uint4*)(to + w * 4096) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+#pragma unroll
+            for (int i = 0; i < 1; ++i)
+                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
+                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
     if (__any_sync(0xffffffffu, counts != 0)) {
@@ -206,13 +209,13 @@ GG_DEVICE void absmax_b(
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
 //     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
-// A thread takes 8 consecutive k of one column: one 16-byte store a word.
+// A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
-    u16* __restrict__ words,
+    u8* __restrict__ words,
     const u32* __restrict__ absmax,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
@@ -263,12 +266,14 @@ GG_DEVICE void split_b(
     const int kk = k0 + my_k;
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
     if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 / 8;
-        u16* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192
-                + row * 32 + swizzle(row, chunk) * 8;
+        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < 2; ++w)
-            *(uint4*)(to + w * 4096) = make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+#pragma unroll
+            for (int i = 0; i < 1; ++i)
+                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
+                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
     if (__any_sync(0xffffffffu, counts != 0)) {
@@ -300,7 +305,7 @@ extern "C" __global__ void __launch_bounds__(256)
 gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn__sm80_c22c9ceb_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
-    u16* __restrict__ a_words, u16* __restrict__ b_words,
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
@@ -332,7 +337,7 @@ constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
 
-// Four 8x8 matrices of 16-bit words; lane l gives the address of row l % 8 of matrix l / 8.
+// Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
 GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -349,8 +354,8 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn__sm80_c22c9ceb(
-    const u16* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
-    const u16* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
     const float* __restrict__ b, long long ldb,  // words cannot carry
@@ -393,19 +398,19 @@ gemm_f32_scaled__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_n
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
     const u32 copy_to = (int)threadIdx.x * 16;
-    const u16* a_from = a_words + (long long)(m0 / BLOCK_M) * stages_k * (WORDS * A_BYTES / 2) + (int)threadIdx.x * 8;
-    const u16* b_from = b_words + (long long)(n0 / BLOCK_N) * stages_k * (WORDS * B_BYTES / 2) + (int)threadIdx.x * 8;
+    const u8* a_from = a_words + (long long)(m0 / BLOCK_M) * stages_k * (WORDS * A_BYTES) + copy_to;
+    const u8* b_from = b_words + (long long)(n0 / BLOCK_N) * stages_k * (WORDS * B_BYTES) + copy_to;
 
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 8);
-        a_from += WORDS * A_BYTES / 2;
+            copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 16);
+        a_from += WORDS * A_BYTES;
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * THREADS * 16, b_from + i * THREADS * 8);
-        b_from += WORDS * B_BYTES / 2;
+            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * THREADS * 16, b_from + i * THREADS * 16);
+        b_from += WORDS * B_BYTES;
     };
 
     // The part of a fragment's address that is this lane's own.

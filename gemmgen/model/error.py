@@ -52,12 +52,14 @@ def error_numbers(scheme: Scheme, unit: MatrixUnit, promote: int, k: int) -> dic
 def promote_for(scheme: Scheme, unit: MatrixUnit, fragment_k: int, k: int) -> int:
     """The largest interval whose expected error is no more than TARGET of sequential FP32's.
 
-    0 for one word, which rounds far more coarsely than the unit cuts.
+    0 for one word, which rounds far more coarsely than the unit cuts. At least two
+    instructions: promoting each one's sum at once makes another, slower kernel, for
+    those who ask for it.
     """
     if len(scheme.words) == 1 or scheme.word not in unit.block:
         return 0
     interval = LARGEST_PROMOTE
-    while interval > fragment_k:
+    while interval > 2 * fragment_k:
         known = solved(EQUATIONS, error_numbers(scheme, unit, interval, max(k, LEAST_K)))
         if known["error"] <= TARGET * known["fp32_error"]:
             break

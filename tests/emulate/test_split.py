@@ -1,0 +1,102 @@
+"""The device's split, word for word and bit for bit, against the reference split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen.build import build
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.emulate import TOGETHER, Emulator
+from gemmgen.emulate.units import decode
+from gemmgen.plan import STATUS
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.split import split
+
+M, N, K = 70, 45, 83  # ragged in every direction
+
+
+def plan_of(scheme: str, layout: str = "nn"):
+    return solve(loads({
+        "problem": {"layout": layout}, "split": {"scheme": scheme, "promote": 0},
+        "tile": {"block": [64, 32, 32], "warp": [32, 16, 32]}, "pipeline": {"stages": 2, "fragment_buffers": 1},
+        "target": {"gpu": "a100"},
+    }))
+
+
+def awkward(shape, seed):
+    """Every magnitude from FP32's subnormals up, ties of every rounding, and special values."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape) * np.exp2(rng.integers(-60, 20, shape))
+    ties = rng.random(shape) < 0.3
+    x = np.where(ties, np.sign(x) * (1 + rng.integers(0, 1 << 12, shape) * 2.0**-12) * np.exp2(rng.integers(-20, 15, shape)), x)
+    x = x.astype(np.float32)
+    flat = x.reshape(-1)
+    flat[:12] = [0.0, -0.0, np.inf, -np.inf, np.nan, 65504, 65519.99, 65520, 65536, 3e38, 1e-40, -2.0**-25]
+    flat[12:14] = np.array([0x7F800004, 0x7FFFFFFF], np.uint32).view(np.float32)  # NaNs with bit 21 set
+    return x
+
+
+def device_words(plan, a, b):
+    """What the kernels before the main one leave behind: words [words, rows, k] of each operand, and counters."""
+    source = render(plan)
+    binary = build(source)
+    size = plan.scheme.format.bytes
+    padded = dict(zip("mnk", plan.padded(M, N, K)))
+    stored = {"a": a if plan.layout[0] == "n" else a.T, "b": b if plan.layout[1] == "n" else b.T}
+    with Emulator(binary.ptx, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
+        values = {"m": M, "n": N, "k": K, "lda": stored["a"].shape[1], "ldb": stored["b"].shape[1]}
+        values |= {f"{x}_padded": extent for x, extent in padded.items()}
+        for x, outer in (("a", "m"), ("b", "n")):
+            values[x] = emulator.upload(np.ascontiguousarray(stored[x]).reshape(-1), name=x)
+            values[f"{x}_words"] = emulator.alloc(len(plan.scheme.words) * padded[outer] * padded["k"] * size, name=f"{x}_words")
+            values[f"{x}_absmax"] = emulator.alloc(4 * padded[outer], name=f"{x}_absmax", fill=0)
+            values[f"{x}_status"] = emulator.alloc(24, name=f"{x}_status", fill=0)
+        for launch in source.launches[:-1]:
+            emulator.launch(launch.symbol, (launch.blocks(values), 1, 1), (launch.threads, 1, 1), launch.shared_bytes,
+                            [values[name] for name in launch.params])
+        words = {
+            x: emulator.read(
+                values[f"{x}_words"], np.uint16 if size == 2 else np.uint32,
+                (len(plan.scheme.words) * padded[outer] * padded["k"],),
+            )
+            for x, outer in (("a", "m"), ("b", "n"))
+        }
+        counters = {x: emulator.read(values[f"{x}_status"], np.uint64, (3,)) for x in "ab"}
+    return {x: unpacked(plan, operand, words[x], padded) for x, operand in zip("ab", plan.operands)}, counters
+
+
+def unpacked(plan, operand, raw, padded):
+    """[words, outer padded, k padded] from the packed, swizzled stages, by the layout's own statement."""
+    size, (bk, count) = plan.scheme.format.bytes, (plan.block[2], len(plan.scheme.words))
+    per_chunk = 16 // size
+    outer = padded[operand.outer]
+    tiles = raw.reshape(outer // operand.tile, padded["k"] // bk, count, operand.tile, bk // per_chunk, per_chunk)
+    rows = np.arange(operand.tile)[:, None]
+    chunks = np.arange(bk // per_chunk)[None, :]
+    straight = tiles[:, :, :, rows, chunks ^ (rows // plan.swizzle_rows & plan.swizzle_mask)]
+    return straight.transpose(2, 0, 3, 1, 4, 5).reshape(count, outer, padded["k"])
+
+
+@pytest.mark.parametrize("scheme, layout", [(name, "nn") for name in SCHEMES.names()] + [
+    ("ootomo", "tt"), ("scaled", "tt"), ("tf32x3", "tt"), ("scaled", "tn"), ("bf16x6", "nt"),
+])
+def test_every_word_is_the_references(scheme, layout):
+    plan = plan_of(scheme, layout)
+    a, b = awkward((M, K), 1), awkward((K, N), 2)
+    words, counters = device_words(plan, a, b)
+    for x, matrix in (("a", a), ("b", np.ascontiguousarray(b.T))):
+        want = split(matrix, plan.scheme)
+        got = decode(plan.scheme.word, words[x])
+        rows, k = matrix.shape
+        inside = got[:, :rows, :k].astype(np.float64)
+        assert np.array_equal(np.isnan(inside), np.isnan(want.planes))
+        wrong = ~np.isnan(inside) & (inside != want.planes)
+        assert not wrong.any(), (x, np.argwhere(wrong)[0], inside[wrong][0], want.planes[wrong][0])
+        padding = words[x].copy()
+        padding[:, :rows, :k] = 0
+        assert not padding.any(), "the padding is zero"
+        assert counters[x].tolist() == [want.lossy, want.overflow, want.nonfinite]
+        assert list(STATUS["a_status"]) == ["a_lossy", "a_overflow", "a_nonfinite"]
