@@ -20,7 +20,7 @@ from gemmgen.model import space
 from gemmgen.model.equation import Constraint, figure
 from gemmgen.model.error import promote_for
 from gemmgen.model.registers import DEMAND, PREDICTED, UNEVEN_GUARD
-from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, THREADS, WARPS
+from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
 from gemmgen.model.space import BLOCK_K, OTHER_REGISTERS, Choices
 from gemmgen.plan import Hints, Plan
 from gemmgen.spec import LoadedSpec

@@ -125,7 +125,7 @@ class Judge:
         fine = fine and (used.spill_bytes == 0 or self.plan.allow_spills)
         return Check(
             "resources", fine,
-            f"{used.registers} registers, {used.shared_bytes} B shared (predicted {used.predicted_shared_bytes}), "
+            f"{used.registers} registers (predicted {used.predicted_registers}), {used.shared_bytes} B shared (predicted {used.predicted_shared_bytes}), "
             f"{used.spill_bytes} B spilled, {resident} block{'s' * (resident != 1)} an SM by {used.occupancy.limited_by}",
         )
 

@@ -6,10 +6,13 @@ tells which element it holds there (WMMAe, Code 2).
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from gemmgen.build import compile_cuda
+from gemmgen.build import compile_cuda, find_compiler
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.fragments import fragment_header
@@ -66,6 +69,16 @@ extern "C" __global__ void multiplied(const float* x, const float* y, float* out
 """
 
 
+def toolkit_headers() -> list[str]:
+    """Where mma.h lies for an NVRTC that brings no headers of its own (before 13.3)."""
+    if find_compiler().version >= (13, 3):
+        return []
+    root = Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda") / "include"
+    if not (root / "mma.h").is_file():
+        pytest.skip("NVRTC brings no headers and no CUDA toolkit is installed")
+    return [f"-I{root}", f"-I{root / 'cccl'}"]
+
+
 def arch() -> str:
     """An architecture of specs/gpus that this machine's GPU runs."""
     for gpu in GPUS.rows():
@@ -84,7 +97,7 @@ def launch():
     def run(text: str, symbol: str, arrays, shape, dtype):
         if text not in modules:
             modules[text] = cupy.cuda.function.Module()
-            modules[text].load(compile_cuda(text, arch(), name="wmma_map.cu").cubin)
+            modules[text].load(compile_cuda(text, arch(), name="wmma_map.cu", options=toolkit_headers()).cubin)
         out = cupy.full(shape, -1, dtype)
         modules[text].get_function(symbol)((1,), (32,), (*map(cupy.asarray, arrays), out))
         return cupy.asnumpy(out)

@@ -1,0 +1,74 @@
+"""Run every scheme's kernels under compute-sanitizer's four tools, on the GPU of this machine.
+
+    python bench/sanitize.py [--gpu h100]
+
+Each case is a `verify` of small products (edges, layouts, special values among
+them) in a process of its own, since a tool watches a whole process. Prints one
+line a case and tool; exit code 1 if any tool found anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+
+
+def cases() -> list[tuple[str, str]]:
+    from gemmgen.catalog.scheme import SCHEMES
+
+    layouts = [("ootomo", "tt"), ("scaled", "tt"), ("scaled", "tn"), ("tf32x3", "nt")]
+    return [(name, "nn") for name in SCHEMES.names()] + layouts
+
+
+def child(gpu: str, scheme: str, layout: str) -> int:
+    """Verify one kernel on the GPU; the sanitizer watches."""
+    from gemmgen.build import build
+    from gemmgen.render import render
+    from gemmgen.run.cuda import CudaDevice
+    from gemmgen.solve import solve
+    from gemmgen.spec import loads
+    from gemmgen.verify import verify
+
+    plan = solve(loads({"problem": {"layout": layout}, "split": {"scheme": scheme}, "target": {"gpu": gpu}}))
+    source = render(plan)
+    binary = build(source)
+    report = verify(plan, source, binary, CudaDevice(binary), size=(plan.block[0] + 5, plan.block[1] + 3, 300))
+    print(source.name, "passed" if report.passed else [c for c in report.checks if not c.passed])
+    return 0 if report.passed else 1
+
+
+def watched(tool: str, gpu: str, case: tuple[str, str]) -> tuple[str, int, str]:
+    command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, __file__, "--gpu", gpu, "--child", *case]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    summary = [line for line in ran.stdout.splitlines() if "SUMMARY" in line]
+    told = (summary or [ran.stdout[-300:] + ran.stderr[-300:]])[-1].strip("= ")
+    return f"{tool:<10} {case[0]:<9} {case[1]}  {told}", ran.returncode, ran.stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpu", default="h100")
+    parser.add_argument("--child", nargs=2, metavar=("SCHEME", "LAYOUT"))
+    options = parser.parse_args()
+    if options.child:
+        return child(options.gpu, *options.child)
+    version = subprocess.run(["compute-sanitizer", "--version"], capture_output=True, text=True).stdout
+    print(version.strip().splitlines()[-1] if version else "compute-sanitizer")
+    failed = 0
+    jobs = [(tool, options.gpu, case) for case in cases() for tool in TOOLS]
+    with ThreadPoolExecutor(4) as pool:
+        for line, code, out in pool.map(lambda job: watched(*job), jobs):
+            print(line, "" if code == 0 else f"EXIT {code}", flush=True)
+            if code:
+                failed += 1
+                print(out[-2000:])
+    print(f"{len(jobs) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
