@@ -109,6 +109,28 @@ def explain(loaded: LoadedSpec) -> Explanation:
     )
 
 
+def alternatives(loaded: LoadedSpec, best: int, drawn: int, seed: int = 0) -> tuple[list[Plan], list[Plan]]:
+    """The plans with the least predicted time, the chosen one first, and others drawn from all feasible ones.
+
+    For measuring what the model's choice is worth.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`.
+    """
+    import numpy as np
+
+    request = _request(loaded)
+    _, _, known, order = _chosen(request)
+    rest = np.random.default_rng(seed).permutation(np.asarray(order[best:]))[:drawn]
+
+    def plan(at: int) -> Plan:
+        row = _row(known, at)
+        made = request.plan({name: int(row[name]) for name in space.DECISIONS})
+        return replace(made, predicted_registers=int(row["registers"]))
+
+    return [plan(at) for at in order[:best]], [plan(at) for at in rest]
+
+
 def judged(loaded: LoadedSpec) -> Explanation:
     """`explain`, but strict: what the spec fixes must satisfy every inequality, predicted ones too.
 
@@ -180,6 +202,12 @@ def _request(loaded: LoadedSpec) -> _Request:
     scheme = SCHEMES.get(spec.split.scheme, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
     fragment = _fragment(spec.fragment.shape, scheme, gpu, place)
+    if scheme.word not in gpu.unit.block:
+        raise InfeasibleSpec(
+            f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
+            got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {scheme.word}: bounds and emulation rest on it",
+            has=", ".join(sorted(gpu.unit.block)), remedy="another scheme, or another gpu",
+        )
     promote = spec.split.promote
     if promote is None:
         promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
