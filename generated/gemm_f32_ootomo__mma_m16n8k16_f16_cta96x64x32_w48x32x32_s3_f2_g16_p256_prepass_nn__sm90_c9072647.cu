@@ -1,16 +1,16 @@
-// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p256_prepass_nn__sm90_f791305f
+// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta96x64x32_w48x32x32_s3_f2_g16_p256_prepass_nn__sm90_c9072647
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 256 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 128x64x32, warp 64x32, 3 stages, 128 threads
-// shared    73728 B dynamic
+// tiles     block 96x64x32, warp 48x32, 3 stages, 128 threads
+// shared    61440 B dynamic
 // target    sm_90
-// plan      f791305f, rendered by gemmgen 0.1.0
+// plan      c9072647, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_f791305f {
+namespace gemmgen_c9072647 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -54,7 +54,7 @@ GG_DEVICE u16 round_nearest_even(float x) {
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
+//     [m / 96][k / 32][word: 2][m: 96][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -108,15 +108,15 @@ GG_DEVICE void split_a(
     }
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
+    const int stages_k = (k + 31) / 32, panels = (outer + 95) / 96;
+    if (o < panels * 96 && kk < stages_k * 32) {
+        const int row = o % 96, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 96) * stages_k + kk / 32) * 12288 + row * 64;
 #pragma unroll
         for (int w = 0; w < 2; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 6144 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -214,13 +214,13 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p256_prepass_nn__sm90_f791305f_split(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta96x64x32_w48x32x32_s3_f2_g16_p256_prepass_nn__sm90_c9072647_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
+    const int blocks_a = (((m + 95) / 96 * 96 + 63) / 64) * ((k + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
@@ -228,21 +228,21 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p256_prepass_n
 }
 
 //                n0        BLOCK_N = 64
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
-//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 64 floats a thread.
-//    = 128   | w | w  | w  |
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 96, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 48 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 48 floats a thread.
+//    = 96   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 3 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 2 are on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 32;
-constexpr int WARP_M = 64, WARP_N = 32;
+constexpr int BLOCK_M = 96, BLOCK_N = 64, BLOCK_K = 32;
+constexpr int WARP_M = 48, WARP_N = 32;
 constexpr int WARPS_N = 2;
 constexpr int THREADS = 128;
 constexpr int STAGES = 3;
-constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int GROUP = 8;  // block rows of C that are worked on together
+constexpr int FRAGMENT_BUFFERS = 2;
+constexpr int GROUP = 16;  // block rows of C that are worked on together
 constexpr int WORDS = 2;
-constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int TILES_M = 3, TILES_N = 4;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
@@ -264,7 +264,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p256_prepass_nn__sm90_f791305f(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta96x64x32_w48x32x32_s3_f2_g16_p256_prepass_nn__sm90_c9072647(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -315,7 +315,7 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p256_prepass_n
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int i = 0; i < 6; ++i)
             copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 16);
         a_from += WORDS * A_BYTES;
 #pragma unroll
@@ -374,18 +374,28 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p256_prepass_n
     int slot = 0;                    // the stage that tile `tile` lies in
     int free_slot = STAGES - 1;      // the stage that was multiplied last
     int until_promotion = 8;
+    copy_async_wait<STAGES - 2>();
+    __syncthreads();
+    if (tiles_k > 0) fetch(0, stages, 0);
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES;
         const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
-        copy_async_wait<STAGES - 2>();  // this thread's part of `tile` is there,
-        __syncthreads();               // everyone's is, and no one reads `free_slot` any more
-        if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
-        copy_async_commit();            // an empty group keeps the count of groups in step
-#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
+#pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
-            fetch(0, stage, step);
-            multiply(0);
+            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
+            if (step + 1 < K_STEPS) {
+                fetch((step + 1) % 2, stage, step + 1);
+            } else {
+                copy_async_wait<STAGES - 2>();  // this thread's part of the next tile is there,
+                __syncthreads();               // everyone's is, and no one reads `stage` any more
+                if (tile + 1 < tiles_k) fetch(0, stages + next_slot * STAGE_BYTES, 0);
+            }
+            if (step == 0) {
+                if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
+                copy_async_commit();  // an empty group keeps the count of groups in step
+            }
+            multiply(step % 2);
         }
         free_slot = slot;
         slot = next_slot;
@@ -440,4 +450,4 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s3_f1_g8_p256_prepass_n
 
 }
 
-}  // namespace gemmgen_f791305f
+}  // namespace gemmgen_c9072647
