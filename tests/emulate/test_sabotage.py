@@ -85,7 +85,7 @@ FAULTS = {
     "the last tile never fetched": ("ootomo", swap("if (tile + STAGES - 1 < tiles_k) fill", "if (tile + STAGES < tiles_k) fill"), permutation),
     "promotion that forgets to clear": ("ootomo", swap("acc_main[i][j][r] = 0.0f;", ""), accuracy),
     "no promotion until the end": ("ootomo", swap("if (--until_promotion == 0) {", "if (false) {"), positive),
-    "swizzle on one side only": ("ootomo", swap("+ swizzle(row, chunk) * 8;", "+ chunk * 8;"), permutation),
+    "swizzle on one side only": ("ootomo", swap("swizzle(row, chunk + i) * 16)", "(chunk + i) * 16)"), permutation),
     "column of the wrong fragment": ("ootomo", swap("column0 + j * 8", "column0 + (j ^ 1) * 8", 1), permutation),
     "row scale forgotten": ("scaled", swap("-row_exponent(a_absmax[row]) - row_exponent", "-14 - row_exponent"), permutation),
 }
