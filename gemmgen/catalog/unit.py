@@ -26,16 +26,19 @@ class MatrixUnit(Row):
         block: for each word type, how many products are summed at once.
         verified: what the row was checked against, or empty when it was not;
             reports then say "unverified".
+        unverified_words: word types that this check did not cover.
     """
 
     rule: Literal["truncate"]
     fraction_bits: Annotated[int, Field(ge=20, le=40)]
     block: dict[Literal["f16", "bf16", "tf32"], Annotated[int, Field(ge=1, le=64)]]
     verified: str
+    unverified_words: Annotated[tuple[Literal["f16", "bf16", "tf32"], ...], Field(strict=False)] = ()
 
-    @property
-    def label(self) -> str:
-        return self.name if self.verified else f"{self.name}, unverified"
+    def label(self, word: str | None = None) -> str:
+        """The name, and whether the row was checked: for `word`, or for any word at all."""
+        checked = self.verified and word not in self.unverified_words
+        return self.name if checked else f"{self.name}, unverified"
 
 
 UNITS = Table("matrix unit", "units", MatrixUnit)

@@ -339,7 +339,7 @@ def gpus(name: Name = None, as_json: Json = False) -> None:
         return emit_json([row.model_dump(mode="json") for row in rows])
     emit(show.table(
         ("name", "arch", "matrix unit", "SMs", "shared B a block", "FP16 TFLOPS", "title"),
-        [(g.name, g.arch, g.unit.label, g.rates.sms, g.limits.shared_bytes_per_block, g.rates.f16_tflops, g.title)
+        [(g.name, g.arch, g.unit.label(), g.rates.sms, g.limits.shared_bytes_per_block, g.rates.f16_tflops, g.title)
          for g in rows],
     ))
 

@@ -40,7 +40,7 @@ class EmulatorDevice:
     def set_schedule(self, schedule: Schedule) -> None:
         """Use `schedule` from the next run on."""
         self.schedule = schedule
-        self.name = f"emulator ({self.plan.gpu.unit.label} matrix unit)"
+        self.name = f"emulator ({self.plan.gpu.unit.label(self.plan.scheme.word)} matrix unit)"
 
     @property
     def emulator(self) -> Emulator:

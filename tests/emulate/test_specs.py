@@ -45,7 +45,7 @@ def test_the_other_layouts(scheme, layout):
 
 
 @pytest.mark.parametrize("block_k, stages, buffers, promote", [
-    (16, 4, 1, 16), (16, 2, 1, 64), (32, 2, 2, 16), (64, 2, 1, 32), (64, 3, 2, 64), (128, 2, 1, 64), (128, 2, 2, 256),
+    (16, 4, 1, 16), (16, 2, 1, 64), (32, 2, 2, 16), (64, 2, 1, 32), (64, 3, 2, 128), (128, 2, 1, 64), (128, 2, 2, 256),
 ])
 def test_every_depth_of_stage_and_place_of_promotion(block_k, stages, buffers, promote):
     assert_passed(verified(loads({

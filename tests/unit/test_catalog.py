@@ -239,3 +239,9 @@ def test_a_users_own_rows_work_by_path_beside_the_spec(write_spec, tmp_path, mon
         return re.sub(r"gemm_f32_\w+|gemmgen_\w+", "NAME", "\n".join(x for x in text.splitlines() if not x.startswith("//")))
 
     assert body(source.text) == body(shipped.text)
+
+
+def test_a_unit_says_what_was_not_checked():
+    ada, turing, hopper = UNITS.get("ada"), UNITS.get("turing"), UNITS.get("hopper")
+    assert (ada.label(), ada.label("f16"), ada.label("tf32")) == ("ada", "ada", "ada, unverified")
+    assert turing.label("f16") == "turing, unverified" and hopper.label("tf32") == "hopper"

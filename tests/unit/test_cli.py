@@ -316,7 +316,7 @@ def test_a_full_disk_is_a_message(tiny):
 
 def test_an_interrupt_is_no_traceback(tiny):
     running = subprocess.Popen(
-        [sys.executable, "-m", "gemmgen", "verify", str(tiny), "--device", "emulator"],
+        [sys.executable, "-m", "gemmgen", "verify", str(tiny), "--device", "emulator", "--k", "100000"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )
     while "probes" not in (line := running.stderr.readline()):
