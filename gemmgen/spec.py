@@ -87,7 +87,7 @@ class FragmentChoice(Strict):
 class Tile(Strict):
     block: AutoTriple = Field(None, description="m, n, k of a thread block")
     warp: AutoTriple = Field(None, description="m, n, k of a warp; its k is the block's k")
-    group: _auto_int(1, 1024) = Field(None, description="block rows of C that are worked on together, so that L2 serves them")
+    group: _auto_int(1, 64) = Field(None, description="block rows of C that are worked on together, so that L2 serves them")
 
 
 class Pipeline(Strict):

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from gemmgen.build import build
+from gemmgen.emulate import TOGETHER
 from gemmgen.paths import SPECS
 from gemmgen.render import render
+from gemmgen.run import Placement, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
@@ -98,3 +100,20 @@ def test_users_special_values_are_judged_by_kind():
     report = verify(plan, source, binary, EmulatorDevice(plan, source, binary), a=a, b=b)
     assert_passed(report)
     assert report.errors.relative_frobenius < 1e-6
+
+
+@pytest.mark.parametrize("m, n, k", [(0, 5, 7), (5, 0, 7), (5, 7, 0), (0, 0, 0), (1, 1, 1), (7, 11, 13), (97, 1, 1), (1, 131, 2)])
+def test_any_size_even_none(m, n, k):
+    """Empty, single and prime extents: C = alpha A B + beta C, and nothing else written."""
+    plan = solve(loads({
+        "split": {"scheme": "scaled"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
+    }))
+    source = render(plan)
+    binary = build(source)
+    rng = np.random.default_rng(m + n + k)
+    a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    device = EmulatorDevice(plan, source, binary, schedule=TOGETHER)
+    result = gemm(device, plan, source, a, b, c, alpha=2.0, beta=-0.5, placement=Placement((1, 2, 3), (4, 8, 12)))
+    want = 2.0 * (a.astype(np.float64) @ b.astype(np.float64)) - 0.5 * c.astype(np.float64)
+    assert result.c.shape == (m, n) and result.intact
+    assert np.abs(result.c - want).max(initial=0.0) < 1e-5
