@@ -1,15 +1,16 @@
 """Errors of the generated kernels beside cuBLAS SGEMM, on the GPU of this machine.
 
-    python bench/accuracy.py [--sizes 1024,2048,4096,8192] [--gpu h100] [--json FILE]
+    python bench/accuracy.py [--sizes 1024,2048,4096,8192] [--data both,positive,offset,spread] [--gpu h100] [--json FILE]
 
-Prints one table: for each scheme and size the four error figures on U[-1, 1]
-(drawn in FP64 and rounded) against an FP64 product, whether the statistical
-bound holds, and the same of cuBLAS SGEMM. Times are single runs and no benchmark.
+Prints one table: for each scheme and size the four error figures on data drawn
+in FP64 and rounded, against an FP64 product, whether the statistical bound
+holds, how many elements the words could not hold, and the same of cuBLAS SGEMM.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 from dataclasses import asdict
@@ -34,10 +35,18 @@ def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return cupy.asnumpy(cupy.asarray(a, cupy.float64) @ cupy.asarray(b, cupy.float64))
 
 
-def row(size: tuple[int, int, int], name: str, found: Errors, limit: float | None, seconds: float | None) -> dict:
+DATA = {
+    "both": lambda rng, shape: rng.uniform(-1, 1, shape),
+    "positive": lambda rng, shape: rng.uniform(0, 1, shape),
+    "offset": lambda rng, shape: rng.uniform(0.5, 2.5, shape),  # LE-GEMM's LLM values
+    "spread": lambda rng, shape: rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-20, 21, shape)),
+}
+
+
+def row(size: tuple[int, int, int], data: str, name: str, found: Errors, limit: float | None = None, counted: int = 0) -> dict:
     return {
-        "m": size[0], "n": size[1], "k": size[2], "kernel": name, **asdict(found), "bound": limit,
-        "passed": None if limit is None else bool(found.relative_frobenius <= limit), "seconds": seconds,
+        "m": size[0], "n": size[1], "k": size[2], "data": data, "kernel": name, **asdict(found), "bound": limit,
+        "passed": None if limit is None else bool(found.relative_frobenius <= limit), "counted": counted,
     }
 
 
@@ -46,35 +55,36 @@ def main() -> int:
     parser.add_argument("--sizes", default="1024,2048,4096,8192,1031x1013x4099,1x4099x127,4097x3x5001")
     parser.add_argument("--gpu", default="h100")
     parser.add_argument("--promote", default="128,0")
+    parser.add_argument("--data", default="both", help="comma-separated: " + ", ".join(DATA))
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = []
-    for text in options.sizes.split(","):
+    for data, text in itertools.product(options.data.split(","), options.sizes.split(",")):
         extents = [int(x) for x in text.split("x")]
         m, n, k = extents * 3 if len(extents) == 1 else extents
         rng = np.random.default_rng(m + n + k)
-        a = rng.uniform(-1, 1, (m, k)).astype(np.float32)
-        b = rng.uniform(-1, 1, (k, n)).astype(np.float32)
+        a = DATA[data](rng, (m, k)).astype(np.float32)
+        b = DATA[data](rng, (k, n)).astype(np.float32)
         exact, magnitude = reference(a, b), reference(np.abs(a), np.abs(b))
         sgemm = cupy.asnumpy(cupy.asarray(a) @ cupy.asarray(b))
-        rows.append(row((m, n, k), "cuBLAS SGEMM", errors(sgemm, exact, magnitude), None, None))
+        rows.append(row((m, n, k), data, "cuBLAS SGEMM", errors(sgemm, exact, magnitude)))
         for scheme in SCHEMES.names():
             for promote in (int(p) for p in options.promote.split(",")):
                 plan = solve(loads({"split": {"scheme": scheme, "promote": promote}, "target": {"gpu": options.gpu}}))
                 source = render(plan)
                 binary = build(source)
-                device = CudaDevice(binary)
-                gemm(device, plan, source, a, b)  # loads the module
-                result = gemm(device, plan, source, a, b)
+                result = gemm(CudaDevice(binary), plan, source, a, b)
                 limit = bound(plan, a, b, exact).relative_frobenius
-                rows.append(row((m, n, k), f"{scheme}, promote {promote}", errors(result.c, exact, magnitude), limit, result.seconds))
+                counted = sum(result.status[x] for x in ("a_lossy", "a_overflow", "b_lossy", "b_overflow"))
+                found = errors(result.c, exact, magnitude)
+                rows.append(row((m, n, k), data, f"{scheme}, promote {promote}", found, limit, counted))
     device_name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     print(f"device {device_name}, CUDA driver {cupy.cuda.runtime.driverGetVersion()}, compiler {binary.compiler}, gemmgen {__version__}, Python {platform.python_version()}")
-    print(f"{'m x n x k':>18}  {'kernel':<22} {'rel. Frobenius':>14} {'bound':>9} {'max error':>9} {'MRED':>9} {'scaled':>9}  passed")
+    print(f"{'m x n x k':>18}  {'data':<8} {'kernel':<22} {'rel. Frobenius':>14} {'bound':>9} {'max error':>9} {'MRED':>9} {'scaled':>9} {'counted':>9}  passed")
     for r in rows:
         size = f"{r['m']} x {r['n']} x {r['k']}"
         limit = f"{r['bound']:.2e}" if r["bound"] else ""
-        print(f"{size:>18}  {r['kernel']:<22} {r['relative_frobenius']:>14.2e} {limit:>9} {r['max_error']:>9.1e} {r['mred']:>9.1e} {r['scaled']:>9.1e}  {'' if r['passed'] is None else r['passed']}")
+        print(f"{size:>18}  {r['data']:<8} {r['kernel']:<22} {r['relative_frobenius']:>14.2e} {limit:>9} {r['max_error']:>9.1e} {r['mred']:>9.1e} {r['scaled']:>9.1e} {r['counted']:>9}  {'' if r['passed'] is None else r['passed']}")
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"device": device_name, "rows": rows}, file, indent=1)
