@@ -318,6 +318,8 @@ def test_an_interrupt_is_no_traceback(tiny):
     running = subprocess.Popen(
         [sys.executable, "-m", "gemmgen", "verify", str(tiny), "--device", "emulator", "--k", "100000"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # A test run started in the background ignores interrupts, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while "probes" not in (line := running.stderr.readline()):
         assert line, "it ended before it began"
