@@ -201,15 +201,6 @@ class Plan:
         return self.tiles_m * self.tiles_n * self.fragment.c.register_count
 
     @property
-    def store_pairs(self) -> tuple[tuple[int, int, int], ...]:
-        """(register, row, column) of each two neighbouring columns that a thread holds of a fragment."""
-        held = self.fragment.c
-        return tuple(
-            (register, *held.element(0, register))
-            for register in range(0, held.register_count, 2)
-        )
-
-    @property
     def operands(self) -> tuple[Operand, Operand]:
         return (
             Operand("a", "m", self.layout[0] == "n", self.block[0]),
@@ -305,10 +296,21 @@ class Plan:
         """Extents that the packed stages cover."""
         return tuple(round_up(extent, tile) for extent, tile in zip((m, n, k), self.block))
 
+    def extents(self, m: int, n: int, k: int) -> dict[str, int]:
+        """What launches and grids call the sizes: m, n, k, and each with `_padded`."""
+        padded = self.padded(m, n, k)
+        return {"m": m, "n": n, "k": k} | {f"{x}_padded": extent for x, extent in zip("mnk", padded)}
+
+    def words_bytes(self, m: int, n: int, k: int) -> tuple[int, int]:
+        """Bytes of the packed words of A and of B."""
+        m_pad, n_pad, k_pad = self.padded(m, n, k)
+        each = len(self.scheme.words) * self.scheme.format.bytes * k_pad
+        return each * m_pad, each * n_pad
+
     def workspace(self, m: int, n: int, k: int) -> Workspace:
         """Layout of the workspace for a problem [m, n, k]."""
-        m_pad, n_pad, k_pad = self.padded(m, n, k)
-        words, size = len(self.scheme.words), self.scheme.format.bytes
+        m_pad, n_pad, _ = self.padded(m, n, k)
+        a_words, b_words = self.words_bytes(m, n, k)
         scales = self.scheme.normalize == "row"
         end = 8 * sum(len(fields) for fields in STATUS.values())
         offsets: dict[str, int] = {}
@@ -319,7 +321,7 @@ class Plan:
             offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
             end += length
         zeroed = end
-        for name, length in (("a_words", words * m_pad * k_pad * size), ("b_words", words * n_pad * k_pad * size)):
+        for name, length in (("a_words", a_words), ("b_words", b_words)):
             offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
             end += length
         return Workspace(status=0, zeroed=zeroed, bytes=round_up(end, WORKSPACE_ALIGNMENT), **offsets)

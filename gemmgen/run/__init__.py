@@ -28,12 +28,10 @@ class Device(Protocol):
     Attributes:
         name: as reports say it.
         kind: `emulator`, `cuda`.
-        times: whether seconds mean anything.
     """
 
     name: str
     kind: str
-    times: bool
 
     def zeros(self, nbytes: int, name: str) -> Any: ...
     def empty(self, nbytes: int, name: str) -> Any: ...
@@ -92,12 +90,11 @@ def gemm(
     """
     m, n, k = _extents(a, b, c)
     c = np.full((m, n), POISON, np.float32) if c is None else c
-    m_padded, n_padded, k_padded = plan.padded(m, n, k)
     stored_a, lda = _stored(a if plan.layout[0] == "n" else a.T, placement.extra[0])
     stored_b, ldb = _stored(b if plan.layout[1] == "n" else b.T, placement.extra[1])
     stored_c, ldc = _stored(c, placement.extra[2])
     work = plan.workspace(m, n, k)
-    words, size = len(plan.scheme.words), plan.scheme.format.bytes
+    a_words, b_words = plan.words_bytes(m, n, k)
     try:
         # One buffer a kernel's counters: an access past them is then an access out of bounds.
         counters = {name: device.zeros(8 * len(fields), name) for name, fields in STATUS.items()}
@@ -105,10 +102,8 @@ def gemm(
         values: dict[str, Any] = {
             "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda,
             "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb,
-            "c": c_buffer, "ldc": ldc, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
-            "m_padded": m_padded, "n_padded": n_padded, "k_padded": k_padded,
-            "a_words": device.empty(words * m_padded * k_padded * size, "a_words"),
-            "b_words": device.empty(words * n_padded * k_padded * size, "b_words"),
+            "c": c_buffer, "ldc": ldc, "alpha": alpha, "beta": beta, **plan.extents(m, n, k),
+            "a_words": device.empty(a_words, "a_words"), "b_words": device.empty(b_words, "b_words"),
             "a_absmax": device.zeros(work.b_absmax - work.a_absmax, "a_absmax"),
             "b_absmax": device.zeros(work.zeroed - work.b_absmax, "b_absmax"),
             **counters,

@@ -46,7 +46,6 @@ class CudaDevice:
     """Runs a Binary's cubin on the current CUDA device."""
 
     kind = "cuda"
-    times = True
 
     def __init__(self, binary: Binary):
         import cupy

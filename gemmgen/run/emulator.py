@@ -24,7 +24,6 @@ class EmulatorDevice:
     """
 
     kind = "emulator"
-    times = False
 
     def __init__(
         self, plan: Plan, source: Source, binary: Binary, *, schedule: Schedule = LAZY_HIGHEST,
@@ -33,14 +32,13 @@ class EmulatorDevice:
         self.plan, self.source, self.binary, self.processes = plan, source, binary, processes
         self.progress = progress
         self.conflicts: dict[str, int] = {}
-        self.mma = 0
-        self.set_schedule(schedule)
+        self.schedule = schedule
+        self.name = f"emulator ({plan.gpu.unit.label(plan.scheme.word)} matrix unit)"
         self._emulator: Emulator | None = None
 
     def set_schedule(self, schedule: Schedule) -> None:
         """Use `schedule` from the next run on."""
         self.schedule = schedule
-        self.name = f"emulator ({self.plan.gpu.unit.label(self.plan.scheme.word)} matrix unit)"
 
     @property
     def emulator(self) -> Emulator:
@@ -65,7 +63,6 @@ class EmulatorDevice:
         stats = self.emulator.launch(
             symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report
         )
-        self.mma += stats.mma
         for site, count in stats.conflict_sites.items():
             self.conflicts[site] = self.conflicts.get(site, 0) + count
 

@@ -88,15 +88,12 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
     m, n, k = inputs.size
     device = CudaDevice(binary)
     work = plan.workspace(m, n, k)
-    m_padded, n_padded, k_padded = plan.padded(m, n, k)
-    words, size = len(plan.scheme.words), plan.scheme.format.bytes
+    a_words, b_words = plan.words_bytes(m, n, k)
     zeroed = cupy.zeros(max(work.zeroed, 1), cupy.uint8)
     values: dict[str, Any] = {
         "lda": k if plan.layout[0] == "n" else m, "ldb": n if plan.layout[1] == "n" else k, "ldc": n,
-        "m": m, "n": n, "k": k, "alpha": 1.0, "beta": 0.0,
-        "m_padded": m_padded, "n_padded": n_padded, "k_padded": k_padded,
-        "a_words": cupy.empty(words * m_padded * k_padded * size, cupy.uint8),
-        "b_words": cupy.empty(words * n_padded * k_padded * size, cupy.uint8),
+        "alpha": 1.0, "beta": 0.0, **plan.extents(m, n, k),
+        "a_words": cupy.empty(a_words, cupy.uint8), "b_words": cupy.empty(b_words, cupy.uint8),
         "a_absmax": zeroed[work.a_absmax :], "b_absmax": zeroed[work.b_absmax :],
     }
     offset = 0
