@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate import isa_copy, isa_float, isa_integer, isa_memory, isa_warp  # noqa: F401
+from gemmgen.emulate import isa_copy, isa_float, isa_integer, isa_memory, isa_warp, isa_wmma  # noqa: F401
 from gemmgen.emulate.decode import DTYPES, Decoder, Program
 from gemmgen.emulate.machine import LAZY_HIGHEST, Launch, LaunchStats, Schedule
 from gemmgen.emulate.memory import Arena, Buffer

@@ -320,7 +320,8 @@ def test_memory_nothing_has_written_is_not_read():
 }"""
     error = fails(text, "is missing", "nothing has written", (1,), (32,), 128, out=(np.float32, 32))
     assert error.got == "shared memory + 0 of 128 bytes"
-    fails(text, "if (threadIdx.x)", "outside shared memory", (1,), (64,), 252, out=(np.float32, 64))
+    error = fails(text, "if (threadIdx.x)", "outside shared memory", (1,), (64,), 252, out=(np.float32, 64))
+    assert "thread (63, 0, 0)" in error.problem  # although thread 0 takes no part
 
 
 def test_a_misaligned_vector_access_is_refused():
