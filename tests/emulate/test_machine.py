@@ -281,6 +281,48 @@ def test_memory_can_grow_between_launches():
         assert (machine.read(buffer, np.float32, 32) == 8).all()
 
 
+COUNTED = """__device__ int counter = 5;
+extern "C" __global__ void k(const int* a, int* out) {
+  if (threadIdx.x == 0) atomicAdd(&counter, a[0]);
+  __syncthreads();
+  if (threadIdx.x < 31) out[threadIdx.x] = counter;
+  if (a[0] == 9) out[31] += 1;         // nobody has been there
+}"""
+
+
+def test_forgetting_leaves_a_module_as_newly_made():
+    """No buffer, content, variable or count of one use is seen in the next."""
+    def use(machine, number):
+        a = machine.upload(np.full(1, number, np.int32), name="a")
+        out = machine.alloc(128, name="out")
+        stats = [machine.launch("k", (1, 1, 1), (32, 1, 1), 0, [a, out])]
+        values, written = machine.read_partial(out, np.int32, 32)
+        return a, out, stats, values[:31].tolist(), written.tolist()
+
+    with emulator(COUNTED) as machine:
+        first = use(machine, 2)
+        programs = machine.programs
+        again = use(machine, 2)
+        assert first[3] == [7] * 31 and again[3] == [9] * 31
+        for schedule in (*SCHEDULES, LAZY_HIGHEST):
+            machine.forget()
+            with pytest.raises(EmulationError, match="not a buffer of this emulator"):
+                machine.read(again[1], np.int32, 32)
+            machine.schedule = schedule
+            assert use(machine, 2) == first
+        assert machine.programs is programs
+        machine.forget()
+        with pytest.raises(EmulationError) as error:
+            use(machine, 9)
+        machine.forget()
+        assert use(machine, 2) == first
+    with emulator(COUNTED) as fresh, pytest.raises(EmulationError) as same:
+        use(fresh, 9)
+    assert str(error.value) == str(same.value) and "nothing has written" in str(same.value)
+    with pytest.raises(EmulationError, match="closed"):
+        fresh.forget()
+
+
 # ---------------------------------------------------------------- faults
 
 SCALE = KERNEL + """(const float* a, int n, float* out) {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gemmgen import emulate
 from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
+from gemmgen.errors import EmulationError
 from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm
@@ -100,6 +102,39 @@ def test_users_special_values_are_judged_by_kind():
     report = verify(plan, source, binary, EmulatorDevice(plan, source, binary), a=a, b=b)
     assert_passed(report)
     assert report.errors.relative_frobenius < 1e-6
+
+
+def test_a_device_reads_its_binary_once_and_keeps_products_apart(monkeypatch):
+    """What a device returns does not depend on what it ran before, be that a larger product or one that failed."""
+    plan = solve(loads({
+        "split": {"scheme": "scaled"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
+    }))
+    source = render(plan)
+    binary = build(source)
+    read = []
+    parse = emulate.emulator.parse
+    monkeypatch.setattr(emulate.emulator, "parse", lambda text: read.append(text) or parse(text))
+    rng = np.random.default_rng(0)
+    problems = [
+        [rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n))] for m, n, k in ((70, 9, 40), (5, 66, 33))
+    ]
+    problems[1][0][2, 3] = np.inf  # counted in the status, repaired
+
+    def product(device, a, b):
+        result = gemm(device, plan, source, a, b)
+        return result.c.tobytes(), result.status, result.intact
+
+    fresh = [product(EmulatorDevice(plan, source, binary), *problem) for problem in problems]
+    assert len(read) == 2 and fresh[0][1] != fresh[1][1]
+    device = EmulatorDevice(plan, source, binary)
+    assert [product(device, *problem) for problem in problems] == fresh
+    device.set_schedule(TOGETHER)
+    with monkeypatch.context() as broken, pytest.raises(EmulationError, match="outside its buffer"):
+        broken.setattr(EmulatorDevice, "empty", lambda self, nbytes, name: self.emulator.alloc(nbytes - 16, name=name))
+        product(device, *problems[0])
+    assert [product(device, *problem) for problem in problems] == fresh
+    assert device.emulator.schedule is TOGETHER
+    assert len(read) == 3
 
 
 @pytest.mark.parametrize("m, n, k", [(0, 5, 7), (5, 0, 7), (5, 7, 0), (0, 0, 0), (1, 1, 1), (7, 11, 13), (97, 1, 1), (1, 131, 2)])
