@@ -378,7 +378,7 @@ class Strip:
         self.cta_ids = (linear % x, linear // x % y, linear // (x * y))
         self.shared = SharedMemory(len(ctas), launch.shared_bytes)
         self.stats = LaunchStats(ctas=len(ctas))
-        self.conflicts = ConflictCounter()
+        self.conflicts = ConflictCounter(len(ctas))
         self.lazy = launch.schedule.copies == "lazy"
         every = self.warps_of(launch.block)
         together = launch.schedule.warps == "together"

@@ -12,7 +12,7 @@ import pytest
 
 from gemmgen.build import compile_cuda
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, Emulator, units
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, units
 from gemmgen.errors import EmulationError
 
 KERNEL = 'extern "C" __global__ void __launch_bounds__(1024) k'
@@ -532,6 +532,25 @@ def test_conflicts_of_columns(pitch, extra):
     assert stats.bank_conflicts == 2 * 32 * extra
     place = f"kernel.cu:{line_of(text, 'a column at a time')}"
     assert stats.conflict_sites == ({place: 2 * 32 * extra} if extra else {})
+
+
+@pytest.mark.parametrize("schedule", [*SCHEDULES, TOGETHER], ids=lambda s: s.name)
+@pytest.mark.parametrize(("power", "by_warp", "by_cta"), [("warp", 1, 0), ("blockIdx.x", 0, 1), ("warp + blockIdx.x", 1, 1)])
+def test_conflicts_of_warps_and_ctas_that_differ(power, by_warp, by_cta, schedule):
+    """A stride of 2^p words makes 2^p wavefronts of one; CTA 4 has no part in it."""
+    text = KERNEL + """(float* out) {
+  __shared__ float tile[32 * 64];
+  for (int i = threadIdx.x; i < 32 * 64; i += 96) tile[i] = i;
+  __syncthreads();
+  int warp = threadIdx.x / 32;
+  out[blockIdx.x * 96 + threadIdx.x] = 0;
+  if (blockIdx.x < 4)
+    out[blockIdx.x * 96 + threadIdx.x] = tile[threadIdx.x % 32 << (POWER)];   // strided
+}""".replace("POWER", power)
+    got, stats = run(text, (5,), (96,), 0, out=(np.float32, (5, 3, 32)), schedule=schedule, processes=1)
+    powers = by_cta * np.arange(4)[:, None] + by_warp * np.arange(3)
+    assert (got[:4] == np.arange(32) << powers[..., None]).all() and (got[4] == 0).all()
+    assert stats.bank_conflicts == (2**powers - 1).sum()
 
 
 LDMATRIX = KERNEL + """(unsigned* out) {
