@@ -227,9 +227,13 @@ class Fragment(Row):
 
     @property
     def atom(self) -> str:
-        """The template that fetches its operands and issues it: alike for all instructions
-        of a policy that hold as many 32-bit registers of A and of B."""
-        return f"{self.policy}_{self.a.register_count}x{self.b.register_count}.j2"
+        """The template that fetches its operands and issues it, one for each policy."""
+        return f"{self.policy}.j2"
+
+    @property
+    def fetched_together(self) -> int:
+        """Fragments of B, side by side along n, that one fetch from shared memory brings."""
+        return 2 if self.policy == "mma" else 1
 
     @property
     def shape_name(self) -> str:

@@ -10,6 +10,7 @@ How much of the fragments is alive at once depends on how the loop is written:
 - `ahead`: one buffer, the steps unrolled: the compiler fetches the next step's
   fragments while this one's are multiplied.
 - `buffered`: two buffers, and both alive, with the addresses of both.
+- `shared`, `register`: the loop splits, before shared memory or behind it.
 
 The coefficients are a least-squares fit to compiled kernels, with a slope for
 what is held and an offset for each generation (bench/fit_registers.py).
@@ -35,8 +36,9 @@ B_FRAGMENTS = Equation(
 )
 LOOP = Equation(
     "G3", "loop",
-    f"where(fragment_buffers > 1, 2, where((BK > FK) & (accumulator_registers + fragment_registers < {UNROLL_BELOW}), 1, 0))",
-    "", "0 rolled, 1 ahead, 2 buffered: how the steps of a stage are written",
+    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, where((BK > FK)"
+    f" & ((spread > 0) | (accumulator_registers + fragment_registers < {UNROLL_BELOW})), 1, 0))))",
+    "", "0 rolled, 1 ahead, 2 buffered, 3 shared, 4 register: how the steps of a stage are written",
 )
 NARROW = Equation(
     "G4", "narrow", "min(a_fragments, b_fragments)", "registers a thread", "the operand a product's inner loop can keep",
@@ -59,11 +61,26 @@ PROMOTES = Equation("G12", "promotes", "where(promote > FK, 1, 0)", "", "a count
 SHALLOW_PROMOTES = Equation(
     "G13", "shallow_promotes", "shallow * promotes", "", "both: the next stage's fragments wait until the sums have moved",
 )
+STAGED = Equation(
+    "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared > 0, 4, words * word_bytes) / (16 * threads)) * 4",
+    "registers a thread", "the next tile, on its way through registers",
+)
+STAGED = Equation(
+    "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared > 0, 4, words * word_bytes) / (16 * threads)) * 4",
+    "registers a thread", "the next tile, on its way through registers",
+)
+SLICED = Equation("G19", "sliced", "where(split_k > 1, 1, 0)", "", "the slice's first stage, and the gathering of the parts")
+SECOND = Equation("G20", "second", "where(fragment_buffers > 1, fragment_registers / 2, 0)", "registers a thread", "the second buffer's fragments")
+STRIDED = Equation(
+    "G21", "strided", "(split_shared + split_register) * (a_strided + b_strided)", "",
+    "operands stored along m or n, which a kernel that splits reads element by element",
+)
 DEMAND = Equation(
     "G14", "demand",
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums"
     " + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow"
-    " + when_promoting * promotes + when_both * shallow_promotes + generation",
+    " + when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced"
+    " + per_second * second + per_strided * strided + generation",
     "registers a thread", "a slope for what is held, an offset for each generation; fitted for each kind of loop",
 )
 BUDGET = Equation(
@@ -77,13 +94,15 @@ REGISTERS = Equation(
 )
 EQUATIONS = (
     A_FRAGMENTS, B_FRAGMENTS, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
+    STAGED, SLICED, SECOND, STRIDED,
 )
 SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
     "per_short_sum": "short_sums", "when_at_once": "at_once", "per_at_once_sum": "at_once_sums", "per_step": "steps",
     "when_shallow": "shallow", "when_promoting": "promotes", "when_both": "shallow_promotes",
+    "per_staged": "staged", "when_sliced": "sliced", "per_second": "second", "per_strided": "strided",
 }
-LOOPS = ("rolled", "ahead", "buffered")
+LOOPS = ("rolled", "ahead", "buffered", "shared", "register")
 
 UNEVEN = Equation(
     "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, {UNEVEN_GUARD})", "registers a thread",
