@@ -22,10 +22,10 @@ from functools import cache
 import numpy as np
 
 from gemmgen.catalog.fragment import FRAGMENTS
-from gemmgen.emulate import units
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
 from gemmgen.emulate.isa_integer import U32
 from gemmgen.emulate.isa_memory import Access, at_lanes, memory_space
+from gemmgen.emulate.isa_warp import Part, Product
 from gemmgen.emulate.memory import Fault
 
 F32 = DTYPES["f32"]
@@ -63,6 +63,12 @@ def _holders(operand: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     first = np.array([[min(held.map(i, j), key=lambda h: h[1]) for j in range(_SIDE)] for i in range(_SIDE)])
     lane, register, packed = np.moveaxis(first, -1, 0)
     return register, lane, packed
+
+
+def _first_copies(operand: str) -> int:
+    """How many registers, from the first on, hold one copy of everything; a product looks at no others."""
+    held = _fragment(operand)
+    return held.register_count // held.copies
 
 
 @instruction("wmma")
@@ -158,7 +164,7 @@ def _load(cursor: Cursor):
     word = cursor.choice("f16", "bf16")
     rows, columns = _elements(operand)
     line, position = (rows, columns) if layout == "row" else (columns, rows)
-    distinct = len(line) // _fragment(operand).copies  # registers; the others repeat them in order
+    distinct = _first_copies(operand)  # the other registers repeat these in order
     chunk, line, position = position[:distinct] // 8, line[:distinct], position[:distinct] % 8
     matrix = _Matrix(cursor, 1, space, word, 16)
     targets = _registers(cursor, 0, operand, word, cursor.target)
@@ -180,7 +186,7 @@ def _load(cursor: Cursor):
 def _registers(cursor: Cursor, index: int, operand: str, word: str, slot) -> list[int]:
     """Slots of a fragment's registers, `slot` being what makes one of a register's name."""
     held = _fragment(operand)
-    wanted = held.register_count // (held.copies if word == "bf16" else 1)
+    wanted = _first_copies(operand) if word == "bf16" else held.register_count
     names = cursor.vector(index)
     if len(names) != wanted:
         cursor.refuse("operands do not have the registers the shape needs", needs=f"{wanted} registers")
@@ -215,10 +221,9 @@ def _load_sums(cursor: Cursor, layout: str, space: str):
         if _nobody(warp, mask, matrix.name):
             return [warp.put(target, np.zeros((), F32), mask) for target in targets]
         strides = matrix.strides(warp, mask)
-        for number, (line, byte) in enumerate(accesses):
-            values = matrix.load(warp, mask, strides, line, byte).view(F32).reshape(-1, each)
-            for member in range(each):
-                warp.put(targets[each * number + member], np.ascontiguousarray(values[:, member]), mask)
+        values = [matrix.load(warp, mask, strides, *where).view(F32).reshape(-1, each) for where in accesses]
+        for register, target in enumerate(targets):
+            warp.put(target, np.ascontiguousarray(values[register // each][:, register % each]), mask)
         return None
 
     return run
@@ -262,37 +267,42 @@ def _product(cursor: Cursor):
     cursor.modifiers.clear()
     cursor.count(4)
     targets = _registers(cursor, 0, "c", "f32", cursor.target)
-    a, b = (_registers(cursor, i, "ab"[i - 1], word, lambda name: cursor.source(name, "b32")) for i in (1, 2))
+    a, b = (
+        _registers(cursor, number, operand, word, lambda name: cursor.source(name, "b32"))[: _first_copies(operand)]
+        for number, operand in ((1, "a"), (2, "b"))
+    )
     c = _registers(cursor, 3, "c", "f32", lambda name: cursor.source(name, "f32"))
+    return _Product(word, a, [Part(b, c, targets)])
 
-    def run(warp, mask):
-        if _nobody(warp, mask, "wmma.mma"):
-            return [warp.put(target, np.zeros((), F32), mask) for target in targets]
-        active = slice(None) if mask is None else mask.reshape(32, -1)[0]
-        left = _operand(warp, a, "a", active).swapaxes(0, 1)
-        right = _operand(warp, b, "b", active)
+
+class _Product(Product):
+    """`wmma.mma`, which becomes two m16n8k16."""
+
+    name, counted = "wmma.mma", 2
+
+    def left(self, a):
+        return np.ascontiguousarray(_words("a", a[None])[:, :, 0].swapaxes(0, 1))
+
+    def right(self, b):
+        return self._wide(_words("b", b))
+
+    def sums(self, c):
         register, lane, _ = _holders("c")
-        sums = _stacked(warp, c, F32, active)[register, lane]
-        product = units.mma_columns(warp.strip.launch.unit, word, np.ascontiguousarray(left), right, sums)
-        rows, columns = (part[..., 0] for part in _elements("c"))
-        result = np.zeros((len(targets), 32, warp.columns), F32)
-        result[:, :, active] = product[rows, columns]
-        for target, values in zip(targets, result.reshape(len(targets), -1), strict=True):
-            warp.put(target, values, mask)
-        warp.strip.stats.mma += 2 * product.shape[-1]  # of m16n8k16, which it becomes
-        return None
+        return self._wide(c[:, register, lane].transpose(1, 2, 0, 3))
 
-    return run
+    def fragments(self, d):
+        rows, columns = (places[..., 0] for places in _elements("c"))
+        matrices = d.reshape(_SIDE, len(self.parts), _SIDE, -1)
+        return np.ascontiguousarray(matrices[rows, :, columns].transpose(2, 0, 1, 3))
 
-
-def _stacked(warp, slots: list[int], dtype: np.dtype, active) -> np.ndarray:
-    """Registers of the active warps, `[registers, 32, active]`."""
-    return np.ascontiguousarray([warp.full(slot, dtype).reshape(32, -1)[:, active] for slot in slots])
+    @staticmethod
+    def _wide(matrices: np.ndarray) -> np.ndarray:
+        """`[16, 16, parts, W]` side by side."""
+        return np.ascontiguousarray(matrices.swapaxes(1, 2)).reshape(_SIDE, -1, matrices.shape[-1])
 
 
-def _operand(warp, slots: list[int], operand: str, active) -> np.ndarray:
-    """The words of A or B in the active warps, `[rows, columns, active]`. Copies are not looked at."""
+def _words(operand: str, registers: np.ndarray) -> np.ndarray:
+    """Words `[rows, columns, parts, W]` of A or B in registers `[parts, registers, 32, W]`."""
     register, lane, packed = _holders(operand)
-    registers = _stacked(warp, slots[: register.max() + 1], U32, active)
-    words = registers.view(np.uint16).reshape(*registers.shape, 2)
-    return words[register, lane, :, packed]
+    halves = np.ascontiguousarray(registers).view(np.uint16).reshape(*registers.shape, 2)
+    return halves[:, register, lane, :, packed]

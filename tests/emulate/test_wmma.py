@@ -243,6 +243,36 @@ def test_products_are_those_of_an_h100(word):
         assert got[:, :16].T.tobytes() == d.tobytes()
 
 
+@pytest.mark.parametrize(("last", "together"), [("c", 1), ("d", 2)])
+def test_products_in_a_row_are_those_of_one_after_the_other(last, together):
+    """One fragment of A by two of B, as one where the second does not need the first's result."""
+    text = f"""extern "C" __global__ void k(const unsigned short* x, const unsigned short* y, float* out) {{
+  unsigned a[8], b[8], e[8];
+  float c[8] = {{1, 2, 3, 4, 5, 6, 7, 8}}, d[8], f[8];
+  {load("a", "a", "f16", "x", 16, "row", "global")}
+  {load("b", "b", "f16", "y", 32, "row", "global")}
+  {load("b", "e", "f16", "y + 16", 32, "row", "global")}
+  {multiply("d", "a", "b", "c", "f16", "row.row")}
+  {multiply("f", "a", "e", last, "f16", "row.row")}
+  {store("d", "out", 32)}
+  {store("f", "out + 16", 32)}
+}}"""
+    rng = np.random.default_rng(4)
+    x, y = (rng.standard_normal((16, n)).astype(np.float16) for n in (16, 32))
+    got, stats = run(text, (1,), (32,), 0, x.view(np.uint16), y.view(np.uint16), out=(np.float32, (16, 32)))
+    c = np.zeros((16, 16), np.float32)
+    for register in range(8):
+        c[element("c", register)[0]] = register + 1
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    times = lambda right, c: units.dot(UNITS.get("ampere"), "f16", x[:, None], right.T[None], c)  # noqa: E731
+    first = times(y[:, :16], c)
+    assert got.tobytes() == np.hstack([first, times(y[:, 16:], c if last == "c" else first)]).tobytes()
+    assert stats.mma == 4
+    machine = Emulator(ptx_of(text, "sm_80"), UNITS.get("ampere"))
+    code = [each for block in machine.programs["k"].blocks for each in block.code]
+    assert sum(each.statement.opcode.startswith("wmma.mma") for each in code) == together
+
+
 def check_product(word, layouts, c_layout, space, arch, edit=("", "")):
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal((16, 24)).astype(np.float32) for _ in "ab")
