@@ -1,0 +1,373 @@
+"""What of bench/papers.py needs no GPU: figures, ratios, histograms, tables, plots, and what it asks of cuBLAS."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen.errors import DeviceError, SpecError
+from gemmgen.run.timing import CUBLAS, Contender
+from gemmgen.verify.metrics import errors, exact
+
+FILE = Path(__file__).parents[2] / "bench" / "papers.py"
+if not FILE.exists():
+    pytest.skip("no bench/ in this distribution", allow_module_level=True)
+_SPEC = importlib.util.spec_from_file_location("papers", FILE)
+papers = importlib.util.module_from_spec(_SPEC)
+sys.modules["papers"] = papers  # where its dataclasses look their annotations up
+_SPEC.loader.exec_module(papers)
+
+OWN = {name: 16 if name.startswith("ootomo") else 0 for name in papers.SHOWN}
+
+
+# ---- figures
+
+
+def test_figures_by_hand():
+    reference = np.array([[1.0, -2.0], [0.5, 4.0]])
+    computed = np.array([[1.5, -2.0], [-0.5, 3.0]])
+    got = papers.figures(computed, reference, np.full((2, 2), 4.0))
+    assert got.max_error == 1.0  # eq. 19: 1 / (0.5 + 0.5), a wrong sign
+    assert got.at_max == 0.5 / 4
+    assert got.mred == pytest.approx((0.5 + 0 + 2 + 0.25) / 4)  # eq. 20
+    assert got.max_absolute == 1.0  # EGEMM eq. 10
+    assert got.relative_frobenius == pytest.approx(np.sqrt(0.25 + 1 + 1) / np.sqrt(1 + 4 + 0.25 + 16))
+    assert (got.kept, got.undefined) == (1.0, 0.0)
+
+
+def test_figures_leave_cancelled_elements_out_where_they_say_so():
+    reference = np.array([[1e-4, 1.0, -1.0, 1e-3]])  # |A||B| = 1: the first cancels, the last lies on the border
+    got = papers.figures(reference + [[3e-4, 0.5, 0, 0]], reference, np.ones((1, 4)))
+    assert got.max_error == pytest.approx(3 / 5) and got.at_max == pytest.approx(1e-4)
+    assert got.max_error_kept == pytest.approx(0.5 / 2.5)
+    assert got.mred == pytest.approx((3 + 0.5) / 4) and got.mred_kept == pytest.approx(0.5 / 2)
+    assert got.kept == 0.5
+
+
+def test_zeros_in_the_reference_are_counted_and_left_out_of_mred():
+    got = papers.figures(np.array([[0.0, 2.0, 3.0]]), np.array([[0.0, 0.0, 2.0]]), np.ones((1, 3)))
+    assert got.undefined == 1.0
+    assert got.mred == pytest.approx((0 + 0.5) / 2)
+    assert got.max_error == 1.0
+
+
+def test_figures_are_those_that_verify_reports():
+    rng = np.random.default_rng(5)
+    a, b = rng.uniform(-1, 1, (40, 60)).astype(np.float32), rng.uniform(-1, 1, (60, 30)).astype(np.float32)
+    reference, magnitude = exact(a, b), exact(abs(a), abs(b))
+    computed = (a.astype(np.float16).astype(np.float32)) @ b
+    got, told = papers.figures(computed, reference, magnitude), errors(computed, reference, magnitude)
+    for name in ("max_error", "mred", "relative_frobenius"):
+        assert getattr(got, name) == pytest.approx(getattr(told, name), rel=1e-12)
+
+
+def test_figures_of_draws_are_averaged():
+    one = papers.Figures(*[1.0] * 9)
+    two = papers.Figures(*[4.0] * 9)
+    assert set(asdict(papers.averaged([one, two])).values()) == {2.5}
+
+
+def test_the_fp64_product_is_one_for_any_k():
+    rng = np.random.default_rng(1)
+    for k in (1, 7, 8, 19):
+        a, b = rng.uniform(-1, 1, (5, k)).astype(np.float32), rng.uniform(-1, 1, (k, 6)).astype(np.float32)
+        assert papers.product64(a, b, slab=8) == pytest.approx(exact(a, b), rel=1e-14, abs=1e-15)
+
+
+# ---- histograms
+
+
+@pytest.mark.parametrize("draw", ["normal", "cauchy", "constant", "zero", "mostly zero"])
+def test_a_histogram_counts_every_element(draw):
+    rng = np.random.default_rng(2)
+    values = {
+        "normal": rng.normal(size=5000), "cauchy": rng.standard_cauchy(5000), "constant": np.full(70, -3.0),
+        "zero": np.zeros(9), "mostly zero": np.r_[np.zeros(90), 5.0, -7.0],
+    }[draw]
+    edges, counts = papers.histogram(values)
+    assert counts.sum() == values.size
+    assert len(counts) == papers.BINS == len(edges) - 1
+    assert edges[0] == -edges[-1] and np.all(np.diff(edges) > 0)
+
+
+def test_a_histograms_end_bins_hold_the_outliers():
+    values = np.r_[np.tile([-1.0, 1.0], 50), 1e9, 1e9, -1e9]
+    edges, counts = papers.histogram(values, bins=8)
+    assert edges[-1] == 8.0
+    assert (counts[0], counts[-1]) == (1, 2)
+
+
+def test_signed_errors_keep_their_sign():
+    computed, reference = np.array([3.0, -1.0, 0.0]), np.array([1.0, 1.0, 0.0])
+    assert papers.SIGNED["absolute"][1](computed, reference).tolist() == [2.0, -2.0, 0.0]
+    assert papers.SIGNED["relative"][1](computed, reference).tolist() == [0.5, -1.0, 0.0]
+
+
+# ---- reductions
+
+
+def _row(name: str, size: int, value: float, reference: str = "FP64") -> dict:
+    figures = asdict(papers.Figures(*[value] * 9))
+    return {"contestant": name, "size": size, "reference": reference, "draws": 2, **figures}
+
+
+def test_a_reduction_is_the_mean_of_the_ratios():
+    """Not the ratio of the means, which would be 11 / 5."""
+    rows = [_row("half, none", 1024, 1.0), _row("half, none", 2048, 10.0)]
+    rows += [_row("legemm, none", 1024, 1.0), _row("legemm, none", 2048, 4.0)]
+    found = papers.ratios(rows, "mred", "half, none", "legemm, none", [1024, 2048], "FP64")
+    assert found == [1.0, 2.5]
+    first = papers.reductions(rows, OWN)[0]
+    assert (first["worse"], first["better"], first["sizes"]) == ("half", "legemm", [1024, 2048])
+    assert first["cells"]["own, FP64"] == {"mean": 1.75, "by_size": [1.0, 2.5]}
+
+
+def test_a_missing_contestant_is_named():
+    rows = [_row("half, none", 1024, 1.0)]
+    with pytest.raises(DeviceError) as caught:
+        papers.ratios(rows, "mred", "half, none", "legemm, none", [1024], "FP64")
+    assert "legemm, none at 1024" in str(caught.value) and "has    half, none" in str(caught.value)
+    with pytest.raises(DeviceError, match="nonesuch"):
+        papers.resolved("nonesuch", "own", OWN)
+    cells = papers.reductions(rows, OWN)[0]["cells"]
+    assert "legemm, none" in cells["own, FP64"]["missing"] and "half, 128" in cells["128, FP64"]["missing"]
+
+
+def test_a_ratio_to_no_error_is_refused():
+    rows = [_row("half, none", 8, 1.0), _row("legemm, none", 8, 0.0)]
+    with pytest.raises(DeviceError, match="no ratio"):
+        papers.ratios(rows, "mred", "half, none", "legemm, none", [8], "FP64")
+
+
+def test_promotions_are_resolved():
+    assert papers.resolved("ootomo", "own", OWN) == "ootomo, 16"
+    assert papers.resolved("ootomo", "none", OWN) == papers.contestant("ootomo", 0) == "ootomo, none"
+    assert papers.resolved("legemm", "own", OWN) == "legemm, none"
+    assert papers.resolved("legemm", "128", OWN) == "legemm, 128"
+    assert papers.resolved(papers.HGEMM, "128", OWN) == papers.HGEMM
+
+
+def test_the_authors_own_promotions():
+    assert papers.own_promotions("h100") == OWN
+
+
+def test_every_claim_is_of_schemes_that_are_measured():
+    for claim in papers.CLAIMS:
+        for name in (claim.worse, claim.better):
+            assert name in papers.SHOWN or name in papers.GEMM_EX
+        assert claim.figure in papers.COMPANIONS and papers.COMPANIONS[claim.figure][0] == claim.figure
+
+
+# ---- the calls of cuBLAS
+
+
+class _OnDevice(np.ndarray):
+    """A NumPy array with cupy's way of telling where it lies."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+def _fake_cupy(monkeypatch) -> None:
+    cupy = ModuleType("cupy")
+    cupy.__version__ = "0"
+    cupy.empty = lambda shape, dtype: np.empty(shape, dtype).view(_OnDevice)
+    cupy.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
+    cuda = ModuleType("cupy.cuda")
+    cuda.device = SimpleNamespace(get_cublas_handle=lambda: 77)
+    cuda.get_current_stream = lambda: SimpleNamespace(ptr=5)
+    cuda.runtime = SimpleNamespace(driverGetVersion=lambda: 13000)
+    cupy.cuda = cuda
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
+
+
+class _Inputs:
+    """timing.Inputs in host memory."""
+
+    def __init__(self, size: tuple[int, int, int], l2_bytes: int = 0, sets: int = 2):
+        m, n, k = self.size = size
+        self.sets = sets
+        rng = np.random.default_rng(size[0])
+        self.a = [rng.uniform(-1, 1, (m, k)).astype(np.float32).view(_OnDevice) for _ in range(sets)]
+        self.b = [rng.uniform(-1, 1, (k, n)).astype(np.float32).view(_OnDevice) for _ in range(sets)]
+        self.c = [np.empty((m, n), np.float32) for _ in range(sets)]
+
+
+@pytest.mark.parametrize("name", papers.GEMM_EX)
+def test_gemm_ex_multiplies_row_major_matrices(monkeypatch, name):
+    """A library that does what cublasGemmEx documents, column major, with the types it is told."""
+    _fake_cupy(monkeypatch)
+    types = {0: np.float32, 1: np.float64, 2: np.float16}
+    computes = {0: 74, 1: 70, 2: 64}  # CUBLAS_COMPUTE_32F_FAST_16F, _64F, _16F
+
+    def matrix(pointer, kind, rows, columns, ld):
+        at = pointer.value
+        count = ld * columns
+        buffer = (ctypes.c_char * (count * np.dtype(types[kind]).itemsize)).from_address(at)
+        return np.frombuffer(buffer, types[kind]).reshape(columns, ld)[:, :rows].T
+
+    def scalar(argument, kind):
+        buffer = (ctypes.c_char * np.dtype(types[kind]).itemsize).from_address(argument._as_parameter_.value)
+        return np.frombuffer(buffer, types[kind])[0]
+
+    def gemm(handle, transa, transb, m, n, k, alpha, a, ka, lda, b, kb, ldb, beta, c, kc, ldc, compute, algorithm):
+        assert (handle.value, transa, transb, algorithm) == (77, 0, 0, -1) and compute == computes[ka]
+        assert (scalar(alpha, ka), scalar(beta, ka)) == (1, 0)
+        matrix(c, kc, m, n, ldc)[:] = matrix(a, ka, m, k, lda) @ matrix(b, kb, k, n, ldb)
+        return 0
+
+    library = SimpleNamespace(cublasSetStream_v2=lambda handle, stream: stream.value != 5, cublasGemmEx=gemm)
+    monkeypatch.setattr(papers.timing, "_cublas_library", lambda: library)
+    inputs = _Inputs((3, 5, 7))
+    entrant = papers.gemm_ex(name, inputs)
+    for index in (1, 0):
+        got = papers.computed(entrant, index)
+        assert got == pytest.approx(exact(inputs.a[index], inputs.b[index]), abs=0.02 if name == papers.HGEMM else 1e-5)
+    library.cublasGemmEx = lambda *arguments: 15
+    with pytest.raises(DeviceError, match=name):
+        entrant.contender.enqueue(0)
+
+
+def test_what_leaves_nan_behind_is_noticed():
+    output = [np.empty((2, 2), np.float32)]
+    with pytest.raises(DeviceError, match="idle"):
+        papers.computed(papers.Entrant(Contender("idle", lambda index: None), output), 0)
+
+
+# ---- the whole road, with contestants in NumPy
+
+
+def _contestants(kernels, inputs) -> list:
+    names = [*CUBLAS, *papers.GEMM_EX, *(kernel.name for kernel in kernels)]
+    rng = np.random.default_rng(0)
+
+    def make(name: str):
+        noise = 3e-4 if name.startswith("half") else 0 if name == papers.BASELINE else 1e-6
+        if name == "tf32x3, 128":
+            noise = np.inf  # a kernel that fails
+
+        def enqueue(index: int) -> None:
+            product = inputs.a[index] @ inputs.b[index]
+            inputs.c[index][:] = product * (1 + noise * rng.normal(size=product.shape))
+
+        return papers.Entrant(Contender(name, enqueue), inputs.c)
+
+    return [make(name) for name in names]
+
+
+def _race(contenders, *, rounds: int, slice_ms: float) -> None:
+    for number, contender in enumerate(contenders):
+        contender.seconds = [1e-3 * (1 + number / 10)] * rounds
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """A document of `measure` at tiny sizes, and its file."""
+    _fake_cupy(monkeypatch)
+    kernels = [
+        SimpleNamespace(
+            name=papers.contestant(scheme, promote), scheme=scheme, promote=promote,
+            source=SimpleNamespace(name="kernel"),
+            binary=SimpleNamespace(compiler="NVRTC 0", kernels={"kernel": SimpleNamespace(registers=99)}),
+        )
+        for scheme in papers.SHOWN for promote in sorted({OWN[scheme], 0, 128}) if scheme != "egemm"
+    ]
+    monkeypatch.setattr(papers.cuda, "why_not", lambda gpu: None)
+    monkeypatch.setattr(papers, "built", lambda gpu, own: (kernels, {"egemm, none": "egemm: spills\n  got 9"}))
+    monkeypatch.setattr(papers, "entrants", _contestants)
+    monkeypatch.setattr(papers.timing, "Inputs", _Inputs)
+    monkeypatch.setattr(papers.timing, "race", _race)
+    monkeypatch.setattr(papers.timing, "device_name", lambda: "A GPU")
+    monkeypatch.setattr(papers.timing, "conditions", lambda: {"clocks.sm": "1000 MHz"})
+    monkeypatch.setattr(papers, "HISTOGRAM_SIZE", 32)
+    monkeypatch.setattr(papers, "PLANE_SIZES", (48, 64))
+    path = tmp_path / "papers.json"
+    return papers.measure(path, [32, 48, 64], "h100", rounds=7), path
+
+
+def test_measure_writes_what_the_tables_and_plots_read(measured):
+    document, path = measured
+    assert papers.load(path) == json.loads(json.dumps(document))
+    assert path.stat().st_size < 2e6
+    text = papers.as_text(papers.load(path))
+    assert "A GPU" in text and "1000 MHz" in text and text.rstrip().endswith("|")
+    assert "not measured: egemm, none: egemm: spills got 9" in text
+    assert "not measured: tf32x3, 128 at 48" in text and "missing: egemm, none at 32" in text
+    of = {(row["worse"], row["better"], row["figure"]): row["cells"] for row in document["reductions"]}
+    assert 200 < of["half", "legemm", "relative_frobenius"]["own, FP64"]["mean"] < 400
+    drawn = {papers.resolved(*which, OWN) for which in papers.HISTOGRAMS}
+    assert {row["contestant"] for row in document["histograms"]} == drawn
+    assert all(sum(row["counts"]) == 32 * 32 for row in document["histograms"])
+    assert {row["size"] for row in document["plane"]} == {48, 64}
+    base, second = document["plane"][:2]
+    assert base["contestant"] == papers.BASELINE and base["x_sgemm"] == 1.0
+    assert second["tflops"] == pytest.approx(2 * 48**3 / 1.1e-3 / 1e12)
+    assert not any(row["contestant"] == "tf32x3, 128" for row in document["plane"])
+
+
+def test_plot_draws_both_pictures(measured, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    document, path = measured
+    document["plane"][0]["relative_frobenius"] = 1e-17  # below the floor, as FP64 is
+    path.write_text(json.dumps(document))
+    assert papers.main(["plot", str(path), str(tmp_path / "out")]) == 0
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["histograms.png", "plane.png"]
+    assert all(file.stat().st_size > 10_000 for file in (tmp_path / "out").iterdir())
+    assert "Reductions" in capsys.readouterr().out
+
+
+def test_plot_names_a_contestant_that_is_missing(measured, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    document, path = measured
+    document["histograms"] = [row for row in document["histograms"] if row["contestant"] != "legemm, none"]
+    path.write_text(json.dumps(document))
+    assert papers.main(["plot", str(path), str(tmp_path)]) == 2
+    assert "legemm, none" in capsys.readouterr().err
+
+
+def test_labels_do_not_cover_each_other():
+    taken = [(-3.0, -3.0, 3.0, 3.0)] * 12
+    for _ in range(12):
+        taken.append(papers._free(0.0, 0.0, 40.0, 8.0, taken, 90.0)[2])
+    for i, one in enumerate(taken[12:]):
+        assert 0 <= one[0] and one[2] <= 90
+        for other in taken[12 + i + 1 :]:
+            assert one[0] >= other[2] or other[0] >= one[2] or one[1] >= other[3] or other[1] >= one[3]
+
+
+# ---- bad input
+
+
+def test_sizes():
+    assert papers.squares("2048,1024,1024") == [1024, 2048]
+    for text in ("1024x512x64", "4k"):
+        with pytest.raises(SpecError, match="--sizes"):
+            papers.squares(text)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"format": "another"}'])
+def test_a_file_that_is_not_ours(tmp_path, text, capsys):
+    path = tmp_path / "x.json"
+    if text is not None:
+        path.write_text(text)
+    assert papers.main(["plot", str(path), str(tmp_path)]) == 2
+    assert "papers.py measure" in capsys.readouterr().err
+
+
+def test_measure_without_a_gpu_or_a_place_to_write(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(papers.cuda, "why_not", lambda gpu: DeviceError("--device cuda", "no CUDA GPU answers"))
+    assert papers.main(["measure", str(tmp_path / "x.json")]) == 2
+    assert "no CUDA GPU answers" in capsys.readouterr().err and not (tmp_path / "x.json").exists()
+    monkeypatch.setattr(papers.cuda, "why_not", lambda gpu: None)
+    assert papers.main(["measure", str(tmp_path / "no" / "x.json")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
