@@ -25,6 +25,9 @@ from gemmgen.model.space import BLOCK_K, OTHER_REGISTERS, Choices
 from gemmgen.plan import Hints, Plan
 from gemmgen.spec import LoadedSpec
 
+STAGING_ARCH = 80
+"""The first generation that copies to shared memory without the registers."""
+
 SHOWN_BEST = 10
 """Candidates an explanation lists besides the chosen one."""
 
@@ -202,7 +205,12 @@ def _request(loaded: LoadedSpec) -> _Request:
     scheme = SCHEMES.get(spec.split.scheme, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
     fragment = _fragment(spec.fragment.shape, scheme, gpu, place)
-    if scheme.word not in gpu.unit.block:
+    if gpu.arch_number < STAGING_ARCH:
+        raise InfeasibleSpec(
+            f"{place}: [target] gpu", f"{gpu.name} cannot fill stages while it multiplies", got=gpu.arch,
+            needs=f"sm_{STAGING_ARCH} or newer: cp.async", remedy="another gpu",
+        )
+    if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
             got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {scheme.word}: bounds and emulation rest on it",
@@ -211,6 +219,11 @@ def _request(loaded: LoadedSpec) -> _Request:
     promote = spec.split.promote
     if promote is None:
         promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
+    if promote and not fragment.on_matrix_unit:
+        raise InfeasibleSpec(
+            f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,
+            needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
+        )
     return _Request(loaded, scheme, gpu, fragment, Choices(
         block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages,
         fragment_buffers=spec.pipeline.fragment_buffers, group=spec.tile.group, promote=(promote,),
@@ -320,7 +333,7 @@ def _warp_k(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpe
 
 def _whole_fragments(axis: int) -> Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]:
     def message(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
-        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (1 + axis)
+        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (plan.fragment.b_per_fetch if axis else 1)
         return InfeasibleSpec(
             f"{place}: [tile] warp", f"warp {name} is not a whole number of fragments", got=extent,
             needs=f"a multiple of {unit} ({plan.fragment.name})", remedy=f"warp {name} = {max(unit, extent // unit * unit)}",

@@ -1,4 +1,4 @@
-"""Matrix instructions: shape, types, and which lane holds element (i, j) where.
+"""Matrix instructions, and what stands in for one: shape, types, and which lane holds element (i, j) where.
 
 The holder of an element is linear in the bits of lane, register and position
 in the register: each bit that is set adds its (row, column) offset. Offsets are
@@ -28,14 +28,14 @@ class FragmentMap(Strict):
         lanes: (row, column) added by each bit of the lane index, lowest first.
         registers: likewise for the register index.
         packed: likewise for the position inside a 32-bit register.
-        copies: in how many places each element is held; a bit with the offset
-            (0, 0) tells them apart.
+        copies: in how many places each element is held, a power of two; bits
+            with the offset (0, 0) tell them apart.
     """
 
     lanes: Annotated[tuple[Offset, ...], Field(min_length=5, max_length=6, strict=False)]
     registers: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
     packed: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
-    copies: Annotated[int, Field(ge=1, le=2)] = 1
+    copies: Annotated[int, Field(ge=1, le=32)] = 1
 
     @field_validator("lanes", "registers", "packed")
     @classmethod
@@ -187,14 +187,17 @@ def _gathered(sources: list[tuple[str, int]], widths: dict[str, int]) -> str:
 
 
 class Fragment(Row):
-    """One matrix instruction D = A B + C on tiles A [m, k], B [k, n], C [m, n].
+    """What a warp multiplies at once: D = A B + C on tiles A [m, k], B [k, n], C [m, n].
 
     Attributes:
         vendor: whose instruction it is.
         policy: the programming interface: `mma` is one `mma.sync`, whose map
             the PTX ISA documents; `wmma` is one `wmma.mma.sync`, whose map it
-            leaves open.
-        map_source: whether the maps are `documented` or `measured`.
+            leaves open; `fma` is no matrix instruction: the lanes multiply,
+            each the part of C that it holds, with `fma.rn.f32` one k after
+            another, and each holds all of A and B that its part needs.
+        map_source: whether the maps are `documented`, `measured`, or
+            `constructed`: ours, where no instruction prescribes any.
         min_arch: the first sm_ number that has it, with these maps.
         instruction: its mnemonic as the compiler's assembly prints it.
         shape: (m, n, k).
@@ -203,8 +206,8 @@ class Fragment(Row):
     """
 
     vendor: Literal["nvidia"]
-    policy: Literal["mma", "wmma"]
-    map_source: Literal["documented", "measured"]
+    policy: Literal["mma", "wmma", "fma"]
+    map_source: Literal["documented", "measured", "constructed"]
     min_arch: int
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.]{1,100}$")]
     shape: Annotated[tuple[int, int, int], Field(strict=False)]
@@ -216,6 +219,8 @@ class Fragment(Row):
     @model_validator(mode="after")
     def _maps_cover(self) -> Fragment:
         m, n, k = self.shape
+        if (self.policy == "fma") != (self.word == "f32"):
+            raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
         for label, held, rows, columns in (("a", self.a, m, k), ("b", self.b, k, n), ("c", self.c, m, n)):
             complaint = held.prove(rows, columns)
             if complaint:
@@ -232,6 +237,21 @@ class Fragment(Row):
         return f"{self.policy}_{self.a.register_count}x{self.b.register_count}.j2"
 
     @property
+    def on_matrix_unit(self) -> bool:
+        """Whether a matrix unit multiplies, and rounds as its row in specs/units says; else FP32 arithmetic does."""
+        return self.policy != "fma"
+
+    @property
+    def engine(self) -> str:
+        """What multiplies, in words, one of many."""
+        return "matrix unit" if self.on_matrix_unit else "FP32 CUDA core"
+
+    @property
+    def b_per_fetch(self) -> int:
+        """Fragments of B, side by side along n, that one fetch brings: it gives a lane 16 bytes, four registers."""
+        return max(1, 4 // self.b.register_count)
+
+    @property
     def shape_name(self) -> str:
         m, n, k = self.shape
         return f"m{m}n{n}k{k}"
@@ -240,13 +260,13 @@ class Fragment(Row):
 FRAGMENTS = Table("fragment", "fragments", Fragment)
 
 
-def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:
-    """The instructions of a vendor for a word type that kernels can be made of, by shape name.
+def shapes(vendor: str, word: str) -> dict[str, Fragment]:
+    """The fragments of a vendor for a word type that kernels can be made of, by shape name.
 
     Those are the ones with a template; the others serve as `gemmgen fragments NAME --header`.
     """
     return {
         row.shape_name: row for row in FRAGMENTS.rows()
-        if (row.vendor, row.word, row.policy) == (vendor, word, policy)
+        if (row.vendor, row.word) == (vendor, word)
         and (TEMPLATES / "atoms" / row.atom).is_file()
     }

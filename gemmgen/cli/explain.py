@@ -84,7 +84,7 @@ def text(explanation: Explanation) -> str:
     from gemmgen.naming import kernel_name
 
     e, plan, known = explanation, explanation.plan, _numbers(explanation)
-    reached = time.efficiency(plan.gpu)
+    reached = time.efficiency(plan.gpu, plan.scheme.word)
     parts = [facts({
         "kernel": kernel_name(plan),
         "decided": _decisions(e.best[0]),

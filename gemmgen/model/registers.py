@@ -28,10 +28,10 @@ UNEVEN_GUARD = 12
 UNROLL_BELOW = 192  # as in plan.Plan.unrolls_steps, which the tests hold equal
 
 A_FRAGMENTS = Equation(
-    "G1", "a_fragments", "words * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
+    "G1", "a_fragments", "words * a_copies * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
 )
 B_FRAGMENTS = Equation(
-    "G2", "b_fragments", "words * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
+    "G2", "b_fragments", "words * b_copies * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
 )
 LOOP = Equation(
     "G3", "loop",

@@ -36,7 +36,7 @@ TILE_CONSTRAINTS = (
     Constraint("C1", "block k", f"(BK % FK == 0) & ({_BLOCK_KS})", "rows of whole 16-byte chunks that the swizzle can permute"),
     Constraint("C2", "warp k", "WK == BK", "a warp works through the whole stage"),
     Constraint("C3", "warp m", "WM % FM == 0", "whole fragments"),
-    Constraint("C4", "warp n", "WN % (2 * FN) == 0", "one ldmatrix.x4 of B fetches two fragments side by side"),
+    Constraint("C4", "warp n", "WN % (b_per_fetch * FN) == 0", "whole fetches of B: one ldmatrix.x4 brings two fragments side by side"),
     Constraint("C5", "block m", "BM % WM == 0", "whole warps"),
     Constraint("C6", "block n", "BN % WN == 0", "whole warps"),
     Constraint("C7", "threads", "threads <= threads_per_block", "the hardware's limit"),
@@ -92,6 +92,7 @@ def constants(scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dic
     scaled = scheme.normalize == "row"
     return {
         "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
+        "b_per_fetch": fragment.b_per_fetch, "a_copies": fragment.a.copies, "b_copies": fragment.b.copies,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
         "split_reads": 2 if scaled else 1, "launches": 3 if scaled else 2, "other_registers": OTHER_REGISTERS,
@@ -212,7 +213,7 @@ def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
     fm, fn, fk = fragment.shape
     pairs = {
         axis: _extents(choices.block and choices.block[at], choices.warp and choices.warp[at], unit)
-        for axis, at, unit in (("m", 0, fm), ("n", 1, 2 * fn))
+        for axis, at, unit in (("m", 0, fm), ("n", 1, fragment.b_per_fetch * fn))
     }
     if choices.block or choices.warp:
         depths = [((choices.block or choices.warp)[2], (choices.warp or choices.block)[2])]

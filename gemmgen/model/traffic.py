@@ -16,8 +16,8 @@ INTENSITY = Equation(
     "T3", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15",
 )
 FETCH_BYTES = Equation(
-    "T4", "fetch_bytes", "warps * (WM + WN) * BK * words * word_bytes", "B a block and stage",
-    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1)",
+    "T4", "fetch_bytes", "warps * (a_copies * WM + b_copies * WN) * BK * words * word_bytes", "B a block and stage",
+    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1), once for each lane that holds it",
 )
 UNSWIZZLED_WAYS = Equation(
     "T5", "unswizzled_ways", "min(8, BK * word_bytes / 16)", "accesses a phase",
