@@ -190,10 +190,11 @@ class Plan:
         """Whether the steps of a stage are unrolled.
 
         Two fragment buffers need it. With one it lets the compiler fetch ahead,
-        which costs registers; where few are left it would spill instead.
+        which costs registers; where few are left it would spill instead. Steps of
+        plain multiply-adds are long: it is the other warps that hide a fetch.
         """
         held = self.accumulator_registers + self.fragment_registers
-        return self.fragment_buffers == 2 or held < UNROLL_BELOW
+        return self.fragment_buffers == 2 or (self.fragment.on_matrix_unit and held < UNROLL_BELOW)
 
     @property
     def elements(self) -> int:

@@ -46,7 +46,7 @@ def _groups() -> list[tuple[str, tuple[Equation, ...]]]:
 
     return [
         ("Resources", (*space.TILE_EQUATIONS, *space.PIPELINE_EQUATIONS)),
-        ("Registers", (*registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.REGISTERS, registers.UNEVEN)),
+        ("Registers", (*registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.MEANT_BLOCKS, registers.GRANTED, registers.REGISTERS, registers.UNEVEN)),
         ("Occupancy", resources.OCCUPANCY_EQUATIONS),
         ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, space.TLP)),
         ("Time", time.EQUATIONS),

@@ -92,7 +92,7 @@ def constants(scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dic
     scaled = scheme.normalize == "row"
     return {
         "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
-        "b_per_fetch": fragment.b_per_fetch, "a_copies": fragment.a.copies, "b_copies": fragment.b.copies,
+        "on_unit": int(fragment.on_matrix_unit), "b_per_fetch": fragment.b_per_fetch, "a_copies": fragment.a.copies, "b_copies": fragment.b.copies,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
         "split_reads": 2 if scaled else 1, "launches": 3 if scaled else 2, "other_registers": OTHER_REGISTERS,
