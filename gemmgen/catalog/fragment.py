@@ -18,6 +18,9 @@ from gemmgen.catalog.number import FORMATS, WordType
 from gemmgen.catalog.table import Row, Strict, Table
 from gemmgen.paths import TEMPLATES
 
+STRIP = 16
+"""Columns of a tile that a picture of it shows side by side."""
+
 Offset = Annotated[tuple[int, int], Field(strict=False)]
 
 
@@ -58,6 +61,11 @@ class FragmentMap(Strict):
         """How many elements a lane holds; `index` counts them, positions in a register first."""
         return self.register_count * self.packed_count
 
+    @property
+    def lane_copies(self) -> int:
+        """How many lanes hold each element."""
+        return 1 << self.lanes.count((0, 0))
+
     def element(self, lane: int, register: int, packed: int = 0) -> tuple[int, int]:
         """Row and column of what `lane` holds there."""
         row = column = 0
@@ -86,12 +94,18 @@ class FragmentMap(Strict):
         return self._holders[i, j]
 
     def grid(self, rows: int, columns: int) -> list[str]:
-        """The tile row by row, each element as `lane:index` of its first holder."""
+        """The tile row by row, each element as `lane:index` of its first holder; wide tiles in strips."""
         def cell(i: int, j: int) -> str:
             lane, register, packed = self.map(i, j)[0]
             return f"{lane:>2}:{register * self.packed_count + packed}"
 
-        return [" ".join(cell(i, j) for j in range(columns)) for i in range(rows)]
+        cells = [[cell(i, j) for j in range(columns)] for i in range(rows)]
+        width = max(len(text) for row in cells for text in row)
+        lines: list[str] = []
+        for first in range(0, columns, STRIP):
+            lines += ["", f"columns {first} to {first + STRIP - 1}"] if columns > STRIP else []
+            lines += [" ".join(text.ljust(width) for text in row[first : first + STRIP]).rstrip() for row in cells]
+        return lines[1:] if columns > STRIP else lines
 
     def prove(self, rows: int, columns: int) -> str | None:
         """None when every element of [rows, columns] is held `copies` times, else the complaint."""
@@ -228,6 +242,16 @@ class Fragment(Row):
             wanted = 1 if label == "c" else 4 // FORMATS[self.word].bytes
             if held.packed_count != wanted:
                 raise ValueError(f"{wanted} to a 32-bit register in the map of {label}, not {held.packed_count}")
+        return self
+
+    @model_validator(mode="after")
+    def _lanes_suffice(self) -> Fragment:
+        """Where lanes multiply, each holds what it needs."""
+        for lane, register, _, i, j in self.c.foreach_ij() if self.policy == "fma" else ():
+            for k in range(self.shape[2]):
+                for label, held, element in (("a", self.a, (i, k)), ("b", self.b, (k, j))):
+                    if lane not in [holder for holder, _, _ in held.map(*element)]:
+                        raise ValueError(f"lanes that hold all they multiply; lane {lane} lacks element {element} of {label}")
         return self
 
     @property

@@ -14,7 +14,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.render import render
-from gemmgen.solve import solve
+from gemmgen.solve import STAGING_ARCH, solve
 from gemmgen.spec import Spec, json_schema, load, loads
 
 MINIMAL = {"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}
@@ -46,6 +46,10 @@ def test_scheme_and_gpu_are_all_a_spec_needs(scheme, gpu):
     loaded = loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}}, "here")
     if all(row.min_arch > target.arch_number for row in shapes(target.vendor, word).values()):
         with pytest.raises(InfeasibleSpec, match=f"{gpu} has no matrix instruction"):
+            solve(loaded)
+        return
+    if target.arch_number < STAGING_ARCH:
+        with pytest.raises(InfeasibleSpec, match=f"{gpu} cannot fill stages"):
             solve(loaded)
         return
     source = render(solve(loaded))
