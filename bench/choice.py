@@ -23,8 +23,10 @@ from gemmgen.run import timing
 from gemmgen.solve import alternatives, solve
 from gemmgen.spec import loads
 
-HAND = {"tile": {"block": [128, 128, 32], "warp": [64, 32, 32]}, "pipeline": {"stages": 3, "fragment_buffers": 1}}
-PLAIN = {"tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "group": 1}, "pipeline": {"stages": 2, "fragment_buffers": 1}}
+from vary import fixed
+
+HAND = {"tile": {"block": [128, 128, 32], "warp": [64, 32, 32], "split_k": 1}, "pipeline": {"stages": 3, "fragment_buffers": 1}}
+PLAIN = {"tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "group": 1, "split_k": 1}, "pipeline": {"stages": 2, "fragment_buffers": 1}}
 
 
 def prepared(plan: Plan):
@@ -42,15 +44,19 @@ def main() -> int:
     parser.add_argument("--gpu", default="h100")
     parser.add_argument("--size", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--fix", action="append", default=[], help="section.key=value for every candidate")
     parser.add_argument("--csv")
     options = parser.parse_args()
     base = {
         "problem": dict.fromkeys("mnk", options.size), "split": {"scheme": options.scheme, "promote": options.promote},
         "target": {"gpu": options.gpu},
     }
+    for section, values in fixed(options.fix).items():
+        base[section] = base.get(section, {}) | values
     best, drawn = alternatives(loads(base), 30, 30)
     plans = [("best", p) for p in best] + [("drawn", p) for p in drawn]
-    plans += [("hand", solve(loads(base | HAND))), ("plain", solve(loads(base | PLAIN)))]
+    plans += [(kind, solve(loads(base | by_hand | {"split": base["split"] | {"where": "prepass"}})))
+              for kind, by_hand in (("hand", HAND), ("plain", PLAIN))]
     with ThreadPoolExecutor(16) as pool:
         built = list(pool.map(lambda entry: prepared(entry[1]), plans))
     inputs = timing.Inputs((options.size,) * 3)
@@ -70,7 +76,7 @@ def main() -> int:
         ratio = statistics.median(s / t for s, t in zip(sgemm, contender.seconds))
         rows.append({
             "kind": kind, "block": "x".join(map(str, plan.block)), "warp": "x".join(map(str, plan.warp[:2])),
-            "stages": plan.stages, "fragment_buffers": plan.fragment_buffers, "group": plan.group, "promote": plan.promote,
+            "where": plan.where, "loads": plan.loads, "split_k": plan.split_k, "stages": plan.stages, "fragment_buffers": plan.fragment_buffers, "group": plan.group, "promote": plan.promote,
             "scheme": plan.scheme.name, "size": options.size, "predicted_registers": plan.predicted_registers,
             "registers": registers, "microseconds": round(statistics.median(contender.seconds) * 1e6, 1), "x_sgemm": round(ratio, 3),
         })
@@ -87,7 +93,7 @@ def main() -> int:
     )
     if options.csv:
         with open(options.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
     return 0

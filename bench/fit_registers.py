@@ -25,15 +25,20 @@ from gemmgen.catalog.fragment import shapes
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model import registers
-from gemmgen.model.space import PIPELINE_EQUATIONS, TILE_EQUATIONS, constants, decisions
+from gemmgen.model.space import (
+    PIPELINE_EQUATIONS, TILE_CONSTRAINTS, TILE_EQUATIONS, WAY_CONSTRAINTS, constants, decisions,
+)
 from gemmgen.model.equation import solved
 from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
 
-ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 TABLE = Path(registers.__file__).with_name("register_table.py")
-DECISIONS = ("layout", "scheme", "promote", "special", "block", "warp", "stages", "fragment_buffers", "group")
+DECISIONS = (
+    "layout", "scheme", "where", "loads", "promote", "special", "block", "warp", "stages", "fragment_buffers", "group", "split_k",
+)
 HELD_OUT = 4  # every so many
+SPLITTING = 1000  # seeds from here on draw kernels that split themselves: rarer, and harder to predict
 RIDGE = 0.3
 
 
@@ -45,12 +50,18 @@ def plan_of(arch: str, row: dict[str, str]) -> Plan:
 
     # The limits of the largest SM for every generation: only the compiler is asked.
     gpu = GPUS.get("h100").model_copy(update={"arch": arch, "name": arch})
+    scheme = SCHEMES.get(row["scheme"])
+    known = [one for one in shapes("nvidia", scheme.word).values() if one.min_arch <= gpu.arch_number]
     return Plan(
-        layout=row["layout"], scheme=SCHEMES.get(row["scheme"]), fragment=shapes("nvidia", "f16")["m16n8k16"], gpu=gpu,
-        where="prepass", promote=int(row["promote"]), special=row["special"], block=triple(row["block"]),
+        layout=row["layout"], scheme=scheme, fragment=max(known, key=lambda one: one.shape[2]), gpu=gpu,
+        where=row["where"], loads=row["loads"], promote=int(row["promote"]), special=row["special"], block=triple(row["block"]),
         warp=triple(row["warp"]), stages=int(row["stages"]), fragment_buffers=int(row["fragment_buffers"]),
-        group=int(row["group"]), allow_spills=True, hints=Hints(4096, 4096, 4096),
+        group=int(row["group"]), split_k=int(row["split_k"]), allow_spills=True, hints=Hints(4096, 4096, 4096),
     )
+
+
+WAYS = [("prepass", "async")] * 11 + [("register", "async")] * 5 + [("shared", "spread")] * 3 + [("prepass", "spread")]
+WITHOUT_ASYNC = [("prepass", "spread")] * 5 + [("prepass", "grouped")] + [("shared", "spread")] * 3
 
 
 def drawn(arch: str, seed: int) -> dict[str, str]:
@@ -60,14 +71,20 @@ def drawn(arch: str, seed: int) -> dict[str, str]:
         wm, wn = draw.choice([32, 32, 48, 64, 64, 64, 80, 96, 128]), draw.choice([32, 32, 32, 48, 64, 64, 96])
         across, down, bk = draw.choice([1, 2, 2, 3, 4]), draw.choice([1, 1, 2, 2, 3, 4]), draw.choice([16, 32, 32, 32, 64])
         promote = draw.choice([0, 0, 0, 16, bk, 64, 128, 128, 256, 256])
+        where, loads = draw.choice(WITHOUT_ASYNC if arch == "sm_75" else WAYS)
+        if seed >= SPLITTING and where == "prepass":
+            continue
         row = {
             "layout": draw.choice(["nn", "nn", "nt", "tn", "tt"]),
             "scheme": draw.choice(["half", "ootomo", "ootomo", "legemm", "egemm", "markidis", "ootomo4", "scaled", "scaled"]),
+            "where": where, "loads": loads, "split_k": draw.choice(["1", "1", "1", "1", "4"]),
             "promote": str(promote), "special": draw.choice(["exact", "exact", "exact", "fast"]),
-            "block": f"{wm * down}x{wn * across}x{bk}", "warp": f"{wm}x{wn}x{bk}", "stages": str(draw.choice([2, 3, 3, 4, 5])),
+            "block": f"{wm * down}x{wn * across}x{bk}", "warp": f"{wm}x{wn}x{bk}", "stages": str(draw.choice([2, 3, 3, 4, 5]) if loads == "async" else 2),
             "fragment_buffers": str(draw.choice([1, 2]) if bk > 16 else 1), "group": "8",
         }
         plan = plan_of(arch, row)
+        if not all(one.holds(numbers_of({"arch": arch, **row})) for one in (*TILE_CONSTRAINTS, *WAY_CONSTRAINTS)):
+            continue
         held = plan.accumulator_registers
         if max(plan.block[:2]) > 256 or not 2 <= plan.threads // 32 <= 16 or plan.shared_bytes > plan.gpu.limits.shared_bytes_per_block:
             continue
@@ -85,7 +102,8 @@ def measured(job: tuple[str, int]) -> dict[str, str]:
 
 
 def measure(path: Path, each: int, jobs: int) -> None:
-    work = [(arch, seed) for seed in range(each) for arch in ARCHS]
+    seeds = [*range(each), *range(SPLITTING, SPLITTING + each // 2)]
+    work = [(arch, seed) for seed in seeds for arch in ARCHS]
     with Pool(jobs) as pool, path.open("w", newline="") as file:
         table = csv.DictWriter(file, ["arch", "seed", *DECISIONS, "registers", "spill_bytes"], lineterminator="\n")
         table.writeheader()
@@ -100,7 +118,7 @@ def measure(path: Path, each: int, jobs: int) -> None:
 
 def numbers_of(row: dict[str, str]) -> dict[str, float]:
     plan = plan_of(row["arch"], row)
-    known = constants(plan.scheme, plan.fragment, plan.gpu, plan.hints) | decisions(plan)
+    known = constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | decisions(plan)
     known = solved((*TILE_EQUATIONS, *PIPELINE_EQUATIONS, *registers.EQUATIONS, registers.BUDGET), known)
     return known
 
@@ -144,10 +162,10 @@ def fit(path: Path) -> None:
     free = np.array([is_free(row) for row in rows])
     matrix = np.array([terms(k) for k in known])
     slopes: dict[str, list[float]] = {}
-    offsets: dict[int, list[float]] = {int(a[3:]): [0.0] * 3 for a in ARCHS}
+    offsets: dict[int, list[float]] = {int(a[3:]): [0.0] * len(registers.LOOPS) for a in ARCHS}
     demand = np.zeros(len(rows))
     count, names = matrix.shape[1], list(registers.SLOPE_OF)
-    prior = np.array([1.0 if name == "per_sum" else 0.0 for name in names])  # a sum is a register
+    prior = np.array([1.0 if name in ("per_sum", "per_staged") else 0.0 for name in names])  # each is a register
     for kind, name in enumerate(registers.LOOPS):
         mine = loop == kind
         design = np.hstack([matrix, np.array([[a == other for other in ARCHS] for a in arch], float)])
@@ -167,7 +185,7 @@ def fit(path: Path) -> None:
             offsets[int(other[3:])][kind] = round(float(found[count + position]), 1)
         demand[mine] = design[mine] @ found
     excess = demand - budget + np.array([registers.UNEVEN.value(k) for k in known])
-    squeeze = [_threshold(excess, spilled, (loop == kind) & ~held_out) for kind in range(3)]
+    squeeze = [_threshold(excess, spilled, (loop == kind) & ~held_out) for kind in range(len(registers.LOOPS))]
     TABLE.write_text(_table(slopes, offsets, squeeze, sum(free & ~held_out)))
     print(f"wrote {TABLE}")
     predicted = np.minimum(budget, np.ceil(demand))
@@ -181,7 +199,7 @@ def fit(path: Path) -> None:
               f"{(which & ~spilled & refused).sum()} of {(which & ~spilled).sum()} refused though they fit")
     worst = np.argsort(-np.where(held_out & free, np.abs(predicted / real - 1), 0))[:8]
     for at in worst:
-        print("   ", int(predicted[at]), int(real[at]), {k: rows[at][k] for k in ("arch", "scheme", "promote", "block", "warp", "fragment_buffers")})
+        print("   ", int(predicted[at]), int(real[at]), {k: rows[at][k] for k in ("arch", "scheme", "where", "layout", "promote", "block", "warp", "fragment_buffers", "split_k")})
 
 
 def _groups(rows, free, held_out, loop) -> Iterator[tuple[str, np.ndarray]]:

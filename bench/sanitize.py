@@ -1,9 +1,10 @@
-"""Run every scheme's kernels under compute-sanitizer's four tools, on the GPU of this machine.
+"""Run every kernel of the reference set under compute-sanitizer's four tools, on the GPU of this machine.
 
     python bench/sanitize.py [--gpu h100]
 
-Each case is a `verify` of small products (edges, layouts, special values among
-them) in a process of its own, since a tool watches a whole process. Prints one
+Each case is a `verify` of small products (edges, special values among them) by
+one of specs/kernels, its plan re-targeted to this GPU, in a process of its own,
+since a tool watches a whole process. Other layouts are added. Prints one
 line a case and tool; exit code 1 if any tool found anything.
 """
 
@@ -18,22 +19,29 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
 def cases() -> list[tuple[str, str]]:
-    from gemmgen.catalog.scheme import SCHEMES
+    """(spec, layout) of each kernel; `own` is the spec's own layout."""
+    from gemmgen.paths import SPECS
 
-    layouts = [("ootomo", "tt"), ("scaled", "tt"), ("scaled", "tn"), ("tf32x3", "nt")]
-    return [(name, "nn") for name in SCHEMES.names()] + layouts
+    layouts = [("sgemm_a100", "tt"), ("scaled_a100", "tt"), ("scaled_a100", "tn"), ("tf32x3_a100", "nt"), ("shared_rtx3090", "tn"),
+               ("sgemm_h100_small", "tt"), ("sgemm_t4", "nt")]
+    return [(path.stem, "own") for path in sorted((SPECS / "kernels").glob("*.toml"))] + layouts
 
 
-def child(gpu: str, scheme: str, layout: str) -> int:
+def child(gpu: str, name: str, layout: str) -> int:
     """Verify one kernel on the GPU; the sanitizer watches."""
+    from dataclasses import replace
+
     from gemmgen.build import build
+    from gemmgen.catalog.gpu import GPUS
+    from gemmgen.paths import SPECS
     from gemmgen.render import render
     from gemmgen.run.cuda import CudaDevice
     from gemmgen.solve import solve
-    from gemmgen.spec import loads
+    from gemmgen.spec import load
     from gemmgen.verify import verify
 
-    plan = solve(loads({"problem": {"layout": layout}, "split": {"scheme": scheme}, "target": {"gpu": gpu}}))
+    plan = replace(solve(load(SPECS / "kernels" / f"{name}.toml")), gpu=GPUS.get(gpu), allow_spills=True)
+    plan = replace(plan, layout=plan.layout if layout == "own" else layout)
     source = render(plan)
     binary = build(source)
     report = verify(plan, source, binary, CudaDevice(binary), size=(plan.block[0] + 5, plan.block[1] + 3, 300))
@@ -46,13 +54,13 @@ def watched(tool: str, gpu: str, case: tuple[str, str]) -> tuple[str, int, str]:
     ran = subprocess.run(command, capture_output=True, text=True)
     summary = [line for line in ran.stdout.splitlines() if "SUMMARY" in line]
     told = (summary or [ran.stdout[-300:] + ran.stderr[-300:]])[-1].strip("= ")
-    return f"{tool:<10} {case[0]:<9} {case[1]}  {told}", ran.returncode, ran.stdout
+    return f"{tool:<10} {case[0]:<22} {case[1]:<3}  {told}", ran.returncode, ran.stdout
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", default="h100")
-    parser.add_argument("--child", nargs=2, metavar=("SCHEME", "LAYOUT"))
+    parser.add_argument("--child", nargs=2, metavar=("SPEC", "LAYOUT"))
     options = parser.parse_args()
     if options.child:
         return child(options.gpu, *options.child)
@@ -60,7 +68,7 @@ def main() -> int:
     print(version.strip().splitlines()[-1] if version else "compute-sanitizer")
     failed = 0
     jobs = [(tool, options.gpu, case) for case in cases() for tool in TOOLS]
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(8) as pool:
         for line, code, out in pool.map(lambda job: watched(*job), jobs):
             print(line, "" if code == 0 else f"EXIT {code}", flush=True)
             if code:

@@ -93,7 +93,7 @@ class Region:
     Attributes:
         name: as in `Plan.workspace`.
         element: the C type of what lies there.
-        factor, of: its bytes are the factor times these padded extents.
+        factor, of, per: its bytes are the factor times these padded extents, divided by `per`.
         zeroed: whether it must be zero before the first kernel runs.
     """
 
@@ -103,9 +103,10 @@ class Region:
     of: tuple[str, ...]
     zeroed: bool
     meaning: str
+    per: int = 1
 
     def bytes(self, extents: Mapping[str, int]) -> int:
-        return self.factor * math.prod(extents[extent] for extent in self.of)
+        return self.factor * math.prod(extents[extent] for extent in self.of) // self.per
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,19 @@ class Parameter:
 def regions(plan: Plan) -> tuple[Region, ...]:
     """`Plan.workspace`, as data."""
     scales = 4 if plan.scheme.normalize == "row" else 0
-    words = len(plan.scheme.words) * plan.scheme.format.bytes
+    words = len(plan.scheme.words) * plan.scheme.format.bytes if plan.where == "prepass" else 0
+    slices = plan.split_k if plan.split_k > 1 else 0
     none = "" if scales else "; none in this scheme"
     return (
         Region("status", "unsigned long long", 8 * len(status_fields()), (), True, "the counters"),
         Region("a_absmax", "unsigned int", scales, ("m_padded",), True, f"largest magnitudes of A's rows{none}"),
         Region("b_absmax", "unsigned int", scales, ("n_padded",), True, f"largest magnitudes of B's columns{none}"),
+        Region("arrived", "unsigned int", 4 if slices else 0, ("m_padded", "n_padded"), True,
+               f"slices of k that have left their part, for each block of C{'' if slices else '; none in this kernel'}",
+               per=plan.block[0] * plan.block[1]),
         Region("a_words", "unsigned char", words, ("m_padded", "k_padded"), False, "A's words, packed"),
         Region("b_words", "unsigned char", words, ("n_padded", "k_padded"), False, "B's words, packed"),
+        Region("parts", "float", 4 * slices, ("m_padded", "n_padded"), False, "the sums of the slices of k"),
     )
 
 
@@ -164,12 +170,13 @@ _MEANINGS = {
     "alpha": "factor of A B", "beta": "factor of what C held", "lda": "elements from one stored row of A to the next",
     "ldb": "the same of B", "ldc": "the same of C", "a_words": "packed words of A", "b_words": "packed words of B",
     "a_absmax": "largest magnitudes of A's rows", "b_absmax": "largest magnitudes of B's columns",
+    "parts": "the sums of the slices of k", "arrived": "slices that have left theirs, for each block of C",
     **{name: "counters: " + ", ".join(fields) for name, fields in STATUS.items()},
 }
 _POINTERS = {
     "a": "float", "b": "float", "c": "float",
     "a_words": "unsigned char", "b_words": "unsigned char", "a_absmax": "unsigned int", "b_absmax": "unsigned int",
-    **dict.fromkeys(STATUS, "unsigned long long"),
+    "parts": "float", "arrived": "unsigned int", **dict.fromkeys(STATUS, "unsigned long long"),
 }
 
 
@@ -181,7 +188,7 @@ def _parameter(name: str, written: set[str]) -> Parameter:
     if name in STATUS:
         before = [*STATUS][: [*STATUS].index(name)]
         region, offset = "status", 8 * sum(len(STATUS[earlier]) for earlier in before)
-    elif name.endswith(("_words", "_absmax")):
+    elif name.endswith(("_words", "_absmax")) or name in ("parts", "arrived"):
         region, offset = name, 0
     else:
         return Parameter(name, kind, {"argument": name}, name, _MEANINGS[name])
@@ -285,14 +292,14 @@ def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("*/", "* /")
 
 
-def _blocks(launch: Launch) -> str:
+def _blocks(plan: Plan, launch: Launch) -> str:
     """The blocks of a launch, as C."""
-    return " + ".join(
-        " * ".join(
-            f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})" for extent, tile in product
-        )
-        for product in launch.grid
-    )
+    def factor(extent: str, tile: int) -> str:
+        if extent == "split_k":
+            return str(plan.split_k)
+        return f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})"
+
+    return " + ".join(" * ".join(factor(*one) for one in product) for product in launch.grid)
 
 
 def _role(source: Source, launch: Launch) -> str:
@@ -326,11 +333,12 @@ def _context(plan: Plan, source: Source, name: str) -> dict[str, Any]:
         "padded": [(extent, of, unit) for extent, (of, unit) in padded(plan).items()],
         "regions": [
             {"name": region.name, "meaning": region.meaning, "last_zeroed": region.name == zeroed[-1],
-             "size": " * ".join([str(region.factor), *(f"(uint64_t)at->{extent}" for extent in region.of)])}
+             "size": " * ".join([str(region.factor), *(f"(uint64_t)at->{extent}" for extent in region.of)])
+             + (f" / {region.per}" if region.per > 1 else "")}
             for region in regions(plan)
         ],
         "launches": [
-            {"symbol": launch.symbol, "blocks": _blocks(launch), "threads": launch.threads,
+            {"symbol": launch.symbol, "blocks": _blocks(plan, launch), "threads": launch.threads,
              "shared_bytes": launch.shared_bytes, "params": params, "meaning": _ROLE_MEANINGS[_role(source, launch)]}
             for launch, params in zip(source.launches, parameters(source.launches))
         ],
@@ -382,8 +390,8 @@ def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapp
         "kernel": source.name,
         "plan": {
             "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name,
-            "where": plan.where, "promote": plan.promote, "special": plan.special,
-            "block": list(plan.block), "warp": list(plan.warp), "stages": plan.stages,
+            "where": plan.where, "loads": plan.loads, "promote": plan.promote, "special": plan.special,
+            "block": list(plan.block), "warp": list(plan.warp), "stages": plan.stages, "split_k": plan.split_k,
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
@@ -396,12 +404,12 @@ def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapp
         "alignment": {"operands": 4, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in padded(plan).items()},
         "workspace": {
-            "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor * "
+            "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
                     "product of extents; the whole is a multiple of the alignment, too",
             "alignment": WORKSPACE_ALIGNMENT,
             "zero": "before the first launch, from the start to the end of the last region marked zeroed",
             "regions": [
-                {"name": r.name, "element": r.element, "factor": r.factor, "extents": list(r.of), "zeroed": r.zeroed,
+                {"name": r.name, "element": r.element, "factor": r.factor, "extents": list(r.of), "per": r.per, "zeroed": r.zeroed,
                  "meaning": r.meaning}
                 for r in regions(plan)
             ],

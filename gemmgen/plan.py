@@ -22,8 +22,10 @@ SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
 ABSMAX_TILE_OUTER = 32
 ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
+PADDING = 16  # bytes a row, for fragments that are fetched by rows of one distance
 WORKSPACE_ALIGNMENT = 256
 UNROLL_BELOW = 192  # registers; from there on unrolled kernels were seen to spill on sm_80
+UNROLL_SHARE = 0.75  # of a thread's share of the file, where operands are split on the way to fragments
 STATUS = {
     "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
     "b_status": ("b_lossy", "b_overflow", "b_nonfinite"),
@@ -40,6 +42,49 @@ repaired: elements of C computed again in FP32.
 
 def round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    """How 16-byte chunks of a row change places: `chunk ^ (row / line & mask) * stride`.
+
+    Attributes:
+        line: rows that share one 128-byte line of banks.
+        stride: chunks that one row's lanes read together.
+        mask: how many rows' worth of them a phase reads, less one.
+    """
+
+    line: int
+    mask: int
+    stride: int
+
+    @property
+    def rows(self) -> int:
+        return self.line * (self.mask + 1)
+
+
+@dataclass(frozen=True)
+class Copying:
+    """How a block's threads copy a tile of FP32 in 16-byte chunks, [rows, columns] as the operand is stored.
+
+    Attributes:
+        across: chunks of one row that neighbouring threads take together.
+        across_steps: how often, for a whole row.
+        down: rows that the block takes together.
+    """
+
+    rows: int
+    columns: int
+    across: int
+    down: int
+
+    @property
+    def across_steps(self) -> int:
+        return self.columns // 4 // self.across
+
+    @property
+    def down_steps(self) -> int:
+        return -(-self.rows // self.down)
 
 
 @dataclass(frozen=True)
@@ -83,9 +128,11 @@ class Workspace:
     status: int
     a_absmax: int
     b_absmax: int
+    arrived: int
     zeroed: int
     a_words: int
     b_words: int
+    parts: int
     bytes: int
 
 
@@ -96,7 +143,8 @@ class Plan:
     Attributes:
         layout: nn, nt, tn or tt, row major.
         scheme, fragment, gpu: the catalog rows.
-        where: where operands are split; `prepass`.
+        where: where operands are split: `prepass`, `shared` or `register`.
+        loads: how tiles reach shared memory: `async`, or through registers, `spread` or `grouped`.
         promote: k between promotions; 0 never.
         special: `exact` or `fast`.
         block, warp: tiles as (m, n, k).
@@ -104,6 +152,7 @@ class Plan:
         fragment_buffers: 2 when the next step's fragments are fetched while
             this one's are multiplied, else 1.
         group: block rows of C that are worked on together, for L2.
+        split_k: slices of k that different blocks sum; 1 where one block sums all.
         allow_spills: whether spilling fails the build.
         hints: sizes the plan was made for; not part of its identity.
         predicted_registers: per thread, or None where no model says.
@@ -114,6 +163,7 @@ class Plan:
     fragment: Fragment
     gpu: Gpu
     where: str
+    loads: str
     promote: int
     special: str
     block: tuple[int, int, int]
@@ -121,6 +171,7 @@ class Plan:
     stages: int
     fragment_buffers: int
     group: int
+    split_k: int
     allow_spills: bool
     hints: Hints
     predicted_registers: int | None = None
@@ -137,6 +188,7 @@ class Plan:
             "fragment": self.fragment.model_dump(mode="json", exclude=prose),
             "arch": self.gpu.arch,
             "where": self.where,
+            "loads": self.loads,
             "promote": self.promote,
             "special": self.special,
             "block": self.block,
@@ -144,6 +196,7 @@ class Plan:
             "stages": self.stages,
             "fragment_buffers": self.fragment_buffers,
             "group": self.group,
+            "split_k": self.split_k,
         }
 
     @cached_property
@@ -189,12 +242,15 @@ class Plan:
     def unrolls_steps(self) -> bool:
         """Whether the steps of a stage are unrolled.
 
-        Two fragment buffers need it. With one it lets the compiler fetch ahead,
-        which costs registers; where few are left it would spill instead. Steps of
-        plain multiply-adds are long: it is the other warps that hide a fetch.
+        Two fragment buffers and loads with places of their own need it. Else it lets the compiler fetch ahead,
+        which costs registers; where few are left it would spill instead. Steps of plain multiply-adds are long:
+        it is the other warps that hide a fetch.
         """
         held = self.accumulator_registers + self.fragment_registers
-        return self.fragment_buffers == 2 or (self.fragment.on_matrix_unit and held < UNROLL_BELOW)
+        below = UNROLL_BELOW if self.fragment.on_matrix_unit else 0
+        if self.where == "register":  # a block's share of the file may be less than what one thread can name
+            below = min(below, UNROLL_SHARE * self.gpu.limits.registers_per_sm // self.threads)
+        return self.fragment_buffers == 2 or self.loads == "spread" or held < below
 
     @property
     def elements(self) -> int:
@@ -253,11 +309,48 @@ class Plan:
             f"{text} ({self.scheme.name}'s own: {f'every {own} k' if own else 'never'})"
         )
 
-    # ---- shared memory: [stage][a words, b words][outer][k], swizzled in 16-byte chunks
+    # ---- tiles that come through registers
+
+    @property
+    def chunk_elements(self) -> int:
+        """Elements of k that one 16-byte chunk of words holds."""
+        return COPY_BYTES // self.scheme.format.bytes
+
+    def parts(self, operand: Operand) -> int:
+        """Loads of one tile that a thread holds: 16 bytes of words, or a chunk's FP32 elements."""
+        chunks = operand.tile * self.row_chunks * (len(self.scheme.words) if self.where == "prepass" else 1)
+        return -(-chunks // self.threads)
+
+    @property
+    def all_parts(self) -> int:
+        return sum(map(self.parts, self.operands))
+
+    @property
+    def staging_registers(self) -> int:
+        """Registers that hold the next tile on its way to shared memory."""
+        if self.loads == "async":
+            return 0
+        return self.all_parts * (4 if self.where == "prepass" else self.chunk_elements)
+
+    @property
+    def places_a_step(self) -> int:
+        """Places between a step's matrix instructions where a load may stand: one a row of fragments and product."""
+        at_once = {acc.name for acc in self.scheme.accumulators if self.promotes(acc) and self.promotes_at_once}
+        rest = sum(product.into not in at_once for product in self.scheme.products)
+        return self.tiles_m * (len(at_once) + rest)
+
+    @property
+    def places_to_spread(self) -> int:
+        """Places of a stage that get loads: its first half, so that they arrive while the other half is
+        multiplied. With two fragment buffers the last step comes after the tile is put away."""
+        steps = self.k_steps - (self.fragment_buffers == 2)
+        return max(1, steps * self.places_a_step // 2)
+
+    # ---- shared memory: [stage][a words, b words][outer][k], swizzled in 16-byte chunks; FP32 where it is split behind it
 
     @property
     def row_chunks(self) -> int:
-        """16-byte chunks in one row of a tile."""
+        """16-byte chunks of words in one row of a tile."""
         return self.block[2] * self.scheme.format.bytes // COPY_BYTES
 
     @property
@@ -274,22 +367,60 @@ class Plan:
     def swizzle_mask(self) -> int:
         return min(self.row_chunks, 8) - 1
 
-    def tile_bytes(self, operand: Operand) -> int:
-        """One word of one operand in one stage."""
-        return operand.tile * self.block[2] * self.scheme.format.bytes
+    @property
+    def padding(self) -> int:
+        """Bytes after each row of words, where rows cannot be swizzled."""
+        return PADDING if self.fragment.policy == "wmma" else 0
 
-    def stage_bytes_of(self, operand: Operand) -> int:
-        """All words of one operand in one stage."""
-        return len(self.scheme.words) * self.tile_bytes(operand)
+    @property
+    def run(self) -> int:
+        """Consecutive k of a row that a lane splits for one instruction; a quarter of it, for four lanes share a row."""
+        return self.fragment.shape[2] // 4
+
+    @property
+    def run_swizzle(self) -> Swizzle:
+        """Of FP32 tiles that lie [outer][k]: a phase's lanes, four to a row, read `run` k each."""
+        line = max(1, 8 // (self.block[2] * 4 // COPY_BYTES))
+        stride = self.run * 4 * 4 // COPY_BYTES
+        return Swizzle(line, max(1, 8 // stride // line) - 1, stride)
+
+    def copying(self, operand: Operand) -> Copying:
+        """Of an operand's FP32 tile: whole rows along k, lines of 128 bytes along m or n."""
+        rows, columns = operand.tile, self.block[2]
+        across = columns // 4
+        if not operand.k_contiguous:
+            rows, columns, across = columns, rows, 8
+        return Copying(rows, columns, across, self.threads // across)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of shared memory that one element takes in a stage, without padding."""
+        return 4 if self.where == "register" else len(self.scheme.words) * self.scheme.format.bytes
 
     @property
     def stage_bytes(self) -> int:
-        return sum(self.stage_bytes_of(operand) for operand in self.operands)
+        row = self.block[2] * self.element_bytes + len(self.scheme.words) * self.padding
+        return sum(operand.tile * row for operand in self.operands)
 
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of the main kernel."""
         return self.stages * self.stage_bytes
+
+    @property
+    def takes_operands(self) -> bool:
+        """Whether the main kernel reads A and B themselves."""
+        return self.where != "prepass" or self.special == "exact"
+
+    # ---- the packed words of the split kernel
+
+    def packed_tile_bytes(self, operand: Operand) -> int:
+        """One word of one operand's tile in the workspace."""
+        return operand.tile * self.block[2] * self.scheme.format.bytes
+
+    def packed_stage_bytes(self, operand: Operand) -> int:
+        """All words of it."""
+        return len(self.scheme.words) * self.packed_tile_bytes(operand)
 
     # ---- workspace
 
@@ -298,12 +429,15 @@ class Plan:
         return tuple(round_up(extent, tile) for extent, tile in zip((m, n, k), self.block))
 
     def extents(self, m: int, n: int, k: int) -> dict[str, int]:
-        """What launches and grids call the sizes: m, n, k, and each with `_padded`."""
+        """What launches and grids call the sizes: m, n, k, each with `_padded`, and split_k."""
         padded = self.padded(m, n, k)
-        return {"m": m, "n": n, "k": k} | {f"{x}_padded": extent for x, extent in zip("mnk", padded)}
+        sizes = {"m": m, "n": n, "k": k, "split_k": self.split_k}
+        return sizes | {f"{x}_padded": extent for x, extent in zip("mnk", padded)}
 
     def words_bytes(self, m: int, n: int, k: int) -> tuple[int, int]:
         """Bytes of the packed words of A and of B."""
+        if self.where != "prepass":
+            return 0, 0
         m_pad, n_pad, k_pad = self.padded(m, n, k)
         each = len(self.scheme.words) * self.scheme.format.bytes * k_pad
         return each * m_pad, each * n_pad
@@ -318,11 +452,13 @@ class Plan:
         for name, length in (
             ("a_absmax", 4 * m_pad if scales else 0),
             ("b_absmax", 4 * n_pad if scales else 0),
+            ("arrived", 4 * (m_pad // self.block[0]) * (n_pad // self.block[1]) if self.split_k > 1 else 0),
         ):
             offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
             end += length
         zeroed = end
-        for name, length in (("a_words", a_words), ("b_words", b_words)):
+        parts = 4 * self.split_k * m_pad * n_pad if self.split_k > 1 else 0
+        for name, length in (("a_words", a_words), ("b_words", b_words), ("parts", parts)):
             offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
             end += length
         return Workspace(status=0, zeroed=zeroed, bytes=round_up(end, WORKSPACE_ALIGNMENT), **offsets)

@@ -36,7 +36,7 @@ class Launch:
         grid: the (one-dimensional) grid as a sum of products: each factor is a
             (dimension, tile) that stands for ceil(extent / tile), where dimension
             is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
-            stages cover.
+            stages cover, or split_k, the slices of k.
         threads: of a block.
         shared_bytes: dynamic shared memory.
         params: names of the arguments, in order; `param_type` tells each one's type.
@@ -187,30 +187,32 @@ def _both(tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
 
 
 def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
-    scaled = plan.scheme.normalize == "row"
+    prepass, scaled, sliced = plan.where == "prepass", plan.scheme.normalize == "row", plan.split_k > 1
     launches: list[Launch] = []
-    operands = ("a", "lda", "b", "ldb", "m", "n", "k")
+    operands, status = ("a", "lda", "b", "ldb"), ("a_status", "b_status")
     absmax = ("a_absmax", "b_absmax") if scaled else ()
     if scaled:
         launches.append(Launch(
             symbol=names["absmax"], grid=_both(plan_module.ABSMAX_TILE_OUTER, plan_module.ABSMAX_TILE_K),
-            threads=plan_module.SPLIT_THREADS, shared_bytes=0, params=(*operands, *absmax),
+            threads=plan_module.SPLIT_THREADS, shared_bytes=0, params=(*operands, "m", "n", "k", *absmax),
+        ))
+    if prepass:
+        launches.append(Launch(
+            symbol=names["split"],
+            grid=_both(plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True),
+            threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+            params=(*operands, "m", "n", "k", "a_words", "b_words", *absmax, *status),
         ))
     launches.append(Launch(
-        symbol=names["split"],
-        grid=_both(plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True),
-        threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-        params=(*operands, "a_words", "b_words", *absmax, "a_status", "b_status"),
-    ))
-    launches.append(Launch(
         symbol=names["gemm"],
-        grid=((("m", plan.block[0]), ("n", plan.block[1])),),
+        grid=((("m", plan.block[0]), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ())),),
         threads=plan.threads, shared_bytes=plan.shared_bytes,
         params=(
-            "a_words", "b_words",
-            *absmax,
-            *(("a", "lda", "b", "ldb") if plan.special == "exact" else ()),
+            *(("a_words", "b_words", *absmax) if prepass else ()),
+            *(operands if plan.takes_operands else ()),
             "c", "ldc", "m", "n", "k", "alpha", "beta",
+            *(() if prepass else status),
+            *(("parts", "arrived") if sliced else ()),
             *(("repaired",) if plan.special == "exact" else ()),
         ),
     ))

@@ -21,17 +21,14 @@ from gemmgen.model.equation import Constraint, figure
 from gemmgen.model.error import promote_for
 from gemmgen.model.registers import DEMAND, PREDICTED, UNEVEN_GUARD
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
-from gemmgen.model.space import BLOCK_K, OTHER_REGISTERS, Choices
+from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, OTHER_REGISTERS, Choices, Way
 from gemmgen.plan import Hints, Plan
-from gemmgen.spec import LoadedSpec
-
-STAGING_ARCH = 80
-"""The first generation that copies to shared memory without the registers."""
+from gemmgen.spec import FragmentChoice, LoadedSpec
 
 SHOWN_BEST = 10
 """Candidates an explanation lists besides the chosen one."""
 
-COMPARED = ("block", "warp", "stages", "fragment_buffers", "group", "promote")
+COMPARED = ("block", "warp", "where", "loads", "stages", "fragment_buffers", "group", "split_k", "promote")
 
 
 @dataclass(frozen=True)
@@ -40,9 +37,12 @@ class Candidate:
 
     block: tuple[int, int, int]
     warp: tuple[int, int, int]
+    where: str
+    loads: str
     stages: int
     fragment_buffers: int
     group: int
+    split_k: int
     promote: int
     registers: int
     blocks_per_sm: int
@@ -141,7 +141,7 @@ def judged(loaded: LoadedSpec) -> Explanation:
         UnknownName, InfeasibleSpec: as `solve`; the problem names the inequality and its numbers.
     """
     request = _request(loaded)
-    fixed = space.constants(request.scheme, request.fragment, request.gpu, request.hints)
+    fixed = space.constants(request.loaded.spec.problem.layout, request.scheme, request.fragment, request.gpu, request.hints)
     searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number)
     if not searched.feasible:
         plan = request.plan(searched.nearest)
@@ -191,25 +191,31 @@ class _Request:
         spec, choices = self.loaded.spec, self.choices
         block = tuple(decided[name] for name in ("BM", "BN", "BK"))
         warp = tuple(decided[name] for name in ("WM", "WN", "WK"))
+        way = _way(decided) if "held" in decided else choices.ways[0]
         return Plan(
-            layout=spec.problem.layout, scheme=self.scheme, fragment=self.fragment, gpu=self.gpu, where="prepass",
+            layout=spec.problem.layout, scheme=self.scheme, fragment=self.fragment, gpu=self.gpu, where=way.where, loads=way.loads,
             promote=decided.get("promote", choices.promote[0]), special=spec.split.special, block=block, warp=warp,
             stages=decided.get("stages", choices.stages or 2),
             fragment_buffers=decided.get("fragment_buffers", choices.fragment_buffers or 1),
-            group=decided.get("group", choices.group or 1), allow_spills=spec.build.allow_spills, hints=self.hints,
+            group=decided.get("group", choices.group or 1), split_k=decided.get("split_k", choices.split_k or 1),
+            allow_spills=spec.build.allow_spills, hints=self.hints,
         )
+
+
+def _way(decided: Mapping[str, int]) -> Way:
+    """The way that a candidate's symbols stand for."""
+    return next(way for way in space.WAYS + _UNUSUAL if all(decided[name] == value for name, value in way.symbols.items()))
+
+
+_UNUSUAL = tuple(Way(where, loads) for where in ("shared", "register") for loads in ("async", "spread", "grouped"))
+"""Ways that a constraint refuses, beside those of the search."""
 
 
 def _request(loaded: LoadedSpec) -> _Request:
     spec, place = loaded.spec, loaded.place
     scheme = SCHEMES.get(spec.split.scheme, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
-    fragment = _fragment(spec.fragment.shape, scheme, gpu, place)
-    if gpu.arch_number < STAGING_ARCH:
-        raise InfeasibleSpec(
-            f"{place}: [target] gpu", f"{gpu.name} cannot fill stages while it multiplies", got=gpu.arch,
-            needs=f"sm_{STAGING_ARCH} or newer: cp.async", remedy="another gpu",
-        )
+    fragment = _fragment(spec.fragment, scheme, gpu, place)
     if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
@@ -226,12 +232,28 @@ def _request(loaded: LoadedSpec) -> _Request:
         )
     return _Request(loaded, scheme, gpu, fragment, Choices(
         block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages,
-        fragment_buffers=spec.pipeline.fragment_buffers, group=spec.tile.group, promote=(promote,),
+        fragment_buffers=spec.pipeline.fragment_buffers, group=spec.tile.group, split_k=spec.tile.split_k, promote=(promote,),
+        small=spec.problem.m * spec.problem.n < (2 * space.LEAST_WARP) ** 2 * gpu.rates.sms,
+        ways=space.ways(
+            _unless_auto(spec.split.where), _unless_auto(spec.pipeline.loads), gpu.arch_number >= FIRST_ASYNC,
+            held="spread" if fragment.on_matrix_unit else "grouped",
+        ),
     ))
 
 
-def _fragment(shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
-    known = shapes(gpu.vendor, scheme.word)
+def _unless_auto(word: str) -> str | None:
+    return None if word == "auto" else word
+
+
+def _fragment(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
+    shape = choice.shape
+    policy = _unless_auto(choice.policy) or ("fma" if scheme.word == "f32" else "mma")
+    known = shapes(gpu.vendor, scheme.word, policy)
+    if not known:
+        raise InfeasibleSpec(
+            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known", got=policy,
+            needs=f"a row under specs/fragments for {scheme.word}", remedy='policy = "auto"',
+        )
     if shape is None:
         usable = [row for row in known.values() if row.min_arch <= gpu.arch_number]
         if usable:
@@ -255,7 +277,7 @@ def _fragment(shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragme
 
 
 def _numbers(plan: Plan) -> dict[str, Any]:
-    fixed = space.constants(plan.scheme, plan.fragment, plan.gpu, plan.hints)
+    fixed = space.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
     return space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number)
 
 
@@ -269,10 +291,11 @@ def _checked(request: _Request) -> Plan:
 
 def _chosen(request: _Request) -> tuple[Plan, space.Space, dict[str, Any], Sequence[int]]:
     """The best candidate, the space it comes from, all predictions and their order."""
-    fixed = space.constants(request.scheme, request.fragment, request.gpu, request.hints)
+    fixed = space.constants(request.loaded.spec.problem.layout, request.scheme, request.fragment, request.gpu, request.hints)
     allow_spills = request.loaded.spec.build.allow_spills
     # What the spec fixes may leave nothing that surely fits the registers: then the build decides.
-    for constraints in (space.CONSTRAINTS, _certain(False), _certain(allow_spills)):
+    sparing = tuple(one for one in space.CONSTRAINTS if one not in PREDICTED)
+    for constraints in (space.CONSTRAINTS, sparing, _certain(False), _certain(allow_spills)):
         searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number, constraints)
         if searched.feasible:
             known, order = space.ranked(searched, fixed)
@@ -286,7 +309,7 @@ def _chosen(request: _Request) -> tuple[Plan, space.Space, dict[str, Any], Seque
 
 def _certain(allow_spills: bool) -> tuple[Constraint, ...]:
     """The constraints that no kernel can break, without what is only predicted."""
-    doubtful = {one.number for one in PREDICTED} | ({"C11"} if allow_spills else set())
+    doubtful = {one.number for one in space.STEERING} | ({"C11"} if allow_spills else set())
     return tuple(one for one in space.CONSTRAINTS if one.number not in doubtful)
 
 
@@ -301,7 +324,8 @@ def _row(known: Mapping[str, Any], at: int) -> dict[str, Any]:
 def _candidate(row: Mapping[str, Any]) -> Candidate:
     return Candidate(
         block=(int(row["BM"]), int(row["BN"]), int(row["BK"])), warp=(int(row["WM"]), int(row["WN"]), int(row["WK"])),
-        **{name: int(row[name]) for name in COMPARED[2:]}, registers=int(row["registers"]),
+        where=_way(row).where, loads=_way(row).loads,
+        **{name: int(row[name]) for name in COMPARED[4:]}, registers=int(row["registers"]),
         blocks_per_sm=int(row["resident_blocks"]), intensity=float(row["intensity"]), threads=int(row["tlp"]),
         seconds=float(row["seconds"]),
     )
@@ -333,7 +357,7 @@ def _warp_k(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpe
 
 def _whole_fragments(axis: int) -> Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]:
     def message(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
-        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (plan.fragment.b_per_fetch if axis else 1)
+        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (plan.fragment.fetched_together if axis else 1)
         return InfeasibleSpec(
             f"{place}: [tile] warp", f"warp {name} is not a whole number of fragments", got=extent,
             needs=f"a multiple of {unit} ({plan.fragment.name})", remedy=f"warp {name} = {max(unit, extent // unit * unit)}",
@@ -408,6 +432,72 @@ def _spills(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpe
     )
 
 
+def _no_async(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] loads", f"{plan.gpu.name} has no asynchronous copies", got=plan.loads,
+        needs=f"sm_{FIRST_ASYNC} or newer", has=plan.gpu.arch,
+        remedy='split where = "shared" or "prepass"' if plan.where == "register" else 'loads = "spread"',
+    )
+
+
+def _held_stages(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] stages", f"loads = {plan.loads!r} takes turns with two stages", got=plan.stages,
+        needs="2: the next tile waits in registers", remedy="stages = 2" + (', or loads = "async"' if plan.where == "prepass" else ""),
+    )
+
+
+def _shared_async(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] loads", "what is split before shared memory passes through registers", got=plan.loads,
+        needs="spread or grouped, where split where = shared", remedy='loads = "spread"',
+    )
+
+
+def _register_held(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] loads", "what is split behind shared memory is copied there as it is", got=plan.loads,
+        needs="async, where split where = register", remedy='loads = "async"',
+    )
+
+
+def _scaled_in_kernel(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] where", f"{plan.scheme.name} scales rows, so a pass over the operands comes first", got=plan.where,
+        needs="prepass, where the scheme's normalize = row", remedy='where = "prepass"',
+    )
+
+
+def _not_by_lanes(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] where", f"fragments of {plan.fragment.policy} are not filled by lanes", got=plan.where,
+        needs="policy = mma, where operands are split in registers", remedy='where = "prepass" or "shared", or policy = "mma"',
+    )
+
+
+def _rows_of_lines(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    operand = next(one for one in plan.operands if not one.k_contiguous and one.tile % 32)
+    return InfeasibleSpec(
+        f"{place}: [tile] block", f"block {operand.outer} is no whole number of 128-byte lines of FP32", got=operand.tile,
+        needs=f"a multiple of 32: operand {operand.name} is stored along {operand.outer} and split in registers",
+        remedy=f"block {operand.outer} = {-(-operand.tile // 32) * 32}, or another split",
+    )
+
+
+def _single_step(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] fragment_buffers", "a stage of one step leaves no time to put the next tile away", got=plan.fragment_buffers,
+        needs="block k of at least two instructions", remedy=f"fragment_buffers = 1, or block k = {plan.block[2] * 2}",
+    )
+
+
+def _many_tiles(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] split_k", "the tiles of C fill the GPU without slices of k", got=plan.split_k,
+        needs=f"fewer than {plan.gpu.rates.sms} tiles", has=f"{numbers['tiles']} tiles", remedy="split_k = 1",
+    )
+
+
 def _outside_the_fit(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] warp", "the register model does not reach so far", got=max(plan.warp[:2]),
@@ -418,5 +508,7 @@ def _outside_the_fit(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infe
 _REFUSALS: dict[str, Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]] = {
     "C1": _block_k, "C2": _warp_k, "C3": _whole_fragments(0), "C4": _whole_fragments(1), "C5": _whole_warps(0),
     "C6": _whole_warps(1), "C7": _threads, "C8": _fragment_buffers, "C9": _promotion, "C10": _shared_memory,
-    "C11": _accumulators, "C12": _spills, "C13": _outside_the_fit,
+    "C11": _accumulators, "C12": _spills, "C13": _outside_the_fit, "C14": _no_async, "C15": _held_stages,
+    "C16": _shared_async, "C17": _register_held, "C18": _scaled_in_kernel, "C19": _not_by_lanes, "C20": _rows_of_lines,
+    "C21": _single_step, "C22": _many_tiles,
 }

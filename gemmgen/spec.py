@@ -67,8 +67,10 @@ class Problem(Strict):
 
 class Split(Strict):
     scheme: Name = Field(description="a name under specs/schemes, or a .toml file")
-    where: Literal["auto", "prepass"] = Field(
-        "auto", description="prepass: a split kernel writes word planes to global memory"
+    where: Literal["auto", "prepass", "shared", "register"] = Field(
+        "auto",
+        description="prepass: a split kernel writes packed words to global memory; shared: the main kernel splits between "
+        "global and shared memory; register: between shared memory and fragments",
     )
     promote: _auto_int(0, 1 << 20) = Field(
         None, description="k between moves of the matrix unit's accumulator into FP32 registers; 0 never"
@@ -79,6 +81,11 @@ class Split(Strict):
 
 
 class FragmentChoice(Strict):
+    policy: Literal["auto", "mma", "wmma", "fma"] = Field(
+        "auto",
+        description="the programming interface of the matrix unit, or fma for none; auto takes mma, whose operands need no "
+        "padding, and fma for f32 words",
+    )
     shape: _or_auto(Annotated[str, Field(pattern=r"^m\d+n\d+k\d+$")], {"type": "string"}) = Field(
         None, description="the matrix instruction's shape, such as m16n8k16"
     )
@@ -88,9 +95,15 @@ class Tile(Strict):
     block: AutoTriple = Field(None, description="m, n, k of a thread block")
     warp: AutoTriple = Field(None, description="m, n, k of a warp; its k is the block's k")
     group: _auto_int(1, 64) = Field(None, description="block rows of C that are worked on together, so that L2 serves them")
+    split_k: _auto_int(1, 64) = Field(None, description="slices of k that different blocks sum, for few tiles of C")
 
 
 class Pipeline(Strict):
+    loads: Literal["auto", "async", "spread", "grouped"] = Field(
+        "auto",
+        description="how tiles reach shared memory. async: cp.async; through registers: spread one by one between the "
+        "matrix instructions, or grouped before them",
+    )
     stages: _auto_int(2, 64) = Field(None, description="shared-memory buffers of the main loop")
     fragment_buffers: _auto_int(1, 2) = Field(
         None, description="2: the next step's fragments are fetched while this one's are multiplied"

@@ -256,9 +256,13 @@ class Fragment(Row):
 
     @property
     def atom(self) -> str:
-        """The template that fetches its operands and issues it: alike for all instructions
-        of a policy that hold as many 32-bit registers of A and of B."""
-        return f"{self.policy}_{self.a.register_count}x{self.b.register_count}.j2"
+        """The template that fetches its operands and issues it, one for each policy."""
+        return f"{self.policy}.j2"
+
+    @property
+    def fetched_together(self) -> int:
+        """Fragments of B, side by side along n, that one fetch from shared memory brings."""
+        return 2 if self.policy == "mma" else 1
 
     @property
     def on_matrix_unit(self) -> bool:
@@ -271,11 +275,6 @@ class Fragment(Row):
         return "matrix unit" if self.on_matrix_unit else "FP32 CUDA core"
 
     @property
-    def b_per_fetch(self) -> int:
-        """Fragments of B, side by side along n, that one fetch brings: it gives a lane 16 bytes, four registers."""
-        return max(1, 4 // self.b.register_count)
-
-    @property
     def shape_name(self) -> str:
         m, n, k = self.shape
         return f"m{m}n{n}k{k}"
@@ -284,13 +283,13 @@ class Fragment(Row):
 FRAGMENTS = Table("fragment", "fragments", Fragment)
 
 
-def shapes(vendor: str, word: str) -> dict[str, Fragment]:
-    """The fragments of a vendor for a word type that kernels can be made of, by shape name.
+def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:
+    """The fragments of a vendor and policy for a word type that kernels can be made of, by shape name.
 
     Those are the ones with a template; the others serve as `gemmgen fragments NAME --header`.
     """
     return {
         row.shape_name: row for row in FRAGMENTS.rows()
-        if (row.vendor, row.word) == (vendor, word)
+        if (row.vendor, row.word, row.policy) == (vendor, word, policy)
         and (TEMPLATES / "atoms" / row.atom).is_file()
     }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gemmgen.spec import LoadedSpec
 
 SECTIONS = {  # candidate key: section of the spec
-    "block": "tile", "warp": "tile", "group": "tile", "stages": "pipeline", "fragment_buffers": "pipeline", "promote": "split",
+    "block": "tile", "warp": "tile", "group": "tile", "split_k": "tile", "where": "split", "loads": "pipeline", "stages": "pipeline", "fragment_buffers": "pipeline", "promote": "split",
 }
 
 
@@ -33,6 +33,9 @@ def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
         if key not in SECTIONS:
             raise UnknownName("--candidate", "setting", key, SECTIONS)
         parts = text.split("x") if key in ("block", "warp") else [text]
+        if equals and key in ("where", "loads"):
+            data[SECTIONS[key]][key] = text
+            continue
         if not equals or not all(part.isdecimal() for part in parts):
             raise SpecError("--candidate", "is not a setting", got=setting, needs="KEY=VALUE, as stages=4 or block=128x128x32",
                             remedy="gemmgen explain --help")
@@ -133,14 +136,14 @@ def _searched(e: Explanation) -> str:
 
 
 def _decisions(c: Candidate) -> str:
-    return (f"block {'x'.join(map(str, c.block))}, warp {'x'.join(map(str, c.warp))}, {c.stages} stages, "
-            f"{c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, promote {c.promote}")
+    return (f"block {'x'.join(map(str, c.block))}, warp {'x'.join(map(str, c.warp))}, split {c.where}, loads {c.loads}, {c.stages} stages, "
+            f"{c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, {c.split_k} slice{'s' * (c.split_k > 1)} of k, promote {c.promote}")
 
 
 def _candidates(rows: Sequence[Candidate]) -> str:
     return table(
-        ("block", "warp", "stages", "buffers", "group", "registers", "blocks an SM", "T3", "P1", "ms"),
-        [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.stages, c.fragment_buffers, c.group, c.registers,
+        ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "registers", "blocks an SM", "T3", "P1", "ms"),
+        [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.where, c.loads, c.stages, c.fragment_buffers, c.group, c.split_k, c.registers,
           c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
         indent="  ",
     )

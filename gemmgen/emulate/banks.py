@@ -9,6 +9,8 @@ counted here.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 BANKS, BANK_BYTES = 32, 4
@@ -17,41 +19,51 @@ BANKS, BANK_BYTES = 32, 4
 class ConflictCounter:
     """Extra wavefronts by place.
 
-    The CTAs of a strip nearly always use the same addresses, and loops repeat
-    them, so a pattern is worked out once and remembered.
+    The CTAs of a strip nearly always use the same addresses, so one of them
+    stands for all.
+
+    Args:
+        ctas: how many there are; a warp's are next to one another in its vectors.
 
     Attributes:
         extra: extra wavefronts of each source line.
     """
 
-    def __init__(self):
+    def __init__(self, ctas: int):
+        self.ctas = ctas
         self.extra: dict[str, int] = {}
-        self._known: dict[tuple, int] = {}
 
     def count(self, place: str, addresses: np.ndarray, active: np.ndarray | None, size: int) -> None:
         """One access of a warp vector.
 
         Args:
-            addresses: `[lanes, CTAs]`, byte addresses in the CTA's shared memory.
-            active: `[lanes, CTAs]` bool, or None for all.
+            addresses: `[lanes, columns]`, byte addresses in the CTA's shared memory.
+            active: `[lanes, columns]` bool, or None for all.
             size: bytes a lane.
         """
-        alike = (addresses == addresses[:, :1]).all() and (
-            active is None or (active == active[:, :1]).all()
-        )
+        columns = addresses.shape[1]
+        alike = self._alike(addresses) and (active is None or self._alike(active))
+        step = self.ctas if alike else 1
         extra = 0
-        ctas = addresses.shape[1]
-        for column in (0,) if alike else range(ctas):
-            lanes = None if active is None else active[:, column]
-            extra += self._pattern(addresses[:, column], lanes, size)
+        for column in range(0, columns, step):
+            lanes = None if active is None else active[:, column].tobytes()
+            extra += step * _pattern(addresses[:, column].tobytes(), lanes, size)
         if extra:
-            self.extra[place] = self.extra.get(place, 0) + extra * (ctas if alike else 1)
+            self.extra[place] = self.extra.get(place, 0) + extra
 
-    def _pattern(self, addresses: np.ndarray, active: np.ndarray | None, size: int) -> int:
-        key = (size, addresses.tobytes(), None if active is None else active.tobytes())
-        if key not in self._known:
-            self._known[key] = extra_wavefronts(addresses, active, size)
-        return self._known[key]
+    def _alike(self, x: np.ndarray) -> bool:
+        """Whether `[lanes, columns]` is the same in all CTAs, for each warp."""
+        if x.shape[1] % self.ctas:  # some CTAs take no part
+            return False
+        x = x.reshape(len(x), -1, self.ctas)
+        return bool((x == x[:, :, :1]).all())
+
+
+@lru_cache(maxsize=1 << 14)
+def _pattern(addresses: bytes, active: bytes | None, size: int) -> int:
+    """`extra_wavefronts`, of which loops and launches ask the same again and again."""
+    lanes = None if active is None else np.frombuffer(active, bool)
+    return extra_wavefronts(np.frombuffer(addresses, np.int64), lanes, size)
 
 
 def extra_wavefronts(addresses: np.ndarray, active: np.ndarray | None, size: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -58,6 +58,7 @@ class Instruction:
         run: its function, None for those that steer: branch, barrier, exit.
         guard: slot of its predicate, -1 for none; negated: `@!p`.
         number: its index in the entry, for messages.
+        others: the statements after it that run with it.
     """
 
     run: Run | None
@@ -65,6 +66,7 @@ class Instruction:
     negated: bool
     statement: Statement
     number: int
+    others: tuple[Statement, ...] = ()
 
 
 @dataclass
@@ -72,6 +74,7 @@ class Block:
     """Instructions in a row, and how control leaves.
 
     Attributes:
+        length: how many instructions those are in the program.
         end: `next`, `branch`, `table`, `exit`, `barrier` or `trap`.
         last: the instruction that ends it, None for `next`.
         targets: block numbers; for a branch (taken,), for a table its entries.
@@ -81,6 +84,7 @@ class Block:
     """
 
     code: list[Instruction]
+    length: int = 0
     end: str = "next"
     last: Instruction | None = None
     targets: tuple[int, ...] = ()
@@ -337,6 +341,7 @@ class Decoder:
             block = Block([], following=index + 1 if index + 1 < len(bounds) else -1)
             for number in range(start, stop):
                 self._add(block, number, block_at)
+            block.length, block.code = len(block.code), _joined(block.code)
             blocks.append(block)
         self.program.blocks = _in_order(blocks)
         self.program.slots = len(self._slots)
@@ -394,6 +399,19 @@ class Decoder:
         if threads % 32:
             cursor.refuse("barrier for part of a warp", needs="a multiple of 32 threads")
         return cursor.constant(0), threads
+
+
+def _joined(code: list[Instruction]) -> list[Instruction]:
+    """The same code, with neighbours as one instruction where the first knows how to run both."""
+    result: list[Instruction] = []
+    for each in code:
+        last = result[-1] if result else each
+        run = last.run.joined(each.run) if hasattr(last.run, "joined") and last is not each else None
+        if run is None or (last.guard, last.negated) != (each.guard, each.negated):
+            result.append(each)
+        else:
+            result[-1] = replace(last, run=run, others=(*last.others, each.statement))
+    return result
 
 
 def _ends_block(statement: Statement) -> bool:

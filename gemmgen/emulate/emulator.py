@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate import isa_copy, isa_float, isa_integer, isa_memory, isa_warp  # noqa: F401
+from gemmgen.emulate import isa_copy, isa_float, isa_integer, isa_memory, isa_warp, isa_wmma  # noqa: F401
 from gemmgen.emulate.decode import DTYPES, Decoder, Program
 from gemmgen.emulate.machine import LAZY_HIGHEST, Launch, LaunchStats, Schedule
 from gemmgen.emulate.memory import Arena, Buffer
@@ -55,15 +55,9 @@ class Emulator:
         module = parse(ptx)
         named = os.path.basename(module.files[min(module.files)]) if module.files else "kernel.ptx"
         self.source = Source(source_name or named, tuple((source or "").splitlines()))
-        self._arena = Arena()
+        self._variables = [variable for variable in module.variables if variable.space != "shared"]
         self._closed = False
-        symbols = {}
-        for variable in module.variables:
-            if variable.space != "shared":
-                buffer = self.alloc(variable.nbytes, name=variable.name, fill=0)
-                if variable.initial:
-                    self._arena.fill(buffer, np.frombuffer(variable.initial, np.uint8))
-                symbols[variable.name] = buffer.address
+        symbols = self.forget()
         self.programs: dict[str, Program] = {
             name: Decoder(module, entry, symbols, self.source).decode()
             for name, entry in module.entries.items()
@@ -74,6 +68,22 @@ class Emulator:
 
     def __exit__(self, *_) -> None:
         self.close()
+
+    def forget(self) -> dict[str, int]:
+        """As newly made, without reading the PTX again: no buffers, and the module's variables as they were.
+
+        Returns:
+            The addresses of the variables, which are the same each time.
+        """
+        self._open()
+        self._arena = Arena()
+        addresses = {}
+        for variable in self._variables:
+            buffer = self.alloc(variable.nbytes, name=variable.name, fill=0)
+            if variable.initial:
+                self._arena.fill(buffer, np.frombuffer(variable.initial, np.uint8))
+            addresses[variable.name] = buffer.address
+        return addresses
 
     def close(self) -> None:
         """Let go of the memory; the emulator is of no use afterwards."""

@@ -22,7 +22,8 @@ _BASE = np.int64(GLOBAL_BASE)
 _WINDOW = np.uint64(SHARED_WINDOW)
 
 
-def _space(cursor: Cursor, *allowed: str) -> str:
+def memory_space(cursor: Cursor, *allowed: str) -> str:
+    """The space an instruction names, which must be one of `allowed`."""
     if cursor.flag("shared::cta"):
         return "shared"
     space = cursor.choice("global", "shared", "const", "param", "local", default="generic")
@@ -49,15 +50,18 @@ class Access:
         self.slot, self.offset = cursor.address(operand, "u32" if narrow else "u64")
         self.place = cursor.decoder.place(cursor.statement)
 
-    def each(self, warp, mask):
+    def each(self, warp, mask, moved: np.ndarray | None = None):
         """The parts of the access, by space: (memory, offsets `[n]`, lanes).
 
         `lanes` are the indices of the lanes that take part, None for all.
+        `moved` adds `[lanes]` bytes to the addresses.
         """
         lanes = None if mask is None else np.flatnonzero(mask)
         if lanes is not None and not len(lanes):
             return
         addresses = warp.full(self.slot, self.dtype)
+        if moved is not None:
+            addresses = addresses + moved.astype(self.dtype)
         if lanes is not None:
             addresses = addresses[lanes]
         if self.space != "generic":
@@ -72,6 +76,12 @@ class Access:
         yield self._part(warp, addresses[shared] - _WINDOW, lanes[shared], True)
         yield self._part(warp, addresses[~shared], lanes[~shared], False)
 
+    def describe(self, warp, lane: int) -> str:
+        """Where one lane's access would go, for messages."""
+        only = np.arange(warp.lanes) == lane
+        memory, offsets, _ = next(self.each(warp, only))
+        return memory.describe(int(offsets[0]))
+
     def _part(self, warp, addresses, lanes, shared: bool):
         # in the register's own width: a compiler may let base and offset wrap around
         bits = 8 * addresses.dtype.itemsize
@@ -81,7 +91,8 @@ class Access:
             addresses -= _BASE
             return warp.strip.launch.arena, addresses, lanes
         base = warp.shared_base if lanes is None else warp.shared_base[lanes]
-        offsets = warp.strip.shared.offsets(addresses, base, self.size)
+        with at_lanes(lanes):
+            offsets = warp.strip.shared.offsets(addresses, base, self.size)
         if self.counted:
             count_conflicts(warp, self.place, addresses, lanes, self.size)
         return warp.strip.shared, offsets, lanes
@@ -123,7 +134,7 @@ def _vector_type(cursor: Cursor) -> tuple[str, int]:
 
 @instruction("ld", "ldu")
 def load(cursor: Cursor):
-    space = _space(cursor, "global", "shared", "const", "param", "generic")
+    space = memory_space(cursor, "global", "shared", "const", "param", "generic")
     cursor.drop(*HINTS)
     type_, members = _vector_type(cursor)
     if space == "param":
@@ -185,7 +196,7 @@ def _load_param(cursor: Cursor, type_: str, members: int):
 
 @instruction("st")
 def store(cursor: Cursor):
-    space = _space(cursor, "global", "shared", "generic")
+    space = memory_space(cursor, "global", "shared", "generic")
     cursor.drop(*HINTS)
     type_, members = _vector_type(cursor)
     cursor.count(2)
@@ -249,7 +260,7 @@ def _updates(operation: str, dtype: np.dtype):
 @instruction("atom", "red")
 def atomic(cursor: Cursor):
     """Lanes that meet at one address take turns, in the order of their index."""
-    space = _space(cursor, "global", "shared", "generic")
+    space = memory_space(cursor, "global", "shared", "generic")
     operation = cursor.choice("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
     cursor.drop(*HINTS)
     type_, returns = cursor.type(), cursor.base == "atom"

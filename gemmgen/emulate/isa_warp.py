@@ -15,12 +15,14 @@ t + 4j; B's register j holds row t + 4j, column g.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from gemmgen.emulate import units
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
 from gemmgen.emulate.isa_integer import BOOL, U32
-from gemmgen.emulate.memory import Fault
+from gemmgen.emulate.memory import Fault, at_part
 
 F32 = DTYPES["f32"]
 _LANE = np.arange(32, dtype=np.int64)[:, None]
@@ -273,11 +275,11 @@ def _spread(words: np.ndarray, chosen: np.ndarray, warp) -> np.ndarray:
 
 
 _SHAPES = {
-    ("m16n8k16", "f16"): (16, 4, 2), ("m16n8k16", "bf16"): (16, 4, 2),
-    ("m16n8k8", "f16"): (8, 2, 1), ("m16n8k8", "bf16"): (8, 2, 1),
-    ("m16n8k8", "tf32"): (8, 4, 2), ("m16n8k4", "tf32"): (4, 2, 1),
+    ("m16n8k16", "f16"): (4, 2), ("m16n8k16", "bf16"): (4, 2),
+    ("m16n8k8", "f16"): (2, 1), ("m16n8k8", "bf16"): (2, 1),
+    ("m16n8k8", "tf32"): (4, 2), ("m16n8k4", "tf32"): (2, 1),
 }  # fmt: skip
-"""(shape, words) -> (k, registers of A, registers of B)."""
+"""(shape, words) -> (registers of A, registers of B)."""
 
 
 @instruction("mma")
@@ -294,62 +296,126 @@ def matrix_product(cursor: Cursor):
         cursor.refuse("matrix instruction is not supported")
     cursor.modifiers.clear()
     cursor.count(4)
-    k, count_a, count_b = _SHAPES[shape, word]
+    count_a, count_b = _SHAPES[shape, word]
     targets = [cursor.target(name) for name in cursor.vector(0)]
     a = [cursor.source(name, "b32") for name in cursor.vector(1)]
     b = [cursor.source(name, "b32") for name in cursor.vector(2)]
     c = [cursor.source(name, "f32") for name in cursor.vector(3)]
     if (len(targets), len(a), len(b), len(c)) != (4, count_a, count_b, 4):
         cursor.refuse("operands do not have the registers the shape needs")
-    gather = _gather_words if word == "tf32" else _gather_halves
-
-    def run(warp, mask):
-        ctas = warp.whole(mask, "mma")
-        if ctas is not None and not ctas.any():
-            return [warp.put(target, np.zeros((), np.float32), mask) for target in targets]
-        chosen = slice(None) if ctas is None else np.flatnonzero(ctas)
-        read = lambda slot, dtype: np.ascontiguousarray(  # noqa: E731
-            warp.full(slot, dtype).reshape(32, -1)[:, chosen]
-        )
-        left = gather([read(slot, U32) for slot in a], k, 2)
-        right = gather([read(slot, U32) for slot in b], k, 1)
-        columns = left.shape[-1]
-        accumulator = np.empty((2, 8, 4, 2, columns), np.float32)  # [i, g, t, h, cta]
-        for register, slot in enumerate(c):
-            accumulator[register >> 1, :, :, register & 1] = read(slot, F32).reshape(8, 4, columns)
-        result = units.mma_columns(
-            warp.strip.launch.unit, word, left, right, accumulator.reshape(16, 8, columns)
-        ).reshape(2, 8, 4, 2, columns)
-        for register, target in enumerate(targets):
-            words = np.ascontiguousarray(result[register >> 1, :, :, register & 1]).reshape(32, columns)
-            warp.put(target, words.reshape(-1) if ctas is None else _spread(words, chosen, warp), mask)
-        warp.strip.stats.mma += columns
-        return None
-
-    return run
+    return _Product(word, a, [Part(b, c, targets)])
 
 
-def _gather_halves(registers: list[np.ndarray], k: int, blocks: int) -> np.ndarray:
-    """Registers of 16-bit words, `[32, W]` each, to `[k, 8 * blocks, W]`.
+@dataclass(frozen=True)
+class Part:
+    """One instruction of a `Product`: slots of its registers."""
 
-    `blocks` is how many groups of eight rows (of A) there are; B has its
-    columns in the place of A's rows.
+    b: list[int]
+    c: list[int]
+    d: list[int]
+
+
+class Product:
+    """Matrix instructions that share A, run as one with as many more columns.
+
+    A short vector costs as much as one of a hundred warps, and kernels multiply
+    one fragment of A by several of B in a row.
+
+    Args:
+        a: slots of the registers of A.
+        parts: the instructions, none of which reads what an earlier one writes.
+
+    Attributes:
+        name: as errors call it; counted: how many m16n8k16 it counts for.
     """
-    columns = registers[0].shape[1]
-    out = np.empty((k // 8, 4, 2, blocks, 8, columns), np.uint16)  # [j, t, half, i, g, W]
-    for register, words in enumerate(registers):
-        j, i = divmod(register, blocks)
-        halves = words.reshape(8, 4, columns)  # [g, t, W]
-        out[j, :, 0, i] = halves.transpose(1, 0, 2)  # the cast keeps the low half
-        out[j, :, 1, i] = (halves >> np.uint32(16)).transpose(1, 0, 2)
-    return out.reshape(k, 8 * blocks, columns)
+
+    name, counted = "", 1
+
+    def __init__(self, word: str, a: list[int], parts: list[Part]):
+        self.word, self.a, self.parts = word, a, parts
+
+    # Of fragments, `[registers, 32, W]`, those of B, C and D for each part:
+    def left(self, a: np.ndarray) -> np.ndarray:
+        """A `[k, 16, W]`."""
+        raise NotImplementedError
+
+    def right(self, b: np.ndarray) -> np.ndarray:
+        """B `[k, n * parts, W]`."""
+        raise NotImplementedError
+
+    def sums(self, c: np.ndarray) -> np.ndarray:
+        """C `[16, n * parts, W]`."""
+        raise NotImplementedError
+
+    def fragments(self, d: np.ndarray) -> np.ndarray:
+        """The way back for D, `[parts, registers, 32, W]`."""
+        raise NotImplementedError
+
+    def joined(self, following) -> Product | None:
+        """Both as one instruction, where that is the same as one after the other."""
+        if type(following) is not type(self):
+            return None
+        written = {slot for part in self.parts for slot in part.d}
+        read = {*following.a, *(slot for part in following.parts for slot in part.b + part.c)}
+        if (self.word, self.a) != (following.word, following.a) or written & read:
+            return None
+        return type(self)(self.word, self.a, self.parts + following.parts)
+
+    def __call__(self, warp, mask) -> None:
+        ctas = warp.whole(mask, self.name)
+        targets = [slot for part in self.parts for slot in part.d]
+        if ctas is not None and not ctas.any():
+            for target in targets:
+                warp.put(target, np.zeros((), np.float32), mask)
+            return
+        chosen = slice(None) if ctas is None else np.flatnonzero(ctas)
+        a, b, c = self._read(warp, chosen)
+        d = units.mma_columns(warp.strip.launch.unit, self.word, self.left(a), self.right(b), self.sums(c))
+        columns = d.shape[-1]
+        for target, words in zip(targets, self.fragments(d).reshape(-1, 32, columns), strict=True):
+            warp.put(target, _spread(words, chosen, warp), mask)
+        warp.strip.stats.mma += self.counted * len(self.parts) * columns
+
+    def _read(self, warp, chosen) -> list[np.ndarray]:
+        """The registers of A `[registers, 32, W]`, and of B and C for each part."""
+        a = [warp.full(slot, U32) for slot in self.a]
+        b, c = [], []
+        for number, part in enumerate(self.parts):
+            with at_part(number):
+                b += [warp.full(slot, U32) for slot in part.b]
+                c += [warp.full(slot, F32) for slot in part.c]
+        a, b, c = (np.stack(registers).reshape(-1, 32, warp.columns)[..., chosen] for registers in (a, b, c))
+        return [a, *(x.reshape(len(self.parts), -1, *x.shape[1:]) for x in (b, c))]
 
 
-def _gather_words(registers: list[np.ndarray], k: int, blocks: int) -> np.ndarray:
-    """The same for registers that hold one word."""
-    columns = registers[0].shape[1]
-    out = np.empty((k // 4, 4, blocks, 8, columns), np.uint32)  # [j, t, i, g, W]
-    for register, words in enumerate(registers):
-        j, i = divmod(register, blocks)
-        out[j, :, i] = words.reshape(8, 4, columns).transpose(1, 0, 2)
-    return out.reshape(k, 8 * blocks, columns)
+class _Product(Product):
+    """`mma`, whose n is 8; the dimensions i, h, j, g and t are those above."""
+
+    name = "mma"
+
+    def left(self, a):
+        return self._gather(a.reshape(-1, 2, *a.shape[1:]).swapaxes(0, 1))
+
+    def right(self, b):
+        return self._gather(b)
+
+    def _gather(self, words: np.ndarray) -> np.ndarray:
+        """Registers `[block, j, lane, W]` to words `[k, 8 * blocks, W]`, a block being 8 rows of A or columns of B."""
+        blocks, registers, _, columns = words.shape
+        words = np.ascontiguousarray(words).reshape(blocks, registers, 8, 4, columns)
+        if self.word == "tf32":
+            gathered = words.transpose(1, 3, 0, 2, 4)
+        else:
+            halves = words.view(np.uint16).reshape(*words.shape, 2)
+            gathered = halves.transpose(1, 3, 5, 0, 2, 4)
+        return np.ascontiguousarray(gathered).reshape(-1, 8 * blocks, columns)
+
+    def sums(self, c):
+        parts, _, _, columns = c.shape
+        turned = c.reshape(parts, 2, 2, 8, 4, columns).transpose(1, 3, 0, 4, 2, 5)  # [i, g, part, t, h, W]
+        return np.ascontiguousarray(turned).reshape(16, 8 * parts, columns)
+
+    def fragments(self, d):
+        _, width, columns = d.shape
+        turned = d.reshape(2, 8, -1, 4, 2, columns).transpose(2, 0, 4, 1, 3, 5)
+        return np.ascontiguousarray(turned).reshape(width // 8, 4, 32, columns)

@@ -237,7 +237,7 @@ class Warp:
                 return
             block = blocks[here]
             warps = self.columns if mask is None else int(mask.reshape(WARP, -1).any(0).sum())
-            stats.instructions += warps * (len(block.code) + (block.last is not None))
+            stats.instructions += warps * (block.length + (block.last is not None))
             self._execute(block, mask)
             self._leave(block, here, mask)
         self.strip.fail(
@@ -378,7 +378,7 @@ class Strip:
         self.cta_ids = (linear % x, linear // x % y, linear // (x * y))
         self.shared = SharedMemory(len(ctas), launch.shared_bytes)
         self.stats = LaunchStats(ctas=len(ctas))
-        self.conflicts = ConflictCounter()
+        self.conflicts = ConflictCounter(len(ctas))
         self.lazy = launch.schedule.copies == "lazy"
         every = self.warps_of(launch.block)
         together = launch.schedule.warps == "together"
@@ -480,6 +480,5 @@ class Strip:
             cta = tuple(int(ids[within]) for ids in self.cta_ids)
             thread = tuple(int(axis[fault.lane]) for axis in warp.thread)
         launch = self.launch
-        raise launch.source.located(
-            launch.program.entry.name, instruction.statement, fault, cta, thread
-        ) from None
+        statement = (instruction.statement, *instruction.others)[fault.part]
+        raise launch.source.located(launch.program.entry.name, statement, fault, cta, thread) from None

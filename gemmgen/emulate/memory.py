@@ -42,11 +42,29 @@ class Fault(Exception):
 
     Attributes:
         lane: index of the first offender in the warp vector, or None for the whole warp.
+        part: which of the instructions that run as one erred.
     """
+
+    part = 0
 
     def __init__(self, problem: str, *, lane=None, got=None, needs=None, remedy=None):
         super().__init__(problem)
         self.problem, self.lane, self.got, self.needs, self.remedy = problem, lane, got, needs, remedy
+
+
+class at_part:
+    """Tells a fault which of the instructions that run as one it is of."""
+
+    def __init__(self, part: int):
+        self.part = part
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, fault, trace):
+        if isinstance(fault, Fault):
+            fault.part = self.part
+        return False
 
 
 class Space:

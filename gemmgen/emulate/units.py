@@ -184,26 +184,37 @@ def mma_columns(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
     if block * (2 - 2**-10) ** 2 * 2**bits >= 2**31:  # int32 could not hold a block's sum
         return _by_dot(unit, word, a, b, c)
     smallest = WORDS[word].smallest
+    # Whichever is longer makes the vectors: the warps or the columns.
+    turned = b.shape[1] > b.shape[2]
+    result, elements = (_turn(c), (0, 2)) if turned else (np.array(c, np.float32), (0, 1))
+    left = a[:, :, :, None] if turned else a[:, :, None]
+    right = _turn(b)[:, None] if turned else b[:, None]
     with np.errstate(all="ignore"):
-        exponents_a, exponents_b = _factor_exponents(a, smallest), _factor_exponents(b, smallest)
-        doubtful = (exponents_a == 128).any((0, 1)) | (exponents_b == 128).any((0, 1))
-        result = np.array(c, np.float32)
+        exponents_left, exponents_right = _factor_exponents(left, smallest), _factor_exponents(right, smallest)
+        doubtful = (exponents_left == 128).any((0, 1)) | (exponents_right == 128).any((0, 1))
+        doubtful = doubtful.any(-1 if turned else 0)
         rows = max(1, _CHUNK_BYTES // (4 * block * b.shape[1] * b.shape[2]))
         for m in range(0, a.shape[1], rows):
             part = slice(m, m + rows)
             for k in range(0, a.shape[0], block):
                 step = slice(k, k + block)
                 result[part], doubt = _fast_block(
-                    a[step, part], b[step], exponents_a[step, part], exponents_b[step],
-                    result[part], bits,
+                    left[step, part], right[step], exponents_left[step, part], exponents_right[step],
+                    result[part], bits, elements,
                 )  # fmt: skip
                 if doubt is not None:
                     doubtful |= doubt
+    result = _turn(result) if turned else result
     if doubtful.any():
         result[..., doubtful] = _by_dot(
             unit, word, a[..., doubtful], b[..., doubtful], c[..., doubtful]
         )
     return result
+
+
+def _turn(x: np.ndarray) -> np.ndarray:
+    """A copy of `[..., n, W]` as `[..., W, n]`, or back."""
+    return x.swapaxes(-1, -2).copy()
 
 
 def _factor_exponents(x, smallest: int) -> np.ndarray:
@@ -216,32 +227,34 @@ def _factor_exponents(x, smallest: int) -> np.ndarray:
     return exponents
 
 
-def _fast_block(a, b, exponents_a, exponents_b, c, bits: int):
+def _fast_block(a, b, exponents_a, exponents_b, c, bits: int, elements: tuple[int, int]):
     """One block of products onto c.
 
     Args:
-        a, exponents_a: `[k, m, W]`; b, exponents_b: `[k, n, W]`; c: `[m, n, W]`.
+        a, exponents_a: `[k, m, 1, W]`; b, exponents_b: `[k, 1, n, W]`; c: `[m, n, W]`;
+            or all with the last two axes turned.
+        elements: where m and n are in c.
 
     Returns:
-        `[m, n, W]` float32, and `[W]` bool of the warps that `dot` must decide
+        The new c, and `[W]` bool of the warps that `dot` must decide
         (None when there are none).
     """
-    from_products = (exponents_a[:, :, None] + exponents_b[:, None]).max(0)
+    from_products = (exponents_a + exponents_b).max(0)
     from_c = (c.view(np.int32) >> np.int32(23)).astype(np.int16) & np.int16(255)
     from_c -= np.int16(127)
     top = np.maximum(from_products, from_c)
     doubt = None
     if from_products.max() > _CEILING or from_c.max() == 128:
-        doubt = ((from_products > _CEILING) | (from_c == 128)).any((0, 1))
+        doubt = ((from_products > _CEILING) | (from_c == 128)).any(elements)
     if top.min() < _FLOOR:
-        low = ((top < _FLOOR) & ((c != 0) | (from_products > _ZERO + 400))).any((0, 1))
+        low = ((top < _FLOOR) & ((c != 0) | (from_products > _ZERO + 400))).any(elements)
         doubt = low if doubt is None else doubt | low
         np.maximum(top, np.int16(_FLOOR), out=top)
     top = top.astype(np.int32)
     up = ((np.int32(bits + 127) - top) << np.int32(23)).view(np.float32)  # 2**(bits - top)
     down = ((top + np.int32(127 - bits)) << np.int32(23)).view(np.float32)  # 2**(top - bits)
 
-    products = a[:, :, None] * b[:, None]
+    products = a * b
     products *= up
     total = np.add.reduce(products.astype(np.int32), 0, dtype=np.int32)  # the cast truncates
     total = np.add(total, (c * up).astype(np.int32), dtype=np.float64)

@@ -10,13 +10,14 @@ How much of the fragments is alive at once depends on how the loop is written:
 - `ahead`: one buffer, the steps unrolled: the compiler fetches the next step's
   fragments while this one's are multiplied.
 - `buffered`: two buffers, and both alive, with the addresses of both.
+- `shared`, `register`: the loop splits, before shared memory or behind it.
 
 The coefficients are a least-squares fit to compiled kernels, with a slope for
 what is held and an offset for each generation (bench/fit_registers.py).
 
 Kernels without a matrix unit are plain arithmetic, which ptxas orders as it
 likes: what they must hold (G14) is little, and it then fetches ahead into all
-registers that cost no block of the SM (G19). A few round coefficients serve
+registers that cost no block of the SM (G23). A few round coefficients serve
 all generations.
 """
 
@@ -33,15 +34,16 @@ UNEVEN_GUARD = 12
 UNROLL_BELOW = 192  # as in plan.Plan.unrolls_steps, which the tests hold equal
 
 A_FRAGMENTS = Equation(
-    "G1", "a_fragments", "words * a_copies * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
+    "G1", "a_fragments", "words * a_lanes * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
 )
 B_FRAGMENTS = Equation(
-    "G2", "b_fragments", "words * b_copies * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
+    "G2", "b_fragments", "words * b_lanes * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
 )
 LOOP = Equation(
     "G3", "loop",
-    f"where(fragment_buffers > 1, 2, where((BK > FK) & (on_unit == 1) & (accumulator_registers + fragment_registers < {UNROLL_BELOW}), 1, 0))",
-    "", "0 rolled, 1 ahead, 2 buffered: how the steps of a stage are written",
+    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, where((BK > FK)"
+    f" & ((spread > 0) | (on_unit == 1) & (accumulator_registers + fragment_registers < {UNROLL_BELOW})), 1, 0))))",
+    "", "0 rolled, 1 ahead, 2 buffered, 3 shared, 4 register: how the steps of a stage are written",
 )
 NARROW = Equation(
     "G4", "narrow", "min(a_fragments, b_fragments)", "registers a thread", "the operand a product's inner loop can keep",
@@ -64,11 +66,26 @@ PROMOTES = Equation("G12", "promotes", "where(promote > FK, 1, 0)", "", "a count
 SHALLOW_PROMOTES = Equation(
     "G13", "shallow_promotes", "shallow * promotes", "", "both: the next stage's fragments wait until the sums have moved",
 )
+STAGED = Equation(
+    "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared > 0, 4, words * word_bytes) / (16 * threads)) * 4",
+    "registers a thread", "the next tile, on its way through registers",
+)
+STAGED = Equation(
+    "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared > 0, 4, words * word_bytes) / (16 * threads)) * 4",
+    "registers a thread", "the next tile, on its way through registers",
+)
+SLICED = Equation("G19", "sliced", "where(split_k > 1, 1, 0)", "", "the slice's first stage, and the gathering of the parts")
+SECOND = Equation("G20", "second", "where(fragment_buffers > 1, fragment_registers / 2, 0)", "registers a thread", "the second buffer's fragments")
+STRIDED = Equation(
+    "G21", "strided", "split_shared * (a_strided + b_strided) + split_register * (a_strided * WM + b_strided * WN) * FK / warp_size", "",
+    "operands stored along m or n; behind shared memory a lane reads a step's elements of them one by one",
+)
 DEMAND = Equation(
     "G14", "demand",
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums"
     " + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow"
-    " + when_promoting * promotes + when_both * shallow_promotes + generation",
+    " + when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced"
+    " + per_second * second + per_strided * strided + generation",
     "registers a thread", "a slope for what is held, an offset for each generation; fitted for each kind of loop",
 )
 BUDGET = Equation(
@@ -83,35 +100,39 @@ REGISTERS = Equation(
 )
 EQUATIONS = (
     A_FRAGMENTS, B_FRAGMENTS, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
+    STAGED, SLICED, SECOND, STRIDED,
 )
 SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
     "per_short_sum": "short_sums", "when_at_once": "at_once", "per_at_once_sum": "at_once_sums", "per_step": "steps",
     "when_shallow": "shallow", "when_promoting": "promotes", "when_both": "shallow_promotes",
+    "per_staged": "staged", "when_sliced": "sliced", "per_second": "second", "per_strided": "strided",
 }
-LOOPS = ("rolled", "ahead", "buffered")
+LOOPS = ("rolled", "ahead", "buffered", "shared", "register")
 
 UNEVEN = Equation(
     "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, {UNEVEN_GUARD})", "registers a thread",
     "a guard: near the limit, warps that are no powers of two were seen to spill where others of the same demand did not",
 )
 MEANT_BLOCKS = Equation(
-    "G18", "meant_blocks",
+    "G22", "meant_blocks",
     "max(1, floor(partitions * floor(registers_per_sm / partitions"
     " / (register_allocation_unit * ceil(demand * warp_size / register_allocation_unit))) / warps))",
     "blocks", "how many would share an SM if each took no more than it must, as R8 has it",
 )
 GRANTED = Equation(
-    "G19", "granted",
+    "G23", "granted",
     "register_allocation_unit / warp_size * floor(registers_per_sm / partitions"
     " / (register_allocation_unit * ceil(meant_blocks * warps / partitions)))",
     "registers a thread", "as many as leave room for those",
 )
-FMA_SLOPES = {"per_sum": (0.95, 0.0, 1.0), "per_narrow": (1.0, 0.0, 2.0), "per_wide": (0.0, 0.0, 2.0)}
-FMA_OFFSET, FMA_AHEAD = (30.0, 0.0, 24.0), (70.0, 0.0, 40.0)
-"""For each kind of loop, `ahead` being none of theirs; the other slopes are 0. Found by trial on 780 kernels compiled for
-six generations: the sums, the narrow fragments, and 30 registers for a piece of the wide ones, addresses and the loop;
-with two buffers all fragments twice."""
+FMA_SLOPES = {
+    "per_sum": (0.95, 0.95, 1.0, 0.95, 1.0), "per_narrow": (1.0, 1.0, 2.0, 1.0, 1.0), "per_wide": (0.0, 0.5, 2.0, 0.0, 0.0),
+    "per_staged": (1.0, 1.0, 1.0, 1.7, 1.0), "per_second": (0.0, 0.0, 0.0, 2.3, 0.0), "per_strided": (0.0, 0.0, 0.0, 5.0, 0.0),
+}
+FMA_OFFSET, FMA_AHEAD = (30.0, 30.0, 24.0, 22.0, 60.0), (70.0, 70.0, 40.0, 50.0, 70.0)
+"""For each kind of loop; the other slopes are 0. Found by trial on 900 kernels compiled for seven generations: the sums, the
+narrow fragments, and 30 registers for a piece of the wide ones, addresses and the loop; with two buffers all fragments twice."""
 
 NO_SPILL = Constraint(
     "C12", "predicted to spill", "demand + uneven <= register_budget + squeeze",

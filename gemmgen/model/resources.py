@@ -22,8 +22,12 @@ REGISTER_PARTITIONS = 4
 WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a block's tile is divided among its warps")
 THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")
 SHARED_BYTES = Equation(
-    "R3", "shared_bytes", "stages * (BM + BN) * BK * words * word_bytes", "B",
-    "EGEMM eq. 8's shared-memory term; swizzled, so without its padding",
+    "R3", "shared_bytes", "stages * (BM + BN) * (BK * element_bytes + words * padding)", "B",
+    "EGEMM eq. 8's shared-memory term; padded only where rows cannot be swizzled",
+)
+ELEMENT_BYTES = Equation(
+    "R14", "element_bytes", "where(split_register > 0, 4, words * word_bytes)", "B",
+    "an element in a stage: all its words, or FP32 that is split behind shared memory (WMMAe)",
 )
 ACCUMULATORS = Equation(
     "R4", "accumulators", "sums + where(promote > FK, promoted_sums, 0)", "sets",
@@ -34,8 +38,8 @@ ACCUMULATOR_REGISTERS = Equation(
     "WMMAe eq. 2's accumulator term, for every accumulator and promoted sum",
 )
 FRAGMENT_REGISTERS = Equation(
-    "R6", "fragment_registers", "fragment_buffers * words * (a_copies * WM + b_copies * WN) * FK * word_bytes / (4 * warp_size)",
-    "registers a thread", "WMMAe eq. 2's fragment term, for every word and copy",
+    "R6", "fragment_registers", "fragment_buffers * words * (a_lanes * WM + b_lanes * WN) * FK * word_bytes / (4 * warp_size)",
+    "registers a thread", "WMMAe eq. 2's fragment term, for every word, in as many lanes as hold it",
 )
 REGISTERS_PER_WARP = Equation(
     "R7", "registers_per_warp", "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)",

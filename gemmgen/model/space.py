@@ -1,8 +1,8 @@
 """The space of plans: every candidate enumerated, pruned by the constraints and ranked.
 
 Candidates are rows of columns of numbers, so that one evaluation of an equation
-serves all of them. The axes join in three steps (tiles; promotion, fragment
-buffers and stages; groups), and each constraint prunes as soon as its symbols
+serves all of them. The axes join in four steps (tiles; ways to shared memory and slices
+of k; promotion, fragment buffers and stages; groups), and each constraint prunes as soon as its symbols
 are there. What it rejects is counted with all that could still have joined.
 """
 
@@ -19,14 +19,16 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.model import registers, resources, time, traffic
 from gemmgen.model.equation import Constraint, Equation, Numbers, solved
-from gemmgen.plan import Hints, Plan
+from gemmgen.plan import PADDING, Hints, Plan
 
 BLOCK_K = (16, 32, 64, 128)
 MAX_BLOCK = 256
+FIRST_ASYNC = 80  # sm_ number
 LEAST_WARP = 32
-"""Smaller warps fetch more than they multiply; a spec may ask for them."""
+"""Smaller warps fetch more than they multiply; a search considers them where larger ones leave SMs idle."""
 STAGES = (2, 3, 4, 5, 6, 7, 8)
 GROUPS = (1, 2, 4, 8, 16)
+SLICES = (1, 2, 3, 4, 6, 8)
 OTHER_REGISTERS = 48
 """Addresses, loop counters and one product's fragments: what a thread needs at least beside its accumulators."""
 
@@ -36,7 +38,7 @@ TILE_CONSTRAINTS = (
     Constraint("C1", "block k", f"(BK % FK == 0) & ({_BLOCK_KS})", "rows of whole 16-byte chunks that the swizzle can permute"),
     Constraint("C2", "warp k", "WK == BK", "a warp works through the whole stage"),
     Constraint("C3", "warp m", "WM % FM == 0", "whole fragments"),
-    Constraint("C4", "warp n", "WN % (b_per_fetch * FN) == 0", "whole fetches of B: one ldmatrix.x4 brings two fragments side by side"),
+    Constraint("C4", "warp n", "WN % (fetched_together * FN) == 0", "one ldmatrix of B fetches two fragments side by side"),
     Constraint("C5", "block m", "BM % WM == 0", "whole warps"),
     Constraint("C6", "block n", "BN % WN == 0", "whole warps"),
     Constraint("C7", "threads", "threads <= threads_per_block", "the hardware's limit"),
@@ -52,11 +54,28 @@ PIPELINE_CONSTRAINTS = (
         "C11", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line, and WMMAe eq. 2",
     ),
 )
-CONSTRAINTS = (*TILE_CONSTRAINTS, *PIPELINE_CONSTRAINTS, *registers.PREDICTED)
+WAY_CONSTRAINTS = (
+    Constraint("C14", "asynchronous copies", "(held > 0) | (has_async > 0)", "cp.async came with sm_80"),
+    Constraint("C15", "stages", "(held == 0) | (stages == 2)", "two stages take turns while the next tile is in registers"),
+    Constraint("C16", "split in shared", "(split_shared == 0) | (held > 0)", "what is split before shared memory passes through registers"),
+    Constraint("C17", "split in register", "(split_register == 0) | (held == 0)", "what is split behind shared memory is copied there as it is"),
+    Constraint("C18", "scaled rows", "(split_reads == 1) | (split_shared + split_register == 0)",
+               "row scales ask for a pass over the operands first, which may as well split them"),
+    Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map"),
+    Constraint("C20", "rows of FP32", "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))",
+               "an operand stored along m or n is staged in rows of whole 128-byte lines"),
+    Constraint("C21", "loads between steps", "(held * fragment_buffers < 2) | (BK > FK)", "the next tile is put away before a stage's last step"),
+)
+FEW_TILES = Constraint(
+    "C22", "slices of k", "(split_k == 1) | (tiles < sms)", "slices cost a way through L2; they are for tiles that leave SMs idle",
+)
+CONSTRAINTS = (*TILE_CONSTRAINTS, *WAY_CONSTRAINTS, *PIPELINE_CONSTRAINTS, *registers.PREDICTED, FEW_TILES)
+STEERING = (*registers.PREDICTED, FEW_TILES)
+"""Constraints that steer a choice and refuse nothing that a spec asks for."""
 
-TILE_EQUATIONS = (resources.WARPS, resources.THREADS)
+TILE_EQUATIONS = (resources.WARPS, resources.THREADS, traffic.TILES)
 PIPELINE_EQUATIONS = (
-    resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS, resources.FRAGMENT_REGISTERS,
+    resources.ELEMENT_BYTES, resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS, resources.FRAGMENT_REGISTERS,
 )
 
 TLP = Equation(
@@ -69,44 +88,97 @@ TIE = 0.02
 
 
 @dataclass(frozen=True)
+class Way:
+    """Where operands are split and how their tiles reach shared memory."""
+
+    where: str
+    loads: str
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        """What the equations know of it."""
+        return {
+            "split_shared": int(self.where == "shared"), "split_register": int(self.where == "register"),
+            "held": int(self.loads != "async"), "spread": int(self.loads == "spread"),
+        }
+
+
+WAYS = tuple(Way(where, loads) for where, loads in (
+    ("prepass", "async"), ("prepass", "spread"), ("shared", "spread"), ("register", "async"),
+    ("prepass", "grouped"), ("shared", "grouped"),
+))
+"""Those that a search considers come first; grouped loads are for those who ask for them, and for kernels without a matrix unit."""
+
+
+def ways(where: str | None, loads: str | None, has_async: bool, held: str = "spread") -> tuple[Way, ...]:
+    """The ways that a spec leaves open; one that cannot be, for a constraint to name, where none is left.
+
+    Copies that go past the registers are never worse than packed words through them, so these are for GPUs without.
+
+    Args:
+        held: how a search has loads through registers stand: spread among matrix instructions; plain multiply-adds
+            would take far more registers for it, as their steps are unrolled then.
+    """
+    if where and loads:
+        return (Way(where, loads),)
+    found = [way for way in WAYS if where in (None, way.where) and loads in (None, way.loads)]
+    if loads is None:
+        found = [way for way in found if way.loads in ("async", held) and not (has_async and way == Way("prepass", held))]
+        usable = [way for way in found if has_async or way.loads != "async"]
+        found = usable or found
+    return tuple(found) or (Way(where or "prepass", loads or "async"),)
+
+
+@dataclass(frozen=True)
 class Choices:
-    """What a spec fixes; None and empty where it leaves a choice."""
+    """What a spec fixes; None and empty where it leaves a choice.
+
+    Attributes:
+        small: whether the problem is too small for warps of LEAST_WARP to use every SM.
+    """
 
     block: tuple[int, int, int] | None = None
     warp: tuple[int, int, int] | None = None
     stages: int | None = None
     fragment_buffers: int | None = None
     group: int | None = None
+    split_k: int | None = None
     promote: Sequence[int] = field(default=(0,))
+    ways: Sequence[Way] = field(default=(WAYS[0],))
+    small: bool = False
 
     @property
     def settled(self) -> bool:
         """Whether nothing is left to choose."""
-        open_ones = (self.block, self.warp, self.stages, self.fragment_buffers, self.group)
-        return None not in open_ones and len(self.promote) == 1
+        open_ones = (self.block, self.warp, self.stages, self.fragment_buffers, self.group, self.split_k)
+        return None not in open_ones and len(self.promote) == len(self.ways) == 1
 
 
-def constants(scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
     """The symbols that no candidate changes."""
     fm, fn, fk = fragment.shape
     scaled = scheme.normalize == "row"
     return {
         "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
-        "on_unit": int(fragment.on_matrix_unit), "b_per_fetch": fragment.b_per_fetch, "a_copies": fragment.a.copies, "b_copies": fragment.b.copies,
+        "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies, "b_lanes": fragment.b.lane_copies,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
-        "split_reads": 2 if scaled else 1, "launches": 3 if scaled else 2, "other_registers": OTHER_REGISTERS,
+        "split_reads": 2 if scaled else 1, "other_registers": OTHER_REGISTERS,
+        "has_async": int(gpu.arch_number >= FIRST_ASYNC), "fetched_together": fragment.fetched_together,
+        "by_lanes": int(fragment.policy == "mma"), "padding": PADDING if fragment.policy == "wmma" else 0,
+        "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
         **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
     }
 
 
-DECISIONS = ("BM", "BN", "BK", "WM", "WN", "WK", "stages", "fragment_buffers", "group", "promote")
+DECISIONS = ("BM", "BN", "BK", "WM", "WN", "WK", "stages", "fragment_buffers", "group", "split_k", "promote", "split_shared", "split_register", "held", "spread")
 
 
 def decisions(plan: Plan) -> dict[str, int]:
     """The symbols that stand for a plan's decisions."""
     (bm, bn, bk), (wm, wn, wk) = plan.block, plan.warp
-    return dict(zip(DECISIONS, (bm, bn, bk, wm, wn, wk, plan.stages, plan.fragment_buffers, plan.group, plan.promote)))
+    chosen = (bm, bn, bk, wm, wn, wk, plan.stages, plan.fragment_buffers, plan.group, plan.split_k, plan.promote)
+    return dict(zip(DECISIONS, chosen)) | Way(plan.where, plan.loads).symbols
 
 
 def budgets(numbers: Numbers, arch_number: int) -> dict[str, Any]:
@@ -121,7 +193,7 @@ def predictions(numbers: Numbers) -> dict[str, Any]:
 
 def model(plan: Plan) -> dict[str, Any]:
     """Every symbol's value for one plan."""
-    known = constants(plan.scheme, plan.fragment, plan.gpu, plan.hints) | decisions(plan)
+    known = constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | decisions(plan)
     return predictions(budgets(known, plan.gpu.arch_number))
 
 
@@ -161,6 +233,7 @@ def enumerate_space(
     """
     steps = (
         (_tiles(choices, fragment), TILE_EQUATIONS, None),
+        (_ways(choices), (), None),
         (_pipelines(choices), PIPELINE_EQUATIONS, arch_number),
         ({"group": np.array((choices.group,) if choices.group else GROUPS)}, (), None),
     )
@@ -212,8 +285,8 @@ def _nearest(columns: Mapping[str, Any]) -> dict[str, int]:
 def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
     fm, fn, fk = fragment.shape
     pairs = {
-        axis: _extents(choices.block and choices.block[at], choices.warp and choices.warp[at], unit)
-        for axis, at, unit in (("m", 0, fm), ("n", 1, fragment.b_per_fetch * fn))
+        axis: _extents(choices.block and choices.block[at], choices.warp and choices.warp[at], unit, choices.small)
+        for axis, at, unit in (("m", 0, fm), ("n", 1, fragment.fetched_together * fn))
     }
     if choices.block or choices.warp:
         depths = [((choices.block or choices.warp)[2], (choices.warp or choices.block)[2])]
@@ -223,7 +296,7 @@ def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
     return dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(rows).T))
 
 
-def _extents(block: int | None, warp: int | None, unit: int) -> list[tuple[int, int]]:
+def _extents(block: int | None, warp: int | None, unit: int, small: bool) -> list[tuple[int, int]]:
     """(block, warp) extents along one axis: whole warps of whole fragments, unless the spec fixes others."""
     if block and warp:
         return [(block, warp)]
@@ -232,8 +305,9 @@ def _extents(block: int | None, warp: int | None, unit: int) -> list[tuple[int, 
         return [(block, w) for w in range(unit, block + 1, unit) if block % w == 0] or [(block, unit)]
     if warp:
         return [(b, warp) for b in range(warp, max(MAX_BLOCK, warp) + 1, warp)]
-    least = -(-LEAST_WARP // unit) * unit
-    return [(b, w) for b in range(least, MAX_BLOCK + 1, unit) for w in range(least, b + 1, unit) if b % w == 0]
+    least = -(-(LEAST_WARP // 2 if small else LEAST_WARP) // unit) * unit
+    most = MAX_BLOCK // 2 if small else MAX_BLOCK
+    return [(b, w) for b in range(least, most + 1, unit) for w in range(least, b + 1, unit) if b % w == 0]
 
 
 def _pipelines(choices: Choices) -> dict[str, np.ndarray]:
@@ -244,6 +318,12 @@ def _pipelines(choices: Choices) -> dict[str, np.ndarray]:
         for stages in ((choices.stages,) if choices.stages else STAGES)
     ]
     return dict(zip(("promote", "fragment_buffers", "stages"), np.array(rows).T))
+
+
+def _ways(choices: Choices) -> dict[str, np.ndarray]:
+    slices = (choices.split_k,) if choices.split_k else SLICES
+    rows = [(count, *way.symbols.values()) for count in slices for way in choices.ways]
+    return dict(zip(("split_k", *WAYS[0].symbols), np.array(rows).T))
 
 
 # ---- ranking

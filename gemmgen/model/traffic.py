@@ -9,23 +9,28 @@ STAGE_FLOPS = Equation(
     "T1", "stage_flops", "2 * BM * BN * BK * products", "FLOP a block and stage",
     "EGEMM eq. 3 and LE-GEMM eq. 14, for any number of word products",
 )
+MOVED_BYTES = Equation(
+    "T15", "moved_bytes", "where(split_shared + split_register > 0, 4, words * word_bytes)", "B",
+    "an element on its way from L2: its words, or FP32 that the kernel splits itself",
+)
 STAGE_BYTES = Equation(
-    "T2", "stage_bytes", "(BM + BN) * BK * words * word_bytes", "B a block and stage", "EGEMM eq. 2 and LE-GEMM eq. 13",
+    "T2", "stage_bytes", "(BM + BN) * BK * moved_bytes", "B a block and stage", "EGEMM eq. 2 and LE-GEMM eq. 13",
 )
 INTENSITY = Equation(
     "T3", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15",
 )
 FETCH_BYTES = Equation(
-    "T4", "fetch_bytes", "warps * (a_copies * WM + b_copies * WN) * BK * words * word_bytes", "B a block and stage",
-    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1), once for each lane that holds it",
+    "T4", "fetch_bytes", "warps * (a_lanes * WM + b_lanes * WN) * BK * element_bytes", "B a block and stage",
+    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1), in as many lanes as hold it",
 )
 UNSWIZZLED_WAYS = Equation(
     "T5", "unswizzled_ways", "min(8, BK * word_bytes / 16)", "accesses a phase",
     "eight neighbouring rows would start in so few banks; the swizzle makes it 1 (bank_ways counts)",
 )
-TILES = Equation("T6", "tiles", "ceil(M / BM) * ceil(N / BN)", "blocks", "a block computes one tile of C")
-STAGES_K = Equation("T7", "stages_k", "ceil(K / BK)", "stages a block", "k is padded to whole stages")
-L2_BYTES = Equation("T8", "l2_bytes", "tiles * stages_k * stage_bytes", "B", "every stage is read through L2")
+TILES = Equation("T6", "tiles", "ceil(M / BM) * ceil(N / BN)", "tiles of C", "edges are padded")
+BLOCKS = Equation("T16", "blocks", "tiles * split_k", "blocks", "a block computes one tile of C, or a slice of k of it")
+STAGES_K = Equation("T7", "stages_k", "ceil(ceil(K / BK) / split_k)", "stages a block", "k is padded to whole stages, and to slices of as many")
+L2_BYTES = Equation("T8", "l2_bytes", "blocks * stages_k * stage_bytes", "B", "every stage is read through L2")
 WAVE_ROWS = Equation(
     "T9", "wave_rows", "min(group, ceil(M / BM))", "block rows", "blocks walk down `group` rows before they move on",
 )
@@ -33,23 +38,23 @@ WAVE_COLUMNS = Equation(
     "T10", "wave_columns", "min(ceil(sms * resident_blocks / wave_rows), ceil(N / BN))", "block columns",
     "the blocks at work together",
 )
-WAVES = Equation("T11", "waves", "ceil(tiles / max(sms * resident_blocks, 1))", "waves", "all SMs work off their resident blocks")
+WAVES = Equation("T11", "waves", "ceil(blocks / max(sms * resident_blocks, 1))", "waves", "all SMs work off their resident blocks")
 PLANE_BYTES = Equation(
-    "T12", "plane_bytes", "(M + N) * K * words * word_bytes", "B", "the words of both operands",
+    "T12", "plane_bytes", "(M + N) * K * moved_bytes", "B", "both operands, as the kernel reads them",
 )
 DRAM_BYTES = Equation(
     "T13", "dram_bytes",
     "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0,"
-    " max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * words * word_bytes))",
+    " max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moved_bytes))",
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "T14", "split_bytes", "(M + N) * K * (4 * split_reads + words * word_bytes)", "B",
+    "T14", "split_bytes", "where(split_shared + split_register > 0, 0, (M + N) * K * (4 * split_reads + words * word_bytes))", "B",
     "FP32 in (twice where rows are scaled: their maxima come first), words out",
 )
 
-BLOCK_EQUATIONS = (STAGE_FLOPS, STAGE_BYTES, INTENSITY, FETCH_BYTES, UNSWIZZLED_WAYS)
-PROBLEM_EQUATIONS = (TILES, STAGES_K, L2_BYTES, WAVE_ROWS, WAVE_COLUMNS, WAVES, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)
+BLOCK_EQUATIONS = (STAGE_FLOPS, MOVED_BYTES, STAGE_BYTES, INTENSITY, FETCH_BYTES, UNSWIZZLED_WAYS)
+PROBLEM_EQUATIONS = (TILES, BLOCKS, STAGES_K, L2_BYTES, WAVE_ROWS, WAVE_COLUMNS, WAVES, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)
 
 BANK_LINE = 128  # 32 banks of 4 bytes
 CHUNK = 16  # what one lane's address fetches of a row

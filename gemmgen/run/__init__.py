@@ -105,7 +105,9 @@ def gemm(
             "c": c_buffer, "ldc": ldc, "alpha": alpha, "beta": beta, **plan.extents(m, n, k),
             "a_words": device.empty(a_words, "a_words"), "b_words": device.empty(b_words, "b_words"),
             "a_absmax": device.zeros(work.b_absmax - work.a_absmax, "a_absmax"),
-            "b_absmax": device.zeros(work.zeroed - work.b_absmax, "b_absmax"),
+            "b_absmax": device.zeros(work.arrived - work.b_absmax, "b_absmax"),
+            "arrived": device.zeros(work.zeroed - work.arrived, "arrived"),
+            "parts": device.empty(work.bytes - work.parts, "parts"),
             **counters,
         }
         for launch in source.launches:

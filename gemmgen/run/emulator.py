@@ -35,7 +35,7 @@ class EmulatorDevice:
         self.schedule = schedule
         engine = f"{plan.gpu.unit.label(plan.scheme.word)} matrix unit" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
         self.name = f"emulator ({engine})"
-        self._emulator: Emulator | None = None
+        self._emulator: Emulator | None = None  # made when first used, and kept: PTX is decoded once
 
     def set_schedule(self, schedule: Schedule) -> None:
         """Use `schedule` from the next run on."""
@@ -45,8 +45,8 @@ class EmulatorDevice:
     def emulator(self) -> Emulator:
         if self._emulator is None:
             self._emulator = Emulator(
-                self.binary.ptx, self.plan.gpu.unit, schedule=self.schedule,
-                source=self.source.text, source_name=self.source.file_name, processes=self.processes,
+                self.binary.ptx, self.plan.gpu.unit, source=self.source.text,
+                source_name=self.source.file_name, processes=self.processes,
             )
         return self._emulator
 
@@ -61,6 +61,7 @@ class EmulatorDevice:
 
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
         report = partial(self.progress, symbol) if self.progress else None
+        self.emulator.schedule = self.schedule
         stats = self.emulator.launch(
             symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report
         )
@@ -75,5 +76,4 @@ class EmulatorDevice:
 
     def release(self) -> None:
         if self._emulator is not None:
-            self._emulator.close()
-            self._emulator = None
+            self._emulator.forget()

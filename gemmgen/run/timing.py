@@ -95,6 +95,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         "alpha": 1.0, "beta": 0.0, **plan.extents(m, n, k),
         "a_words": cupy.empty(a_words, cupy.uint8), "b_words": cupy.empty(b_words, cupy.uint8),
         "a_absmax": zeroed[work.a_absmax :], "b_absmax": zeroed[work.b_absmax :],
+        "arrived": zeroed[work.arrived :], "parts": cupy.empty(work.bytes - work.parts, cupy.uint8),
     }
     offset = 0
     for counter, fields in STATUS.items():
@@ -113,7 +114,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         ])
 
     def enqueue(index: int) -> None:
-        if work.zeroed > 64:  # schemes that normalise accumulate maxima from zero
+        if work.arrived > work.a_absmax:  # schemes that normalise accumulate maxima from zero
             zeroed.fill(0)
         for launch in launches[index % inputs.sets]:
             launch()

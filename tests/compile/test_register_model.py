@@ -80,8 +80,8 @@ def test_kernels_without_a_matrix_unit(arch):
     errors = []
     for warp, (down, across), bk, buffers in FP32_TILES:
         plan = Plan(
-            layout="nn", scheme=SCHEMES.get("fp32"), fragment=FRAGMENTS.get("fma_m16n32k4_f32"), gpu=gpu, where="prepass", promote=0,
-            special="exact", block=(warp[0] * down, warp[1] * across, bk), warp=(*warp, bk), stages=2, fragment_buffers=buffers,
+            layout="nn", scheme=SCHEMES.get("fp32"), fragment=FRAGMENTS.get("fma_m16n32k4_f32"), gpu=gpu, where="prepass", loads="async",
+            promote=0, split_k=1, special="exact", block=(warp[0] * down, warp[1] * across, bk), warp=(*warp, bk), stages=2, fragment_buffers=buffers,
             group=8, allow_spills=True, hints=Hints(4096, 4096, 4096),
         )
         source = render(plan)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from ways import WAYS, plan_of
 
 from gemmgen.build import build, compile_cuda
 from gemmgen.catalog.gpu import GPUS
@@ -40,6 +43,27 @@ def test_every_scheme_and_layout_verifies(scheme, layout):
     plan, source, binary = prepared(scheme, layout)
     report = verify(plan, source, binary, cuda.CudaDevice(binary), size=(1031, 1013, 1029))
     assert report.passed, [check for check in report.checks if not check.passed]
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_every_way_verifies(name):
+    """Plans made for several GPUs, as this one runs them."""
+    plan = replace(plan_of(**WAYS[name]), gpu=GPUS.get(local_gpu()))
+    source = render(plan)
+    binary = build(source)
+    report = verify(plan, source, binary, cuda.CudaDevice(binary), size=(331, 413, 1029))
+    assert report.passed, [check for check in report.checks if not check.passed]
+
+
+def test_slices_of_k_repeat_bit_for_bit():
+    """The parts are added up in the order of the slices, whichever block comes last."""
+    plan = plan_of(gpu=local_gpu(), split_k=7)
+    source = render(plan)
+    binary = build(source)
+    device = cuda.CudaDevice(binary)
+    problem = oracles.uniform(plan, -1, 1, (200, 300, 5000), 0)
+    first = gemm(device, plan, source, problem.a, problem.b).c
+    assert all(np.array_equal(gemm(device, plan, source, problem.a, problem.b).c, first) for _ in range(20))
 
 
 @pytest.mark.parametrize("size", [(0, 5, 7), (5, 0, 7), (5, 7, 0), (1, 1, 1), (1, 4099, 17), (4099, 1, 31), (2, 3, 65537), (127, 129, 33), (1999, 997, 1013)])

@@ -12,7 +12,7 @@ import pytest
 
 from gemmgen.build import compile_cuda
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, Emulator, units
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, units
 from gemmgen.errors import EmulationError
 
 KERNEL = 'extern "C" __global__ void __launch_bounds__(1024) k'
@@ -281,6 +281,48 @@ def test_memory_can_grow_between_launches():
         assert (machine.read(buffer, np.float32, 32) == 8).all()
 
 
+COUNTED = """__device__ int counter = 5;
+extern "C" __global__ void k(const int* a, int* out) {
+  if (threadIdx.x == 0) atomicAdd(&counter, a[0]);
+  __syncthreads();
+  if (threadIdx.x < 31) out[threadIdx.x] = counter;
+  if (a[0] == 9) out[31] += 1;         // nobody has been there
+}"""
+
+
+def test_forgetting_leaves_a_module_as_newly_made():
+    """No buffer, content, variable or count of one use is seen in the next."""
+    def use(machine, number):
+        a = machine.upload(np.full(1, number, np.int32), name="a")
+        out = machine.alloc(128, name="out")
+        stats = [machine.launch("k", (1, 1, 1), (32, 1, 1), 0, [a, out])]
+        values, written = machine.read_partial(out, np.int32, 32)
+        return a, out, stats, values[:31].tolist(), written.tolist()
+
+    with emulator(COUNTED) as machine:
+        first = use(machine, 2)
+        programs = machine.programs
+        again = use(machine, 2)
+        assert first[3] == [7] * 31 and again[3] == [9] * 31
+        for schedule in (*SCHEDULES, LAZY_HIGHEST):
+            machine.forget()
+            with pytest.raises(EmulationError, match="not a buffer of this emulator"):
+                machine.read(again[1], np.int32, 32)
+            machine.schedule = schedule
+            assert use(machine, 2) == first
+        assert machine.programs is programs
+        machine.forget()
+        with pytest.raises(EmulationError) as error:
+            use(machine, 9)
+        machine.forget()
+        assert use(machine, 2) == first
+    with emulator(COUNTED) as fresh, pytest.raises(EmulationError) as same:
+        use(fresh, 9)
+    assert str(error.value) == str(same.value) and "nothing has written" in str(same.value)
+    with pytest.raises(EmulationError, match="closed"):
+        fresh.forget()
+
+
 # ---------------------------------------------------------------- faults
 
 SCALE = KERNEL + """(const float* a, int n, float* out) {
@@ -320,7 +362,8 @@ def test_memory_nothing_has_written_is_not_read():
 }"""
     error = fails(text, "is missing", "nothing has written", (1,), (32,), 128, out=(np.float32, 32))
     assert error.got == "shared memory + 0 of 128 bytes"
-    fails(text, "if (threadIdx.x)", "outside shared memory", (1,), (64,), 252, out=(np.float32, 64))
+    error = fails(text, "if (threadIdx.x)", "outside shared memory", (1,), (64,), 252, out=(np.float32, 64))
+    assert "thread (63, 0, 0)" in error.problem  # although thread 0 takes no part
 
 
 def test_a_misaligned_vector_access_is_refused():
@@ -489,6 +532,25 @@ def test_conflicts_of_columns(pitch, extra):
     assert stats.bank_conflicts == 2 * 32 * extra
     place = f"kernel.cu:{line_of(text, 'a column at a time')}"
     assert stats.conflict_sites == ({place: 2 * 32 * extra} if extra else {})
+
+
+@pytest.mark.parametrize("schedule", [*SCHEDULES, TOGETHER], ids=lambda s: s.name)
+@pytest.mark.parametrize(("power", "by_warp", "by_cta"), [("warp", 1, 0), ("blockIdx.x", 0, 1), ("warp + blockIdx.x", 1, 1)])
+def test_conflicts_of_warps_and_ctas_that_differ(power, by_warp, by_cta, schedule):
+    """A stride of 2^p words makes 2^p wavefronts of one; CTA 4 has no part in it."""
+    text = KERNEL + """(float* out) {
+  __shared__ float tile[32 * 64];
+  for (int i = threadIdx.x; i < 32 * 64; i += 96) tile[i] = i;
+  __syncthreads();
+  int warp = threadIdx.x / 32;
+  out[blockIdx.x * 96 + threadIdx.x] = 0;
+  if (blockIdx.x < 4)
+    out[blockIdx.x * 96 + threadIdx.x] = tile[threadIdx.x % 32 << (POWER)];   // strided
+}""".replace("POWER", power)
+    got, stats = run(text, (5,), (96,), 0, out=(np.float32, (5, 3, 32)), schedule=schedule, processes=1)
+    powers = by_cta * np.arange(4)[:, None] + by_warp * np.arange(3)
+    assert (got[:4] == np.arange(32) << powers[..., None]).all() and (got[4] == 0).all()
+    assert stats.bank_conflicts == (2**powers - 1).sum()
 
 
 LDMATRIX = KERNEL + """(unsigned* out) {
@@ -719,6 +781,86 @@ def test_fragments_lie_where_the_isa_says(arch, shape, word, a_elements, b_eleme
     left, right = units.decode(word, a), units.decode(word, b)
     want = units.dot(UNITS.get(UNIT_OF[arch]), word, left[:, None], right.T[None], c)
     assert got.tobytes() == want.tobytes()
+
+
+IN_A_ROW = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 out)
+{{
+.reg .b32 %a<4>; .reg .b32 %b<8>; .reg .f32 %c<4>; .reg .f32 %d<8>; .reg .f32 %u; .reg .b32 %t; .reg .b64 %p<4>;
+ld.param.u64 %p0, [a]; ld.param.u64 %p1, [b]; ld.param.u64 %p2, [out]; mov.u32 %t, %tid.x;
+mad.wide.u32 %p0, %t, 16, %p0; mad.wide.u32 %p1, %t, 32, %p1; mad.wide.u32 %p2, %t, 32, %p2;
+ld.global.v4.b32 {{%a0, %a1, %a2, %a3}}, [%p0];
+ld.global.v4.b32 {{%b0, %b1, %b2, %b3}}, [%p1]; ld.global.v4.b32 {{%b4, %b5, %b6, %b7}}, [%p1+16];
+mov.f32 %c0, 0f3F800000; mov.f32 %c1, 0f40000000; mov.f32 %c2, 0f40400000; mov.f32 %c3, 0f40800000;
+{products}
+st.global.v4.f32 [%p2], {{%d0, %d1, %d2, %d3}}; st.global.v4.f32 [%p2+16], {{%d4, %d5, %d6, %d7}};
+ret;
+}}"""
+
+
+def mma(d, a, b, c):
+    """One product; each operand is the registers' numbers, or their names."""
+    vector = lambda x, letter: "{" + ", ".join(f"%{letter}{i}" if isinstance(i, int) else i for i in x) + "}"  # noqa: E731
+    operands = ", ".join(vector(x, letter) for x, letter in ((d, "d"), (a, "a"), (b, "b"), (c, "c")))
+    return f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {operands};"
+
+
+FIRST, SECOND, ALL = (0, 1, 2, 3), (4, 5, 6, 7), (0, 1, 2, 3)
+D_FIRST, D_SECOND = ("%d0", "%d1", "%d2", "%d3"), ("%d4", "%d5", "%d6", "%d7")
+
+
+@pytest.mark.parametrize(
+    ("products", "together"),
+    [
+        ([mma(FIRST, ALL, (0, 1), ALL), mma(SECOND, ALL, (2, 3), ALL)], 1),
+        ([mma(FIRST, ALL, (0, 1), ALL), mma(SECOND, ALL, (2, 3), ALL), mma(FIRST, ALL, (4, 5), D_SECOND)], 2),
+        ([mma(FIRST, ALL, (0, 1), ALL), mma(FIRST, ALL, (2, 3), D_FIRST), mma(SECOND, ALL, (4, 5), D_FIRST)], 3),
+        ([mma(FIRST, ALL, (0, 1), ALL), mma(SECOND, ALL, ("%d0", "%d1"), ALL)], 2),
+        ([mma(FIRST, ALL, (0, 1), ALL), mma(SECOND, (1, 0, 2, 3), (0, 1), ALL)], 2),
+        ([mma(("%a0", "%d1", "%d2", "%d3"), ALL, (0, 1), ALL), mma(SECOND, ALL, (2, 3), ALL), "mov.f32 %d0, %a0;"], 2),
+        ([mma(FIRST, ALL, (0, 1), ALL), mma(FIRST, ALL, (2, 3), ALL), mma(SECOND, ALL, (6, 7), ALL)], 1),
+        ([mma(FIRST, ALL, (0, 1), ALL), mma(SECOND, ALL, (2, 3), ALL), mma(("_", "%d1", "_", "_"), ALL, (6, 7), ALL)], 1),
+    ],
+    ids=["independent", "reads a result as C", "chain", "reads a result as B", "another A", "writes A", "same result", "sink"],
+)  # fmt: skip
+def test_products_in_a_row_are_those_of_one_after_the_other(products, together):
+    """Neighbours that share A run as one where that cannot be told; something between them keeps them apart."""
+    rng = np.random.default_rng(3)
+    a = rng.standard_normal((32, 8)).astype(np.float16).view(np.uint16)
+    b = rng.standard_normal((32, 16)).astype(np.float16).view(np.uint16)
+
+    def outcome(between):
+        text = IN_A_ROW.format(products=between.join(products))
+        with Emulator(text, UNITS.get("ampere")) as machine:
+            code = machine.programs["k"].blocks[0].code
+            out = machine.alloc(1024, name="out")
+            buffers = [machine.upload(x, name="x") for x in (a, b)]
+            stats = machine.launch("k", (1, 1, 1), (32, 1, 1), 0, [*buffers, out])
+            issued = sum(each.statement.opcode.startswith("mma") for each in code)
+            return machine.read(out, np.uint32, 256).tolist(), stats.mma, stats.instructions, issued
+
+    bits, count, executed, issued = outcome(" ")
+    apart_bits, apart_count, apart_executed, apart_issued = outcome(" mov.u32 %t, 0; ")
+    moves = len(products) - 1
+    assert (bits, count, executed) == (apart_bits, apart_count, apart_executed - moves)
+    assert (issued, apart_issued) == (together, sum("mma" in text for text in products))
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_a_fault_in_products_in_a_row_is_that_of_its_own(wrong):
+    """The register that nothing has written is named with the instruction that reads it."""
+    c = [("%u", 1, 2, 3) if wrong == number else ALL for number in range(3)]
+    products = [mma(FIRST, ALL, (0, 1), c[0]), mma(SECOND, ALL, (2, 3), c[1]), mma(FIRST, ALL, (4, 5), c[2])]
+    text = IN_A_ROW.format(products="\n".join(f".loc 1 {10 + i} 0\n{product}" for i, product in enumerate(products)))
+    with Emulator(text, UNITS.get("ampere"), source_name="k.cu") as machine:
+        assert len([each for each in machine.programs["k"].blocks[0].code if each.others]) == 1
+        buffers = [machine.upload(np.zeros(size, np.uint8), name="x") for size in (512, 1024, 1024)]
+        with pytest.raises(EmulationError, match="register is read before it was written") as error:
+            machine.launch("k", (1, 1, 1), (32, 1, 1), 0, buffers)
+    assert error.value.where == f"k.cu:{10 + wrong} (entry k)"
+    assert products[wrong].rstrip(";") in error.value.has
 
 
 def test_units_differ():

@@ -206,7 +206,7 @@ ptxas info    : Used 40 registers, used 3 barriers
 
 @pytest.mark.parametrize(
     ("registers", "stores", "loads", "agrees"),
-    [(40, 20, 8, True), (41, 20, 8, False), (40, 0, 8, False), (40, 20, 0, False)],
+    [(40, 20, 8, True), (41, 20, 8, False), (40, 24, 0, True), (40, 0, 0, False)],
 )
 def test_a_log_that_tells_another_story_is_noticed(registers, stores, loads, agrees):
     kernels = {"k": KernelResources(registers, 0, stores, loads, 96, 3, 0, 64, None)}

@@ -23,7 +23,7 @@ from gemmgen.verify.metrics import errors, exact
 def plan_of(gpu: str = "a100", promote="auto", warp=(32, 32, 32), buffers: int = 1):
     return solve(loads({
         "split": {"scheme": "fp32", "promote": promote}, "tile": {"block": [128, 64, warp[2]], "warp": list(warp), "group": 8},
-        "pipeline": {"stages": 2, "fragment_buffers": buffers}, "target": {"gpu": gpu},
+        "pipeline": {"stages": 2, "fragment_buffers": buffers, "loads": "async"}, "target": {"gpu": gpu},
     }, "here"))
 
 
@@ -37,17 +37,31 @@ def test_there_is_nothing_to_promote():
     assert refused.value.where == "here: [split] promote" and refused.value.remedy == "promote = 0"
 
 
-def test_a_gpu_without_asynchronous_copies_is_refused_with_the_reason():
-    with pytest.raises(InfeasibleSpec, match="t4 cannot fill stages") as refused:
-        plan_of("t4")
-    assert "cp.async" in refused.value.needs and refused.value.got == "sm_75"
+def spec(gpu: str, **sections):
+    return loads({"split": {"scheme": "fp32", **sections.pop("split", {})}, "target": {"gpu": gpu}, **sections})
+
+
+def test_loads_through_registers_stand_together():
+    """Spread between multiply-adds they would have the steps unrolled, which takes the registers of two blocks."""
+    assert solve(spec("t4")).loads == "grouped"
+    assert solve(spec("rtx4090", split={"where": "shared"})).loads == "grouped"
+    assert solve(spec("a100")).loads == "async"
+    assert solve(spec("a100", pipeline={"loads": "spread"}, split={"where": "shared"})).loads == "spread"
+
+
+def test_what_needs_a_matrix_unit_is_refused():
+    with pytest.raises(InfeasibleSpec, match="no mma fragment of f32 is known"):
+        solve(spec("a100", fragment={"policy": "mma"}))
+    with pytest.raises(InfeasibleSpec, match="not filled by lanes") as refused:
+        solve(spec("a100", split={"where": "register"}))
+    assert 'where = "prepass" or "shared"' in refused.value.remedy
+    assert solve(spec("a100", fragment={"policy": "fma"})) == solve(spec("a100"))
 
 
 def test_no_matrix_unit_has_to_know_the_word():
     for gpu in GPUS.rows():
         assert "f32" not in gpu.unit.block and "f32" not in gpu.rates.tensor_fma_per_clock
-        if gpu.arch_number >= 80:
-            assert solve(loads({"split": {"scheme": "fp32"}, "target": {"gpu": gpu.name}})).fragment.engine == "FP32 CUDA core"
+        assert solve(spec(gpu.name)).fragment.engine == "FP32 CUDA core"
 
 
 def test_a_warp_may_be_one_fragment_of_b_wide():
@@ -96,8 +110,7 @@ def test_the_cuda_cores_stand_in_for_the_matrix_units():
     assert rates["clock_hz"] / units["clock_hz"] == pytest.approx(h100.rates.boost_mhz / h100.rates.tensor_boost_mhz)
     assert not time.efficiency(h100, "f32").measured and time.efficiency(h100, "f16").measured
     for gpu in GPUS.rows():
-        if gpu.arch_number >= 80:
-            assert 0.4 < space.model(solve(loads({"split": {"scheme": "fp32"}, "target": {"gpu": gpu.name}})))["tflops"] / gpu.rates.f32_tflops < 1
+        assert 0.4 < space.model(solve(spec(gpu.name)))["tflops"] / gpu.rates.f32_tflops < 1
 
 
 # ---- the error

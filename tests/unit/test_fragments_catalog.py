@@ -88,20 +88,12 @@ def test_kernels_are_made_of_fragments_that_have_a_template():
     templates = {path.name for path in (TEMPLATES / "atoms").glob("*.j2")}
     assert templates <= {row.atom for row in ROWS.values()}
     for row in ROWS.values():
-        assert (shapes("nvidia", row.word).get(row.shape_name) == row) == (row.atom in templates)
+        assert (shapes("nvidia", row.word, row.policy).get(row.shape_name) == row) == (row.atom in templates)
     assert "m16n8k16" in shapes("nvidia", "f16")
     assert all(row.policy == "mma" for row in shapes("nvidia", "f16").values())
     for gpu in ("a100", "h100", "h200", "b200", "l40s"):
         for scheme, fragment in (("ootomo", "mma_m16n8k16_f16"), ("fp32", "fma_m16n32k4_f32")):
             assert solve(loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}})).fragment.name == fragment
-
-
-def test_a_fetch_brings_a_lane_four_registers():
-    """So one ldmatrix.x4 brings two fragments of B with two registers each, and four loads one with 16."""
-    assert {name: row.b_per_fetch for name, row in ROWS.items()} == {
-        "fma_m16n32k4_f32": 1, "mma_m16n8k16_bf16": 2, "mma_m16n8k16_f16": 2, "mma_m16n8k8_f16": 4, "mma_m16n8k8_tf32": 2,
-        "wmma_m16n16k16_f16": 1,
-    }
 
 
 def test_lanes_that_multiply_hold_what_they_need():

@@ -26,11 +26,11 @@ CONSTRAINTS = [*space.CONSTRAINTS, papers.EGEMM_BALANCE]
 
 def fixed(gpu: str = "h100", scheme: str = "ootomo", **more):
     """A spec that leaves nothing open, solved."""
-    tile = {"block": [128, 128, 32], "warp": [64, 32, 32], "group": 8}
-    pipeline = {"stages": 3, "fragment_buffers": 1}
-    split = {"scheme": scheme, "promote": 0}
+    tile = {"block": [128, 128, 32], "warp": [64, 32, 32], "group": 8, "split_k": 1}
+    pipeline = {"loads": "async", "stages": 3, "fragment_buffers": 1}
+    split = {"scheme": scheme, "promote": 0, "where": "prepass"}
     for key, value in more.items():
-        {"block": tile, "warp": tile, "group": tile, "stages": pipeline, "fragment_buffers": pipeline, "promote": split}[key][key] = value
+        next(section for section in (tile, pipeline, split) if key in section)[key] = value
     return solve(loads({"split": split, "tile": tile, "pipeline": pipeline, "target": {"gpu": gpu}}))
 
 
@@ -138,7 +138,7 @@ def test_the_headline_tile_on_the_h100():
         "tlp": 262144, "split_bytes": 268435456,
     }
     assert {name: known[name] for name in expected} == expected
-    assert known["tensor_cycles"] == pytest.approx(3 * 128 * 128 * 32 / (2048 * 0.664))
+    assert known["tensor_cycles"] == pytest.approx(3 * 128 * 128 * 32 / (2048 * 0.672))
 
 
 def test_a_plan_and_the_model_agree():
@@ -151,6 +151,11 @@ def test_a_plan_and_the_model_agree():
         assert known["fragment_registers"] == plan.fragment_registers
         assert (known["loop"] == 2) == (buffers == 2)
         assert (known["loop"] > 0) == plan.unrolls_steps
+    for where, loads, split_k in (("prepass", "spread", 1), ("shared", "spread", 2), ("shared", "grouped", 1), ("register", "async", 4)):
+        plan = fixed("a100", "ootomo", promote=64, block=[128, 64, 32], warp=[32, 32, 32], stages=2, where=where, loads=loads, split_k=split_k)
+        known = space.model(plan)
+        assert known["shared_bytes"] == plan.shared_bytes and known["staged"] == plan.staging_registers
+        assert known["blocks"] == known["tiles"] * split_k and (known["split_bytes"] > 0) == (where == "prepass")
     assert registers.UNROLL_BELOW == planning.UNROLL_BELOW
 
 
@@ -171,8 +176,8 @@ def test_the_swizzle_leaves_no_bank_conflict(block_k):
 def test_more_of_everything_costs_more(scale, depth, stages, gpu):
     def known(block, k, count, size=4096, promote=0):
         fragment = fixed().fragment
-        symbols = space.constants(SCHEMES.get("ootomo"), fragment, GPUS.get(gpu), planning.Hints(size, size, size))
-        symbols |= dict(zip(space.DECISIONS, (*block, k, 64, 32, k, count, 1, 8, promote)))
+        symbols = space.constants("nn", SCHEMES.get("ootomo"), fragment, GPUS.get(gpu), planning.Hints(size, size, size))
+        symbols |= dict(zip(space.DECISIONS, (*block, k, 64, 32, k, count, 1, 8, 1, promote, 0, 0, 0, 0)))
         return space.predictions(space.budgets(symbols, GPUS.get(gpu).arch_number))
 
     here = known(scale, depth, stages)

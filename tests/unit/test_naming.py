@@ -34,6 +34,8 @@ def every_plan():
                 base, scheme=scheme, gpu=gpu, layout=layout, special=special, promote=promote, stages=stages,
                 fragment_buffers=buffers, group=group,
             )
+    for where, loads, split_k in itertools.product(("prepass", "shared", "register"), ("async", "spread", "grouped"), (1, 2, 12)):
+        yield replace(base, where=where, loads=loads, split_k=split_k, group=3)
     for m, n, k in itertools.product((32, 64, 128), (32, 64, 128), (16, 32)):
         for wm, wn in itertools.product((16, 32), (16, 32)):
             yield replace(base, block=(m, n, k), warp=(wm, wn, k), group=4)
@@ -59,9 +61,15 @@ def test_a_name_reads_back(scheme, gpu):
     assert parts == {
         "scheme": scheme, "policy": plan.fragment.policy, "shape": plan.fragment.shape_name, "word": plan.fragment.word,
         "block": plan.block, "warp": plan.warp, "stages": plan.stages, "fragment_buffers": plan.fragment_buffers,
-        "group": plan.group, "promote": plan.promote, "where": plan.where, "layout": plan.layout,
+        "group": plan.group, "promote": plan.promote, "split_k": plan.split_k, "where": plan.where, "loads": plan.loads, "layout": plan.layout,
         "arch": plan.gpu.arch, "hash": plan.hash,
     }
+
+
+def test_slices_of_k_read_back():
+    plan = plan_for(tile={"split_k": 12})
+    assert parse_name(kernel_name(plan))["split_k"] == 12
+    assert parse_name(kernel_name(replace(plan, split_k=1)))["split_k"] == 1
 
 
 @pytest.mark.parametrize("scheme_name", ["x", "x__y", "mma_m16n8k16_f16", "a_" * 20, "a__mma_m16n8k16_f16_cta1x1x1"])

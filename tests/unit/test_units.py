@@ -110,15 +110,18 @@ CASES = (
 
 @pytest.mark.parametrize(("unit", "word"), MODELS)
 @pytest.mark.parametrize("case", CASES)
-def test_fragments_equal_dots_bit_for_bit(unit, word, case):
+@pytest.mark.parametrize("warps", [1, 7, 9])  # fewer than columns, and more: two orders of the dimensions
+def test_fragments_equal_dots_bit_for_bit(unit, word, case, warps):
     row, rng = UNITS.get(unit), np.random.default_rng(CASES.index(case))
     for k in (8, 16) if word != "tf32" else (4, 8):
-        a, b, c = fragments(case, word, k, rng)
+        a, b, c = (x[:warps] for x in fragments(case, word, k, rng, max(warps, 7)))
+        given = c.copy()
         left, right = units.decode(word, a)[:, :, None], units.decode(word, b).transpose(0, 2, 1)
         want = units.dot(row, word, left, right[:, None], c)
         got = units.mma(row, word, a, b, c)
         assert got.dtype == np.float32
         assert (bits(got) == bits(want)).all()
+        assert (bits(c) == bits(given)).all()
 
 
 def test_the_fast_route_is_taken():
@@ -129,7 +132,8 @@ def test_the_fast_route_is_taken():
     try:
         for case in ("normal", "cancel", "integers"):
             for word in ("f16", "bf16", "tf32"):
-                units.mma(UNITS.get("hopper"), word, *fragments(case, word, 8, rng))
+                for warps in (7, 9):
+                    units.mma(UNITS.get("hopper"), word, *fragments(case, word, 8, rng, warps))
     finally:
         units._by_dot = original
     assert not calls

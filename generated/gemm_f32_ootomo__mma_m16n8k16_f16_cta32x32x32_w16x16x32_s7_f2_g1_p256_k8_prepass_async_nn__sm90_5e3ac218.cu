@@ -1,16 +1,16 @@
-// kernel    gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn__sm80_cb648c26
+// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta32x32x32_w16x16x32_s7_f2_g1_p256_k8_prepass_async_nn__sm90_5e3ac218
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    half: plain FP16, no refinement: the baseline every scheme must beat
-// words     1 x f16, 11 bits; products A0 B0; dropped none
-// promote   never (half's own)
+// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
+// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 256 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 256x128x32, warp 128x32, 3 stages, 256 threads
-// shared    73728 B dynamic
-// target    sm_80
-// plan      cb648c26, rendered by gemmgen 0.1.0
+// tiles     block 32x32x32, warp 16x16, 7 stages, 128 threads
+// shared    57344 B dynamic
+// target    sm_90
+// plan      5e3ac218, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_cb648c26 {
+namespace gemmgen_5e3ac218 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -22,39 +22,84 @@ typedef unsigned long long u64;
 // Address of shared memory as the asynchronous copies and ldmatrix take it.
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-// 16 bytes from global to shared memory, past the registers and the L1 cache.
-GG_DEVICE void copy_async_16(u32 to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
-// Closes the group of copies issued since the last call.
-GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `Pending` of this thread's newest groups are still under way.
-template <int Pending>
-GG_DEVICE void copy_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
-
-GG_DEVICE float widen(u16 bits) {
+GG_DEVICE float widen_low(u32 bits) {
+    u16 low, high;
     float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
     return x;
 }
 
-GG_DEVICE u16 round_nearest_even(float x) {
-    u16 bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+GG_DEVICE float widen_high(u32 bits) {
+    u16 low, high;
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    return x;
+}
+
+GG_DEVICE u32 round_nearest_even(float low, float high) {
+    u32 bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 
 // Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as ldmatrix reads
+// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
 // them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
+constexpr int WORDS = 2;
+
+// Splits N elements into words, 2 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float low = x[i], high = x[i + 1];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
+        low -= widen_low(word_0), high -= widen_high(word_0);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+    }
+}
+
+// How many of N elements their words lose more of than the scheme does by itself, how many overflow the first
+// word and how many are not finite, ten bits each.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        float rest = x[i];
+        rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
+        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
+        const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
+        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-22f);  // 2^-22: what the words leave
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 256][k / 32][word: 1][m: 256][k: 32], rows swizzled, edges zero.
+//     [m / 32][k / 32][word: 2][m: 32][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -84,53 +129,27 @@ GG_DEVICE void split_a(
             value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
     }
 
-    u32 packed[1][4];
-    u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float element = value[i];
-        float rest = element;
-        bool overflow = false;
-        u16 word;
-        // word 0: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
-        overflow = !(fabsf(rest) <= 0x1p+5f);
-        packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-11f);  // 2^-11: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
-    }
+    u32 packed[WORDS][4];
+    split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 255) / 256;
-    if (o < panels * 256 && kk < stages_k * 32) {
-        const int row = o % 256, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 256) * stages_k + kk / 32) * 16384 + row * 64;
+    const int stages_k = (k + 31) / 32, panels = (outer + 31) / 32;
+    if (o < panels * 32 && kk < stages_k * 32) {
+        const int row = o % 32, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 32) * stages_k + kk / 32) * 4096 + row * 64;
 #pragma unroll
-        for (int w = 0; w < 1; ++w)
+        for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 2048 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
-    if (__any_sync(0xffffffffu, counts != 0)) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
-        if ((int)threadIdx.x % 32 == 0) {
-#pragma unroll
-            for (int i = 0; i < 3; ++i) {
-                const u64 count = (counts >> 10 * i) & 1023u;
-                if (count) atomicAdd(counters + i, count);
-            }
-        }
-    }
+    count(counters, losses(packed, value));
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 128][k / 32][word: 1][n: 128][k: 32], rows swizzled, edges zero.
+//     [n / 32][k / 32][word: 2][n: 32][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -160,85 +179,80 @@ GG_DEVICE void split_b(
     __syncthreads();
     for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
 
-    u32 packed[1][4];
-    u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float element = value[i];
-        float rest = element;
-        bool overflow = false;
-        u16 word;
-        // word 0: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
-        overflow = !(fabsf(rest) <= 0x1p+5f);
-        packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-11f);  // 2^-11: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
-    }
+    u32 packed[WORDS][4];
+    split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192 + row * 64;
+    const int stages_k = (k + 31) / 32, panels = (outer + 31) / 32;
+    if (o < panels * 32 && kk < stages_k * 32) {
+        const int row = o % 32, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 32) * stages_k + kk / 32) * 4096 + row * 64;
 #pragma unroll
-        for (int w = 0; w < 1; ++w)
+        for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 2048 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
-    if (__any_sync(0xffffffffu, counts != 0)) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
-        if ((int)threadIdx.x % 32 == 0) {
-#pragma unroll
-            for (int i = 0; i < 3; ++i) {
-                const u64 count = (counts >> 10 * i) & 1023u;
-                if (count) atomicAdd(counters + i, count);
-            }
-        }
-    }
+    count(counters, losses(packed, value));
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn__sm80_cb648c26_split(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta32x32x32_w16x16x32_s7_f2_g1_p256_k8_prepass_async_nn__sm90_5e3ac218_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = (((m + 255) / 256 * 256 + 63) / 64) * ((k + 31) / 32);
+    const int blocks_a = ((m + 63) / 64) * ((k + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 128
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 256, n0 : n0 + 128] with
-//        m0  | w | w  | w  | WARP_M     2 x 4 warps of 128 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 1 set of 128 floats a thread.
-//    = 256   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 3 stages of k, 32 deep: one is
-//              WARP_N                   multiplied while 2 are on the way.
-constexpr int BLOCK_M = 256, BLOCK_N = 128, BLOCK_K = 32;
-constexpr int WARP_M = 128, WARP_N = 32;
-constexpr int WARPS_N = 4;
-constexpr int THREADS = 256;
-constexpr int STAGES = 3;
+//                n0        BLOCK_N = 32
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 32, n0 : n0 + 32] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 16 x 16. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 8 floats a thread.
+//    = 32   | w | w  | w  |
+//            +---+----+----+            Shared memory holds 7 stages of k, 32 deep: one is
+//              WARP_N                   multiplied while 6 are on the way.
+constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 32;
+constexpr int WARP_M = 16, WARP_N = 16;
+constexpr int WARPS_N = 2;
+constexpr int THREADS = 128;
+constexpr int STAGES = 7;
 constexpr int FRAGMENT_BUFFERS = 2;
-constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int WORDS = 1;
-constexpr int TILES_M = 8, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int GROUP = 1;  // block rows of C that are worked on together
+constexpr int SLICES = 8;  // parts of k that different blocks sum
+constexpr int TILES_M = 1, TILES_N = 2;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+
+// What another block has written: past the L1 cache.
+GG_DEVICE float load_of_other_blocks(const float* from) {
+    float x;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(from));
+    return x;
+}
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache.
+GG_DEVICE void copy_async_16(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+// Closes the group of copies issued since the last call.
+GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest groups are still under way.
+template <int Pending>
+GG_DEVICE void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
 
 // Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
 GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
@@ -250,18 +264,20 @@ GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
 
 // c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.
 GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn__sm80_cb648c26(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta32x32x32_w16x16x32_s7_f2_g1_p256_k8_prepass_async_nn__sm90_5e3ac218(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
     const float* __restrict__ b, long long ldb,  // words cannot carry
     float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    float* parts,  // [blocks of C][SLICES][elements of a thread][THREADS]
+    u32* arrived,
     u64* __restrict__ repaired)
 {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -272,32 +288,51 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn_
     // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
     // work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
-    const int group = (int)blockIdx.x / (GROUP * blocks_n), in_group = (int)blockIdx.x % (GROUP * blocks_n);
+    const int slice = (int)blockIdx.x / (blocks_m * blocks_n), block = (int)blockIdx.x % (blocks_m * blocks_n);
+    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
     const int group_rows = min(GROUP, blocks_m - group * GROUP);
     const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
     const int n0 = in_group / group_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int slice_tiles = (stages_k + SLICES - 1) / SLICES, first_tile = min(stages_k, slice * slice_tiles);
+    const int tiles_k = alpha == 0.0f ? 0 : min(slice_tiles, stages_k - first_tile);
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
+    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
+    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+
+    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 256 k the
+    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    const auto promote = [&]() {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    sum_main[i][j][r] += acc_main[i][j][r];
+                    acc_main[i][j][r] = 0.0f;
+                }
+    };
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
-    const u32 copy_to = (int)threadIdx.x * 16;
-    const u8* a_from = a_words + (long long)(m0 / BLOCK_M) * stages_k * (WORDS * A_BYTES) + copy_to;
-    const u8* b_from = b_words + (long long)(n0 / BLOCK_N) * stages_k * (WORDS * B_BYTES) + copy_to;
+    const int copy_from = (int)threadIdx.x * 16;
+    const u32 copy_to = copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 4096 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 4096 + copy_from;
 
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 16);
-        a_from += WORDS * A_BYTES;
+        for (int i = 0; i < 2; ++i)
+            copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
+        a_from += 4096;
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * THREADS * 16, b_from + i * THREADS * 16);
-        b_from += WORDS * B_BYTES;
+            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
+        b_from += 4096;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -320,14 +355,22 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn_
             for (int j = 0; j < TILES_N; j += 2) {
                 u32 pair[4];
                 load_matrices(pair, b_at + j * 8 * ROW_BYTES);
-                b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
-                b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
             }
         }
     };
 
-    // One step of k: 1 word product for each fragment of C.
+    // One step of k: 3 word products for each fragment of C.
     const auto multiply = [&](int buffer) {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -341,6 +384,7 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn_
     }
     int slot = 0;                    // the stage that tile `tile` lies in
     int free_slot = STAGES - 1;      // the stage that was multiplied last
+    int until_promotion = 8;
     copy_async_wait<STAGES - 2>();
     __syncthreads();
     if (tiles_k > 0) fetch(0, stages, 0);
@@ -366,13 +410,44 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn_
         }
         free_slot = slot;
         slot = next_slot;
+        if (--until_promotion == 0) {
+            promote();
+            until_promotion = 8;
+        }
     }
+    promote();
+
+    // Each slice of k leaves its part of the sum in the workspace. The block that arrives last adds them
+    // up, always in the order of the slices, so that the same operands give the same bits.
+    float* const part = parts + ((long long)block * SLICES) * (BLOCK_M * BLOCK_N) + (int)threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+        for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+            for (int r = 0; r < 4; ++r)
+                part[(slice * 8 + (i * TILES_N + j) * 4 + r) * THREADS] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+    __threadfence();
+    __syncthreads();  // all of this block's part is there, and shared memory is free
+    if ((int)threadIdx.x == 0) {
+        const u32 before = atomicAdd(arrived + block, 1u);
+        *(u32*)shared = before;
+        if (before == SLICES - 1) arrived[block] = 0;  // as the next launch wants it
+    }
+    __syncthreads();
+    if (*(u32*)shared != SLICES - 1) return;
+    __threadfence();
+    float total[8] = {};
+#pragma unroll 1
+    for (int s = 0; s < SLICES; ++s)
+#pragma unroll
+        for (int e = 0; e < 8; ++e) total[e] += load_of_other_blocks(part + (s * 8 + e) * THREADS);
 
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[4] = {};  // a bit an element: not finite
+    u32 bad[1] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -382,7 +457,7 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn_
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = acc_main[i][j][r];
+                float product = total[(i * TILES_N + j) * 4 + r];
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -395,7 +470,7 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn_
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 4; ++group)
+    for (int group = 0; group < 1; ++group)
         while (bad[group]) {
             const int element = group * 32 + __ffs((int)bad[group]) - 1;
             bad[group] &= bad[group] - 1;
@@ -412,4 +487,4 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s3_f2_g8_p0_prepass_nn_
 
 }
 
-}  // namespace gemmgen_cb648c26
+}  // namespace gemmgen_5e3ac218

@@ -1,4 +1,4 @@
-// kernel    gemm_f32_fp32__fma_m16n32k4_f32_cta112x128x16_w112x32x16_s2_f1_g1_p0_prepass_nn__sm80_8e7ed5e7
+// kernel    gemm_f32_fp32__fma_m16n32k4_f32_cta112x128x16_w112x32x16_s2_f1_g1_p0_prepass_async_nn__sm80_c21738ea
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    fp32: FP32 itself on the CUDA cores, no matrix unit: the yardstick
 // words     1 x f32, 24 bits; products A0 B0; dropped none
@@ -8,9 +8,9 @@
 // tiles     block 112x128x16, warp 112x32, 2 stages, 128 threads
 // shared    30720 B dynamic
 // target    sm_80
-// plan      8e7ed5e7, rendered by gemmgen 0.1.0
+// plan      c21738ea, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_8e7ed5e7 {
+namespace gemmgen_c21738ea {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -22,28 +22,59 @@ typedef unsigned long long u64;
 // Address of shared memory as the asynchronous copies and ldmatrix take it.
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-// 16 bytes from global to shared memory, past the registers and the L1 cache.
-GG_DEVICE void copy_async_16(u32 to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
-// Closes the group of copies issued since the last call.
-GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `Pending` of this thread's newest groups are still under way.
-template <int Pending>
-GG_DEVICE void copy_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
-
 GG_DEVICE float widen(u32 bits) { return __uint_as_float(bits); }
 
 GG_DEVICE u32 round_nearest_even(float x) { return __float_as_uint(x); }  // nothing is cut
 
 // Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as ld.shared.v4 reads
+// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
 // them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+
+constexpr int WORDS = 1;
+
+// Splits N elements into words, 1 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        float rest = x[i];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        packed[0][i] = round_nearest_even(rest);
+    }
+}
+
+// How many of N elements their words lose more of than the scheme does by itself, how many overflow the first
+// word and how many are not finite, ten bits each.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N], const float (&x)[N]) {
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        float rest = x[i];
+        rest -= widen(packed[0][i]);
+        // Rounding leaves at most one ulp, 2^104 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+104f);
+        const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
+        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-24f);  // 2^-24: what the words leave
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
 //     [m / 112][k / 16][word: 1][m: 112][k: 16], rows swizzled, edges zero.
@@ -76,24 +107,8 @@ GG_DEVICE void split_a(
             value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
     }
 
-    u32 packed[1][8];
-    u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float element = value[i];
-        float rest = element;
-        bool overflow = false;
-        u32 word;
-        // word 0: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        // Rounding leaves at most one ulp, 2^104 at the top of the range; saturation and Inf leave more.
-        overflow = !(fabsf(rest) <= 0x1p+104f);
-        packed[0][i] = word;
-        const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-24f);  // 2^-24: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
-    }
+    u32 packed[WORDS][8];
+    split_run(packed, value);
 
     const int kk = k0 + my_k;
     const int stages_k = (k + 15) / 16, panels = (outer + 111) / 112;
@@ -101,24 +116,14 @@ GG_DEVICE void split_a(
         const int row = o % 112, chunk = kk % 16 * 4 / 16;  // of 16 bytes
         u8* to = words + ((long long)(o / 112) * stages_k + kk / 16) * 7168 + row * 64;
 #pragma unroll
-        for (int w = 0; w < 1; ++w)
+        for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 2; ++i)
                 *(uint4*)(to + w * 7168 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
-    if (__any_sync(0xffffffffu, counts != 0)) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
-        if ((int)threadIdx.x % 32 == 0) {
-#pragma unroll
-            for (int i = 0; i < 3; ++i) {
-                const u64 count = (counts >> 10 * i) & 1023u;
-                if (count) atomicAdd(counters + i, count);
-            }
-        }
-    }
+    count(counters, losses(packed, value));
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
@@ -152,24 +157,8 @@ GG_DEVICE void split_b(
     __syncthreads();
     for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
 
-    u32 packed[1][8];
-    u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float element = value[i];
-        float rest = element;
-        bool overflow = false;
-        u32 word;
-        // word 0: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        // Rounding leaves at most one ulp, 2^104 at the top of the range; saturation and Inf leave more.
-        overflow = !(fabsf(rest) <= 0x1p+104f);
-        packed[0][i] = word;
-        const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-24f);  // 2^-24: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
-    }
+    u32 packed[WORDS][8];
+    split_run(packed, value);
 
     const int kk = k0 + my_k;
     const int stages_k = (k + 15) / 16, panels = (outer + 127) / 128;
@@ -177,28 +166,18 @@ GG_DEVICE void split_b(
         const int row = o % 128, chunk = kk % 16 * 4 / 16;  // of 16 bytes
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 16) * 8192 + row * 64;
 #pragma unroll
-        for (int w = 0; w < 1; ++w)
+        for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 2; ++i)
                 *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
-    if (__any_sync(0xffffffffu, counts != 0)) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
-        if ((int)threadIdx.x % 32 == 0) {
-#pragma unroll
-            for (int i = 0; i < 3; ++i) {
-                const u64 count = (counts >> 10 * i) & 1023u;
-                if (count) atomicAdd(counters + i, count);
-            }
-        }
-    }
+    count(counters, losses(packed, value));
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_fp32__fma_m16n32k4_f32_cta112x128x16_w112x32x16_s2_f1_g1_p0_prepass_nn__sm80_8e7ed5e7_split(
+gemm_f32_fp32__fma_m16n32k4_f32_cta112x128x16_w112x32x16_s2_f1_g1_p0_prepass_async_nn__sm80_c21738ea_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -225,12 +204,25 @@ constexpr int THREADS = 128;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 1;  // block rows of C that are worked on together
-constexpr int WORDS = 1;
 constexpr int TILES_M = 7, TILES_N = 1;  // fragments of m16n32k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 4;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache.
+GG_DEVICE void copy_async_16(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+// Closes the group of copies issued since the last call.
+GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest groups are still under way.
+template <int Pending>
+GG_DEVICE void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
 
 // Four k of one row of a tile.
 GG_DEVICE void load_four(float* r, u32 address) {
@@ -267,7 +259,7 @@ GG_DEVICE void multiply_add(float (&c)[16], const float (&a)[16], const float (&
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_fp32__fma_m16n32k4_f32_cta112x128x16_w112x32x16_s2_f1_g1_p0_prepass_nn__sm80_8e7ed5e7(
+gemm_f32_fp32__fma_m16n32k4_f32_cta112x128x16_w112x32x16_s2_f1_g1_p0_prepass_async_nn__sm80_c21738ea(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -283,32 +275,34 @@ gemm_f32_fp32__fma_m16n32k4_f32_cta112x128x16_w112x32x16_s2_f1_g1_p0_prepass_nn_
     // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
     // work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
-    const int group = (int)blockIdx.x / (GROUP * blocks_n), in_group = (int)blockIdx.x % (GROUP * blocks_n);
+    const int block = (int)blockIdx.x;
+    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
     const int group_rows = min(GROUP, blocks_m - group * GROUP);
     const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
     const int n0 = in_group / group_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
 
     float acc_main[TILES_M][TILES_N][16] = {};  // in FP32 registers
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
-    const u32 copy_to = (int)threadIdx.x * 16;
-    const u8* a_from = a_words + (long long)(m0 / BLOCK_M) * stages_k * (WORDS * A_BYTES) + copy_to;
-    const u8* b_from = b_words + (long long)(n0 / BLOCK_N) * stages_k * (WORDS * B_BYTES) + copy_to;
+    const int copy_from = (int)threadIdx.x * 16;
+    const u32 copy_to = copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 7168 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 8192 + copy_from;
 
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            if ((int)threadIdx.x + i * THREADS < 448) copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 16);
-        a_from += WORDS * A_BYTES;
+            if ((int)threadIdx.x + i * THREADS < 448) copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
+        a_from += 7168;
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * THREADS * 16, b_from + i * THREADS * 16);
-        b_from += WORDS * B_BYTES;
+            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
+        b_from += 8192;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -410,4 +404,4 @@ gemm_f32_fp32__fma_m16n32k4_f32_cta112x128x16_w112x32x16_s2_f1_g1_p0_prepass_nn_
 
 }
 
-}  // namespace gemmgen_8e7ed5e7
+}  // namespace gemmgen_c21738ea

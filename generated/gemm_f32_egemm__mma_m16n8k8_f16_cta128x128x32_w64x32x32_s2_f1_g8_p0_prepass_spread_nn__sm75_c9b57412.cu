@@ -1,16 +1,16 @@
-// kernel    gemm_f32_bf16x3__mma_m16n8k16_bf16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn__sm80_71aab20b
+// kernel    gemm_f32_egemm__mma_m16n8k8_f16_cta128x128x32_w64x32x32_s2_f1_g8_p0_prepass_spread_nn__sm75_c9b57412
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    bf16x3: two bfloat16 words, three products: FP32's range at 16 bits
-// words     2 x bf16, 16 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   every 32 k (bf16x3's own: never)
+// scheme    egemm: round-split as printed (bit 21 decides), four products in one accumulator
+// words     2 x f16, 21 bits; products A1 B1 + A1 B0 + A0 B1 + A0 B0; dropped none
+// promote   never (egemm's own)
 // special   exact
-// fragment  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+// fragment  mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32
 // tiles     block 128x128x32, warp 64x32, 2 stages, 256 threads
 // shared    65536 B dynamic
-// target    sm_80
-// plan      71aab20b, rendered by gemmgen 0.1.0
+// target    sm_75
+// plan      c9b57412, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_71aab20b {
+namespace gemmgen_c9b57412 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -22,32 +22,97 @@ typedef unsigned long long u64;
 // Address of shared memory as the asynchronous copies and ldmatrix take it.
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-// 16 bytes from global to shared memory, past the registers and the L1 cache.
-GG_DEVICE void copy_async_16(u32 to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+GG_DEVICE float widen_low(u32 bits) {
+    u16 low, high;
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
+    return x;
 }
 
-// Closes the group of copies issued since the last call.
-GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `Pending` of this thread's newest groups are still under way.
-template <int Pending>
-GG_DEVICE void copy_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+GG_DEVICE float widen_high(u32 bits) {
+    u16 low, high;
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    return x;
 }
 
-GG_DEVICE float widen(u16 bits) { return __uint_as_float((u32)bits << 16); }
+GG_DEVICE u32 round_nearest_even(float low, float high) {
+    u32 bits;
+    u16 low_bits, high_bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(low_bits) : "f"(low));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(high_bits) : "f"(high));
+    asm("mov.b32 %0, {%1, %2};" : "=r"(bits) : "h"(low_bits), "h"(high_bits));
+    return bits;
+}
 
-GG_DEVICE u16 round_nearest_even(float x) {
-    u16 bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+// Cut to the word's bits, then one ulp away from zero if mantissa bit 21 of x is set.
+GG_DEVICE u32 round_split(float low, float high) {
+    u32 bits;
+    u16 low_bits, high_bits;
+    asm("cvt.rz.f16.f32 %0, %1;" : "=h"(low_bits) : "f"(low));
+    asm("cvt.rz.f16.f32 %0, %1;" : "=h"(high_bits) : "f"(high));
+    asm("mov.b32 %0, {%1, %2};" : "=r"(bits) : "h"(low_bits), "h"(high_bits));
+    // a NaN must not count on into another number
+    if ((bits & 0x7fffu) < 0x7c00u) bits += __float_as_uint(low) >> 2 & 1u;
+    if ((bits >> 16 & 0x7fffu) < 0x7c00u) bits += (__float_as_uint(high) >> 2 & 1u) << 16;
     return bits;
 }
 
 // Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as ldmatrix reads
+// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
 // them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+
+constexpr int WORDS = 2;
+
+// Splits N elements into words, 2 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float low = x[i], high = x[i + 1];  // what is not in the words yet
+        // word 0: cut to the word's bits, then one ulp away from zero if bit 21 of the FP32 mantissa is set
+        const u32 word_0 = packed[0][i / 2] = round_split(low, high);
+        low -= widen_low(word_0), high -= widen_high(word_0);
+        // word 1: to nearest, ties to even
+        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low, high);
+    }
+}
+
+// How many of N elements their words lose more of than the scheme does by itself, how many overflow the first
+// word and how many are not finite, ten bits each.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        float rest = x[i];
+        rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
+        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2]));
+        const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
+        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-21f);  // 2^-21: what the words leave
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
 //     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
@@ -80,28 +145,8 @@ GG_DEVICE void split_a(
             value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
     }
 
-    u32 packed[2][4];
-    u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float element = value[i];
-        float rest = element;
-        bool overflow = false;
-        u16 word;
-        // word 0: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        // Rounding leaves at most one ulp, 2^120 at the top of the range; saturation and Inf leave more.
-        overflow = !(fabsf(rest) <= 0x1p+120f);
-        packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        // word 1: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
-        const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-16f);  // 2^-16: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
-    }
+    u32 packed[WORDS][4];
+    split_run(packed, value);
 
     const int kk = k0 + my_k;
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
@@ -109,24 +154,14 @@ GG_DEVICE void split_a(
         const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
-        for (int w = 0; w < 2; ++w)
+        for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
                 *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
-    if (__any_sync(0xffffffffu, counts != 0)) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
-        if ((int)threadIdx.x % 32 == 0) {
-#pragma unroll
-            for (int i = 0; i < 3; ++i) {
-                const u64 count = (counts >> 10 * i) & 1023u;
-                if (count) atomicAdd(counters + i, count);
-            }
-        }
-    }
+    count(counters, losses(packed, value));
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
@@ -160,28 +195,8 @@ GG_DEVICE void split_b(
     __syncthreads();
     for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
 
-    u32 packed[2][4];
-    u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float element = value[i];
-        float rest = element;
-        bool overflow = false;
-        u16 word;
-        // word 0: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        // Rounding leaves at most one ulp, 2^120 at the top of the range; saturation and Inf leave more.
-        overflow = !(fabsf(rest) <= 0x1p+120f);
-        packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        // word 1: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
-        const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-16f);  // 2^-16: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
-    }
+    u32 packed[WORDS][4];
+    split_run(packed, value);
 
     const int kk = k0 + my_k;
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
@@ -189,28 +204,18 @@ GG_DEVICE void split_b(
         const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
-        for (int w = 0; w < 2; ++w)
+        for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
                 *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
-    if (__any_sync(0xffffffffu, counts != 0)) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
-        if ((int)threadIdx.x % 32 == 0) {
-#pragma unroll
-            for (int i = 0; i < 3; ++i) {
-                const u64 count = (counts >> 10 * i) & 1023u;
-                if (count) atomicAdd(counters + i, count);
-            }
-        }
-    }
+    count(counters, losses(packed, value));
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_bf16x3__mma_m16n8k16_bf16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn__sm80_71aab20b_split(
+gemm_f32_egemm__mma_m16n8k8_f16_cta128x128x32_w64x32x32_s2_f1_g8_p0_prepass_spread_nn__sm75_c9b57412_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -226,7 +231,7 @@ gemm_f32_bf16x3__mma_m16n8k16_bf16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_
 //                n0        BLOCK_N = 128
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
 //        m0  | w | w  | w  | WARP_M     2 x 4 warps of 64 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 64 floats a thread.
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 1 set of 64 floats a thread.
 //    = 128   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
@@ -235,32 +240,40 @@ constexpr int WARP_M = 64, WARP_N = 32;
 constexpr int WARPS_N = 4;
 constexpr int THREADS = 256;
 constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int WORDS = 2;
-constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
-constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k8 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
 
-// Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
-GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+// Loads stay where they stand among the matrix instructions.
+GG_DEVICE void load_16(u32 (&r)[4], const void* from) {
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(from));
+}
+
+GG_DEVICE void store_shared_16(u32 to, const u32 (&r)[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
+// Two matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
+GG_DEVICE void load_matrices(u32 (&r)[2], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
                  : "r"(address)
                  : "memory");
 }
 
-// c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.
-GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+// c[16, 8] += a[16, 8] b[8, 8] on the matrix unit, which truncates as it accumulates.
+GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[2], const u32 (&b)[1]) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_bf16x3__mma_m16n8k16_bf16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn__sm80_71aab20b(
+gemm_f32_egemm__mma_m16n8k8_f16_cta128x128x32_w64x32x32_s2_f1_g8_p0_prepass_spread_nn__sm75_c9b57412(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -276,124 +289,132 @@ gemm_f32_bf16x3__mma_m16n8k16_bf16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_
     // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
     // work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
-    const int group = (int)blockIdx.x / (GROUP * blocks_n), in_group = (int)blockIdx.x % (GROUP * blocks_n);
+    const int block = (int)blockIdx.x;
+    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
     const int group_rows = min(GROUP, blocks_m - group * GROUP);
     const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
     const int n0 = in_group / group_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
-    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
-
-    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 32 k the
-    // unit's sum moves over. Sums that are scaled up err that much less and stay.
-    const auto promote = [&]() {
-#pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
-#pragma unroll
-            for (int j = 0; j < TILES_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 4; ++r) {
-                    sum_main[i][j][r] += acc_main[i][j][r];
-                    acc_main[i][j][r] = 0.0f;
-                }
-    };
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
-    const u32 copy_to = (int)threadIdx.x * 16;
-    const u8* a_from = a_words + (long long)(m0 / BLOCK_M) * stages_k * (WORDS * A_BYTES) + copy_to;
-    const u8* b_from = b_words + (long long)(n0 / BLOCK_N) * stages_k * (WORDS * B_BYTES) + copy_to;
+    const int copy_from = (int)threadIdx.x * 16;
+    const u32 copy_to = copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 16384 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 16384 + copy_from;
 
-    // Starts the copies of the next tile of k into the stage at `stage`.
-    const auto fill = [&](u32 stage) {
+    u32 a_held[4][4], b_held[4][4];  // a tile on its way to shared memory
+
+    // Starts the loads of part `part` of the next tile of k.
+    const auto load = [&](int part) {
+        if (part < 4) {
+            const int i = part;
+            load_16(a_held[i], a_from + i * THREADS * 16);
+        } else {
+            const int i = part - 4;
+            load_16(b_held[i], b_from + i * THREADS * 16);
+        }
+    };
+    // Puts that tile into the stage at `stage`.
+    const auto store = [&](u32 stage) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 16);
-        a_from += WORDS * A_BYTES;
+            store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
+        a_from += 16384;
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * THREADS * 16, b_from + i * THREADS * 16);
-        b_from += WORDS * B_BYTES;
+            store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
+        b_from += 16384;
     };
 
     // The part of a fragment's address that is this lane's own.
-    const int a_row = lane & 15, a_chunk = lane >> 4;
-    const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
+    const int a_row = lane & 15, a_chunk = 0;
+    const int b_row = lane & 15, b_chunk = 0;
     const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
     const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N][2];
+    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M][2], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N][1];
 
     // Fetches the fragments of step `step` of the stage at `stage`.
     const auto fetch = [&](int buffer, u32 stage, int step) {
 #pragma unroll
         for (int word = 0; word < WORDS; ++word) {
             // Tiles start at rows that are multiples of 8, which the swizzle does not see.
-            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
-            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
+            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 1 + a_chunk) * 16;
+            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 1 + b_chunk) * 16;
 #pragma unroll
             for (int i = 0; i < TILES_M; ++i) load_matrices(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
 #pragma unroll
             for (int j = 0; j < TILES_N; j += 2) {
-                u32 pair[4];
+                u32 pair[2];
                 load_matrices(pair, b_at + j * 8 * ROW_BYTES);
-                b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
-                b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+b_fragments[buffer][word][j][0] = pair[0];
+b_fragments[buffer][word][j + 1][0] = pair[1];
             }
         }
     };
 
-    // One step of k: 3 word products for each fragment of C.
-    const auto multiply = [&](int buffer) {
+    // One step of k: 4 word products for each fragment of C.
+    // Between them, one by one and early in the stage, stand the loads of the next tile (EGEMM section 5).
+    const auto multiply = [&](int buffer, int step, bool next) {
+        int place = step * 16;
+        const auto spread = [&]() {
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+            for (int part = 0; part < 8; ++part)
+                if (part * 32 / 8 == place && next) load(part);
+            ++place;
+        };
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][1][i], b_fragments[buffer][1][j]);
+            spread();
+        }
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
 #pragma unroll
             for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            spread();
+        }
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < TILES_M; ++i) {
 #pragma unroll
             for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            spread();
+        }
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < TILES_M; ++i) {
 #pragma unroll
             for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            spread();
+        }
     };
 
-    // Prologue: all stages but one are on their way.
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < tiles_k) fill(stages + stage * STAGE_BYTES);
-        copy_async_commit();
+    const auto load_all = [&]() {
+#pragma unroll
+        for (int part = 0; part < 8; ++part) load(part);
+    };
+    if (tiles_k > 0) {
+        load_all();
+        store(stages);
     }
-    int slot = 0;                    // the stage that tile `tile` lies in
-    int free_slot = STAGES - 1;      // the stage that was multiplied last
-    copy_async_wait<STAGES - 2>();
     __syncthreads();
-    if (tiles_k > 0) fetch(0, stages, 0);
+    int slot = 0;  // the stage that tile `tile` lies in
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
-        const u32 stage = stages + slot * STAGE_BYTES;
-        const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
+        const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
+        const bool next = tile + 1 < tiles_k;
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
-            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
-            if (step + 1 < K_STEPS) {
-                fetch((step + 1) % 2, stage, step + 1);
-            } else {
-                copy_async_wait<STAGES - 2>();  // this thread's part of the next tile is there,
-                __syncthreads();               // everyone's is, and no one reads `stage` any more
-                if (tile + 1 < tiles_k) fetch(0, stages + next_slot * STAGE_BYTES, 0);
-            }
-            if (step == 0) {
-                if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
-                copy_async_commit();  // an empty group keeps the count of groups in step
-            }
-            multiply(step % 2);
+            fetch(0, stage, step);
+            multiply(0, step, next);
         }
-        free_slot = slot;
-        slot = next_slot;
-        promote();
+        if (next) store(other);  // which no one has read since the last barrier
+        __syncthreads();
+        slot ^= 1;
     }
 
     // Element r of fragment (i, j) is C[row, column]:
@@ -410,7 +431,7 @@ gemm_f32_bf16x3__mma_m16n8k16_bf16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = sum_main[i][j][r];
+                float product = acc_main[i][j][r];
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -440,4 +461,4 @@ gemm_f32_bf16x3__mma_m16n8k16_bf16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_
 
 }
 
-}  // namespace gemmgen_71aab20b
+}  // namespace gemmgen_c9b57412

@@ -1,4 +1,4 @@
-// kernel    gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn__sm80_1d480c4a
+// kernel    gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_async_nn__sm80_ce7aafe6
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    egemm: round-split as printed (bit 21 decides), four products in one accumulator
 // words     2 x f16, 21 bits; products A1 B1 + A1 B0 + A0 B1 + A0 B0; dropped none
@@ -8,9 +8,9 @@
 // tiles     block 128x128x32, warp 64x32, 2 stages, 256 threads
 // shared    65536 B dynamic
 // target    sm_80
-// plan      1d480c4a, rendered by gemmgen 0.1.0
+// plan      ce7aafe6, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_1d480c4a {
+namespace gemmgen_ce7aafe6 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -22,44 +22,91 @@ typedef unsigned long long u64;
 // Address of shared memory as the asynchronous copies and ldmatrix take it.
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-// 16 bytes from global to shared memory, past the registers and the L1 cache.
-GG_DEVICE void copy_async_16(u32 to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
-// Closes the group of copies issued since the last call.
-GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `Pending` of this thread's newest groups are still under way.
-template <int Pending>
-GG_DEVICE void copy_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
-
-GG_DEVICE float widen(u16 bits) {
+GG_DEVICE float widen_low(u32 bits) {
+    u16 low, high;
     float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
     return x;
 }
 
-GG_DEVICE u16 round_nearest_even(float x) {
-    u16 bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+GG_DEVICE float widen_high(u32 bits) {
+    u16 low, high;
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    return x;
+}
+
+GG_DEVICE u32 round_nearest_even(float low, float high) {
+    u32 bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 
 // Cut to the word's bits, then one ulp away from zero if mantissa bit 21 of x is set.
-GG_DEVICE u16 round_split(float x) {
-    u16 bits;
-    asm("cvt.rz.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-    const bool finite = (bits & 0x7fffu) < 0x7c00u;  // a NaN must not count on into another number
-    return finite ? bits + ((__float_as_uint(x) >> 2) & 1u) : bits;
+GG_DEVICE u32 round_split(float low, float high) {
+    u32 bits;
+    asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    // a NaN must not count on into another number
+    if ((bits & 0x7fffu) < 0x7c00u) bits += __float_as_uint(low) >> 2 & 1u;
+    if ((bits >> 16 & 0x7fffu) < 0x7c00u) bits += (__float_as_uint(high) >> 2 & 1u) << 16;
+    return bits;
 }
 
 // Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as ldmatrix reads
+// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
 // them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+
+constexpr int WORDS = 2;
+
+// Splits N elements into words, 2 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float low = x[i], high = x[i + 1];  // what is not in the words yet
+        // word 0: cut to the word's bits, then one ulp away from zero if bit 21 of the FP32 mantissa is set
+        const u32 word_0 = packed[0][i / 2] = round_split(low, high);
+        low -= widen_low(word_0), high -= widen_high(word_0);
+        // word 1: to nearest, ties to even
+        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low, high);
+    }
+}
+
+// How many of N elements their words lose more of than the scheme does by itself, how many overflow the first
+// word and how many are not finite, ten bits each.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        float rest = x[i];
+        rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
+        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2]));
+        const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
+        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-21f);  // 2^-21: what the words leave
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
 //     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
@@ -92,28 +139,8 @@ GG_DEVICE void split_a(
             value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
     }
 
-    u32 packed[2][4];
-    u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float element = value[i];
-        float rest = element;
-        bool overflow = false;
-        u16 word;
-        // word 0: cut to the word's bits, then one ulp away from zero if bit 21 of the FP32 mantissa is set
-        word = round_split(rest);
-        rest = rest - widen(word);
-        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
-        overflow = !(fabsf(rest) <= 0x1p+5f);
-        packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        // word 1: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
-        const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-21f);  // 2^-21: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
-    }
+    u32 packed[WORDS][4];
+    split_run(packed, value);
 
     const int kk = k0 + my_k;
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
@@ -121,24 +148,14 @@ GG_DEVICE void split_a(
         const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
-        for (int w = 0; w < 2; ++w)
+        for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
                 *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
-    if (__any_sync(0xffffffffu, counts != 0)) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
-        if ((int)threadIdx.x % 32 == 0) {
-#pragma unroll
-            for (int i = 0; i < 3; ++i) {
-                const u64 count = (counts >> 10 * i) & 1023u;
-                if (count) atomicAdd(counters + i, count);
-            }
-        }
-    }
+    count(counters, losses(packed, value));
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
@@ -172,28 +189,8 @@ GG_DEVICE void split_b(
     __syncthreads();
     for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
 
-    u32 packed[2][4];
-    u32 counts = 0;  // ten bits each: lossy, overflow, nonfinite
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float element = value[i];
-        float rest = element;
-        bool overflow = false;
-        u16 word;
-        // word 0: cut to the word's bits, then one ulp away from zero if bit 21 of the FP32 mantissa is set
-        word = round_split(rest);
-        rest = rest - widen(word);
-        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
-        overflow = !(fabsf(rest) <= 0x1p+5f);
-        packed[0][i / 2] = i % 2 ? packed[0][i / 2] | (u32)word << 16 : (u32)word;
-        // word 1: to nearest, ties to even
-        word = round_nearest_even(rest);
-        rest = rest - widen(word);
-        packed[1][i / 2] = i % 2 ? packed[1][i / 2] | (u32)word << 16 : (u32)word;
-        const bool finite = fabsf(value[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(element) * 0x1p-21f);  // 2^-21: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
-    }
+    u32 packed[WORDS][4];
+    split_run(packed, value);
 
     const int kk = k0 + my_k;
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
@@ -201,28 +198,18 @@ GG_DEVICE void split_b(
         const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
-        for (int w = 0; w < 2; ++w)
+        for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
                 *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
-    if (__any_sync(0xffffffffu, counts != 0)) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
-        if ((int)threadIdx.x % 32 == 0) {
-#pragma unroll
-            for (int i = 0; i < 3; ++i) {
-                const u64 count = (counts >> 10 * i) & 1023u;
-                if (count) atomicAdd(counters + i, count);
-            }
-        }
-    }
+    count(counters, losses(packed, value));
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn__sm80_1d480c4a_split(
+gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_async_nn__sm80_ce7aafe6_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -249,12 +236,25 @@ constexpr int THREADS = 256;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 2;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int WORDS = 2;
 constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache.
+GG_DEVICE void copy_async_16(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+// Closes the group of copies issued since the last call.
+GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest groups are still under way.
+template <int Pending>
+GG_DEVICE void copy_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
 
 // Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
 GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
@@ -266,13 +266,13 @@ GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
 
 // c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.
 GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn__sm80_1d480c4a(
+gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_async_nn__sm80_ce7aafe6(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -288,13 +288,14 @@ gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn
     // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
     // work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
-    const int group = (int)blockIdx.x / (GROUP * blocks_n), in_group = (int)blockIdx.x % (GROUP * blocks_n);
+    const int block = (int)blockIdx.x;
+    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
     const int group_rows = min(GROUP, blocks_m - group * GROUP);
     const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
     const int n0 = in_group / group_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
     float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
@@ -315,20 +316,21 @@ gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
-    const u32 copy_to = (int)threadIdx.x * 16;
-    const u8* a_from = a_words + (long long)(m0 / BLOCK_M) * stages_k * (WORDS * A_BYTES) + copy_to;
-    const u8* b_from = b_words + (long long)(n0 / BLOCK_N) * stages_k * (WORDS * B_BYTES) + copy_to;
+    const int copy_from = (int)threadIdx.x * 16;
+    const u32 copy_to = copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 16384 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 16384 + copy_from;
 
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + copy_to + i * THREADS * 16, a_from + i * THREADS * 16);
-        a_from += WORDS * A_BYTES;
+            copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
+        a_from += 16384;
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * THREADS * 16, b_from + i * THREADS * 16);
-        b_from += WORDS * B_BYTES;
+            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
+        b_from += 16384;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -351,8 +353,8 @@ gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn
             for (int j = 0; j < TILES_N; j += 2) {
                 u32 pair[4];
                 load_matrices(pair, b_at + j * 8 * ROW_BYTES);
-                b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
-                b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
             }
         }
     };
@@ -456,4 +458,4 @@ gemm_f32_egemm__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p32_prepass_nn
 
 }
 
-}  // namespace gemmgen_1d480c4a
+}  // namespace gemmgen_ce7aafe6

@@ -1,0 +1,100 @@
+"""Fit the constants of the time model to kernels timed on one GPU, and say how well they do.
+
+    python bench/fit_time.py bench/times_h100.csv [--gpu h100] [--tries 2500] [--seed 1]
+
+The table has a row a kernel: its decisions, its compiled registers and the microseconds of one product, as
+bench/choice.py and bench/vary.py write them. The search starts at the constants in gemmgen/model/time.py, changes
+a few at random and keeps what lowers the mean error; it prints what it found and changes no file. No GPU is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemmgen.model import space
+from gemmgen.plan import Plan
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+
+FITTED = (
+    "split_before", "split_behind", "split_wait", "memory_cycles", "fetch_exposed", "fetch_share", "fill_share",
+    "barrier_cycles", "launch_seconds", "tile_cycles", "l2_bytes_per_clock", "mma_efficiency",
+)
+CEILINGS = {"fetch_share": 0.4, "fill_share": 1.3, "mma_efficiency": 1.0}
+"""Beyond these a constant would no longer mean what it is called."""
+
+
+def plan_of(row: dict[str, str], gpu: str) -> Plan:
+    def triple(text: str) -> list[int]:
+        return [int(part) for part in text.split("x")]
+
+    block = triple(row["block"])
+    return solve(loads({
+        "problem": {"layout": row["layout"], **dict.fromkeys("mnk", int(row["size"]))},
+        "split": {"scheme": row["scheme"], "promote": int(row["promote"]), "where": row["where"]},
+        "tile": {"block": block, "warp": [*triple(row["warp"])[:2], block[2]], "group": int(row["group"]), "split_k": int(row["split_k"])},
+        "pipeline": {"loads": row["loads"], "stages": int(row["stages"]), "fragment_buffers": int(row["fragment_buffers"])},
+        "target": {"gpu": gpu}, "build": {"allow_spills": True},
+    }))
+
+
+def columns(rows: list[dict[str, str]], gpu: str) -> dict[str, Any]:
+    """The symbols of all kernels, with the registers that they were compiled to."""
+    known = []
+    for row in rows:
+        plan = plan_of(row, gpu)
+        fixed = space.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
+        numbers = space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number)
+        known.append(numbers | {"registers": int(row["registers"])})
+    return {name: np.array([numbers[name] for numbers in known], float) for name in known[0]}
+
+
+def errors(known: dict[str, Any], seconds: np.ndarray, constants: dict[str, float]) -> np.ndarray:
+    """log(measured / predicted) of each kernel."""
+    return np.log(seconds / space.predictions({**known, **constants})["seconds"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--gpu", default="h100")
+    parser.add_argument("--tries", type=int, default=2500)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with options.table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    known, seconds = columns(rows, options.gpu), np.array([float(row["microseconds"]) for row in rows]) * 1e-6
+    where = np.array([row["where"] for row in rows])
+
+    def score(constants: dict[str, float]) -> float:
+        error = np.abs(errors(known, seconds, constants))
+        return sum(error[where == way].mean() for way in set(where))
+
+    best = {name: float(known[name][0]) for name in FITTED}
+    reached, draw = score(best), random.Random(options.seed)
+    _tell("now", best, errors(known, seconds, best), where)
+    for _ in range(options.tries):
+        trial = dict(best)
+        for name in draw.sample(FITTED, draw.choice([1, 2, 3])):
+            trial[name] = min(trial[name] * float(np.exp(draw.gauss(0, 0.2))), CEILINGS.get(name, np.inf))
+        if (found := score(trial)) < reached:
+            best, reached = trial, found
+    _tell("fitted", best, errors(known, seconds, best), where)
+    return 0
+
+
+def _tell(title: str, constants: dict[str, float], error: np.ndarray, where: np.ndarray) -> None:
+    print(f"{title}: " + ", ".join(f"{name} {value:.3g}" for name, value in constants.items()))
+    for way in sorted(set(where)):
+        mine = error[where == way]
+        print(f"    {way:<9} {len(mine):4d} kernels: mean {100 * mine.mean():+5.1f} %, mean error {100 * np.abs(mine).mean():4.1f} %")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,404 @@
+// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s2_f2_g8_p128_shared_spread_nn__sm86_65718c36
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
+// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 128 k (ootomo's own: every 16 k)
+// special   exact
+// fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+// tiles     block 128x64x32, warp 32x32, 2 stages, 256 threads
+// shared    49152 B dynamic
+// target    sm_86
+// plan      65718c36, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_65718c36 {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+GG_DEVICE float widen_low(u32 bits) {
+    u16 low, high;
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
+    return x;
+}
+
+GG_DEVICE float widen_high(u32 bits) {
+    u16 low, high;
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    return x;
+}
+
+GG_DEVICE u32 round_nearest_even(float low, float high) {
+    u32 bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
+// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
+// them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+
+constexpr int WORDS = 2;
+
+// Splits N elements into words, 2 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float low = x[i], high = x[i + 1];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
+        low -= widen_low(word_0), high -= widen_high(word_0);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+    }
+}
+
+// How many of N elements their words lose more of than the scheme does by itself, how many overflow the first
+// word and how many are not finite, ten bits each.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        float rest = x[i];
+        rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
+        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
+        const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
+        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-22f);  // 2^-22: what the words leave
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     4 x 2 warps of 32 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 32 floats a thread.
+//    = 128   | w | w  | w  |
+//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
+//              WARP_N                   multiplied while 1 is on the way.
+constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 32;
+constexpr int WARP_M = 32, WARP_N = 32;
+constexpr int WARPS_N = 2;
+constexpr int THREADS = 256;
+constexpr int STAGES = 2;
+constexpr int FRAGMENT_BUFFERS = 2;
+constexpr int GROUP = 8;  // block rows of C that are worked on together
+constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+
+// Loads stay where they stand among the matrix instructions.
+GG_DEVICE void load_16(u32 (&r)[4], const void* from) {
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(from));
+}
+
+GG_DEVICE float load_4(const float* from) {
+    float x;
+    asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(x) : "l"(from));
+    return x;
+}
+
+GG_DEVICE void store_shared_16(u32 to, const u32 (&r)[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
+// N consecutive k of one row of operand a; zeros outside.
+template <int N>
+GG_DEVICE void read_a(float (&value)[N], const float* x, long long ld, int outer, int k, int o, int kk) {
+    const float* from = x + (long long)o * ld + kk;
+    if (o < outer && kk + N <= k && ((u64)from & 15) == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            u32 four[4];
+            load_16(four, from + i);
+            for (int e = 0; e < 4; ++e) value[i + e] = __uint_as_float(four[e]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) value[i] = o < outer && kk + i < k ? load_4(from + i) : 0.0f;
+    }
+}
+// N consecutive k of one column of operand b; zeros outside.
+template <int N>
+GG_DEVICE void read_b(float (&value)[N], const float* x, long long ld, int outer, int k, int o, int kk) {
+    const float* from = x + (long long)kk * ld + o;
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] = o < outer && kk + i < k ? load_4(from + i * ld) : 0.0f;
+}
+
+// Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
+GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.
+GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s2_f2_g8_p128_shared_spread_nn__sm86_65718c36(
+    const float* __restrict__ a, long long lda,  // the operands themselves
+    const float* __restrict__ b, long long ldb,
+    float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    u64* __restrict__ a_status, u64* __restrict__ b_status,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
+    // work together share their operands in L2.
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int block = (int)blockIdx.x;
+    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
+    const int group_rows = min(GROUP, blocks_m - group * GROUP);
+    const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
+    const int n0 = in_group / group_rows * BLOCK_N;
+    // BLAS: with alpha = 0 the operands are not looked at.
+    const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
+    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
+
+    float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
+    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
+    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+
+    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
+    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    const auto promote = [&]() {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    sum_main[i][j][r] += acc_main[i][j][r];
+                    acc_main[i][j][r] = 0.0f;
+                }
+    };
+
+    // A thread takes 8 consecutive k of one row or column at a time: one 16-byte chunk of each word.
+    int k0 = first_tile * BLOCK_K;  // of the tile that is loaded next
+    float a_held[2][8], b_held[1][8];  // a tile on its way to shared memory
+
+    const auto a_tile_row = [&](int i) { return ((int)threadIdx.x + i * THREADS) / 4; };
+    const auto a_tile_chunk = [&](int i) { return ((int)threadIdx.x + i * THREADS) % 4; };
+    const auto b_tile_row = [&](int i) { return ((int)threadIdx.x + i * THREADS) % BLOCK_N; };
+    const auto b_tile_chunk = [&](int i) { return ((int)threadIdx.x + i * THREADS) / BLOCK_N; };
+    // Starts the loads of part `part` of the tile at `k0`; what lies outside the operands is zero.
+    const auto load = [&](int part) {
+        if (part < 2) {
+            const int i = part;
+            read_a(a_held[i], a, lda, m, k, m0 + a_tile_row(i), k0 + a_tile_chunk(i) * 8);
+        } else {
+            const int i = part - 2;
+            read_b(b_held[i], b, ldb, n, k, n0 + b_tile_row(i), k0 + b_tile_chunk(i) * 8);
+        }
+    };
+    int a_turn = first_tile % blocks_n, b_turn = first_tile % blocks_m;  // which block along n, along m
+    const auto next_turn = [&]() {
+        a_turn = a_turn + 1 == blocks_n ? 0 : a_turn + 1;
+        b_turn = b_turn + 1 == blocks_m ? 0 : b_turn + 1;
+    };
+
+    // Splits that tile into the stage at `stage`.
+    const auto store = [&](u32 stage) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            {
+                u32 packed[WORDS][4];
+                split_run(packed, a_held[i]);
+                if (a_turn == n0 / BLOCK_N) count(a_status, losses(packed, a_held[i]));
+#pragma unroll
+                for (int word = 0; word < WORDS; ++word)
+                    store_shared_16(stage + word * A_BYTES + a_tile_row(i) * ROW_BYTES + swizzle(a_tile_row(i), a_tile_chunk(i)) * 16, packed[word]);
+            }
+#pragma unroll
+        for (int i = 0; i < 1; ++i)
+            {
+                u32 packed[WORDS][4];
+                split_run(packed, b_held[i]);
+                if (b_turn == m0 / BLOCK_M) count(b_status, losses(packed, b_held[i]));
+#pragma unroll
+                for (int word = 0; word < WORDS; ++word)
+                    store_shared_16(stage + WORDS * A_BYTES + word * B_BYTES + b_tile_row(i) * ROW_BYTES + swizzle(b_tile_row(i), b_tile_chunk(i)) * 16, packed[word]);
+            }
+        k0 += BLOCK_K;
+        next_turn();
+    };
+
+    // The part of a fragment's address that is this lane's own.
+    const int a_row = lane & 15, a_chunk = lane >> 4;
+    const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
+    const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+    const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
+    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N][2];
+
+    // Fetches the fragments of step `step` of the stage at `stage`.
+    const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+        for (int word = 0; word < WORDS; ++word) {
+            // Tiles start at rows that are multiples of 8, which the swizzle does not see.
+            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
+            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
+#pragma unroll
+            for (int i = 0; i < TILES_M; ++i) load_matrices(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+#pragma unroll
+            for (int j = 0; j < TILES_N; j += 2) {
+                u32 pair[4];
+                load_matrices(pair, b_at + j * 8 * ROW_BYTES);
+b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+            }
+        }
+    };
+
+    // One step of k: 3 word products for each fragment of C.
+    // Between them, one by one and early in the stage, stand the loads of the next tile (EGEMM section 5).
+    const auto multiply = [&](int buffer, int step, bool next) {
+        int place = step * 6;
+        const auto spread = [&]() {
+#pragma unroll
+            for (int part = 0; part < 3; ++part)
+                if (part * 3 / 3 == place && next) load(part);
+            ++place;
+        };
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            spread();
+        }
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            spread();
+        }
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            spread();
+        }
+    };
+
+    const auto load_all = [&]() {
+#pragma unroll
+        for (int part = 0; part < 3; ++part) load(part);
+    };
+    if (tiles_k > 0) {
+        load_all();
+        store(stages);
+    }
+    __syncthreads();
+    int slot = 0;  // the stage that tile `tile` lies in
+    int until_promotion = 4;
+    if (tiles_k > 0) fetch(0, stages, 0);
+#pragma unroll 1
+    for (int tile = 0; tile < tiles_k; ++tile) {
+        const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
+        const bool next = tile + 1 < tiles_k;
+#pragma unroll
+        for (int step = 0; step < K_STEPS; ++step) {
+            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
+            if (step + 1 < K_STEPS) {
+                fetch((step + 1) % 2, stage, step + 1);
+            } else {
+                if (next) store(other);  // which no one has read since the last barrier
+                __syncthreads();
+                if (next) fetch(0, other, 0);
+            }
+            multiply(step % 2, step, next);
+        }
+        slot ^= 1;
+        if (--until_promotion == 0) {
+            promote();
+            until_promotion = 4;
+        }
+    }
+    promote();
+
+    // Element r of fragment (i, j) is C[row, column]:
+    const int row0 = m0 + warp_m + (lane >> 2);
+    const int column0 = n0 + warp_n + (lane & 3) * 2;
+    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+    u32 bad[1] = {};  // a bit an element: not finite
+#pragma unroll
+    for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+        for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+            for (int r = 0; r < 4; ++r) {
+                const int row = row0 + i * 16 + (r >> 1) * 8;
+                const int column = column0 + j * 8 + (r & 1);
+                if (row >= m || column >= n) continue;
+                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                    const int element = (i * TILES_N + j) * 4 + r;
+                    bad[element / 32] |= 1u << element % 32;
+                    continue;
+                }
+                float* to = c + row * ldc + column;
+                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            }
+
+    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+    // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+    for (int group = 0; group < 1; ++group)
+        while (bad[group]) {
+            const int element = group * 32 + __ffs((int)bad[group]) - 1;
+            bad[group] &= bad[group] - 1;
+            const int r = element % 4;
+            const int j = element / 4 % TILES_N, i = element / (4 * TILES_N);
+            const long long row = row0 + i * 16 + (r >> 1) * 8;
+            const long long column = column0 + j * 8 + (r & 1);
+            float product = 0.0f;
+            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+            float* to = c + row * ldc + column;
+            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            atomicAdd(repaired, 1ull);
+        }
+
+}
+
+}  // namespace gemmgen_65718c36

@@ -1,0 +1,28 @@
+"""Random specs on the GPU: each ends in a verified kernel, or in a typed refusal.
+
+GEMMGEN_EXAMPLES sets how many; 10,000 and `-n 16` take minutes.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from test_gpu import local_gpu
+
+from gemmgen.run.cuda import CudaDevice
+
+pytest.importorskip("hypothesis")
+from random_specs import check_many, specs  # noqa: E402
+
+pytestmark = pytest.mark.device
+
+EXAMPLES = int(os.environ.get("GEMMGEN_EXAMPLES", "320"))
+SHARDS = 32
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
+    outcomes = check_many(-(-EXAMPLES // SHARDS), 1000 + shard, specs(gpus=(local_gpu(),)), lambda plan, source, binary: CudaDevice(binary))
+    print(dict(outcomes))
+    assert outcomes["verified"] and outcomes["refused"], outcomes

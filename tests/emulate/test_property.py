@@ -1,0 +1,22 @@
+"""1,000 random specs: each ends in a kernel that is compiled and verified, or in a typed refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmgen.emulate import TOGETHER
+from gemmgen.run.emulator import EmulatorDevice
+from random_specs import check_many, specs
+
+SHARDS, EACH = 20, 50
+
+
+def emulated(plan, source, binary):
+    return EmulatorDevice(plan, source, binary, schedule=TOGETHER, processes=1)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
+    outcomes = check_many(EACH, shard, specs(sides=(16, 16, 32, 32, 48)), emulated)
+    assert sum(outcomes.values()) >= EACH
+    assert outcomes["verified"] >= 5 and outcomes["refused"] >= 5, outcomes

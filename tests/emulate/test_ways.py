@@ -1,0 +1,128 @@
+"""Every way of an operand to the matrix unit: split in a pass of its own, before shared memory or behind
+it; copied past the registers or through them; k in one piece or in slices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_sabotage import judge_of, permutation, probes, swap
+
+from gemmgen.build import build
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.errors import EmulationError
+from gemmgen.render import render
+from gemmgen.run import gemm
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.verify import oracles, verify
+from ways import WAYS, plan_of
+
+def report_of(plan):
+    source = render(plan)
+    binary = build(source)
+    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
+    return verify(plan, source, binary, EmulatorDevice(plan, source, binary), size=size)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_each_way_verifies(name):
+    report = report_of(plan_of(**WAYS[name]))
+    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+    if "wmma" not in name:  # whose padded rows are read without conflicts, but not written
+        assert "0 bank conflicts" in report.checks[-1].detail
+
+
+def test_all_ways_give_the_same_bits_and_counts():
+    """The words are the same wherever they are made, and so is the order of the sums."""
+    rng = np.random.default_rng(0)
+    a = (rng.uniform(-1, 1, (70, 131)) * np.exp2(rng.integers(-30, 18, (70, 131)))).astype(np.float32)
+    b = rng.uniform(-1, 1, (131, 69)).astype(np.float32)
+    a[3, 4], b[7, 8] = np.inf, np.nan
+    found = []
+    for where, loads_ in (("prepass", "async"), ("prepass", "spread"), ("shared", "spread"), ("register", "async")):
+        plan = plan_of(where=where, loads=loads_, stages=2, promote=32)
+        source = render(plan)
+        device = EmulatorDevice(plan, source, build(source), schedule=TOGETHER)
+        found.append(gemm(device, plan, source, a, b))
+    for other in found[1:3]:
+        assert np.array_equal(other.c.view(np.uint32), found[0].c.view(np.uint32))
+    # Lanes that split take another order of k within an instruction, which the unit's truncation feels.
+    assert np.allclose(found[3].c, found[0].c, rtol=1e-4, atol=1e-2, equal_nan=True)
+    assert all(result.status == found[0].status for result in found)
+    assert found[0].status["a_lossy"] > 100 and found[0].status["a_overflow"] > 10
+    assert found[0].status["a_nonfinite"] == found[0].status["b_nonfinite"] == 1
+
+
+def test_slices_give_the_same_bits_in_every_order():
+    """Whichever block comes last adds the parts up in the order of the slices."""
+    plan = plan_of(split_k=4, promote=32)
+    source = render(plan)
+    binary = build(source)
+    problem = oracles.uniform(plan, -1, 1, (130, 70, 300), 0)
+    results = [
+        gemm(EmulatorDevice(plan, source, binary, schedule=schedule, processes=processes), plan, source, problem.a, problem.b).c
+        for schedule in (LAZY_HIGHEST, EAGER_LOWEST) for processes in (1, 2)
+    ]
+    assert all(np.array_equal(one, results[0]) for one in results[1:])
+
+
+def test_more_slices_than_stages():
+    """Slices with nothing to sum still leave their part."""
+    plan = plan_of(split_k=8)
+    source = render(plan)
+    device = EmulatorDevice(plan, source, build(source))
+    for k in (0, 1, 40):
+        problem = oracles.uniform(plan, -1, 1, (10, 9, k), 0)
+        got = gemm(device, plan, source, problem.a, problem.b).c
+        assert np.allclose(got, problem.a.astype(np.float64) @ problem.b, atol=1e-5)
+
+
+FAULTS = {
+    # name: (way, edit)
+    "a part never loaded": ("packed words through registers", swap("== place && next) load(part);", "== place && next && part) load(part);")),
+    "a tile stored over the one that is read": ("packed words through registers", swap("if (next) store(other);", "if (next) store(stage);")),
+    "the wrong run of k": ("register", swap("(lane & 3) * 4", "(lane & 3) * 2")),
+    "a slice too far": ("slices of packed words", swap("min(stages_k, slice * slice_tiles)", "min(stages_k, slice * slice_tiles + 1)")),
+    "a slice left out": ("slices of packed words", swap("for (int s = 0; s < SLICES; ++s)", "for (int s = 1; s < SLICES; ++s)")),
+    "rows closer than they lie": ("wmma", swap('"n"(ROW_BYTES / 2)', '"n"(ROW_BYTES / 2 - 8)')),
+    "half of the elements unsplit": ("shared, strided and not", swap("from + i * ld", "from")),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_wrong_way_fails(name):
+    way, edit = FAULTS[name]
+    judge = judge_of(plan_of(**WAYS[way]), edit)
+    try:
+        passed = permutation(judge).passed and probes(judge).passed
+    except EmulationError:
+        return
+    assert not passed
+
+
+@pytest.mark.parametrize("way, barrier", [
+    ("packed words through registers", "        __syncthreads();\n        slot ^= 1;"),
+    ("packed words through registers, two buffers", "                __syncthreads();\n                if (next) fetch"),
+    ("slices of packed words", "    __syncthreads();\n    if (*(u32*)shared"),
+])
+def test_a_missing_barrier_shows_between_the_schedules(way, barrier):
+    judge = judge_of(plan_of(**WAYS[way]), swap(barrier, barrier.replace("__syncthreads();", "")))
+    problem = oracles.permutation(judge.plan)
+    results = []
+    for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        judge.device.set_schedule(schedule)
+        try:
+            results.append(gemm(judge.device, judge.plan, judge.source, problem.a, problem.b).c)
+        except EmulationError:
+            return
+    assert any((c != problem.expected).any() for c in results)
+
+
+def test_counting_twice_is_noticed():
+    """The counters of a kernel that splits itself are those of its elements, each once."""
+    plan = plan_of(where="register", stages=2)
+    judge = judge_of(plan, swap("if (a_turn == n0 / BLOCK_N)", "if (true)"))
+    a = np.full((70, 64), 1e6, np.float32)
+    result = gemm(judge.device, plan, judge.source, a, np.ones((64, 130), np.float32))
+    assert result.status["a_overflow"] == 3 * a.size
+    good = judge_of(plan)
+    assert gemm(good.device, plan, good.source, a, np.ones((64, 130), np.float32)).status["a_overflow"] == a.size

@@ -1,0 +1,122 @@
+"""Random specs, and what each must end in: a verified kernel, or a typed refusal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gemmgen.build import build
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError, UnknownName
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.verify import Judge, oracles
+
+
+def mostly(usual, odd):
+    """Values that tend to fit, and now and then some that do not."""
+    return st.integers(0, 9).flatmap(lambda pick: odd if pick == 0 else usual)
+
+
+depths = mostly(st.sampled_from([16, 32, 64, 128]), st.sampled_from([8, 48, 256]))
+
+
+@st.composite
+def specs(draw, sides=(16, 32, 48, 64), gpus=tuple(GPUS.names())):
+    """Specs that fix everything a search would fill; about half of them are impossible.
+
+    Args:
+        sides: of warps that tend to fit.
+    """
+    extents = mostly(st.sampled_from(sides), st.integers(1, 300))
+    depth = draw(depths)
+    warp = (draw(extents), draw(extents))
+    whole = tuple(side * draw(st.integers(1, 3)) for side in warp)
+    block = draw(mostly(st.just(whole), st.tuples(extents, extents)))
+    gpu = draw(st.sampled_from(gpus))
+    where = draw(st.sampled_from(["prepass", "prepass", "shared", "register"]))
+    fitting = "async" if where == "register" or (where == "prepass" and gpu != "t4") else "spread"
+    return {
+        "problem": {
+            "layout": draw(st.sampled_from(["nn", "nt", "tn", "tt"])),
+            "m": draw(st.integers(0, 1 << 20)), "n": draw(st.integers(0, 1 << 20)), "k": draw(st.integers(0, 1 << 20)),
+        },
+        "split": {
+            "scheme": draw(st.sampled_from(SCHEMES.names())), "where": where,
+            "promote": draw(mostly(st.sampled_from([0, depth, 2 * depth, 128, 256]), st.integers(0, 1 << 20))),
+            "special": draw(st.sampled_from(["exact", "fast"])),
+        },
+        "fragment": {"policy": draw(mostly(st.just("auto"), st.sampled_from(["mma", "wmma"])))},
+        "tile": {
+            "block": [*block, depth], "warp": [*warp, draw(mostly(st.just(depth), depths))], "group": draw(st.integers(1, 64)),
+            "split_k": draw(mostly(st.just(1), st.integers(2, 9))),
+        },
+        "pipeline": {
+            "loads": draw(mostly(st.just(fitting), st.sampled_from(["async", "spread", "grouped"]))),
+            "stages": draw(mostly(st.integers(2, 4) if fitting == "async" else st.just(2), st.integers(2, 64))),
+            "fragment_buffers": draw(st.integers(1, 2)),
+        },
+        "target": {"gpu": gpu},
+    }
+
+
+def plan_or_refusal(data):
+    """The plan, or None where the spec was refused as it should be."""
+    try:
+        return solve(loads(data))
+    except GemmgenError as refusal:
+        assert isinstance(refusal, InfeasibleSpec | SpecError | UnknownName)
+        assert refusal.where and refusal.problem
+        assert refusal.needs or refusal.has, str(refusal)
+        return None
+
+
+def verified_or_refused(data, device_of) -> str:
+    """`refused`, `spilled` or `verified`; anything else is a failure.
+
+    Args:
+        device_of: called with plan, source and binary.
+    """
+    plan = plan_or_refusal(data)
+    if plan is None:
+        return "refused"
+    source = render(plan)
+    try:
+        binary = build(source)
+    except ResourceError as refusal:
+        assert refusal.needs and refusal.has and refusal.remedy, str(refusal)
+        return "spilled"
+    judge = Judge(plan, source, binary, device_of(plan, source, binary))
+    used = judge.resources()
+    assert used.passed, used.detail
+    for check in (
+        judge.bits("permutation", oracles.permutation(plan)),
+        judge.accuracy("U[-1, 1]", oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1))[0],
+    ):
+        assert check.passed, f"{check.name}: {check.detail}"
+    return "verified"
+
+
+def check_many(count: int, seed: int, strategy, device_of) -> Counter:
+    """What became of `count` random specs.
+
+    Args:
+        seed: another sequence for each.
+    """
+    outcomes: Counter = Counter()
+
+    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def each(data):
+        outcomes[verified_or_refused(data, device_of)] += 1
+
+    from hypothesis import seed as seeded
+
+    seeded(seed)(each)()
+    return outcomes
+
+
