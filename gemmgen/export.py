@@ -245,7 +245,9 @@ def _range_text(plan: Plan) -> str:
     """What happens to elements beyond the words' range, as lines of a comment."""
     saturates = plan.scheme.words[0].rounding != "nearest_even"
     lines = []
-    if plan.scheme.normalize == "row":
+    if plan.scheme.exact:
+        lines += ["That is every FP32 number, subnormal ones too: none is rounded, lossy and overflow stay 0."]
+    elif plan.scheme.normalize == "row":
         lines += ["Each row of A and column of B is scaled by the power of two that brings its largest",
                   "element near that, so nothing overflows."]
     elif saturates:
@@ -256,8 +258,10 @@ def _range_text(plan: Plan) -> str:
     if plan.special == "exact":
         lines += ["Elements of A B that come out as Inf or NaN are computed again by an FP32 dot product",
                   "and count as repaired; many of them take their time."]
-    else:
+    elif not plan.scheme.exact:
         lines += ["Elements of A B that come out as Inf or NaN stay so, also where FP32 had a number."]
+    if plan.scheme.exact:
+        return "\n".join(f" * {line}" for line in lines)
     # The last word's smallest step, in the element's own units; a scaled row's largest is at least 2^target.
     rule, word = ROUNDINGS[plan.scheme.words[-1].rounding], plan.scheme.words[-1]
     step = plan.scheme.format.min_exponent - plan.scheme.format.fraction_bits - word.scale + round(math.log2(rule.worst))

@@ -19,6 +19,7 @@ CONVERSION = {
     "f16": ("cvt.rn.f16.f32", "unsigned short", "h", "to nearest, ties to even"),
     "bf16": ("cvt.rn.bf16.f32", "unsigned short", "h", "to nearest, ties to even"),
     "tf32": ("cvt.rna.tf32.f32", "unsigned", "r", "to nearest, ties away from zero"),
+    "f32": ("mov.b32", "unsigned", "r", "nothing: the word is FP32 itself"),
 }
 """Word type -> instruction that rounds an FP32 value to it, C type and asm constraint of the word, the rounding."""
 

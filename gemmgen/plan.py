@@ -243,10 +243,11 @@ class Plan:
         """Whether the steps of a stage are unrolled.
 
         Two fragment buffers and loads with places of their own need it. Else it lets the compiler fetch ahead,
-        which costs registers; where few are left it would spill instead.
+        which costs registers; where few are left it would spill instead. Steps of plain multiply-adds are long:
+        it is the other warps that hide a fetch.
         """
         held = self.accumulator_registers + self.fragment_registers
-        below = UNROLL_BELOW
+        below = UNROLL_BELOW if self.fragment.on_matrix_unit else 0
         if self.where == "register":  # a block's share of the file may be less than what one thread can name
             below = min(below, UNROLL_SHARE * self.gpu.limits.registers_per_sm // self.threads)
         return self.fragment_buffers == 2 or self.loads == "spread" or held < below

@@ -216,7 +216,7 @@ def _request(loaded: LoadedSpec) -> _Request:
     scheme = SCHEMES.get(spec.split.scheme, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
     fragment = _fragment(spec.fragment, scheme, gpu, place)
-    if scheme.word not in gpu.unit.block:
+    if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
             got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {scheme.word}: bounds and emulation rest on it",
@@ -225,11 +225,19 @@ def _request(loaded: LoadedSpec) -> _Request:
     promote = spec.split.promote
     if promote is None:
         promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
+    if promote and not fragment.on_matrix_unit:
+        raise InfeasibleSpec(
+            f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,
+            needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
+        )
     return _Request(loaded, scheme, gpu, fragment, Choices(
         block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages,
         fragment_buffers=spec.pipeline.fragment_buffers, group=spec.tile.group, split_k=spec.tile.split_k, promote=(promote,),
         small=spec.problem.m * spec.problem.n < (2 * space.LEAST_WARP) ** 2 * gpu.rates.sms,
-        ways=space.ways(_unless_auto(spec.split.where), _unless_auto(spec.pipeline.loads), gpu.arch_number >= FIRST_ASYNC),
+        ways=space.ways(
+            _unless_auto(spec.split.where), _unless_auto(spec.pipeline.loads), gpu.arch_number >= FIRST_ASYNC,
+            held="spread" if fragment.on_matrix_unit else "grouped",
+        ),
     ))
 
 
@@ -238,7 +246,8 @@ def _unless_auto(word: str) -> str | None:
 
 
 def _fragment(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
-    shape, policy = choice.shape, _unless_auto(choice.policy) or "mma"
+    shape = choice.shape
+    policy = _unless_auto(choice.policy) or ("fma" if scheme.word == "f32" else "mma")
     known = shapes(gpu.vendor, scheme.word, policy)
     if not known:
         raise InfeasibleSpec(
@@ -348,7 +357,7 @@ def _warp_k(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpe
 
 def _whole_fragments(axis: int) -> Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]:
     def message(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
-        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (1 + axis)
+        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (plan.fragment.fetched_together if axis else 1)
         return InfeasibleSpec(
             f"{place}: [tile] warp", f"warp {name} is not a whole number of fragments", got=extent,
             needs=f"a multiple of {unit} ({plan.fragment.name})", remedy=f"warp {name} = {max(unit, extent // unit * unit)}",

@@ -81,8 +81,10 @@ class Split(Strict):
 
 
 class FragmentChoice(Strict):
-    policy: Literal["auto", "mma", "wmma"] = Field(
-        "auto", description="the programming interface of the matrix unit; auto takes mma, whose operands need no padding"
+    policy: Literal["auto", "mma", "wmma", "fma"] = Field(
+        "auto",
+        description="the programming interface of the matrix unit, or fma for none; auto takes mma, whose operands need no "
+        "padding, and fma for f32 words",
     )
     shape: _or_auto(Annotated[str, Field(pattern=r"^m\d+n\d+k\d+$")], {"type": "string"}) = Field(
         None, description="the matrix instruction's shape, such as m16n8k16"

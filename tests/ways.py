@@ -37,6 +37,9 @@ WAYS = {
     "shared, on a T4": dict(where="shared", gpu="t4", scheme="egemm", promote=0),
     "slices of packed words": dict(split_k=5, stages=3),
     "slices with row scales": dict(split_k=2, scheme="scaled"),
+    "fp32, before shared memory, slices": dict(scheme="fp32", promote=0, where="shared", layout="tn", split_k=2, fragment_buffers=1),
+    "fp32, between multiply-adds": dict(scheme="fp32", promote=0, where="shared", loads="spread", layout="nt"),
+    "fp32, on a T4": dict(scheme="fp32", promote=0, gpu="t4", loads="grouped", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
     "wmma": dict(fragment={"policy": "wmma"}, stages=3, fragment_buffers=2),
     "wmma, split before shared memory": dict(fragment={"policy": "wmma"}, where="shared", layout="nt", gpu="t4"),
 }

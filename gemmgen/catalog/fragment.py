@@ -1,4 +1,4 @@
-"""Matrix instructions: shape, types, and which lane holds element (i, j) where.
+"""Matrix instructions, and what stands in for one: shape, types, and which lane holds element (i, j) where.
 
 The holder of an element is linear in the bits of lane, register and position
 in the register: each bit that is set adds its (row, column) offset. Offsets are
@@ -18,6 +18,9 @@ from gemmgen.catalog.number import FORMATS, WordType
 from gemmgen.catalog.table import Row, Strict, Table
 from gemmgen.paths import TEMPLATES
 
+STRIP = 16
+"""Columns of a tile that a picture of it shows side by side."""
+
 Offset = Annotated[tuple[int, int], Field(strict=False)]
 
 
@@ -28,14 +31,14 @@ class FragmentMap(Strict):
         lanes: (row, column) added by each bit of the lane index, lowest first.
         registers: likewise for the register index.
         packed: likewise for the position inside a 32-bit register.
-        copies: in how many places each element is held; a bit with the offset
-            (0, 0) tells them apart.
+        copies: in how many places each element is held, a power of two; bits
+            with the offset (0, 0) tell them apart.
     """
 
     lanes: Annotated[tuple[Offset, ...], Field(min_length=5, max_length=6, strict=False)]
     registers: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
     packed: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
-    copies: Annotated[int, Field(ge=1, le=2)] = 1
+    copies: Annotated[int, Field(ge=1, le=32)] = 1
 
     @field_validator("lanes", "registers", "packed")
     @classmethod
@@ -57,6 +60,11 @@ class FragmentMap(Strict):
     def elements(self) -> int:
         """How many elements a lane holds; `index` counts them, positions in a register first."""
         return self.register_count * self.packed_count
+
+    @property
+    def lane_copies(self) -> int:
+        """How many lanes hold each element."""
+        return 1 << self.lanes.count((0, 0))
 
     def element(self, lane: int, register: int, packed: int = 0) -> tuple[int, int]:
         """Row and column of what `lane` holds there."""
@@ -86,12 +94,18 @@ class FragmentMap(Strict):
         return self._holders[i, j]
 
     def grid(self, rows: int, columns: int) -> list[str]:
-        """The tile row by row, each element as `lane:index` of its first holder."""
+        """The tile row by row, each element as `lane:index` of its first holder; wide tiles in strips."""
         def cell(i: int, j: int) -> str:
             lane, register, packed = self.map(i, j)[0]
             return f"{lane:>2}:{register * self.packed_count + packed}"
 
-        return [" ".join(cell(i, j) for j in range(columns)) for i in range(rows)]
+        cells = [[cell(i, j) for j in range(columns)] for i in range(rows)]
+        width = max(len(text) for row in cells for text in row)
+        lines: list[str] = []
+        for first in range(0, columns, STRIP):
+            lines += ["", f"columns {first} to {first + STRIP - 1}"] if columns > STRIP else []
+            lines += [" ".join(text.ljust(width) for text in row[first : first + STRIP]).rstrip() for row in cells]
+        return lines[1:] if columns > STRIP else lines
 
     def prove(self, rows: int, columns: int) -> str | None:
         """None when every element of [rows, columns] is held `copies` times, else the complaint."""
@@ -187,14 +201,17 @@ def _gathered(sources: list[tuple[str, int]], widths: dict[str, int]) -> str:
 
 
 class Fragment(Row):
-    """One matrix instruction D = A B + C on tiles A [m, k], B [k, n], C [m, n].
+    """What a warp multiplies at once: D = A B + C on tiles A [m, k], B [k, n], C [m, n].
 
     Attributes:
         vendor: whose instruction it is.
         policy: the programming interface: `mma` is one `mma.sync`, whose map
             the PTX ISA documents; `wmma` is one `wmma.mma.sync`, whose map it
-            leaves open.
-        map_source: whether the maps are `documented` or `measured`.
+            leaves open; `fma` is no matrix instruction: the lanes multiply,
+            each the part of C that it holds, with `fma.rn.f32` one k after
+            another, and each holds all of A and B that its part needs.
+        map_source: whether the maps are `documented`, `measured`, or
+            `constructed`: ours, where no instruction prescribes any.
         min_arch: the first sm_ number that has it, with these maps.
         instruction: its mnemonic as the compiler's assembly prints it.
         shape: (m, n, k).
@@ -203,8 +220,8 @@ class Fragment(Row):
     """
 
     vendor: Literal["nvidia"]
-    policy: Literal["mma", "wmma"]
-    map_source: Literal["documented", "measured"]
+    policy: Literal["mma", "wmma", "fma"]
+    map_source: Literal["documented", "measured", "constructed"]
     min_arch: int
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.]{1,100}$")]
     shape: Annotated[tuple[int, int, int], Field(strict=False)]
@@ -216,6 +233,8 @@ class Fragment(Row):
     @model_validator(mode="after")
     def _maps_cover(self) -> Fragment:
         m, n, k = self.shape
+        if (self.policy == "fma") != (self.word == "f32"):
+            raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
         for label, held, rows, columns in (("a", self.a, m, k), ("b", self.b, k, n), ("c", self.c, m, n)):
             complaint = held.prove(rows, columns)
             if complaint:
@@ -223,6 +242,16 @@ class Fragment(Row):
             wanted = 1 if label == "c" else 4 // FORMATS[self.word].bytes
             if held.packed_count != wanted:
                 raise ValueError(f"{wanted} to a 32-bit register in the map of {label}, not {held.packed_count}")
+        return self
+
+    @model_validator(mode="after")
+    def _lanes_suffice(self) -> Fragment:
+        """Where lanes multiply, each holds what it needs."""
+        for lane, register, _, i, j in self.c.foreach_ij() if self.policy == "fma" else ():
+            for k in range(self.shape[2]):
+                for label, held, element in (("a", self.a, (i, k)), ("b", self.b, (k, j))):
+                    if lane not in [holder for holder, _, _ in held.map(*element)]:
+                        raise ValueError(f"lanes that hold all they multiply; lane {lane} lacks element {element} of {label}")
         return self
 
     @property
@@ -236,6 +265,16 @@ class Fragment(Row):
         return 2 if self.policy == "mma" else 1
 
     @property
+    def on_matrix_unit(self) -> bool:
+        """Whether a matrix unit multiplies, and rounds as its row in specs/units says; else FP32 arithmetic does."""
+        return self.policy != "fma"
+
+    @property
+    def engine(self) -> str:
+        """What multiplies, in words, one of many."""
+        return "matrix unit" if self.on_matrix_unit else "FP32 CUDA core"
+
+    @property
     def shape_name(self) -> str:
         m, n, k = self.shape
         return f"m{m}n{n}k{k}"
@@ -245,7 +284,7 @@ FRAGMENTS = Table("fragment", "fragments", Fragment)
 
 
 def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:
-    """The instructions of a vendor for a word type that kernels can be made of, by shape name.
+    """The fragments of a vendor and policy for a word type that kernels can be made of, by shape name.
 
     Those are the ones with a template; the others serve as `gemmgen fragments NAME --header`.
     """

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gemmgen.catalog.number import WordType
+from gemmgen.catalog.number import UnitWord
 from gemmgen.catalog.table import LINE, Row, Strict, Table
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 
@@ -50,7 +50,7 @@ class Rates(Strict):
     dram_gib: Annotated[float, Field(gt=0, strict=False, description="device memory, 2^30 bytes, as sold")]
     l2_mib: Annotated[float, Field(gt=0, strict=False, description="L2 cache, 2^20 bytes")]
     tensor_fma_per_clock: Annotated[
-        dict[WordType, Count],
+        dict[UnitWord, Count],
         Field(description="multiply-adds of one SM's matrix units in a clock, with FP32 accumulation, by word type"),
     ]
 

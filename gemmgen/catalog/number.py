@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-WordType = Literal["f16", "bf16", "tf32"]
+UnitWord = Literal["f16", "bf16", "tf32"]
+"""Words that matrix units multiply."""
+WordType = Literal["f16", "bf16", "tf32", "f32"]
+"""Words of a scheme: those, and FP32 itself for kernels without a matrix unit."""
 Rounding = Literal["nearest_even", "toward_zero", "round_split"]
 
 
@@ -34,6 +37,7 @@ FORMATS: dict[str, Format] = {
     "f16": Format(10, -14, 15, 2),
     "bf16": Format(7, -126, 127, 2),
     "tf32": Format(10, -126, 127, 4),
+    "f32": Format(23, -126, 127, 4),
 }
 
 

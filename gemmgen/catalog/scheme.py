@@ -111,6 +111,8 @@ class Scheme(Row):
             raise ValueError("the product of the leading words, (0, 0)")
         if self.word != "f16" and any(word.rounding == "round_split" for word in self.words):
             raise ValueError("round_split with f16 words: it looks at the bit below two of them")
+        if self.exact and (len(self.words) > 1 or self.normalize != "none"):
+            raise ValueError(f"one word of {self.word} and no scales: it holds every x as it is")
         if self.normalize == "row" and not -14 <= self.target_exponent < self.format.max_exponent:
             raise ValueError(f"target_exponent below {self.format.max_exponent}, so that rounding up cannot overflow")
         return self
@@ -118,6 +120,16 @@ class Scheme(Row):
     @property
     def format(self) -> Format:
         return FORMATS[self.word]
+
+    @property
+    def exact(self) -> bool:
+        """Whether a word holds every FP32 number as it is, so that rounding to it changes nothing."""
+        return self.format == FORMATS["f32"]
+
+    @property
+    def whole_range(self) -> bool:
+        """Whether it serves rows of any magnitude that FP32 has, and not only those near 1."""
+        return self.exact or self.normalize == "row"
 
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
@@ -144,7 +156,7 @@ class Scheme(Row):
     def remainder(self, words: int) -> float:
         """Largest |x - first `words` words| / |x| for an element in range."""
         ulp = 2.0**-self.format.fraction_bits
-        bound = 1.0
+        bound = 0.0 if self.exact and words else 1.0
         for word in self.words[:words]:
             bound *= ROUNDINGS[word.rounding].worst * ulp
         return bound
@@ -152,7 +164,7 @@ class Scheme(Row):
     @property
     def bits(self) -> int:
         """Mantissa bits that all words together carry: |x - words| <= 2^-bits |x|."""
-        return round(-log2(self.remainder(len(self.words))))
+        return self.format.fraction_bits + 1 if self.exact else round(-log2(self.remainder(len(self.words))))
 
 
 SCHEMES = Table("scheme", "schemes", Scheme)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gemmgen.catalog.number import UnitWord
 from gemmgen.catalog.table import Row, Table
 
 
@@ -31,9 +32,9 @@ class MatrixUnit(Row):
 
     rule: Literal["truncate"]
     fraction_bits: Annotated[int, Field(ge=20, le=40)]
-    block: dict[Literal["f16", "bf16", "tf32"], Annotated[int, Field(ge=1, le=64)]]
+    block: dict[UnitWord, Annotated[int, Field(ge=1, le=64)]]
     verified: str
-    unverified_words: Annotated[tuple[Literal["f16", "bf16", "tf32"], ...], Field(strict=False)] = ()
+    unverified_words: Annotated[tuple[UnitWord, ...], Field(strict=False)] = ()
 
     def label(self, word: str | None = None) -> str:
         """The name, and whether the row was checked: for `word`, or for any word at all."""

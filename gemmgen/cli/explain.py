@@ -49,7 +49,7 @@ def _groups() -> list[tuple[str, tuple[Equation, ...]]]:
 
     return [
         ("Resources", (*space.TILE_EQUATIONS, *space.PIPELINE_EQUATIONS)),
-        ("Registers", (*registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.REGISTERS, registers.UNEVEN)),
+        ("Registers", (*registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.MEANT_BLOCKS, registers.GRANTED, registers.REGISTERS, registers.UNEVEN)),
         ("Occupancy", resources.OCCUPANCY_EQUATIONS),
         ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, space.TLP)),
         ("Time", time.EQUATIONS),
@@ -87,7 +87,7 @@ def text(explanation: Explanation) -> str:
     from gemmgen.naming import kernel_name
 
     e, plan, known = explanation, explanation.plan, _numbers(explanation)
-    reached = time.efficiency(plan.gpu)
+    reached = time.efficiency(plan.gpu, plan.scheme.word)
     parts = [facts({
         "kernel": kernel_name(plan),
         "decided": _decisions(e.best[0]),

@@ -107,19 +107,23 @@ WAYS = tuple(Way(where, loads) for where, loads in (
     ("prepass", "async"), ("prepass", "spread"), ("shared", "spread"), ("register", "async"),
     ("prepass", "grouped"), ("shared", "grouped"),
 ))
-"""Those that a search considers come first; grouped loads are for those who ask for them."""
+"""Those that a search considers come first; grouped loads are for those who ask for them, and for kernels without a matrix unit."""
 
 
-def ways(where: str | None, loads: str | None, has_async: bool) -> tuple[Way, ...]:
+def ways(where: str | None, loads: str | None, has_async: bool, held: str = "spread") -> tuple[Way, ...]:
     """The ways that a spec leaves open; one that cannot be, for a constraint to name, where none is left.
 
     Copies that go past the registers are never worse than packed words through them, so these are for GPUs without.
+
+    Args:
+        held: how a search has loads through registers stand: spread among matrix instructions; plain multiply-adds
+            would take far more registers for it, as their steps are unrolled then.
     """
     if where and loads:
         return (Way(where, loads),)
     found = [way for way in WAYS if where in (None, way.where) and loads in (None, way.loads)]
     if loads is None:
-        found = [way for way in found if way.loads != "grouped" and not (has_async and way == Way("prepass", "spread"))]
+        found = [way for way in found if way.loads in ("async", held) and not (has_async and way == Way("prepass", held))]
         usable = [way for way in found if has_async or way.loads != "async"]
         found = usable or found
     return tuple(found) or (Way(where or "prepass", loads or "async"),)
@@ -156,6 +160,7 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
     scaled = scheme.normalize == "row"
     return {
         "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
+        "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies, "b_lanes": fragment.b.lane_copies,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
         "split_reads": 2 if scaled else 1, "other_registers": OTHER_REGISTERS,

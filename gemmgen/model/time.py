@@ -14,7 +14,7 @@ that are not measured on a generation say so. `docs/model.md` has the residuals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.model.equation import Equation
@@ -25,8 +25,8 @@ class Efficiency:
     """What a generation reaches of its figures.
 
     Attributes:
-        mma: the rate of mma.sync in `tensor_fma_per_clock`.
-        clock: sustained clock in `tensor_boost_mhz`, under power limit.
+        mma: the rate of mma.sync in `tensor_fma_per_clock`, or of what stands in for it.
+        clock: sustained clock in the boost clock, under power limit.
         measured: where the two come from; empty where they are assumed.
     """
 
@@ -45,6 +45,10 @@ EFFICIENCY = {
     120: Efficiency(0.95, 0.95),
 }
 """By the number of the architecture; one between two rows takes the lower."""
+
+FP32_EFFICIENCY = 0.93
+"""Assumed: what FP32 multiply-adds reach of `f32_fma_per_clock`, which takes one from each scheduler in every clock: a
+warp of 64x64 issues 24 fetches of 16 bytes and some addresses with every 512 of them."""
 
 FETCH_SHARE = 0.08
 """Fitted: how much of a fetch the matrix unit feels although it overlaps."""
@@ -160,19 +164,26 @@ EQUATIONS = (
 )
 
 
-def efficiency(gpu: Gpu) -> Efficiency:
-    """What the GPU's generation reaches."""
+def efficiency(gpu: Gpu, word: str) -> Efficiency:
+    """What the GPU's generation reaches on a word type."""
     known = [number for number in EFFICIENCY if number <= gpu.arch_number]
-    return EFFICIENCY[max(known)] if known else EFFICIENCY[min(EFFICIENCY)]
+    reached = EFFICIENCY[max(known)] if known else EFFICIENCY[min(EFFICIENCY)]
+    return replace(reached, mma=FP32_EFFICIENCY, measured="") if word == "f32" else reached
 
 
 def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
-    """The symbols that a GPU's rates stand for."""
-    reached, rates = efficiency(gpu), gpu.rates
+    """The symbols that a GPU's rates stand for.
+
+    Where FP32 itself is multiplied, the CUDA cores stand in for the matrix units, with their own rate and clock.
+    """
+    reached, rates = efficiency(gpu, word), gpu.rates
+    boost_mhz, fma_per_clock = rates.tensor_boost_mhz, rates.tensor_fma_per_clock.get(word, 0) or rates.tensor_fma_per_clock["f16"]
+    if word == "f32":
+        boost_mhz, fma_per_clock = rates.boost_mhz, rates.f32_fma_per_clock
     return {
         "sms": rates.sms,
-        "clock_hz": rates.tensor_boost_mhz * 1e6 * reached.clock,
-        "tensor_fma_per_clock": rates.tensor_fma_per_clock.get(word, 0) or rates.tensor_fma_per_clock["f16"],
+        "clock_hz": boost_mhz * 1e6 * reached.clock,
+        "tensor_fma_per_clock": fma_per_clock,
         "mma_efficiency": reached.mma,
         "f32_fma_per_clock": rates.f32_fma_per_clock,
         "shared_bytes_per_clock": rates.shared_bytes_per_clock,

@@ -20,8 +20,8 @@ INTENSITY = Equation(
     "T3", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15",
 )
 FETCH_BYTES = Equation(
-    "T4", "fetch_bytes", "warps * (WM + WN) * BK * element_bytes", "B a block and stage",
-    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1)",
+    "T4", "fetch_bytes", "warps * (a_lanes * WM + b_lanes * WN) * BK * element_bytes", "B a block and stage",
+    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1), in as many lanes as hold it",
 )
 UNSWIZZLED_WAYS = Equation(
     "T5", "unswizzled_ways", "min(8, BK * word_bytes / 16)", "accesses a phase",

@@ -15,7 +15,7 @@ from gemmgen.render import Source
 
 
 class EmulatorDevice:
-    """Executes a Binary's PTX over the bit-exact model of the plan's matrix unit.
+    """Executes a Binary's PTX over the bit-exact model of the plan's matrix unit, where it has one.
 
     Args:
         schedule: the order in which warps run and copies land.
@@ -33,7 +33,8 @@ class EmulatorDevice:
         self.progress = progress
         self.conflicts: dict[str, int] = {}
         self.schedule = schedule
-        self.name = f"emulator ({plan.gpu.unit.label(plan.scheme.word)} matrix unit)"
+        engine = f"{plan.gpu.unit.label(plan.scheme.word)} matrix unit" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
+        self.name = f"emulator ({engine})"
         self._emulator: Emulator | None = None  # made when first used, and kept: PTX is decoded once
 
     def set_schedule(self, schedule: Schedule) -> None:

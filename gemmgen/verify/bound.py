@@ -15,6 +15,9 @@ parts only in squares. Summed over the elements of C,
     ||E||_F^2 <= SAFETY^2 ( coherent^2 max(0, ||C*||_F^2 - sum S2) + random^2 sum S2 )
 
 which needs the scheme, K, P and the unit, and of the data only two sums.
+Without a matrix unit every term is added in FP32, to nearest: K roundings that point
+either way, so that they add up in squares throughout.
+
 SAFETY covers that the magnitudes of the partial sums are expectations and that
 mantissas are not spread evenly.
 
@@ -60,6 +63,8 @@ def _word_statistics(scheme: Scheme, index: int) -> tuple[float, float]:
     """(mean, rms) of word `index`'s share of x, relative to |x|, for even low bits."""
     if index == 0:
         return 1.0, 1.0
+    if scheme.exact:
+        return 0.0, 0.0
     ulp, worst = 2.0**-scheme.format.fraction_bits, 1.0
     for word in scheme.words[: index - 1]:
         worst *= ROUNDINGS[word.rounding].worst * ulp
@@ -129,11 +134,12 @@ def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, int, float]]:
 
 def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bound:
     """The bound for A [M, K] B [K, N] = `reference` [M, N] (FP64)."""
-    scheme, unit, k = plan.scheme, plan.gpu.unit, a.shape[1]
+    scheme, k = plan.scheme, a.shape[1]
     coherent, random = _split_terms(scheme)
     square = random**2
     for acc, products, chunk, share in _chunks(plan, k):
-        c, r = _accumulation(k, chunk, products, unit, scheme.word)
+        on_unit = plan.fragment.on_matrix_unit
+        c, r = _accumulation(k, chunk, products, plan.gpu.unit, scheme.word) if on_unit else _promotion(k, 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotes(acc):
             c, r = _promotion(k, chunk)
@@ -148,10 +154,11 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
 
 def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range."""
-    scheme, unit = plan.scheme, plan.gpu.unit
+    scheme = plan.scheme
     worst = _split_worst(scheme) + len(scheme.accumulators) * U
     for acc, products, chunk, share in _chunks(plan, k):
-        worst += share * _accumulation_worst(k, chunk, products, unit, scheme.word)
+        on_unit = plan.fragment.on_matrix_unit
+        worst += share * _accumulation_worst(k, chunk, products, plan.gpu.unit, scheme.word) if on_unit else max(k, 1) * U
         if plan.promotes(acc):
             worst += ceil(max(k, 1) / chunk) * U
     return worst

@@ -14,12 +14,14 @@ from gemmgen.build import compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator
+from gemmgen.emulate.rounding import fma
 from gemmgen.emulate.units import dot
 from gemmgen.errors import BuildError
 from gemmgen.fragments import fragment_header
 
 ROWS = {name: FRAGMENTS.get(name) for name in FRAGMENTS.names()}
 MMA = [name for name, row in ROWS.items() if row.policy == "mma"]
+EMULATED = [name for name, row in ROWS.items() if row.policy != "wmma"]  # whose multiply_add the emulator knows
 UNIT = {75: "turing", 80: "ampere"}
 
 
@@ -55,6 +57,8 @@ def rounded(word: str, x: np.ndarray) -> np.ndarray:
     x = np.asarray(x, np.float32)
     if word == "f16":
         return x.astype(np.float16).astype(np.float32)
+    if word == "f32":
+        return x
     bits = x.view(np.uint32).astype(np.uint64)
     if word == "bf16":  # to nearest, ties to even
         bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
@@ -64,9 +68,13 @@ def rounded(word: str, x: np.ndarray) -> np.ndarray:
 
 
 def product(row: Fragment, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a b, bit for bit as the matrix unit sums it, in steps of the instruction's k."""
+    """a b, bit for bit as the matrix unit sums it, in steps of the instruction's k; or FP32, one k after another."""
     m, n = a.shape[0], b.shape[1]
     c = np.zeros((m, n), np.float32)
+    if not row.on_matrix_unit:
+        for k in range(a.shape[1]):
+            c = fma(a[:, k, None], b[None, k, :], c)
+        return c
     for k in range(0, a.shape[1], row.shape[2]):
         part = slice(k, k + row.shape[2])
         left = np.broadcast_to(a[:, None, part], (m, n, row.shape[2]))

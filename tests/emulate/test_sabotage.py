@@ -23,7 +23,7 @@ from gemmgen.verify import Judge, oracles
 
 def small_plan(scheme: str, fragment_buffers: int = 1, **split):
     return solve(loads({
-        "split": {"scheme": scheme, "promote": 64, **split},
+        "split": {"scheme": scheme, "promote": 0 if scheme == "fp32" else 64, **split},
         "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]},
         "pipeline": {"stages": 3, "fragment_buffers": fragment_buffers},
         "target": {"gpu": "a100"},
@@ -65,6 +65,10 @@ def positive(judge: Judge):
     return judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (70, 66, 2048), 0))[0]
 
 
+def far(judge: Judge):
+    return judge.range()
+
+
 def multiply(into: str, a: int, b: int) -> str:
     """The statement that adds one word product."""
     return f"multiply_add(acc_{into}[i][j], a_fragments[buffer][{a}][i], b_fragments[buffer][{b}][j]);"
@@ -87,6 +91,17 @@ FAULTS = {
     "no promotion until the end": ("ootomo", swap("if (--until_promotion == 0) {", "if (false) {"), positive),
     "swizzle on one side only": ("ootomo", swap("swizzle(row, chunk + i) * 16)", "(chunk + i) * 16)"), permutation),
     "column of the wrong fragment": ("ootomo", swap("column0 + j * 8", "column0 + (j ^ 1) * 8", 1), permutation),
+    "fp32, rows of A from the wrong place": ("fp32", swap("load_four(r + 4, address + 4 * ROW_BYTES", "load_four(r + 4, address + 8 * ROW_BYTES"), permutation),
+    "fp32, four rows on with the same swizzle": ("fp32", swap("swizzle(4, step) - step)", "0)"), permutation),
+    "fp32, columns of B from the wrong place": ("fp32", swap("address + 8 * j * ROW_BYTES", "address + 8 * (j ^ 1) * ROW_BYTES"), permutation),
+    "fp32, C's rows and columns of a lane exchanged": ("fp32", swap("(r >> 2) * 4", "(r & 3) * 4", 1), permutation),
+    "fp32, one k of four left out": ("fp32", swap("k < 4; ++k) c[", "k < 3; ++k) c["), permutation),
+    "fp32, operands cut to tf32": ("fp32", swap("return __float_as_uint(x); }", "return __float_as_uint(x) & ~0x1fffu; }"), permutation),
+    "fp32, operands cut to tf32, by the bound": ("fp32", swap("return __float_as_uint(x); }", "return __float_as_uint(x) & ~0x1fffu; }"), accuracy),
+    "fp32, the last bit of the operands lost": ("fp32", swap("return __float_as_uint(x); }", "return __float_as_uint(x) & ~1u; }"), permutation),
+    "fp32, products cut before they are added": ("fp32", swap("fmaf(a[4 * i + k], b[4 * j + k], c[4 * i + j])", "__fadd_rz(__fmul_rz(a[4 * i + k], b[4 * j + k]), c[4 * i + j])"), probes),
+    "fp32, sums cut, by the bound": ("fp32", swap("= fmaf(a[4 * i + k], b", "= __fmaf_rz(a[4 * i + k], b"), positive),
+    "fp32, subnormal numbers flushed": ("fp32", swap("return __float_as_uint(x); }", "return (__float_as_uint(x) & 0x7f800000u) ? __float_as_uint(x) : 0; }"), far),
     "row scale forgotten": ("scaled", swap("-row_exponent(a_absmax[row]) - row_exponent", "-14 - row_exponent"), permutation),
 }
 
@@ -107,6 +122,14 @@ def test_a_wrong_kernel_fails(name):
 def test_the_right_kernel_passes_the_same_questions(scheme, buffers, promote):
     judge = judge_of(small_plan(scheme, buffers, promote=promote))
     for question in (probes, permutation, accuracy, positive):
+        check = question(judge)
+        assert check.passed, f"{check.name}: {check.detail}"
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_the_right_fp32_kernel_passes_the_same_questions(buffers):
+    judge = judge_of(small_plan("fp32", buffers))
+    for question in (probes, permutation, accuracy, positive, far):
         check = question(judge)
         assert check.passed, f"{check.name}: {check.detail}"
 

@@ -8,6 +8,7 @@ import pytest
 from gemmgen import emulate
 from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
+from gemmgen.emulate.rounding import fma
 from gemmgen.errors import EmulationError
 from gemmgen.paths import SPECS
 from gemmgen.render import render
@@ -40,9 +41,9 @@ def test_every_shipped_spec_verifies(name):
 
 
 @pytest.mark.parametrize("layout", ["nt", "tn", "tt"])
-@pytest.mark.parametrize("scheme", ["ootomo", "scaled"])
+@pytest.mark.parametrize("scheme", ["ootomo", "scaled", "fp32"])
 def test_the_other_layouts(scheme, layout):
-    """Both ways of reading each operand, for a scheme with and one without row scales."""
+    """Both ways of reading each operand, for a scheme with and one without row scales, and for one without a matrix unit."""
     assert_passed(verified(loads({
         "problem": {"layout": layout}, "split": {"scheme": scheme},
         "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
@@ -58,6 +59,41 @@ def test_every_depth_of_stage_and_place_of_promotion(block_k, stages, buffers, p
         "tile": {"block": [48, 64, block_k], "warp": [48, 16, block_k], "group": 3},
         "pipeline": {"stages": stages, "fragment_buffers": buffers}, "target": {"gpu": "h100"},
     })))
+
+
+@pytest.mark.parametrize("block_k, stages, buffers", [(16, 4, 2), (32, 3, 1), (64, 2, 2), (128, 2, 1)])
+def test_every_depth_of_stage_on_the_cuda_cores(block_k, stages, buffers):
+    """Rows of 4 to 32 chunks, so every swizzle, with steps in a loop and unrolled."""
+    report = verified(loads({
+        "split": {"scheme": "fp32"}, "tile": {"block": [48, 64, block_k], "warp": [48, 32, block_k], "group": 3},
+        "pipeline": {"stages": stages, "fragment_buffers": buffers}, "target": {"gpu": "h100"},
+    }))
+    assert_passed(report)
+    assert report.device == "emulator (FP32 CUDA cores)"
+    assert "0 bank conflicts" in report.checks[-1].detail
+
+
+@pytest.mark.parametrize("layout, magnitude", [("nn", 0), ("tt", -70)])
+def test_fp32_is_the_sequential_dot_product_bit_for_bit(layout, magnitude):
+    """One fused multiply-add a k, in order; sums and operands below the normal range as well, and none is counted as lossy."""
+    plan = solve(loads({
+        "problem": {"layout": layout}, "split": {"scheme": "fp32"},
+        "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
+    }))
+    source = render(plan)
+    device = EmulatorDevice(plan, source, build(source), schedule=TOGETHER)
+    rng = np.random.default_rng(1)
+    a, b = rng.uniform(-1, 1, (71, 83)).astype(np.float32), rng.uniform(-1, 1, (83, 45)).astype(np.float32)
+    a, b = np.ldexp(a, magnitude), np.ldexp(b, magnitude)
+    a[:, :5] = np.ldexp(a[:, :5], -65)
+    result = gemm(device, plan, source, a, b)
+    want = np.zeros((71, 45), np.float32)
+    for k in range(83):
+        want = fma(a[:, k, None], b[None, k, :], want)
+    assert np.array_equal(result.c, want)
+    assert not any(result.status.values())
+    if magnitude:
+        assert 0 < np.abs(want[want != 0]).min() < 2.0**-126 and 0 < np.abs(a).min() < 2.0**-126
 
 
 def test_special_values_left_alone_when_asked():
@@ -138,11 +174,12 @@ def test_a_device_reads_its_binary_once_and_keeps_products_apart(monkeypatch):
     assert len(read) == 3
 
 
+@pytest.mark.parametrize("scheme", ["scaled", "fp32"])
 @pytest.mark.parametrize("m, n, k", [(0, 5, 7), (5, 0, 7), (5, 7, 0), (0, 0, 0), (1, 1, 1), (7, 11, 13), (97, 1, 1), (1, 131, 2)])
-def test_any_size_even_none(m, n, k):
+def test_any_size_even_none(m, n, k, scheme):
     """Empty, single and prime extents: C = alpha A B + beta C, and nothing else written."""
     plan = solve(loads({
-        "split": {"scheme": "scaled"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
+        "split": {"scheme": scheme}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
     }))
     source = render(plan)
     binary = build(source)

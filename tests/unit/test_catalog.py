@@ -109,6 +109,7 @@ def test_fragment_expressions_compute_the_map(name):
 # ---- schemes
 
 DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
+    "fp32": (24, (), (("main", 0, True),)),
     "half": (11, (), (("main", 0, True),)),
     "markidis": (20, (), (("main", 0, True),)),
     "egemm": (21, (), (("main", 0, True),)),
@@ -129,6 +130,13 @@ def test_what_follows_from_a_scheme(name):
     assert scheme.bits == bits
     assert scheme.dropped == dropped
     assert tuple((acc.name, acc.scale, acc.promoted) for acc in scheme.accumulators) == accumulators
+
+
+def test_only_fp32_words_hold_everything():
+    assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
+    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled"}
+    fp32 = SCHEMES.get("fp32")
+    assert (fp32.remainder(0), fp32.remainder(1)) == (1.0, 0.0)
 
 
 GOOD_SCHEME = """\
@@ -156,6 +164,7 @@ products = [
     ('rounding = "nearest_even", scale = 11', 'rounding = "up", scale = 11', "nearest_even"),
     ('into = "main"', 'into = "main; x"', "match pattern"),
     ('word = "f16"', 'word = "f8"', "f16"),
+    ('word = "f16"', 'word = "f32"', "one word of f32 and no scales"),
     ('word = "f16"', 'word = "f16"\nextra = 1', "one of: name, "),
     ('name = "mine"', 'name = "other"', "mine"),
     ('name = "mine"', 'name = "../../x"', "match pattern"),

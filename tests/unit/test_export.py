@@ -37,6 +37,7 @@ CASES = {
                  "tile": {"block": [128, 64, 16], "warp": [32, 32, 16]}},
     "half-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "half", "special": "fast"},
                 "tile": {"block": [64, 128, 64], "warp": [32, 32, 64]}},
+    "fp32-tt": {"problem": {"layout": "tt"}, "split": {"scheme": "fp32"}, "tile": SMALL},
 }
 LIMIT = exporter.LARGEST_EXTENT
 
@@ -146,7 +147,10 @@ def test_the_header_says_what_can_go_wrong(tmp_path):
     scaled = (exported(tmp_path / "c", "scaled-tt") / "lab_gemm.h").read_text()
     assert "nothing overflows" in scaled and "2^-39 of that largest one" in scaled and "stay so" in scaled
     assert "stored [k, m]" in scaled and "stored [n, k]" in scaled
-    for text in (exact, cut, scaled):
+    fp32 = (exported(tmp_path / "d", "fp32-tt") / "lab_gemm.h").read_text()
+    assert "on the FP32 CUDA cores of sm_80" in fp32 and "on the matrix units of sm_80" in exact
+    assert "every FP32 number" in fp32 and "count as lossy" not in fp32 and "matrix units" not in fp32
+    for text in (exact, cut, scaled, fp32):
         assert "It may be used without condition" in text and "#include <cuda" not in text
 
 

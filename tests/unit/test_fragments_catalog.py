@@ -21,6 +21,10 @@ def test_names_instructions_and_shapes_agree(name):
     row = ROWS[name]
     assert name == f"{row.policy}_{row.shape_name}_{row.word}"
     m, n, k = row.shape
+    assert row.on_matrix_unit == (row.policy != "fma")
+    if row.policy == "fma":
+        assert (row.instruction, row.map_source, row.min_arch) == ("fma.rn.f32", "constructed", 75)
+        return
     types = f"f32.{row.word}.{row.word}.f32" if row.policy == "mma" else "f32.f32"
     order = (f"m{m}n{n}k{k}.row.col", f"row.col.m{m}n{n}k{k}")[row.policy == "wmma"]
     assert row.instruction == f"{row.policy}{'.mma' if row.policy == 'wmma' else ''}.sync.aligned.{order}.{types}"
@@ -88,8 +92,27 @@ def test_kernels_are_made_of_fragments_that_have_a_template():
     assert "m16n8k16" in shapes("nvidia", "f16")
     assert all(row.policy == "mma" for row in shapes("nvidia", "f16").values())
     for gpu in ("a100", "h100", "h200", "b200", "l40s"):
-        plan = solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": gpu}}))
-        assert plan.fragment.name == "mma_m16n8k16_f16"
+        for scheme, fragment in (("ootomo", "mma_m16n8k16_f16"), ("fp32", "fma_m16n32k4_f32")):
+            assert solve(loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}})).fragment.name == fragment
+
+
+def test_lanes_that_multiply_hold_what_they_need():
+    row = ROWS["fma_m16n32k4_f32"]
+    for lane in range(32):
+        rows, columns = ({row.c.element(lane, r)[axis] for r in range(16)} for axis in (0, 1))
+        assert {row.a.element(lane, r) for r in range(16)} == {(i, k) for i in rows for k in range(4)}
+        assert {row.b.element(lane, r) for r in range(16)} == {(k, j) for k in range(4) for j in columns}
+    assert (row.a.lane_copies, row.b.lane_copies, row.c.lane_copies) == (8, 4, 1)
+
+
+def test_wide_tiles_are_pictured_in_strips():
+    row = ROWS["fma_m16n32k4_f32"]
+    lines = row.b.grid(4, 32)
+    assert lines[0] == "columns 0 to 15" and lines[5:7] == ["", "columns 16 to 31"] and len(lines) == 11
+    cells = [line.split() for line in lines if ":" in line]
+    assert [left + right for left, right in zip(cells[:4], cells[4:])] == [
+        [f"{n % 8}:{n // 8 * 4 + k}" for n in range(32)] for k in range(4)
+    ]
 
 
 def test_the_header_goes_where_it_is_told(gemmgen, tmp_path):
@@ -121,11 +144,16 @@ def test_a_header_of_ones_own_row(gemmgen, tmp_path):
     ("mma_m16n8k8_tf32", "registers = [[4, 0]]", "packed = [[4, 0]]", "1 to a 32-bit register in the map of b, not 2"),
     ("mma_m16n8k8_tf32", "registers = [[4, 0]]", "registers = [[8, 0]]", "covers another tile than 8x8"),
     ("wmma_m16n16k16_f16", "copies = 2\n", "", "is held 2 times, not 1"),
-    ("wmma_m16n16k16_f16", "copies = 2\n", "copies = 3\n", "less than or equal to 2"),
-    ("wmma_m16n16k16_f16", '"measured"', '"guessed"', "'documented' or 'measured'"),
+    ("wmma_m16n16k16_f16", "copies = 2\n", "copies = 3\n", "is held 2 times, not 3"),
+    ("wmma_m16n16k16_f16", "copies = 2\n", "copies = 64\n", "less than or equal to 32"),
+    ("wmma_m16n16k16_f16", '"measured"', '"guessed"', "'documented', 'measured' or 'constructed'"),
+    ("fma_m16n32k4_f32", "copies = 8\n", "copies = 4\n", "is held 8 times, not 4"),
+    ("fma_m16n32k4_f32", "[0, 0], [1, 0], [2, 0]]", "[0, 0], [2, 0], [1, 0]]", "hold all they multiply; lane 8 lacks element .* of a"),
+    ("fma_m16n32k4_f32", 'policy = "fma"', 'policy = "mma"', "word f32 with policy fma"),
+    ("mma_m16n8k8_tf32", 'policy = "mma"', 'policy = "fma"', "word f32 with policy fma"),
     ("wmma_m16n16k16_f16", 'map_source = "measured"\n', "", "is missing"),
     ("mma_m16n8k8_f16", 'instruction = "mma', 'instruction = "\\"; trap; mma', "match pattern"),
-    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "wgmma"', "'mma' or 'wmma'"),
+    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "wgmma"', "'mma', 'wmma' or 'fma'"),
 ])
 def test_a_row_that_cannot_be_is_refused(tmp_path, name, before, after, complaint):
     good = (FRAGMENTS.folder / f"{name}.toml").read_text()

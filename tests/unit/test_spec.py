@@ -44,7 +44,8 @@ def test_the_schema_knows_every_key_and_says_what_it_means():
 def test_scheme_and_gpu_are_all_a_spec_needs(scheme, gpu):
     target, word = GPUS.get(gpu), SCHEMES.get(scheme).word
     loaded = loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}}, "here")
-    if all(row.min_arch > target.arch_number for row in shapes(target.vendor, word).values()):
+    policy = "fma" if word == "f32" else "mma"
+    if all(row.min_arch > target.arch_number for row in shapes(target.vendor, word, policy).values()):
         with pytest.raises(InfeasibleSpec, match=f"{gpu} has no matrix instruction"):
             solve(loaded)
         return
