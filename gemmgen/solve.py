@@ -19,7 +19,7 @@ from gemmgen.errors import InfeasibleSpec, UnknownName
 from gemmgen.model import space
 from gemmgen.model.equation import Constraint, figure
 from gemmgen.model.error import promote_for
-from gemmgen.model.registers import DEMAND, PREDICTED, UNEVEN_GUARD
+from gemmgen.model.registers import DEMAND, PREDICTED
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
 from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, OTHER_REGISTERS, Choices, Way
 from gemmgen.plan import Hints, Plan
@@ -294,8 +294,10 @@ def _chosen(request: _Request) -> tuple[Plan, space.Space, dict[str, Any], Seque
     fixed = space.constants(request.loaded.spec.problem.layout, request.scheme, request.fragment, request.gpu, request.hints)
     allow_spills = request.loaded.spec.build.allow_spills
     # What the spec fixes may leave nothing that surely fits the registers: then the build decides.
-    sparing = tuple(one for one in space.CONSTRAINTS if one not in PREDICTED)
-    for constraints in (space.CONSTRAINTS, sparing, _certain(False), _certain(allow_spills)):
+    # Slices that the spec asks for need no reason.
+    wanted = tuple(one for one in space.CONSTRAINTS if not (request.choices.split_k and one is space.FEW_TILES))
+    sparing = tuple(one for one in wanted if one not in PREDICTED)
+    for constraints in (wanted, sparing, _certain(False), _certain(allow_spills)):
         searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number, constraints)
         if searched.feasible:
             known, order = space.ranked(searched, fixed)
@@ -425,7 +427,7 @@ def _accumulators(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infeasi
 
 def _spills(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [tile] warp", "the compiler is predicted to spill registers", needs=f"{DEMAND.shown(numbers)}" + (f", and {UNEVEN_GUARD} to be safe with such warps" if numbers["uneven"] else ""),
+        f"{place}: [tile] warp", "the compiler is predicted to spill registers", needs=f"{DEMAND.shown(numbers)}" + (f", and {figure(numbers['uneven'])} to be safe with such a loop" if numbers["uneven"] else ""),
         has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}, "
             f"and {figure(numbers['squeeze'])} that the compiler can save",
         remedy="a smaller warp tile, or fragment_buffers = 1",
@@ -486,8 +488,8 @@ def _rows_of_lines(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infeas
 
 def _single_step(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [pipeline] fragment_buffers", "a stage of one step leaves no time to put the next tile away", got=plan.fragment_buffers,
-        needs="block k of at least two instructions", remedy=f"fragment_buffers = 1, or block k = {plan.block[2] * 2}",
+        f"{place}: [pipeline] fragment_buffers", "a tile that passes through registers leaves no room for a second buffer", got=plan.fragment_buffers,
+        needs="1, or a matrix unit and block k of at least two instructions", remedy="fragment_buffers = 1",
     )
 
 
@@ -501,7 +503,7 @@ def _many_tiles(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infeasibl
 def _outside_the_fit(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] warp", "the register model does not reach so far", got=max(plan.warp[:2]),
-        needs="at most 128: larger warps were not compiled when it was fitted", remedy="a smaller warp tile",
+        needs="at most 128; with promotion after every instruction also smaller ones for more products, and two instructions a stage", remedy="a smaller tile",
     )
 
 

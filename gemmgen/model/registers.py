@@ -141,7 +141,9 @@ NO_SPILL = Constraint(
 
 
 FITTED = Constraint(
-    "C13", "outside the fit", "max(WM, WN) <= 128", "larger warps were not compiled when the register model was fitted; a spec may ask for them",
+    "C13", "outside the fit", "(max(WM, WN) <= 128) & ((promote < FK) | (promote > FK) | ((WM * WN * products / sums < 6144) & (BK <= 2 * FK)))",
+    "larger warps were not compiled when the register model was fitted, and it is not good at many sums promoted at once,"
+    " nor at more than two steps of them a stage; a spec may ask for them",
 )
 PREDICTED = (NO_SPILL, FITTED)
 """Constraints that steer a choice and refuse nothing that a spec asks for."""

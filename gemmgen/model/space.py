@@ -64,7 +64,8 @@ WAY_CONSTRAINTS = (
     Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map"),
     Constraint("C20", "rows of FP32", "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))",
                "an operand stored along m or n is staged in rows of whole 128-byte lines"),
-    Constraint("C21", "loads between steps", "(held * fragment_buffers < 2) | (BK > FK)", "the next tile is put away before a stage's last step"),
+    Constraint("C21", "loads between steps", "(held * fragment_buffers < 2) | ((BK > FK) & (on_unit > 0))",
+               "the next tile is put away before a stage's last step; beside two buffers of plain FP32 it has no registers"),
 )
 FEW_TILES = Constraint(
     "C22", "slices of k", "(split_k == 1) | (tiles < sms)", "slices cost a way through L2; they are for tiles that leave SMs idle",

@@ -1,6 +1,6 @@
 """Random specs on the GPU: each ends in a verified kernel, or in a typed refusal.
 
-GEMMGEN_EXAMPLES sets how many; 10,000 and `-n 16` take minutes.
+GEMMGEN_EXAMPLES sets how many, GEMMGEN_SEED which; 10,000 and `-n 16` take minutes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from random_specs import check_many, specs  # noqa: E402
 pytestmark = pytest.mark.device
 
 EXAMPLES = int(os.environ.get("GEMMGEN_EXAMPLES", "320"))
+SEED = int(os.environ.get("GEMMGEN_SEED", "1000"))
 SHARDS = 32
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
-    outcomes = check_many(-(-EXAMPLES // SHARDS), 1000 + shard, specs(gpus=(local_gpu(),)), lambda plan, source, binary: CudaDevice(binary))
+    outcomes = check_many(-(-EXAMPLES // SHARDS), SEED + shard, specs(gpus=(local_gpu(),)), lambda plan, source, binary: CudaDevice(binary))
     print(dict(outcomes))
     assert outcomes["verified"] and outcomes["refused"], outcomes

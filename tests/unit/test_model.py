@@ -138,7 +138,7 @@ def test_the_headline_tile_on_the_h100():
         "tlp": 262144, "split_bytes": 268435456,
     }
     assert {name: known[name] for name in expected} == expected
-    assert known["tensor_cycles"] == pytest.approx(3 * 128 * 128 * 32 / (2048 * 0.672))
+    assert known["tensor_cycles"] == pytest.approx(3 * 128 * 128 * 32 / (2048 * 0.66))
 
 
 def test_a_plan_and_the_model_agree():

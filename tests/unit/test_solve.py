@@ -126,7 +126,7 @@ def test_the_same_answer_in_another_process():
     ({"split": {"where": "shared"}, "pipeline": {"stages": 3}}, "takes turns with two stages"),
     ({"split": {"where": "register"}, "tile": {"block": [64, 48, 32]}}, "no whole number of 128-byte lines"),
     ({"split": {"where": "register"}, "fragment": {"policy": "wmma"}}, "not filled by lanes"),
-    ({"pipeline": {"loads": "spread", "fragment_buffers": 2}, "tile": {"block": [64, 64, 16]}}, "even number of steps|one step"),
+    ({"pipeline": {"loads": "spread", "fragment_buffers": 2}, "tile": {"block": [64, 64, 16]}}, "no room for a second buffer"),
     ({"split": {"promote": 48}, "tile": {"block": [64, 64, 32]}}, "promotion falls between"),
 ])
 def test_what_cannot_be_is_refused_with_its_reason(fixed, words):

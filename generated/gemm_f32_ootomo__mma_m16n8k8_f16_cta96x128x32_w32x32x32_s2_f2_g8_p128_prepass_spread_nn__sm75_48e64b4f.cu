@@ -1,16 +1,16 @@
-// kernel    gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s2_f2_g8_p0_prepass_async_nn__sm80_ee652e76
+// kernel    gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w32x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_48e64b4f
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    half: plain FP16, no refinement: the baseline every scheme must beat
-// words     1 x f16, 11 bits; products A0 B0; dropped none
-// promote   never (half's own)
+// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
+// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 128 k (ootomo's own: every 8 k)
 // special   exact
-// fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 256x128x32, warp 128x32, 2 stages, 256 threads
-// shared    49152 B dynamic
-// target    sm_80
-// plan      ee652e76, rendered by gemmgen 0.1.0
+// fragment  mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32
+// tiles     block 96x128x32, warp 32x32, 2 stages, 384 threads
+// shared    57344 B dynamic
+// target    sm_75
+// plan      48e64b4f, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_ee652e76 {
+namespace gemmgen_48e64b4f {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -40,7 +40,10 @@ GG_DEVICE float widen_high(u32 bits) {
 
 GG_DEVICE u32 round_nearest_even(float low, float high) {
     u32 bits;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    u16 low_bits, high_bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(low_bits) : "f"(low));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(high_bits) : "f"(high));
+    asm("mov.b32 %0, {%1, %2};" : "=r"(bits) : "h"(low_bits), "h"(high_bits));
     return bits;
 }
 
@@ -49,7 +52,7 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
 // them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
-constexpr int WORDS = 1;
+constexpr int WORDS = 2;
 
 // Splits N elements into words, 2 to a register.
 template <int N>
@@ -59,6 +62,9 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         float low = x[i], high = x[i + 1];  // what is not in the words yet
         // word 0: to nearest, ties to even
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
+        low -= widen_low(word_0), high -= widen_high(word_0);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
     }
 }
 
@@ -73,8 +79,9 @@ GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
         const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-11f);  // 2^-11: what the words leave
+        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-22f);  // 2^-22: what the words leave
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
     }
     return counts;
@@ -95,7 +102,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 256][k / 32][word: 1][m: 256][k: 32], rows swizzled, edges zero.
+//     [m / 96][k / 32][word: 2][m: 96][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -129,15 +136,15 @@ GG_DEVICE void split_a(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 255) / 256;
-    if (o < panels * 256 && kk < stages_k * 32) {
-        const int row = o % 256, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 256) * stages_k + kk / 32) * 16384 + row * 64;
+    const int stages_k = (k + 31) / 32, panels = (outer + 95) / 96;
+    if (o < panels * 96 && kk < stages_k * 32) {
+        const int row = o % 96, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 96) * stages_k + kk / 32) * 12288 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 6144 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -145,7 +152,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 128][k / 32][word: 1][n: 128][k: 32], rows swizzled, edges zero.
+//     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -182,7 +189,7 @@ GG_DEVICE void split_b(
     const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
     if (o < panels * 128 && kk < stages_k * 32) {
         const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 8192 + row * 64;
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
@@ -195,13 +202,13 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s2_f2_g8_p0_prepass_async_nn__sm80_ee652e76_split(
+gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w32x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_48e64b4f_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = (((m + 255) / 256 * 256 + 63) / 64) * ((k + 31) / 32);
+    const int blocks_a = (((m + 95) / 96 * 96 + 63) / 64) * ((k + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
@@ -209,56 +216,51 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s2_f2_g8_p0_prepass_asy
 }
 
 //                n0        BLOCK_N = 128
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 256, n0 : n0 + 128] with
-//        m0  | w | w  | w  | WARP_M     2 x 4 warps of 128 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 1 set of 128 floats a thread.
-//    = 256   | w | w  | w  |
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 96, n0 : n0 + 128] with
+//        m0  | w | w  | w  | WARP_M     3 x 4 warps of 32 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 32 floats a thread.
+//    = 96   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 256, BLOCK_N = 128, BLOCK_K = 32;
-constexpr int WARP_M = 128, WARP_N = 32;
+constexpr int BLOCK_M = 96, BLOCK_N = 128, BLOCK_K = 32;
+constexpr int WARP_M = 32, WARP_N = 32;
 constexpr int WARPS_N = 4;
-constexpr int THREADS = 256;
+constexpr int THREADS = 384;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 2;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int TILES_M = 8, TILES_N = 4;  // fragments of m16n8k16 in a warp
-constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k8 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
 
-// 16 bytes from global to shared memory, past the registers and the L1 cache.
-GG_DEVICE void copy_async_16(u32 to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+// Loads stay where they stand among the matrix instructions.
+GG_DEVICE void load_16(u32 (&r)[4], const void* from) {
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(from));
 }
 
-// Closes the group of copies issued since the last call.
-GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `Pending` of this thread's newest groups are still under way.
-template <int Pending>
-GG_DEVICE void copy_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+GG_DEVICE void store_shared_16(u32 to, const u32 (&r)[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
 }
 
-// Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
-GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+// Two matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
+GG_DEVICE void load_matrices(u32 (&r)[2], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
                  : "r"(address)
                  : "memory");
 }
 
-// c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.
-GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+// c[16, 8] += a[16, 8] b[8, 8] on the matrix unit, which truncates as it accumulates.
+GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[2], const u32 (&b)[1]) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s2_f2_g8_p0_prepass_async_nn__sm80_ee652e76(
+gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w32x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_48e64b4f(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -284,99 +286,151 @@ gemm_f32_half__mma_m16n8k16_f16_cta256x128x32_w128x32x32_s2_f2_g8_p0_prepass_asy
     const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
+    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
+    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+
+    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
+    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    const auto promote = [&]() {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    sum_main[i][j][r] += acc_main[i][j][r];
+                    acc_main[i][j][r] = 0.0f;
+                }
+    };
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = (int)threadIdx.x * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 16384 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 8192 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 12288 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 16384 + copy_from;
 
-    // Starts the copies of the next tile of k into the stage at `stage`.
-    const auto fill = [&](u32 stage) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
-        a_from += 16384;
+    u32 a_held[2][4], b_held[3][4];  // a tile on its way to shared memory
+
+    // Starts the loads of part `part` of the next tile of k.
+    const auto load = [&](int part) {
+        if (part < 2) {
+            const int i = part;
+            load_16(a_held[i], a_from + i * THREADS * 16);
+        } else {
+            const int i = part - 2;
+            if ((int)threadIdx.x + i * THREADS < 1024) load_16(b_held[i], b_from + i * THREADS * 16);
+        }
+    };
+    // Puts that tile into the stage at `stage`.
+    const auto store = [&](u32 stage) {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
-        b_from += 8192;
+            store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
+        a_from += 12288;
+#pragma unroll
+        for (int i = 0; i < 3; ++i)
+            if ((int)threadIdx.x + i * THREADS < 1024) store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
+        b_from += 16384;
     };
 
     // The part of a fragment's address that is this lane's own.
-    const int a_row = lane & 15, a_chunk = lane >> 4;
-    const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
+    const int a_row = lane & 15, a_chunk = 0;
+    const int b_row = lane & 15, b_chunk = 0;
     const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
     const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N][2];
+    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M][2], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N][1];
 
     // Fetches the fragments of step `step` of the stage at `stage`.
     const auto fetch = [&](int buffer, u32 stage, int step) {
 #pragma unroll
         for (int word = 0; word < WORDS; ++word) {
             // Tiles start at rows that are multiples of 8, which the swizzle does not see.
-            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
-            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
+            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 1 + a_chunk) * 16;
+            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 1 + b_chunk) * 16;
 #pragma unroll
             for (int i = 0; i < TILES_M; ++i) load_matrices(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
 #pragma unroll
             for (int j = 0; j < TILES_N; j += 2) {
-                u32 pair[4];
+                u32 pair[2];
                 load_matrices(pair, b_at + j * 8 * ROW_BYTES);
-b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
-b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+b_fragments[buffer][word][j][0] = pair[0];
+b_fragments[buffer][word][j + 1][0] = pair[1];
             }
         }
     };
 
-    // One step of k: 1 word product for each fragment of C.
-    const auto multiply = [&](int buffer) {
+    // One step of k: 3 word products for each fragment of C.
+    // Between them, one by one and early in the stage, stand the loads of the next tile (EGEMM section 5).
+    const auto multiply = [&](int buffer, int step, bool next) {
+        int place = step * 6;
+        const auto spread = [&]() {
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+            for (int part = 0; part < 5; ++part)
+                if (part * 9 / 5 == place && next) load(part);
+            ++place;
+        };
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            spread();
+        }
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            spread();
+        }
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i) {
 #pragma unroll
             for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            spread();
+        }
     };
 
-    // Prologue: all stages but one are on their way.
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < tiles_k) fill(stages + stage * STAGE_BYTES);
-        copy_async_commit();
+    const auto load_all = [&]() {
+#pragma unroll
+        for (int part = 0; part < 5; ++part) load(part);
+    };
+    if (tiles_k > 0) {
+        load_all();
+        store(stages);
     }
-    int slot = 0;                    // the stage that tile `tile` lies in
-    int free_slot = STAGES - 1;      // the stage that was multiplied last
-    copy_async_wait<STAGES - 2>();
     __syncthreads();
+    int slot = 0;  // the stage that tile `tile` lies in
+    int until_promotion = 4;
     if (tiles_k > 0) fetch(0, stages, 0);
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
-        const u32 stage = stages + slot * STAGE_BYTES;
-        const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
+        const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
+        const bool next = tile + 1 < tiles_k;
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
             // While one buffer's fragments are multiplied, the next step's are fetched into the other.
             if (step + 1 < K_STEPS) {
                 fetch((step + 1) % 2, stage, step + 1);
             } else {
-                copy_async_wait<STAGES - 2>();  // this thread's part of the next tile is there,
-                __syncthreads();               // everyone's is, and no one reads `stage` any more
-                if (tile + 1 < tiles_k) fetch(0, stages + next_slot * STAGE_BYTES, 0);
+                if (next) store(other);  // which no one has read since the last barrier
+                __syncthreads();
+                if (next) fetch(0, other, 0);
             }
-            if (step == 0) {
-                if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
-                copy_async_commit();  // an empty group keeps the count of groups in step
-            }
-            multiply(step % 2);
+            multiply(step % 2, step, next);
         }
-        free_slot = slot;
-        slot = next_slot;
+        slot ^= 1;
+        if (--until_promotion == 0) {
+            promote();
+            until_promotion = 4;
+        }
     }
+    promote();
 
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[4] = {};  // a bit an element: not finite
+    u32 bad[1] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -386,7 +440,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = acc_main[i][j][r];
+                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -399,7 +453,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 4; ++group)
+    for (int group = 0; group < 1; ++group)
         while (bad[group]) {
             const int element = group * 32 + __ffs((int)bad[group]) - 1;
             bad[group] &= bad[group] - 1;
@@ -416,4 +470,4 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
 
 }
 
-}  // namespace gemmgen_ee652e76
+}  // namespace gemmgen_48e64b4f

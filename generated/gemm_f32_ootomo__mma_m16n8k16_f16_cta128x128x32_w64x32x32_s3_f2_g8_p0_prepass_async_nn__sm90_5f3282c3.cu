@@ -1,16 +1,16 @@
-// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta96x96x64_w32x32x64_s2_f1_g16_p256_prepass_async_nn__sm120_160df9f7
+// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f2_g8_p0_prepass_async_nn__sm90_5f3282c3
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   every 256 k (ootomo's own: every 16 k)
+// promote   never (ootomo's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 96x96x64, warp 32x32, 2 stages, 288 threads
+// tiles     block 128x128x32, warp 64x32, 3 stages, 256 threads
 // shared    98304 B dynamic
-// target    sm_120
-// plan      160df9f7, rendered by gemmgen 0.1.0
+// target    sm_90
+// plan      5f3282c3, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_160df9f7 {
+namespace gemmgen_5f3282c3 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -44,10 +44,10 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row shares the 32 banks, so every
-// 1 rows the chunks change places: eight neighbouring rows, as a phase reads
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
+// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
 // them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 1 & 7); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 2;
 
@@ -99,7 +99,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 96][k / 64][word: 2][m: 96][k: 64], rows swizzled, edges zero.
+//     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -109,7 +109,7 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int tiles_k = ((k + 31) / 32);
     const int k0 = block % tiles_k * 32;
     const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -133,15 +133,15 @@ GG_DEVICE void split_a(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 95) / 96;
-    if (o < panels * 96 && kk < stages_k * 64) {
-        const int row = o % 96, chunk = kk % 64 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 96) * stages_k + kk / 64) * 24576 + row * 128;
+    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 32) {
+        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 12288 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -149,7 +149,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 96][k / 64][word: 2][n: 96][k: 64], rows swizzled, edges zero.
+//     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -159,7 +159,7 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int tiles_k = ((k + 31) / 32);
     const int k0 = block % tiles_k * 32;
     const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -183,15 +183,15 @@ GG_DEVICE void split_b(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 95) / 96;
-    if (o < panels * 96 && kk < stages_k * 64) {
-        const int row = o % 96, chunk = kk % 64 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 96) * stages_k + kk / 64) * 24576 + row * 128;
+    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 32) {
+        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 12288 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -199,35 +199,35 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta96x96x64_w32x32x64_s2_f1_g16_p256_prepass_async_nn__sm120_160df9f7_split(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f2_g8_p0_prepass_async_nn__sm90_5f3282c3_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = (((m + 95) / 96 * 96 + 63) / 64) * (((k + 63) / 64 * 64 + 31) / 32);
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 96
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 96, n0 : n0 + 96] with
-//        m0  | w | w  | w  | WARP_M     3 x 3 warps of 32 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 32 floats a thread.
-//    = 96   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 64 deep: one is
-//              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 96, BLOCK_N = 96, BLOCK_K = 64;
-constexpr int WARP_M = 32, WARP_N = 32;
-constexpr int WARPS_N = 3;
-constexpr int THREADS = 288;
-constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int GROUP = 16;  // block rows of C that are worked on together
-constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k16 in a warp
-constexpr int K_STEPS = 4;  // instructions along k in a stage
+//                n0        BLOCK_N = 128
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
+//        m0  | w | w  | w  | WARP_M     2 x 4 warps of 64 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 64 floats a thread.
+//    = 128   | w | w  | w  |
+//            +---+----+----+            Shared memory holds 3 stages of k, 32 deep: one is
+//              WARP_N                   multiplied while 2 are on the way.
+constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 32;
+constexpr int WARP_M = 64, WARP_N = 32;
+constexpr int WARPS_N = 4;
+constexpr int THREADS = 256;
+constexpr int STAGES = 3;
+constexpr int FRAGMENT_BUFFERS = 2;
+constexpr int GROUP = 8;  // block rows of C that are worked on together
+constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
@@ -262,7 +262,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta96x96x64_w32x32x64_s2_f1_g16_p256_prepass_async_nn__sm120_160df9f7(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w64x32x32_s3_f2_g8_p0_prepass_async_nn__sm90_5f3282c3(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -288,40 +288,25 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta96x96x64_w32x32x64_s2_f1_g16_p256_prepass_a
     const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
-    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
     float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
-
-    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 256 k the
-    // unit's sum moves over. Sums that are scaled up err that much less and stay.
-    const auto promote = [&]() {
-#pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
-#pragma unroll
-            for (int j = 0; j < TILES_N; ++j)
-#pragma unroll
-                for (int r = 0; r < 4; ++r) {
-                    sum_main[i][j][r] += acc_main[i][j][r];
-                    acc_main[i][j][r] = 0.0f;
-                }
-    };
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = (int)threadIdx.x * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 24576 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 24576 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 16384 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 16384 + copy_from;
 
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 6; ++i)
-            if ((int)threadIdx.x + i * THREADS < 1536) copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
-        a_from += 24576;
+        for (int i = 0; i < 4; ++i)
+            copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
+        a_from += 16384;
 #pragma unroll
-        for (int i = 0; i < 6; ++i)
-            if ((int)threadIdx.x + i * THREADS < 1536) copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
-        b_from += 24576;
+        for (int i = 0; i < 4; ++i)
+            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
+        b_from += 16384;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -373,34 +358,38 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     }
     int slot = 0;                    // the stage that tile `tile` lies in
     int free_slot = STAGES - 1;      // the stage that was multiplied last
-    int until_promotion = 4;
+    copy_async_wait<STAGES - 2>();
+    __syncthreads();
+    if (tiles_k > 0) fetch(0, stages, 0);
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES;
         const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
-        copy_async_wait<STAGES - 2>();  // this thread's part of `tile` is there,
-        __syncthreads();               // everyone's is, and no one reads `free_slot` any more
-        if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
-        copy_async_commit();            // an empty group keeps the count of groups in step
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
-            fetch(0, stage, step);
-            multiply(0);
+            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
+            if (step + 1 < K_STEPS) {
+                fetch((step + 1) % 2, stage, step + 1);
+            } else {
+                copy_async_wait<STAGES - 2>();  // this thread's part of the next tile is there,
+                __syncthreads();               // everyone's is, and no one reads `stage` any more
+                if (tile + 1 < tiles_k) fetch(0, stages + next_slot * STAGE_BYTES, 0);
+            }
+            if (step == 0) {
+                if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
+                copy_async_commit();  // an empty group keeps the count of groups in step
+            }
+            multiply(step % 2);
         }
         free_slot = slot;
         slot = next_slot;
-        if (--until_promotion == 0) {
-            promote();
-            until_promotion = 4;
-        }
     }
-    promote();
 
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[1] = {};  // a bit an element: not finite
+    u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -410,7 +399,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -423,7 +412,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 1; ++group)
+    for (int group = 0; group < 2; ++group)
         while (bad[group]) {
             const int element = group * 32 + __ffs((int)bad[group]) - 1;
             bad[group] &= bad[group] - 1;
@@ -440,4 +429,4 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
 
 }
 
-}  // namespace gemmgen_160df9f7
+}  // namespace gemmgen_5f3282c3

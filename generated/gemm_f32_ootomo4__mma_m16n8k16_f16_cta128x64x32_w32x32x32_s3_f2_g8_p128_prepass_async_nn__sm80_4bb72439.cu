@@ -1,16 +1,16 @@
-// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x96x32_w32x32x32_s2_f2_g8_p0_prepass_async_nn__sm90_4d34aa87
+// kernel    gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f2_g8_p128_prepass_async_nn__sm80_4bb72439
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
-// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   never (ootomo's own: every 16 k)
+// scheme    ootomo4: ootomo with all four products kept
+// words     2 x f16, 22 bits; products A1 B1 + A1 B0 + A0 B1 + A0 B0; dropped none
+// promote   every 128 k (ootomo4's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 128x96x32, warp 32x32, 2 stages, 384 threads
-// shared    57344 B dynamic
-// target    sm_90
-// plan      4d34aa87, rendered by gemmgen 0.1.0
+// tiles     block 128x64x32, warp 32x32, 3 stages, 256 threads
+// shared    73728 B dynamic
+// target    sm_80
+// plan      4bb72439, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_4d34aa87 {
+namespace gemmgen_4bb72439 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -149,7 +149,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 96][k / 32][word: 2][n: 96][k: 32], rows swizzled, edges zero.
+//     [n / 64][k / 32][word: 2][n: 64][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -183,15 +183,15 @@ GG_DEVICE void split_b(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 95) / 96;
-    if (o < panels * 96 && kk < stages_k * 32) {
-        const int row = o % 96, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 96) * stages_k + kk / 32) * 12288 + row * 64;
+    const int stages_k = (k + 31) / 32, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 32) {
+        const int row = o % 64, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 64) * stages_k + kk / 32) * 8192 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 6144 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 4096 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -199,7 +199,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta128x96x32_w32x32x32_s2_f2_g8_p0_prepass_async_nn__sm90_4d34aa87_split(
+gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f2_g8_p128_prepass_async_nn__sm80_4bb72439_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -212,18 +212,18 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x96x32_w32x32x32_s2_f2_g8_p0_prepass_asy
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 96
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 96] with
-//        m0  | w | w  | w  | WARP_M     4 x 3 warps of 32 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 32 floats a thread.
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     4 x 2 warps of 32 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 4 sets of 32 floats a thread.
 //    = 128   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
-//              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 96, BLOCK_K = 32;
+//            +---+----+----+            Shared memory holds 3 stages of k, 32 deep: one is
+//              WARP_N                   multiplied while 2 are on the way.
+constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 32;
 constexpr int WARP_M = 32, WARP_N = 32;
-constexpr int WARPS_N = 3;
-constexpr int THREADS = 384;
-constexpr int STAGES = 2;
+constexpr int WARPS_N = 2;
+constexpr int THREADS = 256;
+constexpr int STAGES = 3;
 constexpr int FRAGMENT_BUFFERS = 2;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
 constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k16 in a warp
@@ -262,7 +262,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta128x96x32_w32x32x32_s2_f2_g8_p0_prepass_async_nn__sm90_4d34aa87(
+gemm_f32_ootomo4__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s3_f2_g8_p128_prepass_async_nn__sm80_4bb72439(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -288,25 +288,41 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x96x32_w32x32x32_s2_f2_g8_p0_prepass_asy
     const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
 
     float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
+    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
     float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+    float acc_tail[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^22 too large
+
+    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
+    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    const auto promote = [&]() {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    sum_main[i][j][r] += acc_main[i][j][r];
+                    acc_main[i][j][r] = 0.0f;
+                }
+    };
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = (int)threadIdx.x * 16;
     const u32 copy_to = copy_from;
     const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 16384 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 12288 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 8192 + copy_from;
 
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 3; ++i)
-            if ((int)threadIdx.x + i * THREADS < 1024) copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
+        for (int i = 0; i < 4; ++i)
+            copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
         a_from += 16384;
 #pragma unroll
         for (int i = 0; i < 2; ++i)
             copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
-        b_from += 12288;
+        b_from += 8192;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -335,8 +351,12 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
         }
     };
 
-    // One step of k: 3 word products for each fragment of C.
+    // One step of k: 4 word products for each fragment of C.
     const auto multiply = [&](int buffer) {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_tail[i][j], a_fragments[buffer][1][i], b_fragments[buffer][1][j]);
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -358,6 +378,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     }
     int slot = 0;                    // the stage that tile `tile` lies in
     int free_slot = STAGES - 1;      // the stage that was multiplied last
+    int until_promotion = 4;
     copy_async_wait<STAGES - 2>();
     __syncthreads();
     if (tiles_k > 0) fetch(0, stages, 0);
@@ -383,7 +404,12 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
         }
         free_slot = slot;
         slot = next_slot;
+        if (--until_promotion == 0) {
+            promote();
+            until_promotion = 4;
+        }
     }
+    promote();
 
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
@@ -399,7 +425,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
                 const int row = row0 + i * 16 + (r >> 1) * 8;
                 const int column = column0 + j * 8 + (r & 1);
                 if (row >= m || column >= n) continue;
-                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
+                float product = fmaf(fmaf(acc_tail[i][j][r], 0x1p-11f, acc_correction[i][j][r]), 0x1p-11f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -429,4 +455,4 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
 
 }
 
-}  // namespace gemmgen_4d34aa87
+}  // namespace gemmgen_4bb72439

@@ -1,4 +1,4 @@
-// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta16x32x16_w16x16x16_s3_f1_g1_p128_k4_register_async_nn__sm90_c2ca85fb
+// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta16x32x16_w16x16x16_s3_f1_g1_p128_k8_register_async_nn__sm90_a30cca88
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
@@ -8,9 +8,9 @@
 // tiles     block 16x32x16, warp 16x16, 3 stages, 64 threads
 // shared    9216 B dynamic
 // target    sm_90
-// plan      c2ca85fb, rendered by gemmgen 0.1.0
+// plan      a30cca88, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_c2ca85fb {
+namespace gemmgen_a30cca88 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -112,7 +112,7 @@ constexpr int THREADS = 64;
 constexpr int STAGES = 3;
 constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 1;  // block rows of C that are worked on together
-constexpr int SLICES = 4;  // parts of k that different blocks sum
+constexpr int SLICES = 8;  // parts of k that different blocks sum
 constexpr int TILES_M = 1, TILES_N = 2;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 1;  // instructions along k in a stage
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
@@ -162,7 +162,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta16x32x16_w16x16x16_s3_f1_g1_p128_k4_register_async_nn__sm90_c2ca85fb(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta16x32x16_w16x16x16_s3_f1_g1_p128_k8_register_async_nn__sm90_a30cca88(
     const float* __restrict__ a, long long lda,  // the operands themselves
     const float* __restrict__ b, long long ldb,
     float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
@@ -452,4 +452,4 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta16x32x16_w16x16x16_s3_f1_g1_p128_k4_registe
 
 }
 
-}  // namespace gemmgen_c2ca85fb
+}  // namespace gemmgen_a30cca88
