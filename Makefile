@@ -18,7 +18,7 @@ demo: $(INSTALLED)
 	@$(RUN) -m gemmgen.demo
 
 test: $(INSTALLED)
-	@$(RUN) -m pytest -q -n auto --maxprocesses 8
+	@$(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal
 
 clean:
 	rm -rf $(VENV) build-out dist .pytest_cache .hypothesis

@@ -23,7 +23,7 @@ def cases() -> list[tuple[str, str]]:
     from gemmgen.paths import SPECS
 
     layouts = [("sgemm_a100", "tt"), ("scaled_a100", "tt"), ("scaled_a100", "tn"), ("tf32x3_a100", "nt"), ("shared_rtx3090", "tn"),
-               ("sgemm_h100_small", "tt"), ("sgemm_t4", "nt")]
+               ("sgemm_h100_small", "nt"), ("wmmae_a100", "tt"), ("sgemm_t4", "nt")]
     return [(path.stem, "own") for path in sorted((SPECS / "kernels").glob("*.toml"))] + layouts
 
 
@@ -36,12 +36,13 @@ def child(gpu: str, name: str, layout: str) -> int:
     from gemmgen.paths import SPECS
     from gemmgen.render import render
     from gemmgen.run.cuda import CudaDevice
-    from gemmgen.solve import solve
+    from gemmgen.solve import check, solve
     from gemmgen.spec import load
     from gemmgen.verify import verify
 
     plan = replace(solve(load(SPECS / "kernels" / f"{name}.toml")), gpu=GPUS.get(gpu), allow_spills=True)
     plan = replace(plan, layout=plan.layout if layout == "own" else layout)
+    check(plan)
     source = render(plan)
     binary = build(source)
     report = verify(plan, source, binary, CudaDevice(binary), size=(plan.block[0] + 5, plan.block[1] + 3, 300))

@@ -111,8 +111,10 @@ SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_
 LOOPS = ("rolled", "ahead", "buffered", "shared", "register")
 
 UNEVEN = Equation(
-    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, {UNEVEN_GUARD})", "registers a thread",
-    "a guard: near the limit, warps that are no powers of two were seen to spill where others of the same demand did not",
+    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, {UNEVEN_GUARD}) + where(held * fragment_buffers > 1, {UNEVEN_GUARD}, 0)",
+    "registers a thread",
+    "a guard: near the limit, warps that are no powers of two, and two fragment buffers beside a tile on its way through"
+    " registers, were seen to spill where others of the same demand did not",
 )
 MEANT_BLOCKS = Equation(
     "G22", "meant_blocks",

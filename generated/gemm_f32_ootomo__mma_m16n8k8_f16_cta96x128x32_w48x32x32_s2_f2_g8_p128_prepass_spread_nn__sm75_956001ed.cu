@@ -1,16 +1,16 @@
-// kernel    gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w32x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_48e64b4f
+// kernel    gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w48x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_956001ed
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 128 k (ootomo's own: every 8 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32
-// tiles     block 96x128x32, warp 32x32, 2 stages, 384 threads
+// tiles     block 96x128x32, warp 48x32, 2 stages, 256 threads
 // shared    57344 B dynamic
 // target    sm_75
-// plan      48e64b4f, rendered by gemmgen 0.1.0
+// plan      956001ed, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_48e64b4f {
+namespace gemmgen_956001ed {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -202,7 +202,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w32x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_48e64b4f_split(
+gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w48x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_956001ed_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -217,19 +217,19 @@ gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w32x32x32_s2_f2_g8_p128_prepass_sp
 
 //                n0        BLOCK_N = 128
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 96, n0 : n0 + 128] with
-//        m0  | w | w  | w  | WARP_M     3 x 4 warps of 32 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 32 floats a thread.
+//        m0  | w | w  | w  | WARP_M     2 x 4 warps of 48 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 48 floats a thread.
 //    = 96   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
 constexpr int BLOCK_M = 96, BLOCK_N = 128, BLOCK_K = 32;
-constexpr int WARP_M = 32, WARP_N = 32;
+constexpr int WARP_M = 48, WARP_N = 32;
 constexpr int WARPS_N = 4;
-constexpr int THREADS = 384;
+constexpr int THREADS = 256;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 2;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k8 in a warp
+constexpr int TILES_M = 3, TILES_N = 4;  // fragments of m16n8k8 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
@@ -260,7 +260,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[2], const u32 (&b)[1])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w32x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_48e64b4f(
+gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w48x32x32_s2_f2_g8_p128_prepass_spread_nn__sm75_956001ed(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -310,27 +310,27 @@ gemm_f32_ootomo__mma_m16n8k8_f16_cta96x128x32_w32x32x32_s2_f2_g8_p128_prepass_sp
     const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 12288 + copy_from;
     const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 16384 + copy_from;
 
-    u32 a_held[2][4], b_held[3][4];  // a tile on its way to shared memory
+    u32 a_held[3][4], b_held[4][4];  // a tile on its way to shared memory
 
     // Starts the loads of part `part` of the next tile of k.
     const auto load = [&](int part) {
-        if (part < 2) {
+        if (part < 3) {
             const int i = part;
             load_16(a_held[i], a_from + i * THREADS * 16);
         } else {
-            const int i = part - 2;
-            if ((int)threadIdx.x + i * THREADS < 1024) load_16(b_held[i], b_from + i * THREADS * 16);
+            const int i = part - 3;
+            load_16(b_held[i], b_from + i * THREADS * 16);
         }
     };
     // Puts that tile into the stage at `stage`.
     const auto store = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < 3; ++i)
             store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
         a_from += 12288;
 #pragma unroll
-        for (int i = 0; i < 3; ++i)
-            if ((int)threadIdx.x + i * THREADS < 1024) store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
+        for (int i = 0; i < 4; ++i)
+            store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
         b_from += 16384;
     };
 
@@ -363,11 +363,11 @@ b_fragments[buffer][word][j + 1][0] = pair[1];
     // One step of k: 3 word products for each fragment of C.
     // Between them, one by one and early in the stage, stand the loads of the next tile (EGEMM section 5).
     const auto multiply = [&](int buffer, int step, bool next) {
-        int place = step * 6;
+        int place = step * 9;
         const auto spread = [&]() {
 #pragma unroll
-            for (int part = 0; part < 5; ++part)
-                if (part * 9 / 5 == place && next) load(part);
+            for (int part = 0; part < 7; ++part)
+                if (part * 13 / 7 == place && next) load(part);
             ++place;
         };
 #pragma unroll
@@ -392,7 +392,7 @@ b_fragments[buffer][word][j + 1][0] = pair[1];
 
     const auto load_all = [&]() {
 #pragma unroll
-        for (int part = 0; part < 5; ++part) load(part);
+        for (int part = 0; part < 7; ++part) load(part);
     };
     if (tiles_k > 0) {
         load_all();
@@ -430,7 +430,7 @@ b_fragments[buffer][word][j + 1][0] = pair[1];
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[1] = {};  // a bit an element: not finite
+    u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -453,7 +453,7 @@ b_fragments[buffer][word][j + 1][0] = pair[1];
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 1; ++group)
+    for (int group = 0; group < 2; ++group)
         while (bad[group]) {
             const int element = group * 32 + __ffs((int)bad[group]) - 1;
             bad[group] &= bad[group] - 1;
@@ -470,4 +470,4 @@ b_fragments[buffer][word][j + 1][0] = pair[1];
 
 }
 
-}  // namespace gemmgen_48e64b4f
+}  // namespace gemmgen_956001ed

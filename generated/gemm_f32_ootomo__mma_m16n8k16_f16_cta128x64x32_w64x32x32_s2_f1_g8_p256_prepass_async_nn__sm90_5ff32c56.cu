@@ -1,16 +1,16 @@
-// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x64_w64x32x64_s2_f1_g8_p256_prepass_async_nn__sm90_53cf4031
+// kernel    gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s2_f1_g8_p256_prepass_async_nn__sm90_5ff32c56
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 256 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// tiles     block 128x128x64, warp 64x32, 2 stages, 256 threads
-// shared    131072 B dynamic
+// tiles     block 128x64x32, warp 64x32, 2 stages, 128 threads
+// shared    49152 B dynamic
 // target    sm_90
-// plan      53cf4031, rendered by gemmgen 0.1.0
+// plan      5ff32c56, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_53cf4031 {
+namespace gemmgen_5ff32c56 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -44,10 +44,10 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row shares the 32 banks, so every
-// 1 rows the chunks change places: eight neighbouring rows, as a phase reads
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
+// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
 // them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 1 & 7); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 2;
 
@@ -99,7 +99,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 64][word: 2][m: 128][k: 64], rows swizzled, edges zero.
+//     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -109,7 +109,7 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int tiles_k = ((k + 31) / 32);
     const int k0 = block % tiles_k * 32;
     const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -133,15 +133,15 @@ GG_DEVICE void split_a(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 64) {
-        const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
+    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 32) {
+        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -149,7 +149,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 128][k / 64][word: 2][n: 128][k: 64], rows swizzled, edges zero.
+//     [n / 64][k / 32][word: 2][n: 64][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -159,7 +159,7 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int tiles_k = ((k + 31) / 32);
     const int k0 = block % tiles_k * 32;
     const int outer0 = block / tiles_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -183,15 +183,15 @@ GG_DEVICE void split_b(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 64) {
-        const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
+    const int stages_k = (k + 31) / 32, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 32) {
+        const int row = o % 64, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 64) * stages_k + kk / 32) * 8192 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 4096 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -199,35 +199,35 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x64_w64x32x64_s2_f1_g8_p256_prepass_async_nn__sm90_53cf4031_split(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s2_f1_g8_p256_prepass_async_nn__sm90_5ff32c56_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 63) / 64 * 64 + 31) / 32);
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 128
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
-//        m0  | w | w  | w  | WARP_M     2 x 4 warps of 64 x 32. Each keeps its part of C in registers
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 32. Each keeps its part of C in registers
 //   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 64 floats a thread.
 //    = 128   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 64 deep: one is
+//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 64;
+constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 32;
 constexpr int WARP_M = 64, WARP_N = 32;
-constexpr int WARPS_N = 4;
-constexpr int THREADS = 256;
+constexpr int WARPS_N = 2;
+constexpr int THREADS = 128;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 8;  // block rows of C that are worked on together
 constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
-constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
@@ -262,7 +262,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x64_w64x32x64_s2_f1_g8_p256_prepass_async_nn__sm90_53cf4031(
+gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s2_f1_g8_p256_prepass_async_nn__sm90_5ff32c56(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -309,19 +309,19 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x64_w64x32x64_s2_f1_g8_p256_prepass_
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = (int)threadIdx.x * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 32768 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 32768 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 16384 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 8192 + copy_from;
 
     // Starts the copies of the next tile of k into the stage at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
             copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
-        a_from += 32768;
+        a_from += 16384;
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int i = 0; i < 4; ++i)
             copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
-        b_from += 32768;
+        b_from += 8192;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -373,7 +373,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     }
     int slot = 0;                    // the stage that tile `tile` lies in
     int free_slot = STAGES - 1;      // the stage that was multiplied last
-    int until_promotion = 4;
+    int until_promotion = 8;
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES;
@@ -391,7 +391,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
         slot = next_slot;
         if (--until_promotion == 0) {
             promote();
-            until_promotion = 4;
+            until_promotion = 8;
         }
     }
     promote();
@@ -440,4 +440,4 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
 
 }
 
-}  // namespace gemmgen_53cf4031
+}  // namespace gemmgen_5ff32c56
