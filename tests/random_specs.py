@@ -18,8 +18,8 @@ from gemmgen.verify import Judge, oracles
 
 
 def mostly(usual, odd):
-    """Values that tend to fit, and now and then some that do not."""
-    return st.integers(0, 9).flatmap(lambda pick: odd if pick == 0 else usual)
+    """Values that tend to fit, and now and then some that do not; 5, since Hypothesis likes the ends of a range."""
+    return st.integers(0, 9).flatmap(lambda pick: odd if pick == 5 else usual)
 
 
 depths = mostly(st.sampled_from([16, 32, 64, 128]), st.sampled_from([8, 48, 256]))
@@ -37,20 +37,21 @@ def specs(draw, sides=(16, 32, 48, 64), gpus=tuple(GPUS.names())):
     warp = (draw(extents), draw(extents))
     whole = tuple(side * draw(st.integers(1, 3)) for side in warp)
     block = draw(mostly(st.just(whole), st.tuples(extents, extents)))
-    gpu = draw(st.sampled_from(gpus))
-    where = draw(st.sampled_from(["prepass", "prepass", "shared", "register"]))
-    fitting = "async" if where == "register" or (where == "prepass" and gpu != "t4") else "spread"
+    gpu, scheme = draw(st.sampled_from(gpus)), draw(st.sampled_from(SCHEMES.names()))
+    unit = scheme != "fp32"
+    where = draw(st.sampled_from(["prepass", "prepass", "shared", "register" if unit else "shared"]))
+    fitting = "async" if where == "register" or (where == "prepass" and gpu != "t4") else "spread" if unit else "grouped"
     return {
         "problem": {
             "layout": draw(st.sampled_from(["nn", "nt", "tn", "tt"])),
             "m": draw(st.integers(0, 1 << 20)), "n": draw(st.integers(0, 1 << 20)), "k": draw(st.integers(0, 1 << 20)),
         },
         "split": {
-            "scheme": draw(st.sampled_from(SCHEMES.names())), "where": where,
-            "promote": draw(mostly(st.sampled_from([0, depth, 2 * depth, 128, 256]), st.integers(0, 1 << 20))),
+            "scheme": scheme, "where": where,
+            "promote": draw(mostly(st.sampled_from([0, depth, 2 * depth, 128, 256] if unit else [0]), st.integers(0, 1 << 20))),
             "special": draw(st.sampled_from(["exact", "fast"])),
         },
-        "fragment": {"policy": draw(mostly(st.just("auto"), st.sampled_from(["mma", "wmma"])))},
+        "fragment": {"policy": draw(mostly(st.just("auto"), st.sampled_from(["mma", "wmma", "fma"])))},
         "tile": {
             "block": [*block, depth], "warp": [*warp, draw(mostly(st.just(depth), depths))], "group": draw(st.integers(1, 64)),
             "split_k": draw(mostly(st.just(1), st.integers(2, 9))),
