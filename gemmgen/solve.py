@@ -191,7 +191,7 @@ class _Request:
         spec, choices = self.loaded.spec, self.choices
         block = tuple(decided[name] for name in ("BM", "BN", "BK"))
         warp = tuple(decided[name] for name in ("WM", "WN", "WK"))
-        way = _way(decided) if "held" in decided else choices.ways[0]
+        way = Way.of(decided) if "held" in decided else choices.ways[0]
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=self.fragment, gpu=self.gpu, where=way.where, loads=way.loads,
             promote=decided.get("promote", choices.promote[0]), special=spec.split.special, block=block, warp=warp,
@@ -200,15 +200,6 @@ class _Request:
             group=decided.get("group", choices.group or 1), split_k=decided.get("split_k", choices.split_k or 1),
             allow_spills=spec.build.allow_spills, hints=self.hints,
         )
-
-
-def _way(decided: Mapping[str, int]) -> Way:
-    """The way that a candidate's symbols stand for."""
-    return next(way for way in space.WAYS + _UNUSUAL if all(decided[name] == value for name, value in way.symbols.items()))
-
-
-_UNUSUAL = tuple(Way(where, loads) for where in ("shared", "register") for loads in ("async", "spread", "grouped"))
-"""Ways that a constraint refuses, beside those of the search."""
 
 
 def _request(loaded: LoadedSpec) -> _Request:
@@ -324,9 +315,10 @@ def _row(known: Mapping[str, Any], at: int) -> dict[str, Any]:
 
 
 def _candidate(row: Mapping[str, Any]) -> Candidate:
+    way = Way.of(row)
     return Candidate(
         block=(int(row["BM"]), int(row["BN"]), int(row["BK"])), warp=(int(row["WM"]), int(row["WN"]), int(row["WK"])),
-        where=_way(row).where, loads=_way(row).loads,
+        where=way.where, loads=way.loads,
         **{name: int(row[name]) for name in COMPARED[4:]}, registers=int(row["registers"]),
         blocks_per_sm=int(row["resident_blocks"]), intensity=float(row["intensity"]), threads=int(row["tlp"]),
         seconds=float(row["seconds"]),

@@ -70,10 +70,6 @@ STAGED = Equation(
     "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared > 0, 4, words * word_bytes) / (16 * threads)) * 4",
     "registers a thread", "the next tile, on its way through registers",
 )
-STAGED = Equation(
-    "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared > 0, 4, words * word_bytes) / (16 * threads)) * 4",
-    "registers a thread", "the next tile, on its way through registers",
-)
 SLICED = Equation("G19", "sliced", "where(split_k > 1, 1, 0)", "", "the slice's first stage, and the gathering of the parts")
 SECOND = Equation("G20", "second", "where(fragment_buffers > 1, fragment_registers / 2, 0)", "registers a thread", "the second buffer's fragments")
 STRIDED = Equation(

@@ -103,6 +103,12 @@ class Way:
             "held": int(self.loads != "async"), "spread": int(self.loads == "spread"),
         }
 
+    @classmethod
+    def of(cls, symbols: Numbers) -> Way:
+        """The way that a candidate's symbols stand for."""
+        where = "shared" if symbols["split_shared"] else "register" if symbols["split_register"] else "prepass"
+        return cls(where, "spread" if symbols["spread"] else "grouped" if symbols["held"] else "async")
+
 
 WAYS = tuple(Way(where, loads) for where, loads in (
     ("prepass", "async"), ("prepass", "spread"), ("shared", "spread"), ("register", "async"),
