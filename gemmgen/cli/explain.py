@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from gemmgen.spec import LoadedSpec
 
 SECTIONS = {  # candidate key: section of the spec
-    "block": "tile", "warp": "tile", "group": "tile", "split_k": "tile", "where": "split", "loads": "pipeline", "stages": "pipeline", "fragment_buffers": "pipeline", "promote": "split",
+    "block": "tile", "warp": "tile", "group": "tile", "split_k": "tile", "where": "split", "promote": "split",
+    "loads": "pipeline", "stages": "pipeline", "fragment_buffers": "pipeline",
 }
+WORDS = ("where", "loads")
+"""Keys whose value is a word; the others are numbers, and tiles are three."""
 
 
 def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
@@ -33,7 +36,7 @@ def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
         if key not in SECTIONS:
             raise UnknownName("--candidate", "setting", key, SECTIONS)
         parts = text.split("x") if key in ("block", "warp") else [text]
-        if equals and key in ("where", "loads"):
+        if equals and key in WORDS:
             data[SECTIONS[key]][key] = text
             continue
         if not equals or not all(part.isdecimal() for part in parts):
@@ -49,7 +52,10 @@ def _groups() -> list[tuple[str, tuple[Equation, ...]]]:
 
     return [
         ("Resources", (*space.TILE_EQUATIONS, *space.PIPELINE_EQUATIONS)),
-        ("Registers", (*registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.MEANT_BLOCKS, registers.GRANTED, registers.REGISTERS, registers.UNEVEN)),
+        ("Registers", (
+            *registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.MEANT_BLOCKS, registers.GRANTED,
+            registers.REGISTERS, registers.UNEVEN,
+        )),
         ("Occupancy", resources.OCCUPANCY_EQUATIONS),
         ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, space.TLP)),
         ("Time", time.EQUATIONS),
@@ -136,15 +142,16 @@ def _searched(e: Explanation) -> str:
 
 
 def _decisions(c: Candidate) -> str:
-    return (f"block {'x'.join(map(str, c.block))}, warp {'x'.join(map(str, c.warp))}, split {c.where}, loads {c.loads}, {c.stages} stages, "
-            f"{c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, {c.split_k} slice{'s' * (c.split_k > 1)} of k, promote {c.promote}")
+    return (f"block {'x'.join(map(str, c.block))}, warp {'x'.join(map(str, c.warp))}, split {c.where}, loads {c.loads}, "
+            f"{c.stages} stages, {c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, "
+            f"{c.split_k} slice{'s' * (c.split_k > 1)} of k, promote {c.promote}")
 
 
 def _candidates(rows: Sequence[Candidate]) -> str:
     return table(
         ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "registers", "blocks an SM", "T3", "P1", "ms"),
-        [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.where, c.loads, c.stages, c.fragment_buffers, c.group, c.split_k, c.registers,
-          c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
+        [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.where, c.loads, c.stages, c.fragment_buffers, c.group,
+          c.split_k, c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
         indent="  ",
     )
 

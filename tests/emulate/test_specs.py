@@ -16,20 +16,13 @@ from gemmgen.run import Placement, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
-from gemmgen.verify import oracles, verify
+from gemmgen.verify import verify
+from verifying import assert_passed, report_of
 
 
 def verified(loaded):
-    """The report of a spec, with a headline product just large enough for stages to wrap and promotion to fire."""
-    plan = solve(loaded)
-    source = render(plan)
-    binary = build(source)
-    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
-    return verify(plan, source, binary, EmulatorDevice(plan, source, binary), size=size)
-
-
-def assert_passed(report):
-    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+    """The report of a spec."""
+    return report_of(solve(loaded))
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (SPECS / "kernels").glob("*.toml")))

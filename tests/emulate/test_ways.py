@@ -13,20 +13,14 @@ from gemmgen.errors import EmulationError
 from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
-from gemmgen.verify import oracles, verify
+from gemmgen.verify import oracles
+from verifying import assert_passed, report_of
 from ways import WAYS, plan_of
-
-def report_of(plan):
-    source = render(plan)
-    binary = build(source)
-    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
-    return verify(plan, source, binary, EmulatorDevice(plan, source, binary), size=size)
-
 
 @pytest.mark.parametrize("name", WAYS)
 def test_each_way_verifies(name):
     report = report_of(plan_of(**WAYS[name]))
-    assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+    assert_passed(report)
     if "wmma" not in name:  # whose padded rows are read without conflicts, but not written
         assert "0 bank conflicts" in report.checks[-1].detail
 
