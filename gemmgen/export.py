@@ -320,8 +320,8 @@ def _context(plan: Plan, source: Source, name: str) -> dict[str, Any]:
     example = _bound(plan, k)
     overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
     return {
-        "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.gpu.arch,
-        "arch_number": plan.gpu.arch.removeprefix("sm_"), "kernels": source.text.rstrip("\n"),
+        "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch,
+        "arch_number": plan.arch.removeprefix("sm_"), "kernels": source.text.rstrip("\n"),
         "namespace": f"gemmgen_{plan.hash}", **_stored(plan),
         "scheme_line": _one_line(f"{plan.scheme.name}: {plan.scheme.title}"),
         "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",

@@ -22,6 +22,9 @@ SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
 ABSMAX_TILE_OUTER = 32
 ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
+WARPGROUP = 128  # threads
+PRODUCER_REGISTERS = 40  # a thread of the warpgroup that only issues copies
+BARRIER_BYTES = 8
 PADDING = 16  # bytes a row, for fragments that are fetched by rows of one distance
 WORKSPACE_ALIGNMENT = 256
 UNROLL_BELOW = 192  # registers; from there on unrolled kernels were seen to spill on sm_80
@@ -144,7 +147,8 @@ class Plan:
         layout: nn, nt, tn or tt, row major.
         scheme, fragment, gpu: the catalog rows.
         where: where operands are split: `prepass`, `shared` or `register`.
-        loads: how tiles reach shared memory: `async`, or through registers, `spread` or `grouped`.
+        loads: how tiles reach shared memory: `async`; through registers, `spread` or `grouped`; or
+            `bulk`, whole stages by a warpgroup of its own, in the warp-specialised skeleton.
         promote: k between promotions; 0 never.
         special: `exact` or `fast`.
         block, warp: tiles as (m, n, k).
@@ -154,6 +158,9 @@ class Plan:
         group: block rows of C that are worked on together, for L2.
         split_k: slices of k that different blocks sum; 1 where one block sums all.
         allow_spills: whether spilling fails the build.
+        cluster: blocks that lie below one another in C and share copies of B; 1 for none.
+        consumers: with bulk loads, whether warpgroups are `cooperative` and divide a tile, or
+            `pingpong`: each computes every second tile.
         hints: sizes the plan was made for; not part of its identity.
         predicted_registers: per thread, or None where no model says.
     """
@@ -174,6 +181,8 @@ class Plan:
     split_k: int
     allow_spills: bool
     hints: Hints
+    cluster: int = 1
+    consumers: str = "cooperative"
     predicted_registers: int | None = None
 
     # ---- identity
@@ -182,11 +191,12 @@ class Plan:
     def identity(self) -> dict[str, Any]:
         """What two equal kernels share: the decisions, without hints or sources."""
         prose = {"source"}
+        specialised = {"cluster": self.cluster, "consumers": self.consumers} if self.specialised else {}
         return {
             "layout": self.layout,
             "scheme": self.scheme.model_dump(mode="json", exclude=prose),
-            "fragment": self.fragment.model_dump(mode="json", exclude=prose),
-            "arch": self.gpu.arch,
+            "fragment": self.fragment.model_dump(mode="json", exclude=prose, exclude_none=True),
+            "arch": self.arch,
             "where": self.where,
             "loads": self.loads,
             "promote": self.promote,
@@ -197,7 +207,13 @@ class Plan:
             "fragment_buffers": self.fragment_buffers,
             "group": self.group,
             "split_k": self.split_k,
+            **specialised,
         }
+
+    @property
+    def arch(self) -> str:
+        """The compile target: the GPU's, or that of an instruction only it has."""
+        return self.fragment.arch or self.gpu.arch
 
     @cached_property
     def hash(self) -> str:
@@ -208,8 +224,55 @@ class Plan:
     # ---- geometry of the main kernel
 
     @property
+    def specialised(self) -> bool:
+        """Whether one warpgroup only copies and the others only multiply."""
+        return self.loads == "bulk"
+
+    @property
     def threads(self) -> int:
+        if self.specialised:
+            return (self.multiplying_groups + 1) * WARPGROUP
         return self.warps_m * self.warps_n * 32
+
+    @property
+    def multiplying_groups(self) -> int:
+        """Warpgroups that multiply."""
+        return self.warps_m * self.warps_n * (2 if self.consumers == "pingpong" else 1)
+
+    @property
+    def releases(self) -> int:
+        """Arrivals that free a stage: every warp that reads it, in every block that fills it."""
+        return self.warps_m * self.warps_n * (WARPGROUP // 32) * self.cluster
+
+    @property
+    def sharers(self) -> int:
+        """Parts of a block's tile that are gathered from slices of k each for itself."""
+        return self.warps_m * self.warps_n if self.specialised else 1
+
+    @property
+    def producer_registers(self) -> int:
+        """Registers that a thread of the copying warpgroup keeps."""
+        return PRODUCER_REGISTERS if self.multiplying_groups < 3 else 32
+
+    @property
+    def resident_blocks(self) -> int:
+        """Blocks of the specialised skeleton that the GPU holds at once, in whole clusters: a launch needs no more."""
+        limits = self.gpu.limits
+        one = self.shared_bytes + limits.shared_bytes_reserved_per_block
+        a_sm = max(1, min(limits.shared_bytes_per_sm // one, limits.registers_per_sm // (self.launch_registers * self.threads)))
+        return a_sm * self.gpu.rates.sms // self.cluster * self.cluster
+
+    @property
+    def launch_registers(self) -> int:
+        """Registers a thread has when the block starts."""
+        limits = self.gpu.limits
+        return min(limits.registers_per_thread + 1, limits.registers_per_sm // self.threads) // 8 * 8
+
+    @property
+    def multiplying_registers(self) -> int:
+        """Registers a multiplying thread has after the copying ones gave theirs up."""
+        pool = self.launch_registers * (self.multiplying_groups + 1) - self.producer_registers
+        return min(240, pool // self.multiplying_groups // 8 * 8)
 
     @property
     def warps_m(self) -> int:
@@ -297,6 +360,8 @@ class Plan:
     def fragment_registers(self) -> int:
         """Registers a thread needs for the fragments of one step of k."""
         held = self.fragment
+        if held.from_shared:
+            return 0
         one_word = self.tiles_m * held.a.register_count + self.tiles_n * held.b.register_count
         return len(self.scheme.words) * one_word * self.fragment_buffers
 
@@ -308,6 +373,11 @@ class Plan:
         return f"{text} ({self.scheme.name}'s own)" if self.promote == own else (
             f"{text} ({self.scheme.name}'s own: {f'every {own} k' if own else 'never'})"
         )
+
+    @property
+    def promote_chunks(self) -> int:
+        """Parts of a stage that are summed from zero each, in the specialised skeleton; 1 where promotion falls on its end."""
+        return max(1, self.block[2] // self.promote) if self.promote else 1
 
     # ---- tiles that come through registers
 
@@ -405,7 +475,13 @@ class Plan:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of the main kernel."""
-        return self.stages * self.stage_bytes
+        barriers = 2 * self.stages * BARRIER_BYTES + (BARRIER_BYTES * self.multiplying_groups if self.split_k > 1 else 0)
+        return self.stages * self.stage_bytes + (barriers if self.specialised else 0)
+
+    @property
+    def row_bytes(self) -> int:
+        """One row of a tile of words."""
+        return self.block[2] * self.scheme.format.bytes
 
     @property
     def takes_operands(self) -> bool:
@@ -428,10 +504,15 @@ class Plan:
         """Extents that the packed stages cover."""
         return tuple(round_up(extent, tile) for extent, tile in zip((m, n, k), self.block))
 
+    def tiles(self, m: int, n: int) -> int:
+        """Tiles of C, in whole clusters."""
+        bm, bn, _ = self.block
+        return -(-m // (bm * self.cluster)) * self.cluster * -(-n // bn)
+
     def extents(self, m: int, n: int, k: int) -> dict[str, int]:
-        """What launches and grids call the sizes: m, n, k, each with `_padded`, and split_k."""
+        """What launches and grids call the sizes: m, n, k, each with `_padded`, split_k and cluster."""
         padded = self.padded(m, n, k)
-        sizes = {"m": m, "n": n, "k": k, "split_k": self.split_k}
+        sizes = {"m": m, "n": n, "k": k, "split_k": self.split_k, "cluster": self.cluster}
         return sizes | {f"{x}_padded": extent for x, extent in zip("mnk", padded)}
 
     def words_bytes(self, m: int, n: int, k: int) -> tuple[int, int]:
@@ -452,12 +533,12 @@ class Plan:
         for name, length in (
             ("a_absmax", 4 * m_pad if scales else 0),
             ("b_absmax", 4 * n_pad if scales else 0),
-            ("arrived", 4 * (m_pad // self.block[0]) * (n_pad // self.block[1]) if self.split_k > 1 else 0),
+            ("arrived", 4 * self.sharers * self.tiles(m, n) if self.split_k > 1 else 0),
         ):
             offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
             end += length
         zeroed = end
-        parts = 4 * self.split_k * m_pad * n_pad if self.split_k > 1 else 0
+        parts = 4 * self.split_k * self.tiles(m, n) * self.block[0] * self.block[1] if self.split_k > 1 else 0
         for name, length in (("a_words", a_words), ("b_words", b_words), ("parts", parts)):
             offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
             end += length

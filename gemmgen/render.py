@@ -36,10 +36,15 @@ class Launch:
         grid: the (one-dimensional) grid as a sum of products: each factor is a
             (dimension, tile) that stands for ceil(extent / tile), where dimension
             is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
-            stages cover, or split_k, the slices of k.
+            stages cover, or split_k, the slices of k, or cluster, blocks of one.
         threads: of a block.
         shared_bytes: dynamic shared memory.
         params: names of the arguments, in order; `param_type` tells each one's type.
+        most_blocks: where blocks work off one tile after another, as many as the GPU
+            holds at once; more do not help.
+        cluster: blocks of a cluster, which the kernel declares itself.
+        overlaps: whether it may start while the launch before it still runs: it waits for
+            that one's results itself.
     """
 
     symbol: str
@@ -47,12 +52,16 @@ class Launch:
     threads: int
     shared_bytes: int
     params: tuple[str, ...]
+    most_blocks: int | None = None
+    cluster: int = 1
+    overlaps: bool = False
 
     def blocks(self, extents: Mapping[str, int]) -> int:
         """Blocks to launch; 0 means that there is nothing to do."""
-        return sum(
+        wanted = sum(
             prod(-(-extents[dimension] // tile) for dimension, tile in product) for product in self.grid
         )
+        return min(wanted, self.most_blocks or wanted)
 
 
 def param_type(name: str) -> str:
@@ -140,7 +149,7 @@ def render(plan: Plan) -> Source:
     )
     return Source(
         name=name, text=_tidy(text), suffix=SUFFIX[plan.gpu.vendor],
-        launches=_launches(plan, names), arch=plan.gpu.arch, allow_spills=plan.allow_spills,
+        launches=_launches(plan, names), arch=plan.arch, allow_spills=plan.allow_spills,
     )
 
 
@@ -171,9 +180,10 @@ def _header(plan: Plan, name: str) -> str:
         "promote": plan.promote_label,
         "special": plan.special,
         "fragment": plan.fragment.instruction,
-        "tiles": f"block {bm}x{bn}x{bk}, warp {wm}x{wn}, {plan.stages} stages, {plan.threads} threads",
+        "tiles": f"block {bm}x{bn}x{bk}, warp {wm}x{wn}, {plan.stages} stages, {plan.threads} threads"
+                 + (f", clusters of {plan.cluster}" if plan.cluster > 1 else ""),
         "shared": f"{plan.shared_bytes} B dynamic",
-        "target": plan.gpu.arch,
+        "target": plan.arch,
         "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
     }
     lines = [f"// {key:<9} {value}" for key, value in facts.items()]
@@ -205,7 +215,10 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
         ))
     launches.append(Launch(
         symbol=names["gemm"],
-        grid=((("m", plan.block[0]), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ())),),
+        grid=((
+            ("m", plan.block[0] * plan.cluster), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ()),
+            *((("cluster", 1),) if plan.cluster > 1 else ()),
+        ),),
         threads=plan.threads, shared_bytes=plan.shared_bytes,
         params=(
             *(("a_words", "b_words", *absmax) if prepass else ()),
@@ -215,5 +228,6 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
             *(("parts", "arrived") if sliced else ()),
             *(("repaired",) if plan.special == "exact" else ()),
         ),
+        most_blocks=plan.resident_blocks if plan.specialised else None, cluster=plan.cluster, overlaps=plan.specialised,
     ))
     return tuple(launches)

@@ -81,10 +81,10 @@ class Split(Strict):
 
 
 class FragmentChoice(Strict):
-    policy: Literal["auto", "mma", "wmma", "fma"] = Field(
+    policy: Literal["auto", "mma", "wmma", "fma", "wgmma"] = Field(
         "auto",
-        description="the programming interface of the matrix unit, or fma for none; auto takes mma, whose operands need no "
-        "padding, and fma for f32 words",
+        description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
+        "shared memory; auto takes the faster of wgmma and mma, and fma for f32 words",
     )
     shape: _or_auto(Annotated[str, Field(pattern=r"^m\d+n\d+k\d+$")], {"type": "string"}) = Field(
         None, description="the matrix instruction's shape, such as m16n8k16"
@@ -93,20 +93,27 @@ class FragmentChoice(Strict):
 
 class Tile(Strict):
     block: AutoTriple = Field(None, description="m, n, k of a thread block")
-    warp: AutoTriple = Field(None, description="m, n, k of a warp; its k is the block's k")
+    warp: AutoTriple = Field(None, description="m, n, k of a warp, with policy wgmma of a warpgroup; its k is the block's k")
     group: _auto_int(1, 64) = Field(None, description="block rows of C that are worked on together, so that L2 serves them")
     split_k: _auto_int(1, 64) = Field(None, description="slices of k that different blocks sum, for few tiles of C")
+    cluster: _auto_int(1, 8) = Field(
+        None, description="with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them"
+    )
 
 
 class Pipeline(Strict):
-    loads: Literal["auto", "async", "spread", "grouped"] = Field(
+    loads: Literal["auto", "async", "spread", "grouped", "bulk"] = Field(
         "auto",
         description="how tiles reach shared memory. async: cp.async; through registers: spread one by one between the "
-        "matrix instructions, or grouped before them",
+        "matrix instructions, or grouped before them; bulk: whole stages by the copy engine, for policy wgmma",
     )
     stages: _auto_int(2, 64) = Field(None, description="shared-memory buffers of the main loop")
     fragment_buffers: _auto_int(1, 2) = Field(
         None, description="2: the next step's fragments are fetched while this one's are multiplied"
+    )
+    consumers: Literal["auto", "cooperative", "pingpong"] = Field(
+        "auto",
+        description="with policy wgmma: whether warpgroups divide a tile, or two take turns, one storing while the other multiplies",
     )
 
 

@@ -22,6 +22,7 @@ STRIP = 16
 """Columns of a tile that a picture of it shows side by side."""
 
 Offset = Annotated[tuple[int, int], Field(strict=False)]
+BitField = Annotated[tuple[Annotated[int, Field(ge=0, lt=64)], Annotated[int, Field(gt=0, le=32)]], Field(strict=False)]
 
 
 class FragmentMap(Strict):
@@ -33,12 +34,15 @@ class FragmentMap(Strict):
         packed: likewise for the position inside a 32-bit register.
         copies: in how many places each element is held, a power of two; bits
             with the offset (0, 0) tell them apart.
+        repeats: how often the map stands side by side along the columns, each time in
+            the registers that follow.
     """
 
-    lanes: Annotated[tuple[Offset, ...], Field(min_length=5, max_length=6, strict=False)]
+    lanes: Annotated[tuple[Offset, ...], Field(min_length=5, max_length=7, strict=False)]
     registers: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
     packed: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
     copies: Annotated[int, Field(ge=1, le=32)] = 1
+    repeats: Annotated[int, Field(ge=1, le=32, exclude=True)] = 1  # the fragment's shape tells it
 
     @field_validator("lanes", "registers", "packed")
     @classmethod
@@ -50,7 +54,12 @@ class FragmentMap(Strict):
 
     @property
     def register_count(self) -> int:
-        return 1 << len(self.registers)
+        return self.repeats << len(self.registers)
+
+    @property
+    def width(self) -> int:
+        """Columns that one repeat covers."""
+        return 1 << sum(column > 0 for _, column in self.lanes + self.registers + self.packed)
 
     @property
     def packed_count(self) -> int:
@@ -73,7 +82,7 @@ class FragmentMap(Strict):
             for position, (d_row, d_column) in enumerate(bits):
                 if index >> position & 1:
                     row, column = row + d_row, column + d_column
-        return row, column
+        return row, column + (register >> len(self.registers)) * self.width
 
     def foreach_ij(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Every held element as (lane, register, packed, i, j) (WMMAe `foreach_ij`)."""
@@ -124,7 +133,12 @@ class FragmentMap(Strict):
 
     def register_expression(self, axis: int) -> str:
         """The part of the register `r`, likewise."""
-        return _linear(self.registers, axis, "r")
+        inside = _linear(self.registers, axis, "r")
+        if axis == 0 or self.repeats == 1:
+            return inside if self.repeats == 1 else _linear(self.registers + ((0, 0),), axis, "r")
+        beside = f"(r >> {len(self.registers)}) * {self.width}"
+        inside = _linear(self.registers + ((0, 0),), axis, "r")  # a bit more: r has others above these
+        return beside if inside == "0" else f"{inside} + {beside}"
 
     def index_expression(self, axis: int) -> str:
         """The part of `index`, register and position in one number, likewise."""
@@ -200,6 +214,54 @@ def _gathered(sources: list[tuple[str, int]], widths: dict[str, int]) -> str:
     return " + ".join(reversed(terms)) or "0"
 
 
+class Descriptor(Strict):
+    """The 64 bits that tell a matrix instruction where and how an operand lies in shared memory.
+
+    Attributes:
+        address, leading, stride, swizzle: (lowest bit, width) of each field; the first three
+            hold bytes / 16.
+        rows: of k contiguous rows, as many lie `stride` bytes before the next as many.
+        swizzles: row bytes -> what the swizzle field says: the 16-byte chunk bits of an address
+            are xored with the bits that count its 128-byte lines.
+    """
+
+    address: BitField
+    leading: BitField
+    stride: BitField
+    swizzle: BitField
+    rows: Annotated[int, Field(gt=0)]
+    swizzles: dict[Literal["128", "64", "32"], Annotated[int, Field(ge=1, le=3)]]
+
+    @model_validator(mode="after")
+    def _apart(self) -> Descriptor:
+        taken = 0
+        for name in ("address", "leading", "stride", "swizzle"):
+            low, width = getattr(self, name)
+            bits = (1 << width) - 1 << low
+            if taken & bits or bits >> 64:
+                raise ValueError(f"fields of 64 bits that do not overlap; {name} does")
+            taken |= bits
+        if len(set(self.swizzles.values())) != len(self.swizzles):
+            raise ValueError("a code of its own for each swizzle")
+        for row_bytes in map(int, self.swizzles):
+            for phase in range(row_bytes // 16):
+                lines = {self.place(row, phase, row_bytes) % 128 // 16 for row in range(self.rows)}
+                if len(lines) != self.rows:
+                    raise ValueError(f"swizzles that keep eight neighbouring rows apart; that of {row_bytes} bytes does not")
+        return self
+
+    @staticmethod
+    def place(row: int, chunk: int, row_bytes: int) -> int:
+        """Byte at which the unit looks for 16-byte chunk `chunk` of row `row`: its own way of swizzling addresses."""
+        at = row * row_bytes + chunk * 16
+        return at ^ (at >> 7) % (row_bytes // 16) << 4
+
+    def constant(self, row_bytes: int) -> int:
+        """All of the 64 bits but the address, for tiles of such rows."""
+        fields = ((self.leading, 1), (self.stride, self.rows * row_bytes >> 4), (self.swizzle, self.swizzles[str(row_bytes)]))
+        return sum(value << low for (low, _), value in fields)
+
+
 class Fragment(Row):
     """What a warp multiplies at once: D = A B + C on tiles A [m, k], B [k, n], C [m, n].
 
@@ -209,33 +271,45 @@ class Fragment(Row):
             the PTX ISA documents; `wmma` is one `wmma.mma.sync`, whose map it
             leaves open; `fma` is no matrix instruction: the lanes multiply,
             each the part of C that it holds, with `fma.rn.f32` one k after
-            another, and each holds all of A and B that its part needs.
+            another, and each holds all of A and B that its part needs;
+            `wgmma` is one `wgmma.mma_async` of a warpgroup, four warps whose
+            128 lanes the maps count, with B and mostly A in shared memory.
         map_source: whether the maps are `documented`, `measured`, or
             `constructed`: ours, where no instruction prescribes any.
         min_arch: the first sm_ number that has it, with these maps.
         instruction: its mnemonic as the compiler's assembly prints it.
         shape: (m, n, k).
         word: type of A and B; the accumulator is FP32.
-        a, b, c: the maps, over (m, k), (k, n) and (m, n).
+        a, b, c: the maps, over (m, k), (k, n) and (m, n); no b where it never is in registers.
+        arch: the one target that has the instruction, where later ones do not.
+        widest: instructions of up to this many times n exist; `wide` gives them.
+        descriptor: how operands are found that stay in shared memory.
     """
 
     vendor: Literal["nvidia"]
-    policy: Literal["mma", "wmma", "fma"]
+    policy: Literal["mma", "wmma", "fma", "wgmma"]
     map_source: Literal["documented", "measured", "constructed"]
     min_arch: int
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.]{1,100}$")]
     shape: Annotated[tuple[int, int, int], Field(strict=False)]
     word: WordType
     a: FragmentMap
-    b: FragmentMap
+    b: FragmentMap | None = None
     c: FragmentMap
+    arch: Annotated[str, Field(pattern=r"^sm_\d{2,3}[af]$")] | None = None
+    widest: Annotated[int, Field(gt=1, le=32)] | None = None
+    descriptor: Descriptor | None = None
 
     @model_validator(mode="after")
     def _maps_cover(self) -> Fragment:
         m, n, k = self.shape
         if (self.policy == "fma") != (self.word == "f32"):
             raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
+        if (self.b is None) != (self.descriptor is not None):
+            raise ValueError("a map of b, or a descriptor for where it lies")
         for label, held, rows, columns in (("a", self.a, m, k), ("b", self.b, k, n), ("c", self.c, m, n)):
+            if held is None:
+                continue
             complaint = held.prove(rows, columns)
             if complaint:
                 raise ValueError(f"a map of {label} that covers its tile; this one {complaint}")
@@ -258,6 +332,31 @@ class Fragment(Row):
     def atom(self) -> str:
         """The template that fetches its operands and issues it, one for each policy."""
         return f"{self.policy}.j2"
+
+    @property
+    def from_shared(self) -> bool:
+        """Whether the unit itself reads operands from shared memory."""
+        return self.descriptor is not None
+
+    @property
+    def threads(self) -> int:
+        """Threads that issue it together: a warp, or a warpgroup."""
+        return 1 << len(self.c.lanes)
+
+    @property
+    def shapes(self) -> dict[str, Fragment]:
+        """Itself and its wider ones, by shape name."""
+        return {one.shape_name: one for one in map(self.wide, range(1, (self.widest or 1) + 1))}
+
+    def wide(self, times: int) -> Fragment:
+        """The instruction that covers `times` of this one's n."""
+        if times == 1:
+            return self
+        m, n, k = self.shape
+        return self.model_copy(update={
+            "shape": (m, n * times, k), "instruction": self.instruction.replace(f"n{n}k", f"n{n * times}k"),
+            "c": FragmentMap(**self.c.model_dump(), repeats=times), "widest": None,
+        })
 
     @property
     def fetched_together(self) -> int:
@@ -289,7 +388,8 @@ def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:
     Those are the ones with a template; the others serve as `gemmgen fragments NAME --header`.
     """
     return {
-        row.shape_name: row for row in FRAGMENTS.rows()
+        name: one for row in FRAGMENTS.rows()
         if (row.vendor, row.word, row.policy) == (vendor, word, policy)
         and (TEMPLATES / "atoms" / row.atom).is_file()
+        for name, one in row.shapes.items()
     }

@@ -100,7 +100,7 @@ def text(explanation: Explanation) -> str:
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
                      f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
-        "rates": reached.measured or f"{plan.gpu.arch}: assumed, not measured; times are for comparing candidates",
+        "rates": reached.measured or f"{plan.arch}: assumed, not measured; times are for comparing candidates",
         "searched": _searched(e),
     })]
     if e.rejected:

@@ -36,7 +36,7 @@ class Device(Protocol):
     def zeros(self, nbytes: int, name: str) -> Any: ...
     def empty(self, nbytes: int, name: str) -> Any: ...
     def upload(self, array: np.ndarray, name: str, misalign: int = 0) -> Any: ...
-    def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> None: ...
+    def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None: ...
     def download(self, buffer: Any, dtype: Any, count: int) -> np.ndarray: ...
     def seconds(self) -> float | None: ...
     def release(self) -> None: ...
@@ -114,7 +114,7 @@ def gemm(
             blocks = launch.blocks(values)
             if blocks:
                 args = [(param_type(name), values[name]) for name in launch.params]
-                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args)
+                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps)
         out = device.download(c_buffer, np.float32, stored_c.size)
         status = {
             counted: int(value)
@@ -176,7 +176,7 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
     if kind in ("auto", "cuda"):
         from gemmgen.run import cuda
 
-        reason = cuda.why_not(plan.gpu)
+        reason = cuda.why_not(plan)
         if reason is None:
             return cuda.CudaDevice(binary)
         if kind == "cuda":

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gemmgen.build import Binary
-from gemmgen.catalog.gpu import Gpu
 from gemmgen.errors import DeviceError
 
 _SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
-def why_not(gpu: Gpu) -> DeviceError | None:
-    """None when a GPU that runs `gpu`'s binaries is here, else the reason it cannot be used."""
+class Target(Protocol):
+    """What names a compile target: a GPU's row, or a Plan."""
+
+    @property
+    def arch(self) -> str: ...
+
+
+def why_not(target: Target) -> DeviceError | None:
+    """None when a GPU that runs `target`'s machine code is here, else the reason it cannot be used."""
+    arch = target.arch
     try:
         import cupy
 
@@ -34,12 +42,55 @@ def why_not(gpu: Gpu) -> DeviceError | None:
         return DeviceError("--device cuda", "no CUDA GPU is present", remedy="--device emulator")
     capability = int(cupy.cuda.Device().compute_capability)
     # A cubin runs on its own compute capability and on later minor ones of the same major.
-    if capability // 10 != gpu.arch_number // 10 or capability < gpu.arch_number:
+    # What is made for one target alone, sm_90a, runs on no other.
+    number = int("".join(filter(str.isdigit, arch)))
+    alone = arch.endswith("a")
+    if capability // 10 != number // 10 or capability < number or (alone and capability != number):
         return DeviceError(
-            "--device cuda", f"this GPU does not run {gpu.arch} machine code", got=f"sm_{capability}",
-            needs=f"a GPU of compute capability {gpu.arch_number // 10}.x", remedy="[target] gpu for this GPU, or --device emulator",
+            "--device cuda", f"this GPU does not run {arch} machine code", got=f"sm_{capability}",
+            needs=f"a GPU of compute capability {number // 10}.{number % 10 if alone else 'x'}", remedy="[target] gpu for this GPU, or --device emulator",
         )
     return None
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_byte * 60)]
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        *((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"), ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)), ("attribute_count", ctypes.c_uint),
+    ]
+
+
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID
+_C_TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
+
+
+class _Overlapping:
+    """A launch with an attribute, which cupy's own launch does not take."""
+
+    def __init__(self, cupy: Any, function: Any, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]):
+        self._cupy, self._function = cupy, function  # which keeps its module loaded
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._buffers = [value for kind, value in args if kind == "pointer"]  # kept alive
+        self._values = [
+            ctypes.c_void_p(value.data.ptr) if kind == "pointer" else _C_TYPES[kind](value) for kind, value in args
+        ]
+        self._pointers = (ctypes.c_void_p * len(self._values))(*(ctypes.addressof(value) for value in self._values))
+        self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
+        self._config = _Config(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(self._attribute), 1)
+
+    def __call__(self) -> None:
+        self._config.stream = self._cupy.cuda.get_current_stream().ptr
+        status = self._driver.cuLaunchKernelEx(ctypes.byref(self._config), ctypes.c_void_p(self._function.ptr), self._pointers, None)
+        if status:
+            raise DeviceError("launch", "the driver refused it", got=f"CUresult {status}")
 
 
 class CudaDevice:
@@ -70,16 +121,24 @@ class CudaDevice:
         view.set(np.frombuffer(array.tobytes(), np.uint8))
         return view
 
-    def prepared(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> Callable[[], None]:
-        """A launch with everything looked up, to be repeated."""
+    def prepared(
+        self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False,
+    ) -> Callable[[], None]:
+        """A launch with everything looked up, to be repeated.
+
+        Args:
+            overlaps: it may start while the launch before it still runs (programmatic dependent launch).
+        """
         function = self._module.get_function(symbol)
         if shared_bytes > 48 * 1024:
             self._cupy.cuda.driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
+        if overlaps:
+            return _Overlapping(self._cupy, function, blocks, threads, shared_bytes, args)
         values = tuple(value if kind == "pointer" else _SCALARS[kind](value) for kind, value in args)
         return partial(function, (blocks,), (threads,), values, shared_mem=shared_bytes)
 
-    def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any]) -> None:
-        run = self.prepared(symbol, blocks, threads, shared_bytes, args)
+    def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
+        run = self.prepared(symbol, blocks, threads, shared_bytes, args, overlaps)
         if not self._events:
             self._mark()
         run()

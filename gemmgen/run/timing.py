@@ -108,7 +108,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         launches.append([
             device.prepared(
                 launch.symbol, launch.blocks(values), launch.threads, launch.shared_bytes,
-                [(param_type(p), values[p]) for p in launch.params],
+                [(param_type(p), values[p]) for p in launch.params], launch.overlaps,
             )
             for launch in source.launches if launch.blocks(values)
         ])

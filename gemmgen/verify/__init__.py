@@ -289,7 +289,7 @@ def verify(
         _schedule(device, "EAGER_LOWEST")
         ask("schedules", lambda: _schedules(judge, headline, result))
     return Report(
-        kernel=source.name, arch=plan.gpu.arch, device=device.name, resources=resources(plan, source, binary),
+        kernel=source.name, arch=plan.arch, device=device.name, resources=resources(plan, source, binary),
         errors=found, bound=limit, size=(headline.a.shape[0], headline.b.shape[1], headline.a.shape[1]),
         status=result.status, seconds=result.seconds, checks=tuple(checks),
     )
