@@ -146,7 +146,8 @@ class Plan:
     Attributes:
         layout: nn, nt, tn or tt, row major.
         scheme, fragment, gpu: the catalog rows.
-        where: where operands are split: `prepass`, `shared` or `register`.
+        where: where operands are split: `prepass`, `shared` or `register`; or `mixed`: B in a pass before,
+            A between shared memory and registers.
         loads: how tiles reach shared memory: `async`; through registers, `spread` or `grouped`; or
             `bulk`, whole stages by a warpgroup of its own, in the warp-specialised skeleton.
         promote: k between promotions; 0 never.
@@ -341,6 +342,8 @@ class Plan:
     @property
     def accumulator_sets(self) -> int:
         """Arrays of [warp m, warp n] FP32 values a warp keeps."""
+        if self.where == "mixed":
+            return 2  # one in the unit, whatever its scale just then, and one outside
         both = 1 if self.promotes_at_once else 2
         return sum(both if self.promotes(acc) else 1 for acc in self.scheme.accumulators)
 
@@ -469,6 +472,9 @@ class Plan:
 
     @property
     def stage_bytes(self) -> int:
+        if self.where == "mixed":
+            words = len(self.scheme.words) * self.scheme.format.bytes
+            return self.block[2] * (4 * self.block[0] + words * self.block[1])
         row = self.block[2] * self.element_bytes + len(self.scheme.words) * self.padding
         return sum(operand.tile * row for operand in self.operands)
 
@@ -482,6 +488,12 @@ class Plan:
     def row_bytes(self) -> int:
         """One row of a tile of words."""
         return self.block[2] * self.scheme.format.bytes
+
+    @property
+    def split_before(self) -> tuple[Operand, ...]:
+        """The operands that a pass before the main kernel splits."""
+        a, b = self.operands
+        return {"prepass": (a, b), "mixed": (b,)}.get(self.where, ())
 
     @property
     def takes_operands(self) -> bool:
@@ -517,11 +529,10 @@ class Plan:
 
     def words_bytes(self, m: int, n: int, k: int) -> tuple[int, int]:
         """Bytes of the packed words of A and of B."""
-        if self.where != "prepass":
-            return 0, 0
         m_pad, n_pad, k_pad = self.padded(m, n, k)
         each = len(self.scheme.words) * self.scheme.format.bytes * k_pad
-        return each * m_pad, each * n_pad
+        split = [operand.name for operand in self.split_before]
+        return each * m_pad * ("a" in split), each * n_pad * ("b" in split)
 
     def workspace(self, m: int, n: int, k: int) -> Workspace:
         """Layout of the workspace for a problem [m, n, k]."""

@@ -6,7 +6,7 @@ The same Plan gives the same bytes on every machine: no date, host or path.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -18,7 +18,7 @@ from gemmgen import plan as plan_module
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.naming import kernel_name
 from gemmgen.paths import TEMPLATES
-from gemmgen.plan import Plan
+from gemmgen.plan import Operand, Plan
 
 PLATFORM = {"nvidia": "cuda"}
 SUFFIX = {"nvidia": ".cu"}
@@ -190,28 +190,30 @@ def _header(plan: Plan, name: str) -> str:
     return "\n".join([*lines, "// Generated: change the spec, not this file. It may be used without condition."])
 
 
-def _both(tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
-    """The blocks of a kernel whose first blocks take A and whose others take B."""
+def _over(operands: Sequence[Operand], tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
+    """The blocks of a kernel whose first blocks take A and whose others take B, or all B."""
     end = "_padded" if padded else ""
-    return tuple(((outer + end, tile_outer), ("k" + end, tile_k)) for outer in ("m", "n"))
+    return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k)) for operand in operands)
 
 
 def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
-    prepass, scaled, sliced = plan.where == "prepass", plan.scheme.normalize == "row", plan.split_k > 1
+    before, scaled, sliced = plan.split_before, plan.scheme.normalize == "row", plan.split_k > 1
+    words = tuple(f"{operand.name}_words" for operand in before)
+    inside = tuple(f"{x}_status" for x in "ab" if f"{x}_words" not in words)
     launches: list[Launch] = []
-    operands, status = ("a", "lda", "b", "ldb"), ("a_status", "b_status")
+    operands = ("a", "lda", "b", "ldb")
     absmax = ("a_absmax", "b_absmax") if scaled else ()
     if scaled:
         launches.append(Launch(
-            symbol=names["absmax"], grid=_both(plan_module.ABSMAX_TILE_OUTER, plan_module.ABSMAX_TILE_K),
+            symbol=names["absmax"], grid=_over(before, plan_module.ABSMAX_TILE_OUTER, plan_module.ABSMAX_TILE_K),
             threads=plan_module.SPLIT_THREADS, shared_bytes=0, params=(*operands, "m", "n", "k", *absmax),
         ))
-    if prepass:
+    if before:
         launches.append(Launch(
             symbol=names["split"],
-            grid=_both(plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True),
+            grid=_over(before, plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True),
             threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-            params=(*operands, "m", "n", "k", "a_words", "b_words", *absmax, *status),
+            params=(*operands, "m", "n", "k", *words, *absmax, *(f"{operand.name}_status" for operand in before)),
         ))
     launches.append(Launch(
         symbol=names["gemm"],
@@ -221,10 +223,10 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
         ),),
         threads=plan.threads, shared_bytes=plan.shared_bytes,
         params=(
-            *(("a_words", "b_words", *absmax) if prepass else ()),
+            *words, *absmax,
             *(operands if plan.takes_operands else ()),
             "c", "ldc", "m", "n", "k", "alpha", "beta",
-            *(() if prepass else status),
+            *inside,
             *(("parts", "arrived") if sliced else ()),
             *(("repaired",) if plan.special == "exact" else ()),
         ),
