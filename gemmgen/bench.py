@@ -534,11 +534,12 @@ def _draw_speed(device: str, rows: Sequence[Row], looks: Mapping[str, dict[str, 
 
 
 def _draw_errors(device: str, rows: Sequence[Row], looks: Mapping[str, dict[str, Any]], path: Path) -> Path:
-    """A panel for each of the last four sizes at most; what leaves no error is left out."""
+    """A panel for each of the largest sizes, square ones first, four at most; what leaves no error is left out."""
     import matplotlib.pyplot as plt
 
     with_error = [row for row in rows if row.relative_frobenius and math.isfinite(row.relative_frobenius)]
-    sizes = list(dict.fromkeys(row.size for row in with_error))[-4:] or [rows[0].size]
+    largest = sorted({row.size for row in with_error}, key=lambda size: (len(set(size)) > 1, -math.prod(size)))[:4]
+    sizes = sorted(largest, key=math.prod) or [rows[0].size]
     figure, axes = plt.subplots(1, len(sizes), figsize=(5.5 * len(sizes), 5.5), squeeze=False, sharey=True)
     for axis, size in zip(axes[0], sizes):
         for row in with_error:

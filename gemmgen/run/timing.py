@@ -280,15 +280,19 @@ class _Stopwatch:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._start, self._stop = cupy.cuda.Event(), cupy.cuda.Event()
 
-    def seconds(self, action: Callable[[], None], look: Callable[[], None] | None = None) -> float:
-        """Of everything that `action` puts on the stream; `look` is called now and then while it runs."""
+    def seconds(self, action: Callable[[], None], look: Callable[[], None] | None = None, lasts: float = 0.0) -> float:
+        """Of everything that `action` puts on the stream.
+
+        Args:
+            look: called now and then while it runs, for most of the `lasts` seconds that it is known to take.
+        """
         self._start.record(self.stream)
         action()
         self._stop.record(self.stream)
-        while look and not self._stop.done:
+        until = time.perf_counter() + 0.9 * lasts - SAMPLE_SECONDS
+        while look and time.perf_counter() < until:  # an event that is asked whether it is done leaves an error behind
             time.sleep(SAMPLE_SECONDS)
-            if not self._stop.done:
-                look()
+            look()
         self._stop.synchronize()
         return self._elapsed(self._start, self._stop) / 1e3
 
@@ -362,11 +366,13 @@ def race(
         with watch.stream:
             prepared = []
             for contender in contenders:
-                products, launches = filling(slice_seconds, watch.one(contender.enqueue))
-                prepared.append((contender, watch.graph(contender.enqueue, products), products, launches))
+                one = watch.one(contender.enqueue)
+                products, launches = filling(slice_seconds, one)
+                graph = watch.graph(contender.enqueue, products)
+                prepared.append((contender, graph, products, launches, one * products * launches))
 
-            def run(entry: tuple[Contender, Any, int, int], counts: bool) -> None:
-                contender, graph, products, launches = entry
+            def run(entry: tuple[Contender, Any, int, int, float], counts: bool) -> None:
+                contender, graph, products, launches, lasts = entry
 
                 def look() -> None:
                     sample = sensors.read() if sensors else None
@@ -374,7 +380,7 @@ def race(
                         contender.samples.append(sample)
 
                 taken = watch.seconds(
-                    lambda: [graph.launch(watch.stream) for _ in range(launches)], look if counts and sensors else None,
+                    lambda: [graph.launch(watch.stream) for _ in range(launches)], look if counts and sensors else None, lasts,
                 )
                 if counts:
                     contender.seconds.append(taken / (products * launches))

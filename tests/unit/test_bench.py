@@ -146,6 +146,108 @@ def test_sampled_rows_hold_the_first_and_the_last():
     assert len(np.unique(rows)) == len(rows)
 
 
+class _Clock:
+    """cupy's streams, events and graphs, where an enqueued product takes what its contender says."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.captured, self.graphs = 0.0, None, []
+        clock = self
+
+        class Stream:
+            def __init__(self, non_blocking):
+                assert non_blocking
+
+            __enter__ = __exit__ = lambda self, *details: None
+
+            def begin_capture(self):
+                assert clock.captured is None
+                clock.captured = []
+
+            def end_capture(self):
+                took, clock.captured = clock.captured, None
+                clock.graphs.append(took)
+                return SimpleNamespace(launch=lambda stream: [clock.run(*one) for one in took])
+
+        class Event:
+            def record(self, stream):
+                self.at = clock.now
+
+            def synchronize(self):
+                pass
+
+        class Refused(Exception):
+            pass
+
+        cupy = SimpleNamespace(cuda=SimpleNamespace(
+            Stream=Stream, Event=Event, get_elapsed_time=lambda start, stop: 1e3 * (stop.at - start.at),
+            Device=lambda: SimpleNamespace(synchronize=lambda: None), memory=SimpleNamespace(OutOfMemoryError=MemoryError),
+            runtime=SimpleNamespace(CUDARuntimeError=Refused), driver=SimpleNamespace(CUDADriverError=Refused),
+        ))
+        self.refused, self.ran = Refused, []
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+        monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now, sleep=clock.sleep))
+
+    def sleep(self, seconds):
+        self.now += 1e-9  # the work goes on meanwhile; only what is enqueued moves this clock
+
+    def run(self, name, index, takes):
+        if self.captured is None:
+            self.now += takes
+            self.ran.append((name, index))
+        else:
+            self.captured.append((name, index, takes))
+
+    def contender(self, name, takes):
+        return timing.Contender(name, lambda index: self.run(name, index, takes))
+
+
+def test_a_race_interleaves_in_another_order_each_round(monkeypatch):
+    clock = _Clock(monkeypatch)
+    field = [clock.contender("slow", 0.2), clock.contender("fast", 1e-4), clock.contender("tiny", 1e-5)]
+    timing.race(field, rounds=6, slice_ms=30)
+    assert [len(one.seconds) for one in field] == [6, 6, 6]
+    assert [one.seconds[0] for one in field] == pytest.approx([0.2, 1e-4, 1e-5])
+    assert max(map(len, clock.graphs)) <= timing.GRAPH_PRODUCTS
+    assert [index for _, index, _ in clock.graphs[-1]] == list(range(200))  # which enqueue takes modulo the input sets
+    order = [name for at, (name, _) in enumerate(clock.ran) if at == 0 or clock.ran[at - 1][0] != name]
+    rounds = [order[at : at + 3] for at in range(len(order) - 21, len(order), 3)]
+    assert len({tuple(one) for one in rounds}) > 1
+
+
+def test_a_race_warms_up_and_ends_in_time_with_a_few_rounds_at_least(monkeypatch):
+    clock = _Clock(monkeypatch)
+    slow = clock.contender("slow", 0.2)
+    timing.race([slow], rounds=50, slice_ms=30, seconds=2.0)
+    assert timing.LEAST_ROUNDS <= len(slow.seconds) < 10 and clock.now < 2.5
+    slow = clock.contender("slow", 0.2)
+    timing.race([slow], rounds=50, slice_ms=30, seconds=0.1)
+    assert len(slow.seconds) == timing.LEAST_ROUNDS
+    before, slow = clock.now, clock.contender("slow", 0.2)
+    timing.race([slow], rounds=5, slice_ms=30, warm_up=3.0)
+    assert clock.now - before > 3 + 5 * 0.2 and len(slow.seconds) == 5
+
+
+def test_sensors_are_read_while_a_slice_runs_and_after_the_warm_up(monkeypatch):
+    clock = _Clock(monkeypatch)
+    monkeypatch.setattr(timing.time, "perf_counter", iter(np.arange(0, 1e3, 2e-3)).__next__)  # a host's clock, 2 ms a look
+    one = clock.contender("one", 1e-3)
+    timing.race([one], rounds=5, slice_ms=30, sensors=SimpleNamespace(read=lambda: Sample(1000, 500, 0)))
+    assert 5 * 8 < len(one.samples) < 5 * 15
+
+
+def test_what_the_gpu_refuses_is_a_device_error(monkeypatch):
+    clock = _Clock(monkeypatch)
+
+    def refuse(index):
+        raise clock.refused("an illegal memory access")
+
+    with pytest.raises(DeviceError, match="refused") as caught:
+        timing.race([timing.Contender("wild", refuse)], rounds=5, slice_ms=30)
+    assert "illegal memory access" in str(caught.value)
+    with pytest.raises(DeviceError, match="memory is too small"), timing.refusals():
+        raise MemoryError("out of memory")
+
+
 class _Race:
     """A GPU's part of the bench in NumPy: what takes how long is known, errors are what they are told."""
 
