@@ -60,7 +60,7 @@ def main() -> int:
     with ThreadPoolExecutor(16) as pool:
         built = list(pool.map(lambda entry: prepared(entry[1]), plans))
     inputs = timing.Inputs((options.size,) * 3)
-    contenders = [timing.cublas("cuBLAS SGEMM", inputs)]
+    contenders = [timing.cublas("cublas-sgemm", inputs)]
     timed, refused = [], 0
     for (kind, plan), (source, binary) in zip(plans, built):
         if isinstance(binary, GemmgenError):

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen import __version__
-from gemmgen.bench import BASELINE, median_interval
+from gemmgen.bench import median_interval
 from gemmgen.build import Binary, build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
@@ -44,6 +44,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 
 FORMAT = "gemmgen papers 1"
+BASELINE = "cuBLAS SGEMM"
 SHOWN = ("half", "markidis", "ootomo", "ootomo4", "egemm", "legemm", "scaled", "bf16x6", "tf32x3")
 NEVER, OURS = 0, 128
 CUT = 1e-3
@@ -59,10 +60,9 @@ PLANE_SIZES = (4096, 8192)
 REFERENCES = {"FP32": "cuBLAS SGEMM of the same inputs", "FP64": "FP64 product of the same inputs"}
 
 HGEMM, FAST_16F, DGEMM = "cuBLAS FP16 in FP16", "cuBLAS FAST_16F", "cuBLAS DGEMM"
-GEMM_EX = {  # name: (type of A, B, C, alpha and beta; its cudaDataType; cublasComputeType), from cublas_api.h
-    FAST_16F: ("float32", 0, 74),  # CUBLAS_COMPUTE_32F_FAST_16F: cuBLAS may take half or TF32
-    HGEMM: ("float16", 2, 64),  # CUBLAS_COMPUTE_16F
-    DGEMM: ("float64", 1, 70),  # CUBLAS_COMPUTE_64F
+LIBRARY = {  # name in the tables: name of gemmgen.run.timing.CUBLAS
+    BASELINE: "cublas-sgemm", "cuBLAS TF32": "cublas-tf32", "cuBLAS FP16": "cublas-f16",
+    FAST_16F: "cublas-fast-f16", HGEMM: "cublas-hgemm", DGEMM: "cublas-dgemm",
 }
 
 
@@ -230,18 +230,6 @@ class Kernel:
         return contestant(self.scheme, self.promote)
 
 
-@dataclass(frozen=True)
-class Entrant:
-    """Something whose error and speed are measured, and where it leaves C of each input set."""
-
-    contender: timing.Contender
-    outputs: Sequence[Any]
-
-    @property
-    def name(self) -> str:
-        return self.contender.name
-
-
 def planned(gpu: str, scheme: str, promote: int) -> Plan:
     """The solver's own choice of tiles for a scheme and promotion."""
     return solve(loads({"split": {"scheme": scheme, "promote": promote}, "target": {"gpu": gpu}}))
@@ -284,51 +272,16 @@ def built(gpu: str, own: dict[str, int]) -> tuple[list[Kernel], dict[str, str]]:
     return kernels, {name: str(error) for name, error in errors.items()}
 
 
-def gemm_ex(name: str, inputs: timing.Inputs) -> Entrant:
-    """One of GEMM_EX: row-major C = A B as column-major C^T = B^T A^T.
-
-    Raises:
-        DeviceError: cuBLAS is absent; when it runs, that it refuses.
-    """
-    import ctypes
-
-    import cupy
-    from cupy.cuda import device
-
-    dtype, kind, compute = GEMM_EX[name]
-    handle, library = ctypes.c_void_p(device.get_cublas_handle()), timing._cublas_library()
-    m, n, k = inputs.size
-    alpha, beta = np.ones(1, dtype), np.zeros(1, dtype)
-    pairs = [(a.astype(dtype, copy=False), b.astype(dtype, copy=False)) for a, b in zip(inputs.a, inputs.b)]
-    outputs = [cupy.empty((m, n), dtype) for _ in pairs]
-    default_algorithm = -1
-
-    def enqueue(index: int) -> None:
-        (a, b), c = pairs[index % len(pairs)], outputs[index % len(pairs)]
-        at_a, at_b, at_c = (ctypes.c_void_p(x.data.ptr) for x in (a, b, c))
-        stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
-        status = library.cublasSetStream_v2(handle, stream) or library.cublasGemmEx(
-            handle, 0, 0, n, m, k, alpha.ctypes, at_b, kind, n, at_a, kind, k, beta.ctypes, at_c, kind, n,
-            compute, default_algorithm,
-        )
-        if status:
-            raise DeviceError("papers", f"{name} failed", got=f"cublasStatus {status}")
-
-    return Entrant(timing.Contender(name, enqueue), outputs)
-
-
-def entrants(kernels: Iterable[Kernel], inputs: timing.Inputs) -> list[Entrant]:
+def entrants(kernels: Iterable[Kernel], inputs: timing.Inputs) -> list[timing.Contender]:
     """All contestants at one size."""
-    library = [Entrant(timing.cublas(name, inputs), inputs.c) for name in timing.CUBLAS]
-    library += [gemm_ex(name, inputs) for name in GEMM_EX]
-    ours = [Entrant(timing.generated(k.name, k.plan, k.source, k.binary, inputs), inputs.c) for k in kernels]
-    return library + ours
+    library = [timing.cublas(kind, inputs, name) for name, kind in LIBRARY.items()]
+    return library + [timing.generated(k.name, k.plan, k.source, k.binary, inputs) for k in kernels]
 
 
 # ---- measuring one size
 
 
-def computed(entrant: Entrant, index: int) -> Any:
+def computed(entrant: timing.Contender, index: int) -> Any:
     """C of input set `index` in FP64, computed now.
 
     Raises:
@@ -336,7 +289,7 @@ def computed(entrant: Entrant, index: int) -> Any:
     """
     out = entrant.outputs[index]
     out.fill(np.nan)
-    entrant.contender.enqueue(index)
+    entrant.enqueue(index)
     c = out.astype(np.float64)
     if not bool(abs(c).sum() < np.inf):  # a sum lets no NaN pass
         raise DeviceError("papers", f"{entrant.name} left elements of C that are not finite")
@@ -344,7 +297,7 @@ def computed(entrant: Entrant, index: int) -> Any:
 
 
 def errors_at(
-    field: Sequence[Entrant], inputs: timing.Inputs, drawn: Container[str] = (),
+    field: Sequence[timing.Contender], inputs: timing.Inputs, drawn: Container[str] = (),
 ) -> tuple[list[dict], list[dict], dict[str, str]]:
     """(error rows, histograms, {contestant: why it has none}) of all entrants, averaged over the input sets.
 
@@ -396,12 +349,12 @@ def _host(array: Any) -> np.ndarray:
     return array.get() if hasattr(array, "get") else array
 
 
-def plane_rows(size: int, field: list[Entrant], rows: list[dict]) -> list[dict]:
+def plane_rows(size: int, field: list[timing.Contender], rows: list[dict]) -> list[dict]:
     """Speed of what has been raced, with its error: seconds with the split pass, TFLOP/s as 2 M N K / t."""
-    base = np.array(next(entrant for entrant in field if entrant.name == BASELINE).contender.seconds)
+    base = np.array(next(entrant for entrant in field if entrant.name == BASELINE).seconds)
     out = []
     for entrant in field:
-        seconds = np.array(entrant.contender.seconds)
+        seconds = np.array(entrant.seconds)
         ratios = np.sort(base / seconds)
         out.append({
             "size": size, "contestant": entrant.name, "seconds": float(np.median(seconds)),
@@ -646,7 +599,7 @@ def _measure_size(document: dict, kernels: Sequence[Kernel], size: int, slice_ms
     document["refused"] |= {f"{name} at {size}": why for name, why in failed.items()}
     if size in PLANE_SIZES:
         racing = [entrant for entrant in field if entrant.name not in failed]
-        timing.race([entrant.contender for entrant in racing], rounds=document["rounds"], slice_ms=slice_ms)
+        timing.race(racing, rounds=document["rounds"], slice_ms=slice_ms)
         document["conditions"][str(size)] = timing.conditions()
         document["plane"] += plane_rows(size, racing, document["errors"])
 

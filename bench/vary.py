@@ -85,7 +85,7 @@ def measured(kernels: list[Kernel], size: int, rounds: int, slice_ms: float) -> 
     from gemmgen.run import timing
 
     inputs = timing.Inputs((size,) * 3)
-    contenders = [timing.cublas("cuBLAS SGEMM", inputs)]
+    contenders = [timing.cublas("cublas-sgemm", inputs)]
     contenders += [timing.generated(one.label, one.plan, one.source, one.binary, inputs) for one in kernels]
     timing.race(contenders, rounds=rounds, slice_ms=slice_ms)
     base = contenders[0].seconds

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen import __version__
-from gemmgen.cli.output import Progress, emit, emit_error, emit_json, write_files, write_paths
+from gemmgen.cli.output import Progress, emit, emit_error, emit_json, json_text, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, GemmgenError, SpecError
 
 app = typer.Typer(
@@ -28,6 +28,11 @@ class DeviceKind(StrEnum):
     auto = "auto"
     emulator = "emulator"
     cuda = "cuda"
+
+
+class Data(StrEnum):
+    both = "both"
+    positive = "positive"
 
 
 Specs = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")]
@@ -283,45 +288,90 @@ def explain(
 
 @app.command(epilog=_examples(
     "gemmgen bench specs/kernels/sgemm_h100.toml",
-    "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25",
-    "gemmgen bench specs/kernels/sgemm_h100.toml --low 0 --json > bench.json",
+    "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25 --out results",
+    "gemmgen bench my.toml --solve-each-size --against cublas-sgemm,cublas-f16/3,triton-bf16x6 --seconds 180",
+    "gemmgen bench --plot results/bench.csv",
 ))
 def bench(
-    specs: Specs,
+    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC...", help=(
+        "Spec files (.toml); see specs/kernels."))] = None,
     sizes: Annotated[str, typer.Option(help="Comma-separated: 4096 is 4096x4096x4096, or MxNxK.")] = "1024,2048,4096,8192",
+    against: Annotated[str, typer.Option(metavar="NAMES", help=(
+        "Comma-separated baselines: cublas-sgemm, cublas-tf32, cublas-f16, cublas-f16/3 (three times the time of "
+        "cublas-f16), cublas-fast-f16, cublas-hgemm, cublas-dgemm, triton-tf32x3, triton-bf16x6, triton-bf16x3, triton-ieee."
+    ))] = "cublas-sgemm,cublas-tf32,cublas-f16,cublas-f16/3",
     rounds: Annotated[int, typer.Option(min=2, max=1000, help="Interleaved rounds.")] = 15,
     slice_ms: Annotated[float, typer.Option(min=1, max=1000, help="Milliseconds each contender runs in a round.")] = 30.0,
-    low: Annotated[float, typer.Option(help="Inputs are uniform from here")] = -1.0,
-    high: Annotated[float, typer.Option(help="to here.")] = 1.0,
-    plot: Annotated[Path | None, typer.Option(help="Also write speed and error plots to this image.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help=(
+        "Time for all sizes together, once all is compiled; slices and rounds are cut to fit."))] = None,
+    data: Annotated[Data, typer.Option(help="Uniform inputs in [-1, 1], or in [0, 1].")] = Data.both,
+    each_size: Annotated[bool, typer.Option("--solve-each-size", help=(
+        "Solve each spec for every size, instead of once for its own m, n, k."))] = False,
+    main_kernel: Annotated[bool, typer.Option(help="Also time each main kernel without its split pass.")] = True,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write bench.csv, bench.json and bench.txt there.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
+        "Draw speed.png and error.png from a bench.csv, beside it or into --out; needs no GPU."))] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
 ) -> int:
-    """Time kernels beside cuBLAS SGEMM, TF32 and FP16, on this machine's GPU.
+    """Time kernels beside cuBLAS and Triton, on this machine's GPU.
 
     Everything runs in one interleaved race on rotating random inputs: the chip
     is limited by power, so only figures taken side by side compare. Times are
-    total, with the split pass; ratios come with their 95 % interval.
+    total, with the split pass; ratios come with their 95 % interval, and each
+    contender's error is of the same data.
     """
     from gemmgen import bench as benching
     from gemmgen.cli.inputs import problem_sizes
-    from gemmgen.cli.pipeline import built
-    from gemmgen.spec import load
+    from gemmgen.cli.pipeline import racers
 
-    wanted = problem_sizes(sizes)
+    if plot:
+        if specs:
+            raise SpecError("--plot", "draws a table that is there", got=f"{len(specs)} specs", needs="no SPEC",
+                            remedy=f"gemmgen bench --plot {plot}")
+        emit("\n".join(f"wrote {path}" for path in _plotted(plot, out or plot.parent)))
+        return EXIT_OK
+    if not specs:
+        raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, or --plot CSV", remedy="gemmgen bench --help")
+    wanted, rivals = problem_sizes(sizes), benching.baselines(against)
+    if out:
+        write_files(out, {})  # before minutes are spent
     progress = Progress("bench", quiet or as_json)
-    kernels = []
-    for path in specs:
-        kernel = built(load(path), progress)
-        kernels.append((path.stem, kernel.plan, kernel.source, kernel.binary))
+    kernels, notes = racers(specs, wanted, each_size, progress)
+
+    def save(table: benching.Table) -> None:
+        if out:
+            write_files(out, {
+                "bench.csv": benching.as_csv(table), "bench.json": json_text(table.as_dict()) + "\n",
+                "bench.txt": benching.as_text(table) + "\n",
+            })
+
+    low, high = benching.DATA[data]
     table = benching.bench(
-        kernels, wanted, rounds=rounds, slice_ms=slice_ms, low=low, high=high, progress=progress.step,
+        kernels, wanted, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds, low=low, high=high,
+        main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save,
     )
     progress.clear()
-    if plot:
-        benching.plot(table, str(plot))
     emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))
     return EXIT_OK
+
+
+def _plotted(path: Path, folder: Path) -> list[Path]:
+    """The images drawn from a table of `bench --out`.
+
+    Raises:
+        GemmgenError: it cannot be read, matplotlib is absent, or the images cannot be written.
+    """
+    from gemmgen import bench as benching
+
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"--plot {path}", "cannot be read", got=getattr(error, "strerror", None) or str(error),
+                        needs="a bench.csv that --out wrote", remedy="check the path") from None
+    device, rows = benching.from_csv(text, f"--plot {path}")
+    write_files(folder, {})
+    return benching.plot(device, rows, folder)
 
 
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))

@@ -61,14 +61,14 @@ def matrices(a: Path, b: Path, *, quiet: bool = False) -> tuple[Any, Any]:
 
 
 def problem_sizes(text: str) -> list[tuple[int, int, int]]:
-    """`1024,4096x512x64` as (m, n, k) each.
+    """`1024,4096x512x64`, or with blanks between, as (m, n, k) each.
 
     Raises:
         SpecError: anything else.
     """
     sizes = []
-    for part in text.split(","):
-        extents = part.strip().split("x")
+    for part in (word for chunk in text.split(",") for word in chunk.split() or [""]):
+        extents = part.split("x")
         if len(extents) not in (1, 3) or not all(x.isdecimal() and 0 < int(x) < 1 << 20 for x in extents):
             raise SpecError("--sizes", "is not a list of sizes", got=part, needs="4096 or 4096x4096x512, extents of 1 to 1048575",
                             remedy="--sizes 1024,4096x4096x512")

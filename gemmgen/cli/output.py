@@ -39,7 +39,11 @@ def emit(text: str, end: str = "\n") -> None:
 
 
 def emit_json(value: Any) -> None:
-    emit(json.dumps(_standard(value), indent=2, allow_nan=False))
+    emit(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(_standard(value), indent=2, allow_nan=False)
 
 
 def _standard(value: Any) -> Any:

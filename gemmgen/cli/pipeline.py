@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.cli.output import Progress
+from gemmgen.errors import GemmgenError
 
 if TYPE_CHECKING:
+    from gemmgen.bench import Kernel
     from gemmgen.build import Binary
     from gemmgen.plan import Plan
     from gemmgen.render import Source
@@ -81,3 +86,55 @@ def verified(
     finally:
         device.release()
         progress.clear()
+
+
+def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
+    """The same spec with hints for another size."""
+    problem = loaded.spec.problem.model_copy(update=dict(zip("mnk", size)))
+    return loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"problem": problem})})
+
+
+def racers(
+    specs: Sequence[Path], sizes: Sequence[tuple[int, int, int]], each_size: bool, progress: Progress,
+) -> tuple[list[Kernel], list[str]]:
+    """(what specs give to time, what of it cannot be built and why), compiled side by side.
+
+    Args:
+        each_size: solve each spec once more for every size, for a kernel that runs only there.
+
+    Raises:
+        GemmgenError: a spec cannot be read, or none of the kernels can be built.
+    """
+    from gemmgen.bench import Kernel, by
+    from gemmgen.build import build
+    from gemmgen.render import render
+    from gemmgen.solve import solve
+    from gemmgen.spec import load
+
+    stems = [path.stem for path in specs]
+    names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in specs]
+    jobs = [
+        (name, solved_for(loaded, size) if size else loaded, size)
+        for name, loaded in zip(names, map(load, specs)) for size in (sizes if each_size else (None,))
+    ]
+
+    def prepared(job: tuple[str, LoadedSpec, tuple[int, int, int] | None]) -> Kernel | GemmgenError:
+        name, loaded, size = job
+        try:
+            plan = solve(loaded)
+            source = render(plan)
+            return Kernel(name, plan, source, build(source), size)
+        except GemmgenError as error:
+            return error
+
+    progress.step(f"decide and compile {len(jobs)} kernel{'s' * (len(jobs) > 1)}")
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1, len(jobs))) as pool:  # the compiler runs outside the interpreter's lock
+        made = list(pool.map(prepared, jobs))
+    errors = [
+        (f"{name} for {by(size)}" if size else name, error)
+        for (name, _, size), error in zip(jobs, made) if isinstance(error, GemmgenError)
+    ]
+    kernels = [one for one in made if not isinstance(one, GemmgenError)]
+    if not kernels:
+        raise errors[0][1]
+    return kernels, [f"{what}: not built: {error.where}: {error.problem}" for what, error in errors]

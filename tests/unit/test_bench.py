@@ -1,13 +1,29 @@
-"""What of the bench needs no GPU: its statistics, its table, its answers to bad input."""
+"""What of the bench needs no GPU: its statistics, tables, files and plots, its answers to bad input."""
 
 from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from gemmgen.bench import BASELINE, Table, _row, as_text, median_interval
+from gemmgen import bench as benching
+from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
 from gemmgen.cli.inputs import problem_sizes
-from gemmgen.errors import SpecError
+from gemmgen.cli.output import Progress
+from gemmgen.cli.pipeline import racers
+from gemmgen.errors import DeviceError, SpecError, UnknownName
+from gemmgen.run import sensors, timing
+from gemmgen.run.sensors import Sample
+
+SIZE = (100, 200, 300)
+
+
+# ---- statistics
 
 
 def test_the_interval_covers_the_median_as_often_as_it_says():
@@ -26,25 +42,449 @@ def test_the_interval_lies_within_the_data_and_holds_the_median(count):
     assert ordered[0] <= low <= np.median(ordered) <= high <= ordered[-1]
 
 
-def test_a_row_pairs_the_rounds():
-    """A chip that slows down from round to round slows both; the ratio does not move."""
+def entries(**seconds: np.ndarray) -> list[Timed]:
+    return [Timed(name, "rival", values) for name, values in seconds.items()]
+
+
+def test_ratios_pair_the_rounds():
+    """A chip that slows down from round to round slows all; the ratios do not move."""
     slowing = np.array([1.0, 2.0, 4.0])
-    row = _row((100, 200, 300), "ours", slowing / 3, slowing, 1e-7)
-    assert row.ratio == pytest.approx(3.0)
-    assert row.interval == pytest.approx((3.0, 3.0))
-    assert row.tflops == pytest.approx(2 * 100 * 200 * 300 / (2 / 3) / 1e12)
+    found = rows_at(SIZE, entries(**{SGEMM: slowing, F16: slowing / 30, "ours": slowing / 5}))
+    ours = found[-1]
+    assert ours.ratio == pytest.approx(5.0) and ours.interval == pytest.approx((5.0, 5.0))
+    assert ours.f16_ratio == pytest.approx(0.5) and ours.f16_interval == pytest.approx((0.5, 0.5))
+    assert ours.tflops == pytest.approx(2 * 100 * 200 * 300 / (2 / 5) / 1e12)
+    assert found[0].ratio == 1.0 and found[1].f16_ratio == pytest.approx(3.0)
 
 
-def test_the_table_tells_device_conditions_and_ratios_first():
-    base = np.array([2.0, 2.0])
-    rows = tuple(_row((64, 64, 64), name, seconds, base, 1e-7) for name, seconds in ((BASELINE, base), ("ours", base / 2)))
-    text = as_text(Table("A GPU", {0: {"clocks.sm": "1000 MHz"}}, 2, -1, 1, rows))
-    assert "A GPU" in text and "1000 MHz" in text
-    assert [line.split()[5] for line in text.splitlines()[-2:]] == ["1.00", "2.00"]
+def test_three_f16_products_are_a_line_of_their_own_where_it_is_asked():
+    seconds = np.array([1.0, 2.0, 3.0])
+    field = entries(**{F16: seconds, "ours": seconds})
+    assert [entry.name for entry in derived(field, (F16,))] == [F16, "ours"]
+    with_it = derived(field, (F16, F16_THIRD))
+    assert [entry.name for entry in with_it] == [F16, F16_THIRD, "ours"]
+    row = rows_at(SIZE, with_it)[1]
+    assert (row.kind, row.seconds, row.f16_ratio, row.relative_frobenius) == ("derived", 6.0, 1.0, None)
+
+
+def test_without_a_baseline_there_is_no_ratio_to_it():
+    row = rows_at(SIZE, entries(ours=np.ones(3)))[0]
+    assert row.ratio is row.interval is row.f16_ratio is row.f16_interval is None
+
+
+def test_sensors_are_summed_up():
+    samples = [Sample(1200, 700, 0x4), Sample(1400, 690, 0x4), Sample(1300, 600, 0x20)]
+    row = rows_at(SIZE, [Timed("ours", "kernel", np.ones(3), samples=samples)])[0]
+    assert (row.clock_mhz, row.power_w, row.throttles) == (1300, 690, "power cap, thermal")
+    assert sensors.throttle_names(0) == sensors.throttle_names(0x1) == ""
+
+
+def test_no_nvml_is_no_sensors(monkeypatch):
+    def absent(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(sensors.ctypes, "CDLL", absent)
+    assert sensors.open_sensors("0000:1B:00.0") is None
+
+
+@pytest.mark.parametrize("instant", [True, False])
+def test_what_nvml_is_asked(monkeypatch, instant):
+    """A library that does what nvml.h says; an old driver knows no momentary power."""
+    def put(kind, at, value):
+        sensors.ctypes.cast(at, sensors.ctypes.POINTER(kind)).contents.value = value
+        return 0
+
+    def fields(handle, count, at):
+        field = sensors.ctypes.cast(at, sensors.ctypes.POINTER(sensors._Field)).contents
+        assert (count, field.field) == (1, 186)
+        field.status, field.value.uint = 0 if instant else 3, 650_000
+        return 0
+
+    nvml = SimpleNamespace(
+        nvmlInit_v2=lambda: 0, nvmlDeviceGetHandleByPciBusId_v2=lambda bus, at: bus != b"0000:1B:00.0",
+        nvmlDeviceGetClockInfo=lambda handle, kind, at: kind != 1 or put(sensors.ctypes.c_uint, at, 1500),
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle, at: put(sensors.ctypes.c_ulonglong, at, 0x4),
+        nvmlDeviceGetFieldValues=fields,
+        nvmlDeviceGetPowerUsage=lambda handle, at: put(sensors.ctypes.c_uint, at, 640_000),
+    )
+    monkeypatch.setattr(sensors.ctypes, "CDLL", lambda name: nvml)
+    assert sensors.open_sensors("0000:1B:00.0").read() == Sample(1500, 650 if instant else 640, 4)
+    assert sensors.open_sensors("0000:FF:00.0") is None
+    assert sensors.ctypes.sizeof(sensors._Field) == 40  # nvmlFieldValue_t
+
+
+# ---- the protocol
+
+
+@pytest.mark.parametrize("one, slice_seconds, products, launches", [
+    (0.2, 0.03, 1, 1), (0.01, 0.03, 3, 1), (1e-4, 0.03, 150, 2), (1e-5, 0.03, 200, 15),
+])
+def test_slices_are_filled(one, slice_seconds, products, launches):
+    got = timing.filling(slice_seconds, one)
+    assert got == (products, launches)
+    assert got[0] <= timing.GRAPH_PRODUCTS and got[0] * got[1] * one >= 0.9 * slice_seconds
+
+
+def test_slices_shrink_to_the_time_there_is():
+    assert timing.slices(8, rounds=15, slice_ms=30, seconds=None) == 0.03
+    assert timing.slices(8, rounds=15, slice_ms=30, seconds=1000) == 0.03
+    assert timing.slices(8, rounds=15, slice_ms=30, seconds=1.28) == pytest.approx(0.01)
+
+
+def test_input_sets_exceed_the_cache_and_fit_the_memory():
+    megabyte, gigabyte = 1 << 20, 1 << 30
+    assert timing.set_count(3 * megabyte, 50 * megabyte, 80 * gigabyte) == 8
+    assert timing.set_count(48 * megabyte, 50 * megabyte, 80 * gigabyte) == 5
+    assert timing.set_count(3 * gigabyte, 50 * megabyte, 78 * gigabyte) == 2  # 16384^3
+    assert timing.set_count(15 * gigabyte, 50 * megabyte, 78 * gigabyte) == 1
+
+
+def test_sampled_rows_hold_the_first_and_the_last():
+    assert timing.sampled_rows(3).tolist() == [0, 1, 2]
+    rows = timing.sampled_rows(16384)
+    assert len(rows) == timing.REFERENCE_ROWS and (rows[0], rows[-1]) == (0, 16383)
+    assert len(np.unique(rows)) == len(rows)
+
+
+class _Clock:
+    """cupy's streams, events and graphs, where an enqueued product takes what its contender says."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.captured, self.graphs = 0.0, None, []
+        clock = self
+
+        class Stream:
+            def __init__(self, non_blocking):
+                assert non_blocking
+
+            __enter__ = __exit__ = lambda self, *details: None
+
+            def begin_capture(self):
+                assert clock.captured is None
+                clock.captured = []
+
+            def end_capture(self):
+                took, clock.captured = clock.captured, None
+                clock.graphs.append(took)
+                return SimpleNamespace(launch=lambda stream: [clock.run(*one) for one in took])
+
+        class Event:
+            def record(self, stream):
+                self.at = clock.now
+
+            def synchronize(self):
+                pass
+
+        class Refused(Exception):
+            pass
+
+        cupy = SimpleNamespace(cuda=SimpleNamespace(
+            Stream=Stream, Event=Event, get_elapsed_time=lambda start, stop: 1e3 * (stop.at - start.at),
+            Device=lambda: SimpleNamespace(synchronize=lambda: None), memory=SimpleNamespace(OutOfMemoryError=MemoryError),
+            runtime=SimpleNamespace(CUDARuntimeError=Refused), driver=SimpleNamespace(CUDADriverError=Refused),
+        ))
+        self.refused, self.ran = Refused, []
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+        monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now, sleep=clock.sleep))
+
+    def sleep(self, seconds):
+        self.now += 1e-9  # the work goes on meanwhile; only what is enqueued moves this clock
+
+    def run(self, name, index, takes):
+        if self.captured is None:
+            self.now += takes
+            self.ran.append((name, index))
+        else:
+            self.captured.append((name, index, takes))
+
+    def contender(self, name, takes):
+        return timing.Contender(name, lambda index: self.run(name, index, takes))
+
+
+def test_a_race_interleaves_in_another_order_each_round(monkeypatch):
+    clock = _Clock(monkeypatch)
+    field = [clock.contender("slow", 0.2), clock.contender("fast", 1e-4), clock.contender("tiny", 1e-5)]
+    timing.race(field, rounds=6, slice_ms=30)
+    assert [len(one.seconds) for one in field] == [6, 6, 6]
+    assert [one.seconds[0] for one in field] == pytest.approx([0.2, 1e-4, 1e-5])
+    assert max(map(len, clock.graphs)) <= timing.GRAPH_PRODUCTS
+    assert [index for _, index, _ in clock.graphs[-1]] == list(range(200))  # which enqueue takes modulo the input sets
+    order = [name for at, (name, _) in enumerate(clock.ran) if at == 0 or clock.ran[at - 1][0] != name]
+    rounds = [order[at : at + 3] for at in range(len(order) - 21, len(order), 3)]
+    assert len({tuple(one) for one in rounds}) > 1
+
+
+def test_a_race_warms_up_and_ends_in_time_with_a_few_rounds_at_least(monkeypatch):
+    clock = _Clock(monkeypatch)
+    slow = clock.contender("slow", 0.2)
+    timing.race([slow], rounds=50, slice_ms=30, seconds=2.0)
+    assert timing.LEAST_ROUNDS <= len(slow.seconds) < 10 and clock.now < 2.5
+    slow = clock.contender("slow", 0.2)
+    timing.race([slow], rounds=50, slice_ms=30, seconds=0.1)
+    assert len(slow.seconds) == timing.LEAST_ROUNDS
+    before, slow = clock.now, clock.contender("slow", 0.2)
+    timing.race([slow], rounds=5, slice_ms=30, warm_up=3.0)
+    assert clock.now - before > 3 + 5 * 0.2 and len(slow.seconds) == 5
+
+
+def test_sensors_are_read_while_a_slice_runs_and_after_the_warm_up(monkeypatch):
+    clock = _Clock(monkeypatch)
+    monkeypatch.setattr(timing.time, "perf_counter", iter(np.arange(0, 1e3, 2e-3)).__next__)  # a host's clock, 2 ms a look
+    one = clock.contender("one", 1e-3)
+    timing.race([one], rounds=5, slice_ms=30, sensors=SimpleNamespace(read=lambda: Sample(1000, 500, 0)))
+    assert 5 * 8 < len(one.samples) < 5 * 15
+
+
+def test_what_the_gpu_refuses_is_a_device_error(monkeypatch):
+    clock = _Clock(monkeypatch)
+
+    def refuse(index):
+        raise clock.refused("an illegal memory access")
+
+    with pytest.raises(DeviceError, match="refused") as caught:
+        timing.race([timing.Contender("wild", refuse)], rounds=5, slice_ms=30)
+    assert "illegal memory access" in str(caught.value)
+    with pytest.raises(DeviceError, match="memory is too small"), timing.refusals():
+        raise MemoryError("out of memory")
+
+
+class _Race:
+    """A GPU's part of the bench in NumPy: what takes how long is known, errors are what they are told."""
+
+    def __init__(self, monkeypatch, fails=()):
+        self.raced: list[tuple[str, ...]] = []
+        self.seconds: list[float | None] = []
+        monkeypatch.setattr("gemmgen.run.cuda.why_not", lambda gpu: None)
+        speeds = {SGEMM: 1.0, "cublas-tf32": 0.2, F16: 0.1}
+
+        def inputs(size, low, high):
+            if size in fails:
+                raise DeviceError("bench", "the GPU's memory is too small", got="out of memory")
+            return SimpleNamespace(size=size)
+
+        def contender(name, detail=""):
+            one = timing.Contender(name, lambda index: None, detail=detail)
+            one.takes = speeds.get(name, 0.35)
+            return one
+
+        def race(contenders, *, rounds, seconds, **options):
+            self.raced.append(tuple(one.name for one in contenders))
+            self.seconds.append(seconds)
+            for one in contenders:
+                one.seconds = [one.takes * (1 + turn) for turn in range(rounds)]
+
+        accuracy = timing.Accuracy(1e-7, 1e-3, 1e-8)
+        for name, value in {
+            "Inputs": inputs, "race": race, "sensors_here": lambda: None, "versions": lambda: {"driver": "1.2", "cuBLAS": "130100"},
+            "device_name": lambda: "A GPU", "conditions": lambda: {"power.limit": "700.00 W"}, "release_memory": lambda: None,
+            "refusals": nullcontext, "cublas": lambda name, inputs: contender(name),
+            "generated": lambda name, plan, source, binary, inputs, main_only=False: contender(name, source.name),
+            "Reference": lambda inputs: SimpleNamespace(accuracy=lambda contender: accuracy),
+        }.items():
+            monkeypatch.setattr(timing, name, value)
+
+
+def kernel(name="ours", launches=2, size=None) -> Kernel:
+    return Kernel(name, SimpleNamespace(gpu=None), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
+
+
+def test_the_bench_measures_all_at_every_size(monkeypatch):
+    race, so_far = _Race(monkeypatch), []
+    table = benching.bench([kernel()], [(64, 64, 64), SIZE], rounds=3, seconds=100, measured=so_far.append)
+    assert race.raced == [(SGEMM, "cublas-tf32", F16, "ours", "ours, main kernel")] * 2
+    assert 35 < race.seconds[0] <= 40 and 70 < race.seconds[1] <= 80  # what the first left over, less a margin
+    assert [row.name for row in table.rows[:6]] == [SGEMM, "cublas-tf32", F16, F16_THIRD, "ours", "ours, main kernel"]
+    ours, main = table.rows[4:6]
+    assert ours.ratio == pytest.approx(1 / 0.35) and ours.f16_ratio == pytest.approx(0.3 / 0.35)
+    assert (ours.kind, ours.detail, ours.relative_frobenius, ours.rounds) == ("kernel", "kernel_name", 1e-7, 3)
+    assert (main.kind, main.relative_frobenius) == ("main", None)
+    assert [len(one.rows) for one in so_far] == [6, 12] and so_far[-1] == table
+
+
+def test_a_kernel_of_one_launch_or_of_one_size_is_timed_so(monkeypatch):
+    race = _Race(monkeypatch)
+    benching.bench([kernel("one", launches=1), kernel("there", size=SIZE)], [(64, 64, 64), SIZE], against=(), rounds=2)
+    assert race.raced == [("one",), ("one", "there", "there, main kernel")]
+    benching.bench([kernel()], [SIZE], against=(), rounds=2, main_kernel=False)
+    assert race.raced[-1] == ("ours",)
+
+
+def test_a_size_that_does_not_fit_is_noted_and_the_others_stay(monkeypatch):
+    _Race(monkeypatch, fails={SIZE})
+    table = benching.bench([kernel()], [SIZE, (64, 64, 64)], rounds=2)
+    assert {row.size for row in table.rows} == {(64, 64, 64)}
+    assert table.notes == ("100x200x300: the GPU's memory is too small: out of memory",)
+    with pytest.raises(DeviceError, match="too small"):
+        benching.bench([kernel()], [SIZE], rounds=2)
+
+
+def test_triton_that_is_not_installed_is_a_line(monkeypatch):
+    race = _Race(monkeypatch)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "gemmgen.run.rivals", raising=False)
+    table = benching.bench([kernel()], [SIZE], against=(SGEMM, "triton-ieee", "triton-bf16x6"), rounds=2)
+    assert race.raced == [(SGEMM, "ours", "ours, main kernel")]
+    [note] = table.notes
+    assert "triton-ieee, triton-bf16x6: not timed: torch is not installed" in note and "pip install" in note
+    assert note in as_text(table)
+
+
+# ---- tables and files
+
+
+def table_of(*rows, notes=()) -> Table:
+    return Table("A GPU", {"driver": "1.2"}, -1, 1, tuple(rows), tuple(notes))
+
+
+def full_rows() -> list[benching.Row]:
+    rng = np.random.default_rng(1)
+    found = []
+    for size in ((1024,) * 3, (4096,) * 3, (1024, 4096, 1024)):
+        field = [
+            Timed(name, kind, scale * rng.uniform(0.9, 1.1, 15), "a, \"detail\"", (Sample(1300.5, 690.25, 4),), timing.Accuracy(error, 0.1, 1e-8))
+            for name, kind, scale, error in (
+                (SGEMM, "rival", 1.0, 1e-6), (F16, "rival", 0.1, 3e-4), ("ours", "kernel", 0.3, 3e-7), ("ours, main kernel", "main", 0.2, 0.0),
+            )
+        ]
+        found += rows_at(size, derived(field, (F16, F16_THIRD)))
+    return found
+
+
+def test_the_table_tells_device_ratios_and_errors():
+    lines = as_text(table_of(*full_rows(), notes=["triton: absent"])).splitlines()
+    assert "A GPU" in lines[0] and "driver 1.2" in lines[0]
+    head = next(at for at, line in enumerate(lines) if "x SGEMM" in line and "contender" in line)
+    assert lines[head + 1].split()[:3] == ["1024x1024x1024", "1.00", "1.00-1.00"]
+    assert lines[-1] == "note: triton: absent"
+    assert len({len(line) - len(line.split("  ")[-1]) for line in lines[head:-1]}) == 1  # columns stand below each other
+
+
+def test_what_slows_the_gpu_other_than_its_power_cap_is_marked():
+    row = full_rows()[0]
+    assert "1300*" not in as_text(table_of(row)) and "1300*" in as_text(table_of(replace(row, throttles="power cap, thermal")))
+
+
+def test_a_csv_comes_back_as_it_was():
+    bare = rows_at(SIZE, entries(ours=np.ones(3)))
+    rows = (*full_rows(), *bare)
+    assert from_csv(as_csv(table_of(*rows))) == ("A GPU", rows)
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "csv of another kind"])
+def test_another_csv_is_refused(text):
+    with pytest.raises(SpecError, match="is not a table of gemmgen bench"):
+        from_csv(text, "x.csv")
+
+
+def test_a_damaged_csv_is_refused_with_its_line():
+    lines = as_csv(table_of(*full_rows())).splitlines()
+    with pytest.raises(SpecError, match="line 3"):
+        from_csv("\n".join([lines[0], lines[1], lines[2].replace("1024", "many")]), "x.csv")
+    with pytest.raises(SpecError, match="no rows"):
+        from_csv(lines[0])
+
+
+# ---- the command
+
+
+def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "bench.csv"
+    path.write_text(as_csv(table_of(*full_rows())))
+    ran = gemmgen("bench", "--plot", path)
+    assert ran.code == 0 and "speed.png" in ran.out
+    assert gemmgen("bench", "--plot", path, "--out", tmp_path / "new").code == 0
+    for folder in (tmp_path, tmp_path / "new"):
+        assert all((folder / name).stat().st_size > 10_000 for name in ("speed.png", "error.png"))
+
+
+def test_plots_of_a_table_without_errors_or_squares(tmp_path):
+    pytest.importorskip("matplotlib")
+    bare = rows_at(SIZE, entries(ours=np.ones(3)))
+    assert len(benching.plot("A GPU", bare, tmp_path)) == 2
+
+
+def test_plots_need_matplotlib(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(DeviceError, match="matplotlib is not installed"):
+        benching.plot("A GPU", full_rows(), tmp_path)
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (["x.toml", "--against", "cublas-sgemmm"], "'cublas-sgemm'"),
+    (["x.toml", "--sizes", "4k"], "--sizes"),
+    (["x.toml", "--sizes", "1024x1024"], "--sizes"),
+    (["x.toml", "--data", "negative"], "--data"),
+    (["x.toml", "--seconds", "0"], "--seconds"),
+    ([], "nothing to time"),
+    (["x.toml", "--plot", "bench.csv"], "--plot"),
+    (["--plot", "absent.csv"], "absent.csv"),
+])
+def test_bad_requests(gemmgen, arguments, told):
+    ran = gemmgen("bench", *arguments)
+    assert ran.code == 2 and told in ran.err and "try" in ran.err
+
+
+def test_the_command_writes_its_files(gemmgen, monkeypatch, tmp_path, write_spec):
+    _Race(monkeypatch)
+    spec = write_spec()
+    monkeypatch.setattr("gemmgen.cli.pipeline.racers", lambda *arguments: ([kernel("spec")], ["a note"]))
+    ran = gemmgen("bench", spec, "--sizes", "64 128x64x32", "--rounds", 3, "--out", tmp_path / "out", "--quiet")
+    assert ran.code == 0 and "note: a note" in ran.out
+    device, rows = from_csv((tmp_path / "out" / "bench.csv").read_text())
+    assert device == "A GPU" and {row.size for row in rows} == {(64, 64, 64), (128, 64, 32)}
+    assert len(json.loads((tmp_path / "out" / "bench.json").read_text())["rows"]) == len(rows) == 12
+    assert (tmp_path / "out" / "bench.txt").read_text() == ran.out
+
+
+def test_baselines():
+    assert benching.baselines("cublas-f16/3, triton-ieee,cublas-f16/3") == (F16_THIRD, "triton-ieee")
+    assert benching.baselines(" ") == ()
+    assert benching.timed_baselines((F16_THIRD, F16, SGEMM)) == (F16, SGEMM)
+    assert set(benching.USUAL) < set(benching.BASELINES)
+    with pytest.raises(UnknownName, match="--against: unknown baseline") as caught:
+        benching.baselines("cublas")
+    assert all(name in str(caught.value) for name in benching.BASELINES)
+
+
+def test_the_help_names_every_baseline(gemmgen):
+    text = "".join(gemmgen("bench", "--help").out.split())
+    assert all(name in text for name in benching.BASELINES)
+    assert ",".join(benching.USUAL) in text
+
+
+# ---- what is raced
+
+
+def test_a_spec_is_solved_for_each_size_where_that_is_asked(write_spec, monkeypatch):
+    built = []
+    monkeypatch.setattr("gemmgen.build.build", lambda source: built.append(source.name))
+    spec, sizes = write_spec(), [(256,) * 3, (4096,) * 3]
+    kernels, notes = racers([spec], sizes, True, Progress("bench", quiet=True))
+    assert [one.size for one in kernels] == sizes and not notes
+    assert len({one.source.name for one in kernels}) == 2  # other tiles for other sizes
+    [once], _ = racers([spec], sizes, False, Progress("bench", quiet=True))
+    assert once.size is None and once.source.name == kernels[1].source.name
+
+
+def test_specs_of_one_name_keep_their_folders(write_spec, monkeypatch, tmp_path):
+    monkeypatch.setattr("gemmgen.build.build", lambda source: None)
+    (tmp_path / "other").mkdir()
+    kernels, _ = racers([write_spec(), write_spec(name="other/spec.toml")], [], False, Progress("bench", quiet=True))
+    assert len({one.name for one in kernels}) == 2
+
+
+def test_what_cannot_be_built_is_noted_unless_nothing_can(write_spec):
+    bad = write_spec("[tile]\nblock = [128, 128, 32]\nwarp = [64, 24, 32]\n", name="bad.toml")
+    progress = Progress("bench", quiet=True)
+    with pytest.raises(Exception, match="warp"):
+        racers([bad], [], False, progress)
+    kernels, notes = racers([bad, write_spec(name="good.toml")], [], False, progress)
+    assert [one.name for one in kernels] == ["good"] and notes[0].startswith("bad: not built: ")
 
 
 def test_sizes():
-    assert problem_sizes("64,128x32x7") == [(64, 64, 64), (128, 32, 7)]
+    assert problem_sizes("64,128x32x7") == problem_sizes("64 128x32x7") == [(64, 64, 64), (128, 32, 7)]
     for text in ("", "4k", "1x2", "0", "-3", "1,,2", "99999999"):
         with pytest.raises(SpecError) as caught:
             problem_sizes(text)

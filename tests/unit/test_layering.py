@@ -27,6 +27,8 @@ HOMES = {
     "cupy": {"run"},
     "typer": {"cli"},
     "sklearn": {"demo"},
+    "torch": {"run"},
+    "triton": {"run"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gemmgen.errors import DeviceError, SpecError
-from gemmgen.run.timing import CUBLAS, Contender
+from gemmgen.run.timing import Contender, Inputs
 from gemmgen.verify.metrics import errors, exact
 
 FILE = Path(__file__).parents[2] / "bench" / "papers.py"
@@ -162,7 +162,7 @@ def test_the_authors_own_promotions():
 def test_every_claim_is_of_schemes_that_are_measured():
     for claim in papers.CLAIMS:
         for name in (claim.worse, claim.better):
-            assert name in papers.SHOWN or name in papers.GEMM_EX
+            assert name in papers.SHOWN or name in papers.LIBRARY
         assert claim.figure in papers.COMPANIONS and papers.COMPANIONS[claim.figure][0] == claim.figure
 
 
@@ -191,8 +191,8 @@ def _fake_cupy(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
 
 
-class _Inputs:
-    """timing.Inputs in host memory."""
+class _Inputs(Inputs):
+    """The same in host memory."""
 
     def __init__(self, size: tuple[int, int, int], l2_bytes: int = 0, sets: int = 2):
         m, n, k = self.size = size
@@ -200,15 +200,16 @@ class _Inputs:
         rng = np.random.default_rng(size[0])
         self.a = [rng.uniform(-1, 1, (m, k)).astype(np.float32).view(_OnDevice) for _ in range(sets)]
         self.b = [rng.uniform(-1, 1, (k, n)).astype(np.float32).view(_OnDevice) for _ in range(sets)]
-        self.c = [np.empty((m, n), np.float32) for _ in range(sets)]
+        self.c = [np.empty((m, n), np.float32).view(_OnDevice) for _ in range(sets)]
 
 
-@pytest.mark.parametrize("name", papers.GEMM_EX)
-def test_gemm_ex_multiplies_row_major_matrices(monkeypatch, name):
+@pytest.mark.parametrize("name", papers.LIBRARY)
+def test_cublas_multiplies_row_major_matrices(monkeypatch, name):
     """A library that does what cublasGemmEx documents, column major, with the types it is told."""
     _fake_cupy(monkeypatch)
     types = {0: np.float32, 1: np.float64, 2: np.float16}
-    computes = {0: 74, 1: 70, 2: 64}  # CUBLAS_COMPUTE_32F_FAST_16F, _64F, _16F
+    computes = {68: np.float32, 77: np.float32, 74: np.float32, 70: np.float64, 64: np.float16}  # type of alpha and beta
+    calls = []
 
     def matrix(pointer, kind, rows, columns, ld):
         at = pointer.value
@@ -217,38 +218,51 @@ def test_gemm_ex_multiplies_row_major_matrices(monkeypatch, name):
         return np.frombuffer(buffer, types[kind]).reshape(columns, ld)[:, :rows].T
 
     def scalar(argument, kind):
-        buffer = (ctypes.c_char * np.dtype(types[kind]).itemsize).from_address(argument._as_parameter_.value)
-        return np.frombuffer(buffer, types[kind])[0]
+        buffer = (ctypes.c_char * np.dtype(kind).itemsize).from_address(argument._as_parameter_.value)
+        return np.frombuffer(buffer, kind)[0]
 
     def gemm(handle, transa, transb, m, n, k, alpha, a, ka, lda, b, kb, ldb, beta, c, kc, ldc, compute, algorithm):
-        assert (handle.value, transa, transb, algorithm) == (77, 0, 0, -1) and compute == computes[ka]
-        assert (scalar(alpha, ka), scalar(beta, ka)) == (1, 0)
-        matrix(c, kc, m, n, ldc)[:] = matrix(a, ka, m, k, lda) @ matrix(b, kb, k, n, ldb)
+        assert (handle.value, transa, transb, algorithm) == (77, 0, 0, -1) and ka == kb
+        assert (scalar(alpha, computes[compute]), scalar(beta, computes[compute])) == (1, 0)
+        product = matrix(a, ka, m, k, lda).astype(computes[compute]) @ matrix(b, kb, k, n, ldb).astype(computes[compute])
+        matrix(c, kc, m, n, ldc)[:] = product
+        calls.append("gemm")
         return 0
 
-    library = SimpleNamespace(cublasSetStream_v2=lambda handle, stream: stream.value != 5, cublasGemmEx=gemm)
+    def stream(handle, stream):
+        calls.append("stream")
+        return stream.value != 5
+
+    def workspace(handle, at, size):
+        calls.append("workspace")
+        return at.value == 0 or size.value != 32 << 20
+
+    library = SimpleNamespace(cublasSetStream_v2=stream, cublasSetWorkspace_v2=workspace, cublasGemmEx=gemm)
     monkeypatch.setattr(papers.timing, "_cublas_library", lambda: library)
     inputs = _Inputs((3, 5, 7))
-    entrant = papers.gemm_ex(name, inputs)
+    contender = papers.timing.cublas(papers.LIBRARY[name], inputs, name)
+    assert contender.name == name
     for index in (1, 0):
-        got = papers.computed(entrant, index)
-        assert got == pytest.approx(exact(inputs.a[index], inputs.b[index]), abs=0.02 if name == papers.HGEMM else 1e-5)
+        got = papers.computed(contender, index)
+        tolerance = 0.02 if name in (papers.HGEMM, "cuBLAS FP16") else 1e-5
+        assert got == pytest.approx(exact(inputs.a[index], inputs.b[index]), abs=tolerance)
+    assert calls == ["stream", "workspace", "gemm", "stream"] * 2  # cupy's handle gets its own workspace back
     library.cublasGemmEx = lambda *arguments: 15
     with pytest.raises(DeviceError, match=name):
-        entrant.contender.enqueue(0)
+        contender.enqueue(0)
 
 
 def test_what_leaves_nan_behind_is_noticed():
     output = [np.empty((2, 2), np.float32)]
     with pytest.raises(DeviceError, match="idle"):
-        papers.computed(papers.Entrant(Contender("idle", lambda index: None), output), 0)
+        papers.computed(Contender("idle", lambda index: None, outputs=output), 0)
 
 
 # ---- the whole road, with contestants in NumPy
 
 
 def _contestants(kernels, inputs) -> list:
-    names = [*CUBLAS, *papers.GEMM_EX, *(kernel.name for kernel in kernels)]
+    names = [*papers.LIBRARY, *(kernel.name for kernel in kernels)]
     rng = np.random.default_rng(0)
 
     def make(name: str):
@@ -260,7 +274,7 @@ def _contestants(kernels, inputs) -> list:
             product = inputs.a[index] @ inputs.b[index]
             inputs.c[index][:] = product * (1 + noise * rng.normal(size=product.shape))
 
-        return papers.Entrant(Contender(name, enqueue), inputs.c)
+        return Contender(name, enqueue, outputs=inputs.c)
 
     return [make(name) for name in names]
 
