@@ -267,7 +267,7 @@ def bench(
     from gemmgen.run import cuda
 
     for kernel in kernels:
-        reason = cuda.why_not(kernel.plan.gpu)
+        reason = cuda.why_not(kernel.plan)
         if reason is not None:
             reason.where, reason.remedy = "bench", "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda-gpu]'"
             raise reason

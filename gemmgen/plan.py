@@ -24,6 +24,7 @@ ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
 WARPGROUP = 128  # threads
 PRODUCER_REGISTERS = 40  # a thread of the warpgroup that only issues copies
+MOST_REGISTERS = 240  # a thread of a multiplying warpgroup
 BARRIER_BYTES = 8
 PADDING = 16  # bytes a row, for fragments that are fetched by rows of one distance
 WORKSPACE_ALIGNMENT = 256
@@ -267,13 +268,13 @@ class Plan:
     def launch_registers(self) -> int:
         """Registers a thread has when the block starts."""
         limits = self.gpu.limits
-        return min(limits.registers_per_thread + 1, limits.registers_per_sm // self.threads) // 8 * 8
+        return min(MOST_REGISTERS, limits.registers_per_sm // self.threads // 8 * 8)
 
     @property
     def multiplying_registers(self) -> int:
         """Registers a multiplying thread has after the copying ones gave theirs up."""
         pool = self.launch_registers * (self.multiplying_groups + 1) - self.producer_registers
-        return min(240, pool // self.multiplying_groups // 8 * 8)
+        return min(MOST_REGISTERS, pool // self.multiplying_groups // 8 * 8)
 
     @property
     def warps_m(self) -> int:
@@ -344,19 +345,20 @@ class Plan:
         """Arrays of [warp m, warp n] FP32 values a warp keeps."""
         if self.where == "mixed":
             return 2  # one in the unit, whatever its scale just then, and one outside
-        both = 1 if self.promotes_at_once else 2
+        both = 1 if self.promotes_at_once and not self.specialised else 2
         return sum(both if self.promotes(acc) else 1 for acc in self.scheme.accumulators)
 
     @property
     def promote_steps(self) -> int:
         """Instructions along k between promotions, where promotion falls inside a stage; else 0."""
-        inside = self.fragment.shape[2] < self.promote < self.block[2]
+        least = self.fragment.shape[2] + (not self.specialised)  # the other skeleton promotes every instruction at once
+        inside = least <= self.promote < self.block[2]
         return self.promote // self.fragment.shape[2] if inside else 0
 
     @property
     def promote_stages(self) -> int:
         """Stages between promotions, where promotion falls on a stage's end; else 0."""
-        outside = self.promote >= self.block[2] and not self.promotes_at_once
+        outside = self.promote >= self.block[2] and not (self.promotes_at_once and not self.specialised)
         return self.promote // self.block[2] if outside else 0
 
     @property

@@ -16,19 +16,20 @@ from gemmgen.catalog.fragment import Fragment, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.errors import InfeasibleSpec, UnknownName
-from gemmgen.model import space
-from gemmgen.model.equation import Constraint, figure
+from gemmgen.model import space, specialised
+from gemmgen.model.equation import Constraint, Equation, figure
 from gemmgen.model.error import promote_for
 from gemmgen.model.registers import DEMAND, PREDICTED
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
-from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, OTHER_REGISTERS, Choices, Way
+from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, OTHER_REGISTERS, Choices, Skeleton, Way
+from gemmgen.model.specialised import SPECIALISED, skeleton_of
 from gemmgen.plan import Hints, Plan
 from gemmgen.spec import FragmentChoice, LoadedSpec
 
 SHOWN_BEST = 10
 """Candidates an explanation lists besides the chosen one."""
 
-COMPARED = ("block", "warp", "where", "loads", "stages", "fragment_buffers", "group", "split_k", "promote")
+COMPARED = ("block", "warp", "where", "loads", "stages", "fragment_buffers", "group", "split_k", "promote", "cluster", "consumers")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Candidate:
     group: int
     split_k: int
     promote: int
+    cluster: int
+    consumers: str
     registers: int
     blocks_per_sm: int
     intensity: float
@@ -84,8 +87,7 @@ def solve(loaded: LoadedSpec) -> Plan:
         UnknownName: a scheme, GPU or fragment that no table holds.
         InfeasibleSpec: no kernel of this design satisfies the spec.
     """
-    request = _request(loaded)
-    return _checked(request) if request.choices.settled else _chosen(request)[0]
+    return _fastest(loaded).plan
 
 
 def explain(loaded: LoadedSpec) -> Explanation:
@@ -95,21 +97,7 @@ def explain(loaded: LoadedSpec) -> Explanation:
         UnknownName, InfeasibleSpec: as `solve`.
     """
     start = time.perf_counter()
-    request = _request(loaded)
-    if request.choices.settled:
-        plan = _checked(request)
-        numbers = space.model(plan)
-        one = (_candidate(numbers),)
-        return Explanation(plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start)
-    plan, searched, known, order = _chosen(request)
-    rows = [_row(known, at) for at in order[:SHOWN_BEST]]
-    front = [_row(known, at) for at in space.pareto_front(known)]
-    tied = int((known["seconds"] <= known["seconds"].min() * (1 + space.TIE)).sum())
-    return Explanation(
-        plan=plan, numbers=space.model(plan), candidates=searched.candidates, feasible=searched.feasible,
-        rejected=searched.rejected, best=tuple(map(_candidate, rows)), front=tuple(map(_candidate, front)), tied=tied,
-        solve_seconds=time.perf_counter() - start,
-    )
+    return _fastest(loaded).explained(start)
 
 
 def alternatives(loaded: LoadedSpec, best: int, drawn: int, seed: int = 0) -> tuple[list[Plan], list[Plan]]:
@@ -122,16 +110,11 @@ def alternatives(loaded: LoadedSpec, best: int, drawn: int, seed: int = 0) -> tu
     """
     import numpy as np
 
-    request = _request(loaded)
-    _, _, known, order = _chosen(request)
-    rest = np.random.default_rng(seed).permutation(np.asarray(order[best:]))[:drawn]
-
-    def plan(at: int) -> Plan:
-        row = _row(known, at)
-        made = request.plan({name: int(row[name]) for name in space.DECISIONS})
-        return replace(made, predicted_registers=int(row["registers"]))
-
-    return [plan(at) for at in order[:best]], [plan(at) for at in rest]
+    solution = _fastest(loaded)
+    if solution.order is None:
+        return [solution.plan], []
+    rest = np.random.default_rng(seed).permutation(np.asarray(solution.order[best:]))[:drawn]
+    return [solution.plan_at(at) for at in solution.order[:best]], [solution.plan_at(at) for at in rest]
 
 
 def judged(loaded: LoadedSpec) -> Explanation:
@@ -140,17 +123,20 @@ def judged(loaded: LoadedSpec) -> Explanation:
     Raises:
         UnknownName, InfeasibleSpec: as `solve`; the problem names the inequality and its numbers.
     """
-    request = _request(loaded)
-    fixed = space.constants(request.loaded.spec.problem.layout, request.scheme, request.fragment, request.gpu, request.hints)
-    searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number)
-    if not searched.feasible:
+    errors = []
+    for request in _requests(loaded):
+        searched = space.enumerate_space(
+            request.choices, request.constants, request.fragment, request.gpu.arch_number, skeleton=request.skeleton,
+        )
+        if searched.feasible:
+            return explain(loaded)
         plan = request.plan(searched.nearest)
         numbers = _numbers(plan)
-        broken = _first_broken(numbers, space.CONSTRAINTS)
+        broken = _first_broken(numbers, request.skeleton.constraints)
         error = refusal(broken, plan, numbers, loaded.place)
         error.problem += f"; it breaks {broken.number}, {broken.form}: {broken.filled(numbers)}"
-        raise error
-    return explain(loaded)
+        errors.append(error)
+    raise errors[-1]
 
 
 def check(plan: Plan, place: str = "plan") -> None:
@@ -163,7 +149,7 @@ def check(plan: Plan, place: str = "plan") -> None:
         InfeasibleSpec: the first constraint that the plan breaks.
     """
     numbers = _numbers(plan)
-    broken = _first_broken(numbers, _certain(plan.allow_spills))
+    broken = _first_broken(numbers, _certain(skeleton_of(plan.fragment), plan.allow_spills))
     if broken:
         raise refusal(broken, plan, numbers, place)
 
@@ -182,6 +168,23 @@ class _Request:
     choices: Choices
 
     @property
+    def skeleton(self) -> Skeleton:
+        return skeleton_of(self.fragment)
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The symbols that no candidate changes."""
+        return specialised.constants_of(self.loaded.spec.problem.layout, self.scheme, self.fragment, self.gpu, self.hints)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to choose."""
+        choices = self.choices
+        both = (choices.block, choices.warp, choices.stages, choices.group, choices.split_k)
+        own = (choices.cluster, choices.consumers) if self.skeleton is SPECIALISED else (choices.fragment_buffers,)
+        return None not in (*both, *own) and len(choices.promote) == len(choices.ways) == 1
+
+    @property
     def hints(self) -> Hints:
         problem = self.loaded.spec.problem
         return Hints(problem.m, problem.n, problem.k)
@@ -191,22 +194,40 @@ class _Request:
         spec, choices = self.loaded.spec, self.choices
         block = tuple(decided[name] for name in ("BM", "BN", "BK"))
         warp = tuple(decided[name] for name in ("WM", "WN", "WK"))
-        way = Way.of(decided) if "held" in decided else choices.ways[0]
+        way = Way.of(decided) if "held" in decided or "mixed" in decided else choices.ways[0]
+        fragment = self.fragment
+        if fragment.widest and fragment.shape[1] <= warp[1] <= fragment.widest * fragment.shape[1]:
+            fragment = fragment.wide(warp[1] // fragment.shape[1])  # one instruction for the whole tile
+        turns = decided.get("pingpong", int(choices.consumers == "pingpong"))
         return Plan(
-            layout=spec.problem.layout, scheme=self.scheme, fragment=self.fragment, gpu=self.gpu, where=way.where, loads=way.loads,
+            layout=spec.problem.layout, scheme=self.scheme, fragment=fragment, gpu=self.gpu, where=way.where, loads=way.loads,
             promote=decided.get("promote", choices.promote[0]), special=spec.split.special, block=block, warp=warp,
             stages=decided.get("stages", choices.stages or 2),
             fragment_buffers=decided.get("fragment_buffers", choices.fragment_buffers or 1),
             group=decided.get("group", choices.group or 1), split_k=decided.get("split_k", choices.split_k or 1),
             allow_spills=spec.build.allow_spills, hints=self.hints,
+            cluster=decided.get("cluster", choices.cluster or 1), consumers="pingpong" if turns else "cooperative",
         )
 
 
-def _request(loaded: LoadedSpec) -> _Request:
+def _requests(loaded: LoadedSpec) -> list[_Request]:
+    """The spec with its names looked up, once for each policy that it leaves open."""
     spec, place = loaded.spec, loaded.place
     scheme = SCHEMES.get(spec.split.scheme, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
-    fragment = _fragment(spec.fragment, scheme, gpu, place)
+    requests, refused = [], []
+    for fragment in _fragments(spec.fragment, scheme, gpu, place):
+        try:
+            requests.append(_request(loaded, scheme, gpu, fragment))
+        except InfeasibleSpec as error:
+            refused.append(error)
+    if not requests:
+        raise refused[-1]
+    return requests
+
+
+def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -> _Request:
+    spec, place = loaded.spec, loaded.place
     if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
@@ -216,94 +237,187 @@ def _request(loaded: LoadedSpec) -> _Request:
     promote = spec.split.promote
     if promote is None:
         promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
+        if promote and fragment.from_shared:
+            promote = min(promote, hidden_promote(scheme, spec.tile.block, spec.problem.k))
     if promote and not fragment.on_matrix_unit:
         raise InfeasibleSpec(
             f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
         )
+    where, loads = _unless_auto(spec.split.where), _unless_auto(spec.pipeline.loads)
+    if fragment.from_shared:
+        ways = space.bulk_ways(where, loads)
+        if not ways or spec.pipeline.fragment_buffers == 2:
+            raise InfeasibleSpec(
+                f"{place}: [fragment] policy", f"{fragment.policy} does not go with this pipeline",
+                got=f"where = {spec.split.where}, loads = {spec.pipeline.loads}, fragment_buffers = {spec.pipeline.fragment_buffers or 'auto'}",
+                needs="where = prepass or mixed, loads = bulk, no second fragment buffer: its operands stay in shared memory",
+                remedy='leave them "auto", or policy = "mma"',
+            )
+    else:
+        alone = {"where": where == "mixed", "loads": loads == "bulk", "cluster": spec.tile.cluster, "consumers": spec.pipeline.consumers != "auto"}
+        if any(alone.values()):
+            raise InfeasibleSpec(
+                f"{place}: [fragment] policy", f"{fragment.policy} does not go with this pipeline",
+                got=", ".join(key for key, asked in alone.items() if asked), needs="policy = wgmma, and a GPU that has it",
+                remedy="leave them out",
+            )
+        ways = space.ways(where, loads, gpu.arch_number >= FIRST_ASYNC, held="spread" if fragment.on_matrix_unit else "grouped")
     return _Request(loaded, scheme, gpu, fragment, Choices(
         block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages,
         fragment_buffers=spec.pipeline.fragment_buffers, group=spec.tile.group, split_k=spec.tile.split_k, promote=(promote,),
         small=spec.problem.m * spec.problem.n < (2 * space.LEAST_WARP) ** 2 * gpu.rates.sms,
-        ways=space.ways(
-            _unless_auto(spec.split.where), _unless_auto(spec.pipeline.loads), gpu.arch_number >= FIRST_ASYNC,
-            held="spread" if fragment.on_matrix_unit else "grouped",
-        ),
+        ways=ways, cluster=spec.tile.cluster, consumers=_unless_auto(spec.pipeline.consumers),
     ))
+
+
+HIDDEN_PROMOTE = 64
+"""Warpgroups hide the promotion of each stage of FP16 words behind other products: seldom is no faster (measured)."""
+
+
+def hidden_promote(scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
+    """The interval that costs nothing in the warp-specialised skeleton: a stage, or less where k is short."""
+    stage = block[2] if block else HIDDEN_PROMOTE * 2 // scheme.format.bytes
+    while stage > 16 and stage > k:
+        stage //= 2
+    return stage
 
 
 def _unless_auto(word: str) -> str | None:
     return None if word == "auto" else word
 
 
-def _fragment(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
-    shape = choice.shape
-    policy = _unless_auto(choice.policy) or ("fma" if scheme.word == "f32" else "mma")
+def _fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> list[Fragment]:
+    """The fragments that the spec leaves open: one for each policy, the widest along k."""
+    asked = _unless_auto(choice.policy)
+    if asked or scheme.word == "f32":
+        return [_fragment(asked or "fma", choice.shape, scheme, gpu, place)]
+    portable = shapes(gpu.vendor, scheme.word, "mma")
+    found = []
+    if choice.shape is None or choice.shape not in portable:
+        known = shapes(gpu.vendor, scheme.word, "wgmma")
+        if any(row.runs_on(gpu.arch) for row in known.values()) and (choice.shape is None or choice.shape in known):
+            found.append(_fragment("wgmma", choice.shape, scheme, gpu, place))
+    if choice.shape is None or not found:
+        found.append(_fragment("mma", choice.shape, scheme, gpu, place))
+    return found
+
+
+def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
     known = shapes(gpu.vendor, scheme.word, policy)
     if not known:
         raise InfeasibleSpec(
             f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known", got=policy,
             needs=f"a row under specs/fragments for {scheme.word}", remedy='policy = "auto"',
         )
-    if shape is None:
-        usable = [row for row in known.values() if row.min_arch <= gpu.arch_number]
-        if usable:
-            return max(usable, key=lambda row: row.shape[2])
-        raise InfeasibleSpec(
-            f"{place}: [fragment] shape", f"{gpu.name} has no matrix instruction for {scheme.word}",
-            needs=f"sm_{min((row.min_arch for row in known.values()), default=80)} or newer",
-            has=gpu.arch, remedy="another gpu",
-        )
-    if shape not in known:
+    if shape is not None and shape not in known:
         raise UnknownName(f"{place}: [fragment] shape", f"{scheme.word} fragment of {gpu.vendor}", shape, known)
-    if known[shape].min_arch > gpu.arch_number:
-        raise InfeasibleSpec(
-            f"{place}: [fragment] shape", f"{gpu.name} does not have {shape}",
-            got=shape, needs=f"sm_{known[shape].min_arch} or newer", has=gpu.arch, remedy="another gpu",
-        )
-    return known[shape]
+    usable = [row for name, row in known.items() if row.runs_on(gpu.arch) and shape in (None, name)]
+    if usable:  # of those that differ in n, the first can be made as wide as a tile
+        return max(usable, key=lambda row: (row.shape[2], -row.shape[1]))
+    least = min(known.values(), key=lambda row: row.min_arch)
+    raise InfeasibleSpec(
+        f"{place}: [fragment] {'shape' if policy == 'mma' or shape else 'policy'}",
+        f"{gpu.name} does not have {shape}" if shape else f"{gpu.name} has no matrix instruction for {scheme.word}",
+        got=shape, needs=least.arch or f"sm_{(known[shape] if shape else least).min_arch} or newer", has=gpu.arch, remedy="another gpu",
+    )
 
 
 # ---- deciding
 
 
 def _numbers(plan: Plan) -> dict[str, Any]:
-    fixed = space.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
-    return space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number)
+    fixed = specialised.constants_of(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
+    return space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number, skeleton_of(plan.fragment))
 
 
-def _checked(request: _Request) -> Plan:
+@dataclass(frozen=True)
+class _Solution:
+    """A request's best plan, and, unless nothing was left open, the space it comes from.
+
+    Attributes:
+        known: the predictions of all feasible candidates; order: theirs, best first.
+    """
+
+    request: _Request
+    plan: Plan
+    searched: space.Space | None = None
+    known: Mapping[str, Any] | None = None
+    order: Sequence[int] | None = None
+
+    @property
+    def seconds(self) -> float:
+        return float(specialised.model(self.plan)["seconds"])
+
+    def plan_at(self, at: int) -> Plan:
+        """The plan of a candidate."""
+        return _plan_at(self.request, self.known, at)
+
+    def explained(self, start: float) -> Explanation:
+        numbers = specialised.model(self.plan)
+        if self.order is None:
+            one = (_candidate(numbers),)
+            return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start)
+        known = self.known
+        rows = [_row(known, at) for at in self.order[:SHOWN_BEST]]
+        front = [_row(known, at) for at in space.pareto_front(known)]
+        tied = int((known["seconds"] <= known["seconds"].min() * (1 + space.TIE)).sum())
+        return Explanation(
+            plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
+            rejected=self.searched.rejected, best=tuple(map(_candidate, rows)), front=tuple(map(_candidate, front)), tied=tied,
+            solve_seconds=time.perf_counter() - start,
+        )
+
+
+def _plan_at(request: _Request, known: Mapping[str, Any], at: int) -> Plan:
+    row = _row(known, at)
+    made = request.plan({name: int(row[name]) for name in request.skeleton.decisions})
+    return replace(made, predicted_registers=int(row["registers"]))
+
+
+def _fastest(loaded: LoadedSpec) -> _Solution:
+    """The best solution of all policies that the spec leaves open, by predicted time."""
+    solutions, refused = [], []
+    for request in _requests(loaded):
+        try:
+            solutions.append(_checked(request) if request.settled else _chosen(request))
+        except InfeasibleSpec as error:
+            refused.append(error)
+    if not solutions:
+        raise refused[-1]
+    return min(solutions, key=lambda one: one.seconds)
+
+
+def _checked(request: _Request) -> _Solution:
     """The plan of a spec that leaves nothing open."""
     choices = request.choices
     plan = request.plan(dict(zip(space.DECISIONS, (*choices.block, *choices.warp))))
     check(plan, request.loaded.place)
-    return replace(plan, predicted_registers=int(_numbers(plan)["registers"]))
+    return _Solution(request, replace(plan, predicted_registers=int(_numbers(plan)["registers"])))
 
 
-def _chosen(request: _Request) -> tuple[Plan, space.Space, dict[str, Any], Sequence[int]]:
-    """The best candidate, the space it comes from, all predictions and their order."""
-    fixed = space.constants(request.loaded.spec.problem.layout, request.scheme, request.fragment, request.gpu, request.hints)
+def _chosen(request: _Request) -> _Solution:
+    """The best candidate."""
+    fixed, skeleton = request.constants, request.skeleton
     allow_spills = request.loaded.spec.build.allow_spills
     # What the spec fixes may leave nothing that surely fits the registers: then the build decides.
     # Slices that the spec asks for need no reason.
-    wanted = tuple(one for one in space.CONSTRAINTS if not (request.choices.split_k and one is space.FEW_TILES))
+    wanted = tuple(one for one in skeleton.constraints if not (request.choices.split_k and one is space.FEW_TILES))
     sparing = tuple(one for one in wanted if one not in PREDICTED)
-    for constraints in (wanted, sparing, _certain(False), _certain(allow_spills)):
-        searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number, constraints)
+    for constraints in (wanted, sparing, _certain(skeleton, False), _certain(skeleton, allow_spills)):
+        searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number, constraints, skeleton)
         if searched.feasible:
-            known, order = space.ranked(searched, fixed)
-            best = _row(known, order[0])
-            plan = request.plan({name: int(best[name]) for name in space.DECISIONS})
-            return replace(plan, predicted_registers=int(best["registers"])), searched, known, order
+            known, order = space.ranked(searched, fixed, skeleton)
+            return _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
     plan = request.plan(searched.nearest)
     check(plan, request.loaded.place)
     raise AssertionError(f"the space rejects what check accepts: {plan}")
 
 
-def _certain(allow_spills: bool) -> tuple[Constraint, ...]:
+def _certain(skeleton: Skeleton, allow_spills: bool) -> tuple[Constraint, ...]:
     """The constraints that no kernel can break, without what is only predicted."""
-    doubtful = {one.number for one in space.STEERING} | ({"C11"} if allow_spills else set())
-    return tuple(one for one in space.CONSTRAINTS if one.number not in doubtful)
+    doubtful = {one.number for one in skeleton.steering} | ({"C11"} if allow_spills else set())
+    return tuple(one for one in skeleton.constraints if one.number not in doubtful)
 
 
 def _first_broken(numbers: Mapping[str, Any], constraints: Sequence[Constraint]) -> Constraint | None:
@@ -316,10 +430,12 @@ def _row(known: Mapping[str, Any], at: int) -> dict[str, Any]:
 
 def _candidate(row: Mapping[str, Any]) -> Candidate:
     way = Way.of(row)
+    row = {"fragment_buffers": 1, "cluster": 1} | dict(row)
     return Candidate(
         block=(int(row["BM"]), int(row["BN"]), int(row["BK"])), warp=(int(row["WM"]), int(row["WN"]), int(row["WK"])),
         where=way.where, loads=way.loads,
-        **{name: int(row[name]) for name in COMPARED[4:]}, registers=int(row["registers"]),
+        **{name: int(row[name]) for name in COMPARED[4:-1]}, consumers="pingpong" if row.get("pingpong") else "cooperative",
+        registers=int(row["registers"]),
         blocks_per_sm=int(row["resident_blocks"]), intensity=float(row["intensity"]), threads=int(row["tlp"]),
         seconds=float(row["seconds"]),
     )
@@ -331,6 +447,12 @@ def _candidate(row: Mapping[str, Any]) -> Candidate:
 def refusal(broken: Constraint, plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     """The message for a plan that breaks a constraint."""
     return _REFUSALS[broken.number](plan, numbers, place)
+
+
+def _equation(plan: Plan, portable: Equation) -> Equation:
+    """The equation of the plan's own skeleton for what `portable` gives in the portable one."""
+    every = (equation for _, group in skeleton_of(plan.fragment).equations for equation in group)
+    return next(equation for equation in every if equation.symbol == portable.symbol)
 
 
 def _block_k(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
@@ -370,6 +492,11 @@ def _whole_warps(axis: int) -> Callable[[Plan, Mapping[str, Any], str], Infeasib
 
 
 def _threads(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    if plan.specialised:
+        return InfeasibleSpec(
+            f"{place}: [tile]", "too many warpgroups in a block", got=plan.multiplying_groups, needs="at most 3 that multiply",
+            remedy="larger warps or a smaller block",
+        )
     return InfeasibleSpec(
         f"{place}: [tile]", "too many threads in a block",
         needs=f"{plan.threads} = ({WARPS.form}) * {numbers['warp_size']} = {WARPS.filled(numbers)} * {numbers['warp_size']}",
@@ -398,12 +525,12 @@ def _promotion(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infeasible
 
 def _shared_memory(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     limit = plan.gpu.limits.shared_bytes_per_block
-    fits = limit // plan.stage_bytes
+    fits = limit // (plan.shared_bytes // plan.stages)
     remedy = f"stages <= {fits}" if fits >= 2 else "a smaller block"
     if plan.block[2] > BLOCK_K[0]:
         remedy += f", or block k = {plan.block[2] // 2}"
     return InfeasibleSpec(
-        f"{place}: [pipeline]", f"stages = {plan.stages} does not fit {plan.gpu.name}", needs=SHARED_BYTES.shown(numbers),
+        f"{place}: [pipeline]", f"stages = {plan.stages} does not fit {plan.gpu.name}", needs=_equation(plan, SHARED_BYTES).shown(numbers),
         has=f"{limit} B of shared memory a block", remedy=remedy,
     )
 
@@ -411,7 +538,7 @@ def _shared_memory(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infeas
 def _accumulators(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] warp", "the accumulators leave no room in the register file",
-        needs=f"{ACCUMULATOR_REGISTERS.shown(numbers)}, and about {OTHER_REGISTERS} more",
+        needs=f"{_equation(plan, ACCUMULATOR_REGISTERS).shown(numbers)}, and about {figure(numbers['other_registers'] + numbers['fragment_registers'] * plan.specialised)} more",
         has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}",
         remedy="a smaller warp tile, promote = 0, or [build] allow_spills = true",
     )
@@ -499,10 +626,33 @@ def _outside_the_fit(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infe
     )
 
 
+def _row_bytes(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    size = plan.scheme.format.bytes
+    return InfeasibleSpec(
+        f"{place}: [tile] block", "the matrix unit has no swizzle for rows of this length", got=f"{plan.row_bytes} B: block k = {plan.block[2]}",
+        needs=f"32, 64 or 128 B: block k = {32 // size}, {64 // size} or {128 // size}", remedy=f"block k = {128 // size}",
+    )
+
+
+def _turns(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] consumers", "warpgroups that take turns compute a tile each", got=f"warp {plan.warp[0]}x{plan.warp[1]} of block {plan.block[0]}x{plan.block[1]}",
+        needs="warp = block", remedy=f'warp = {list(plan.block)}, or consumers = "cooperative"',
+    )
+
+
+def _mixed(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] where", "A cannot be split on its way to the registers here", got=f"layout {plan.layout}, {plan.scheme.name}, promote = {plan.promote}",
+        needs=f"A stored along k (layout nn or nt), 16-bit words, no row scales, and promotion within a stage: 16 to {plan.block[2]}",
+        remedy='where = "prepass"',
+    )
+
+
 _REFUSALS: dict[str, Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]] = {
     "C1": _block_k, "C2": _warp_k, "C3": _whole_fragments(0), "C4": _whole_fragments(1), "C5": _whole_warps(0),
     "C6": _whole_warps(1), "C7": _threads, "C8": _fragment_buffers, "C9": _promotion, "C10": _shared_memory,
     "C11": _accumulators, "C12": _spills, "C13": _outside_the_fit, "C14": _no_async, "C15": _held_stages,
     "C16": _shared_async, "C17": _register_held, "C18": _scaled_in_kernel, "C19": _not_by_lanes, "C20": _rows_of_lines,
-    "C21": _single_step, "C22": _many_tiles,
+    "C21": _single_step, "C22": _many_tiles, "C23": _row_bytes, "C24": _turns, "C25": _mixed,
 }

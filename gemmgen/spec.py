@@ -67,10 +67,11 @@ class Problem(Strict):
 
 class Split(Strict):
     scheme: Name = Field(description="a name under specs/schemes, or a .toml file")
-    where: Literal["auto", "prepass", "shared", "register"] = Field(
+    where: Literal["auto", "prepass", "shared", "register", "mixed"] = Field(
         "auto",
         description="prepass: a split kernel writes packed words to global memory; shared: the main kernel splits between "
-        "global and shared memory; register: between shared memory and fragments",
+        "global and shared memory; register: between shared memory and fragments; mixed, with policy wgmma: B in a pass "
+        "before, A between shared memory and registers",
     )
     promote: _auto_int(0, 1 << 20) = Field(
         None, description="k between moves of the matrix unit's accumulator into FP32 registers; 0 never"

@@ -338,6 +338,11 @@ class Fragment(Row):
         """Whether the unit itself reads operands from shared memory."""
         return self.descriptor is not None
 
+    def runs_on(self, arch: str) -> bool:
+        """Whether a target, `sm_80`, has it; `sm_90` counts for what only `sm_90a` compiles."""
+        number = int("".join(filter(str.isdigit, arch)))
+        return number >= self.min_arch and (self.arch is None or int("".join(filter(str.isdigit, self.arch))) == number)
+
     @property
     def threads(self) -> int:
         """Threads that issue it together: a warp, or a warpgroup."""

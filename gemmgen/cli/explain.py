@@ -10,14 +10,15 @@ from gemmgen.errors import SpecError
 
 if TYPE_CHECKING:
     from gemmgen.model.equation import Equation
+    from gemmgen.plan import Plan
     from gemmgen.solve import Candidate, Explanation
     from gemmgen.spec import LoadedSpec
 
 SECTIONS = {  # candidate key: section of the spec
     "block": "tile", "warp": "tile", "group": "tile", "split_k": "tile", "where": "split", "promote": "split",
-    "loads": "pipeline", "stages": "pipeline", "fragment_buffers": "pipeline",
+    "loads": "pipeline", "stages": "pipeline", "fragment_buffers": "pipeline", "cluster": "tile", "consumers": "pipeline",
 }
-WORDS = ("where", "loads")
+WORDS = ("where", "loads", "consumers")
 """Keys whose value is a word; the others are numbers, and tiles are three."""
 
 
@@ -47,20 +48,11 @@ def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
     return loads(data, loaded.place).model_copy(update={"folder": loaded.folder})
 
 
-def _groups() -> list[tuple[str, tuple[Equation, ...]]]:
-    from gemmgen.model import error, registers, resources, space, time, traffic
+def _groups(plan: Plan) -> list[tuple[str, tuple[Equation, ...]]]:
+    from gemmgen.model import error
+    from gemmgen.model.specialised import skeleton_of
 
-    return [
-        ("Resources", (*space.TILE_EQUATIONS, *space.PIPELINE_EQUATIONS)),
-        ("Registers", (
-            *registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.MEANT_BLOCKS, registers.GRANTED,
-            registers.REGISTERS, registers.UNEVEN,
-        )),
-        ("Occupancy", resources.OCCUPANCY_EQUATIONS),
-        ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, space.TLP)),
-        ("Time", time.EQUATIONS),
-        ("Error", error.EQUATIONS),
-    ]
+    return [*skeleton_of(plan.fragment).equations, ("Error", error.EQUATIONS)]
 
 
 def _numbers(explanation: Explanation) -> dict[str, Any]:
@@ -88,7 +80,7 @@ def _line(equation: Equation, known: dict[str, Any]) -> tuple[str, str, str] | N
 
 def text(explanation: Explanation) -> str:
     """The explanation as a person reads it."""
-    from gemmgen.model import papers, space, time
+    from gemmgen.model import papers, space, specialised, time
     from gemmgen.model.equation import figure
     from gemmgen.naming import kernel_name
 
@@ -100,12 +92,13 @@ def text(explanation: Explanation) -> str:
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
                      f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
+        **({"binds": specialised.binding(known)} if plan.specialised else {}),
         "rates": reached.measured or f"{plan.arch}: assumed, not measured; times are for comparing candidates",
         "searched": _searched(e),
     })]
     if e.rejected:
         parts.append("rejected\n" + "\n".join(f"{count:>10}  {label}" for label, count in e.rejected.items()))
-    for title, equations in _groups():
+    for title, equations in _groups(plan):
         lines = [line for equation in equations if (line := _line(equation, known))]
         parts += [_equations(title.lower(), lines)] if lines else []
     paper_lines = []
@@ -116,7 +109,7 @@ def text(explanation: Explanation) -> str:
             paper_lines.append(_line(equation, papers.numbers(known)))
     parts.append(_equations("the papers' own, at this plan", paper_lines))
     parts.append("constraints\n" + "\n".join(
-        f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in space.CONSTRAINTS
+        f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in specialised.skeleton_of(plan.fragment).constraints
     ))
     if len(e.best) > 1:
         parts.append("best by predicted time\n" + _candidates(e.best))
@@ -142,28 +135,30 @@ def _searched(e: Explanation) -> str:
 
 
 def _decisions(c: Candidate) -> str:
-    return (f"block {'x'.join(map(str, c.block))}, warp {'x'.join(map(str, c.warp))}, split {c.where}, loads {c.loads}, "
+    return (f"block {'x'.join(map(str, c.block))}, {'warpgroup' if c.loads == 'bulk' else 'warp'} {'x'.join(map(str, c.warp))}, split {c.where}, loads {c.loads}, "
             f"{c.stages} stages, {c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, "
-            f"{c.split_k} slice{'s' * (c.split_k > 1)} of k, promote {c.promote}")
+            f"{c.split_k} slice{'s' * (c.split_k > 1)} of k, promote {c.promote}"
+            + (f", clusters of {c.cluster}, {c.consumers}" if c.loads == "bulk" else ""))
 
 
 def _candidates(rows: Sequence[Candidate]) -> str:
     return table(
-        ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "registers", "blocks an SM", "T3", "P1", "ms"),
+        ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "cluster", "turns", "registers", "blocks an SM", "T3", "P1", "ms"),
         [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.where, c.loads, c.stages, c.fragment_buffers, c.group,
-          c.split_k, c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
+          c.split_k, c.cluster, c.consumers == "pingpong" and "two" or "-", c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
         indent="  ",
     )
 
 
 def latex(explanation: Explanation) -> str:
     """The equations with their values, for a document with amsmath."""
-    from gemmgen.model import papers, space
+    from gemmgen.model import papers
     from gemmgen.model.equation import figure
+    from gemmgen.model.specialised import skeleton_of
 
     known = _numbers(explanation)
     blocks = []
-    for title, equations in [*_groups(), ("From the papers", papers.PAPERS)]:
+    for title, equations in [*_groups(explanation.plan), ("From the papers", papers.PAPERS)]:
         have = papers.numbers(known)
         rows = []
         for equation in equations:
@@ -175,7 +170,7 @@ def latex(explanation: Explanation) -> str:
                         + rf" \tag{{{equation.number}}}")
         if rows:
             blocks.append(f"% {title}\n\\begin{{align*}}\n" + " \\\\\n".join(rows) + "\n\\end{align*}")
-    rows = [rf"& {c.latex} \tag{{{c.number}}}" for c in space.CONSTRAINTS]
+    rows = [rf"& {c.latex} \tag{{{c.number}}}" for c in skeleton_of(explanation.plan.fragment).constraints]
     blocks.append("% Constraints\n\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}")
     return "\n\n".join(blocks)
 
@@ -192,6 +187,6 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
         "equations": [
             {"number": equation.number, "symbol": equation.symbol, "form": equation.form, "unit": equation.unit,
              "source": equation.source, "value": equation.value(known)}
-            for _, equations in _groups() for equation in equations if all(name in known for name in equation.variables)
+            for _, equations in _groups(e.plan) for equation in equations if all(name in known for name in equation.variables)
         ],
     }

@@ -8,7 +8,7 @@ are there. What it rejects is counted with all that could still have joined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +98,8 @@ class Way:
     @property
     def symbols(self) -> dict[str, int]:
         """What the equations know of it."""
+        if self.loads == "bulk":
+            return {"mixed": int(self.where == "mixed")}
         return {
             "split_shared": int(self.where == "shared"), "split_register": int(self.where == "register"),
             "held": int(self.loads != "async"), "spread": int(self.loads == "spread"),
@@ -106,6 +108,8 @@ class Way:
     @classmethod
     def of(cls, symbols: Numbers) -> Way:
         """The way that a candidate's symbols stand for."""
+        if "mixed" in symbols:
+            return cls("mixed" if symbols["mixed"] else "prepass", "bulk")
         where = "shared" if symbols["split_shared"] else "register" if symbols["split_register"] else "prepass"
         return cls(where, "spread" if symbols["spread"] else "grouped" if symbols["held"] else "async")
 
@@ -115,6 +119,15 @@ WAYS = tuple(Way(where, loads) for where, loads in (
     ("prepass", "grouped"), ("shared", "grouped"),
 ))
 """Those that a search considers come first; grouped loads are for those who ask for them, and for kernels without a matrix unit."""
+
+
+BULK_WAYS = (Way("prepass", "bulk"), Way("mixed", "bulk"))
+"""Those of the warp-specialised skeleton."""
+
+
+def bulk_ways(where: str | None, loads: str | None) -> tuple[Way, ...]:
+    """The ways that a spec leaves open where a copy engine loads; none where it asks for others."""
+    return tuple(way for way in BULK_WAYS if where in (None, way.where) and loads in (None, way.loads))
 
 
 def ways(where: str | None, loads: str | None, has_async: bool, held: str = "spread") -> tuple[Way, ...]:
@@ -152,13 +165,36 @@ class Choices:
     split_k: int | None = None
     promote: Sequence[int] = field(default=(0,))
     ways: Sequence[Way] = field(default=(WAYS[0],))
+    cluster: int | None = None
+    consumers: str | None = None
     small: bool = False
 
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to choose."""
-        open_ones = (self.block, self.warp, self.stages, self.fragment_buffers, self.group, self.split_k)
-        return None not in open_ones and len(self.promote) == len(self.ways) == 1
+
+@dataclass(frozen=True)
+class Skeleton:
+    """One of the kernels' designs, as the model knows it.
+
+    Attributes:
+        decisions: the symbols that stand for a plan's decisions.
+        tile_equations, pipeline_equations: what constraints ask for, once tiles and once all is decided.
+        registers: adds what the register model says to numbers, for a generation.
+        predictions: traffic and time, after occupancy.
+        constraints: that every candidate must satisfy.
+        steering: those of them that steer a choice and refuse nothing that a spec asks for.
+        axes: the four steps in which candidates are enumerated.
+        equations: all, by title, as an explanation lists them.
+    """
+
+    name: str
+    decisions: tuple[str, ...]
+    tile_equations: tuple[Equation, ...]
+    pipeline_equations: tuple[Equation, ...]
+    registers: Callable[[Numbers, int], dict[str, Any]]
+    predictions: tuple[Equation, ...]
+    constraints: tuple[Constraint, ...]
+    steering: tuple[Constraint, ...]
+    axes: Callable[[Choices, Fragment], list[dict[str, np.ndarray]]]
+    equations: tuple[tuple[str, tuple[Equation, ...]], ...]
 
 
 def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
@@ -167,7 +203,7 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
     scaled = scheme.normalize == "row"
     return {
         "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
-        "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies, "b_lanes": fragment.b.lane_copies,
+        "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies, "b_lanes": fragment.b.lane_copies if fragment.b else 1,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
         "split_reads": 2 if scaled else 1, "other_registers": OTHER_REGISTERS,
@@ -185,23 +221,19 @@ def decisions(plan: Plan) -> dict[str, int]:
     """The symbols that stand for a plan's decisions."""
     (bm, bn, bk), (wm, wn, wk) = plan.block, plan.warp
     chosen = (bm, bn, bk, wm, wn, wk, plan.stages, plan.fragment_buffers, plan.group, plan.split_k, plan.promote)
-    return dict(zip(DECISIONS, chosen)) | Way(plan.where, plan.loads).symbols
+    specialised = {"cluster": plan.cluster, "pingpong": int(plan.consumers == "pingpong")} if plan.specialised else {}
+    return dict(zip(DECISIONS, chosen)) | specialised | Way(plan.where, plan.loads).symbols
 
 
-def budgets(numbers: Numbers, arch_number: int) -> dict[str, Any]:
+def budgets(numbers: Numbers, arch_number: int, skeleton: Skeleton | None = None) -> dict[str, Any]:
     """`numbers` with all that the constraints ask for."""
-    return registers.predict(solved((*TILE_EQUATIONS, *PIPELINE_EQUATIONS), numbers), arch_number)
+    skeleton = skeleton or PORTABLE
+    return skeleton.registers(solved((*skeleton.tile_equations, *skeleton.pipeline_equations), numbers), arch_number)
 
 
-def predictions(numbers: Numbers) -> dict[str, Any]:
+def predictions(numbers: Numbers, skeleton: Skeleton | None = None) -> dict[str, Any]:
     """What `budgets` gives, with occupancy, traffic and time."""
-    return solved((*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, TLP, *time.EQUATIONS), resources.resident(numbers))
-
-
-def model(plan: Plan) -> dict[str, Any]:
-    """Every symbol's value for one plan."""
-    known = constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | decisions(plan)
-    return predictions(budgets(known, plan.gpu.arch_number))
+    return solved((skeleton or PORTABLE).predictions, resources.resident(numbers))
 
 
 # ---- enumeration
@@ -230,30 +262,30 @@ class Space:
 
 
 def enumerate_space(
-    choices: Choices, fixed: Numbers, fragment: Fragment, arch_number: int, constraints: Sequence[Constraint] = CONSTRAINTS
+    choices: Choices, fixed: Numbers, fragment: Fragment, arch_number: int,
+    constraints: Sequence[Constraint] | None = None, skeleton: Skeleton | None = None,
 ) -> Space:
     """All candidates that `choices` leaves, pruned.
 
     Args:
         fixed: the constants of every candidate.
-        constraints: those that count.
+        constraints: those that count; None is all of the skeleton.
     """
+    skeleton = skeleton or PORTABLE
+    tiles, ways, pipelines, groups = skeleton.axes(choices, fragment)
     steps = (
-        (_tiles(choices, fragment), TILE_EQUATIONS, None),
-        (_ways(choices), (), None),
-        (_pipelines(choices), PIPELINE_EQUATIONS, arch_number),
-        ({"group": np.array((choices.group,) if choices.group else GROUPS)}, (), None),
+        (tiles, skeleton.tile_equations, None), (ways, (), None), (pipelines, skeleton.pipeline_equations, arch_number), (groups, (), None),
     )
     widths = [len(next(iter(axes.values()))) for axes, _, _ in steps]
     candidates = int(np.prod(widths))
     rejected: dict[str, int] = {}
     columns: dict[str, Any] = {}
-    waiting = list(constraints)
+    waiting = list(skeleton.constraints if constraints is None else constraints)
     for number, (axes, equations, arch) in enumerate(steps):
-        columns = _crossed(columns, axes)
+        columns = crossed(columns, axes)
         known = solved(equations, {**fixed, **columns})
         if arch is not None:
-            known = registers.predict(known, arch)
+            known = skeleton.registers(known, arch)
         columns |= {name: value for name, value in known.items() if name not in fixed and isinstance(value, np.ndarray)}
         ready = [one for one in waiting if all(name in known for name in one.variables)]
         waiting = [one for one in waiting if one not in ready]
@@ -263,12 +295,12 @@ def enumerate_space(
             if broken:
                 rejected[constraint.label] = broken
             if not holds.any():
-                return Space(candidates, rejected, {}, _nearest(columns))
+                return Space(candidates, rejected, {}, _nearest(columns, skeleton.decisions))
             columns = {name: value[holds] for name, value in columns.items()}
     return Space(candidates, rejected, columns)
 
 
-def _crossed(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def crossed(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Every row of `columns` with every row of `axes`."""
     width = len(next(iter(axes.values())))
     if not columns:
@@ -282,11 +314,11 @@ def _crossed(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray]) -> dict
 USUAL = {"BM": 128, "BN": 128, "BK": 32, "WM": 64, "WN": 32, "stages": 3, "fragment_buffers": 1, "promote": 128}
 
 
-def _nearest(columns: Mapping[str, Any]) -> dict[str, int]:
+def _nearest(columns: Mapping[str, Any], decisions: Sequence[str]) -> dict[str, int]:
     """The candidate whose refusal a user would understand best: the one closest to a usual shape."""
     distance = sum(abs(np.log2(np.maximum(columns[name], 1) / usual)) for name, usual in USUAL.items() if name in columns)
     row = int(np.argmin(distance))
-    return {name: int(columns[name][row]) for name in DECISIONS if name in columns}
+    return {name: int(columns[name][row]) for name in decisions if name in columns}
 
 
 def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
@@ -333,10 +365,31 @@ def _ways(choices: Choices) -> dict[str, np.ndarray]:
     return dict(zip(("split_k", *WAYS[0].symbols), np.array(rows).T))
 
 
+def _axes(choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+    groups = {"group": np.array((choices.group,) if choices.group else GROUPS)}
+    return [_tiles(choices, fragment), _ways(choices), _pipelines(choices), groups]
+
+
+PORTABLE = Skeleton(
+    "portable", DECISIONS, TILE_EQUATIONS, PIPELINE_EQUATIONS, registers.predict,
+    (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, TLP, *time.EQUATIONS), CONSTRAINTS, STEERING, _axes,
+    (
+        ("Resources", (*TILE_EQUATIONS, *PIPELINE_EQUATIONS)),
+        ("Registers", (
+            *registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.MEANT_BLOCKS, registers.GRANTED,
+            registers.REGISTERS, registers.UNEVEN,
+        )),
+        ("Occupancy", resources.OCCUPANCY_EQUATIONS),
+        ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, TLP)),
+        ("Time", time.EQUATIONS),
+    ),
+)
+
+
 # ---- ranking
 
 
-def ranked(space: Space, fixed: Numbers) -> tuple[dict[str, Any], np.ndarray]:
+def ranked(space: Space, fixed: Numbers, skeleton: Skeleton | None = None) -> tuple[dict[str, Any], np.ndarray]:
     """The feasible candidates' predictions, and their order, best first.
 
     Times within TIE of the best count as equal to it. Among those the largest
@@ -344,7 +397,7 @@ def ranked(space: Space, fixed: Numbers) -> tuple[dict[str, Any], np.ndarray]:
     threads (P1), the least shared memory, the smaller group, the taller tile. The rest
     follow by time.
     """
-    known = predictions({**fixed, **space.columns})
+    known = predictions({**fixed, **space.columns}, skeleton)
     length = len(space.columns["BM"])
     known = {name: np.broadcast_to(value, length) for name, value in known.items() if np.ndim(value) <= 1}
     seconds = known["seconds"]

@@ -12,7 +12,7 @@ from gemmgen.build import build
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.model import space
+from gemmgen.model import specialised
 from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -28,7 +28,7 @@ TABLE = Path(__file__).resolve().parents[2] / "bench" / "registers.csv"
 
 def predicted(arch: str, row: dict[str, str]) -> tuple[dict, object]:
     plan = fit_registers.plan_of(arch, row)
-    return space.model(plan), plan
+    return specialised.model(plan), plan
 
 
 def held_out_rows() -> list[dict[str, str]]:
@@ -88,12 +88,12 @@ def test_kernels_without_a_matrix_unit(arch):
         )
         source = render(plan)
         used = build(source).kernels[source.name]
-        known = space.model(plan)
+        known = specialised.model(plan)
         assert used.spill_bytes == 0 and known["demand"] <= known["register_budget"], (warp, used)
         errors.append(abs(known["registers"] / used.registers - 1))
     assert sum(errors) / len(errors) < 0.06 and max(errors) < 0.2, errors
     for warp, down, across, buffers in (((112, 64), 2, 2, 1), ((64, 64), 4, 4, 1), ((48, 64), 4, 4, 1)):
         spilling = replace(plan, block=(warp[0] * down, warp[1] * across, 16), warp=(*warp, 16), fragment_buffers=buffers)
         source = render(spilling)
-        known = space.model(spilling)
+        known = specialised.model(spilling)
         assert known["demand"] > known["register_budget"] and build(source).kernels[source.name].spill_bytes > 0, warp

@@ -9,7 +9,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate.rounding import fma
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.model import space, time, traffic
+from gemmgen.model import specialised, time, traffic
 from gemmgen.naming import kernel_name
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -89,7 +89,7 @@ def test_a_plan_and_the_model_agree():
     for warp in ((32, 32, 16), (64, 32, 32), (32, 64, 64)):
         for buffers in (1, 2):
             plan = plan_of(warp=warp, buffers=buffers)
-            known = space.model(plan)
+            known = specialised.model(plan)
             assert known["fragment_registers"] == plan.fragment_registers == buffers * (warp[0] + warp[1] // 2)
             assert known["accumulator_registers"] == plan.accumulator_registers
             assert (known["loop"] > 0) == plan.unrolls_steps == (buffers == 2)
@@ -98,7 +98,7 @@ def test_a_plan_and_the_model_agree():
 
 def test_what_each_lane_fetches():
     """Eight lanes read each element of A and four each of B: 16 bytes a lane for 16 multiply-adds a lane and k."""
-    known = space.model(plan_of(warp=(64, 32, 32)))
+    known = specialised.model(plan_of(warp=(64, 32, 32)))
     assert known["warps"] == 4
     assert known["fetch_bytes"] == 4 * (64 * 8 + 32 * 4) * 32 * 4
 
@@ -110,7 +110,7 @@ def test_the_cuda_cores_stand_in_for_the_matrix_units():
     assert rates["clock_hz"] / units["clock_hz"] == pytest.approx(h100.rates.boost_mhz / h100.rates.tensor_boost_mhz)
     assert not time.efficiency(h100, "f32").measured and time.efficiency(h100, "f16").measured
     for gpu in GPUS.rows():
-        assert 0.4 < space.model(solve(spec(gpu.name)))["tflops"] / gpu.rates.f32_tflops < 1
+        assert 0.4 < specialised.model(solve(spec(gpu.name)))["tflops"] / gpu.rates.f32_tflops < 1
 
 
 # ---- the error

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gemmgen import plan as planning
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.model import error, papers, registers, resources, space, time, traffic
+from gemmgen.model import error, papers, registers, resources, space, specialised, time, traffic
 from gemmgen.model.equation import Constraint, Equation, solved
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -70,7 +70,7 @@ def test_everything_can_be_typeset(statement):
 
 def test_the_order_of_evaluation_is_the_order_of_the_lists():
     plan = fixed()
-    known = space.model(plan)
+    known = specialised.model(plan)
     for equation in OURS:
         if equation.symbol in known and all(name in known for name in equation.variables):
             assert equation.value(known) == known[equation.symbol], equation.number
@@ -129,7 +129,7 @@ def test_le_gemm_on_the_a800_fills_the_register_file():
 
 
 def test_the_headline_tile_on_the_h100():
-    known = space.model(fixed())
+    known = specialised.model(fixed())
     expected = {
         "warps": 8, "threads": 256, "shared_bytes": 98304, "accumulators": 2, "accumulator_registers": 128,
         "fragment_registers": 48, "a_fragments": 32, "b_fragments": 16, "register_budget": 255, "resident_blocks": 1,
@@ -144,7 +144,7 @@ def test_the_headline_tile_on_the_h100():
 def test_a_plan_and_the_model_agree():
     for scheme, promote, buffers, block_k in itertools.product(("half", "ootomo", "scaled"), (0, 16, 64), (1, 2), (32, 64)):
         plan = fixed("a100", scheme, promote=promote, fragment_buffers=buffers, block=[128, 64, block_k], warp=[32, 32, block_k], stages=2)
-        known = space.model(plan)
+        known = specialised.model(plan)
         assert known["threads"] == plan.threads and known["shared_bytes"] == plan.shared_bytes
         assert known["accumulators"] == plan.accumulator_sets and known["stage_bytes"] == plan.stage_bytes
         assert known["accumulator_registers"] == plan.accumulator_registers
@@ -153,7 +153,7 @@ def test_a_plan_and_the_model_agree():
         assert (known["loop"] > 0) == plan.unrolls_steps
     for where, loads, split_k in (("prepass", "spread", 1), ("shared", "spread", 2), ("shared", "grouped", 1), ("register", "async", 4)):
         plan = fixed("a100", "ootomo", promote=64, block=[128, 64, 32], warp=[32, 32, 32], stages=2, where=where, loads=loads, split_k=split_k)
-        known = space.model(plan)
+        known = specialised.model(plan)
         assert known["shared_bytes"] == plan.shared_bytes and known["staged"] == plan.staging_registers
         assert known["blocks"] == known["tiles"] * split_k and (known["split_bytes"] > 0) == (where == "prepass")
     assert registers.UNROLL_BELOW == planning.UNROLL_BELOW

@@ -12,7 +12,7 @@ import pytest
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.model import space
+from gemmgen.model import space, specialised
 from gemmgen.solve import check, explain, judged, solve
 from gemmgen.spec import loads
 
@@ -48,7 +48,7 @@ def test_no_candidate_stands_twice():
 def test_every_choice_satisfies_every_constraint(scheme, gpu):
     plan = solve(spec(scheme, gpu))
     check(plan)
-    known = space.model(plan)
+    known = specialised.model(plan)
     assert all(constraint.holds(known) for constraint in space.CONSTRAINTS)
     assert plan.predicted_registers == known["registers"] and known["resident_blocks"] >= 1
 
