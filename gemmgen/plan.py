@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,10 @@ MOST_REGISTERS = 240  # a thread of a multiplying warpgroup
 BARRIER_BYTES = 8
 PADDING = 16  # bytes a row, for fragments that are fetched by rows of one distance
 WORKSPACE_ALIGNMENT = 256
+TENSOR_COLUMNS = 512  # of tensor memory, 128 lanes of 32 bits each
+LEAST_COLUMNS = 32  # an allocation is a power of two
+UNLOADED = 16  # columns that a thread reads of it at a time
+ISSUER_REGISTERS = 64  # a thread of the warpgroup that issues copies and products
 UNROLL_BELOW = 192  # registers; from there on unrolled kernels were seen to spill on sm_80
 UNROLL_SHARE = 0.75  # of a thread's share of the file, where operands are split on the way to fragments
 STATUS = {
@@ -246,6 +250,62 @@ class Plan:
         """Arrivals that free a stage: every warp that reads it, in every block that fills it."""
         return self.warps_m * self.warps_n * (WARPGROUP // 32) * self.cluster
 
+    # ---- tensor memory: [sums that stay][buffer][sums that promotion empties], each block n columns wide
+
+    @property
+    def in_tensor_memory(self) -> bool:
+        """Whether the unit's sums are in tensor memory, which one warpgroup or more move out."""
+        return self.fragment.in_tensor_memory
+
+    @cached_property
+    def of_group(self) -> Plan:
+        """The same plan with the part of an instruction's C that one warpgroup moves out in its place."""
+        m, n, k = self.fragment.shape
+        c = self.fragment.c.model_copy(update={"repeats": self.fragment.c.repeats * self.warp[1] // n})
+        return replace(self, fragment=self.fragment.model_copy(update={"shape": (m, self.warp[1], k), "c": c}))
+
+    @property
+    def staying(self) -> tuple[Accumulator, ...]:
+        """Accumulators that stay in the unit for the whole of a tile."""
+        return tuple(acc for acc in self.scheme.accumulators if not self.promotes(acc))
+
+    @property
+    def moving(self) -> tuple[Accumulator, ...]:
+        """Accumulators that promotion empties."""
+        return tuple(acc for acc in self.scheme.accumulators if self.promotes(acc))
+
+    @property
+    def tensor_buffers(self) -> int:
+        """How many intervals of promotion have a place in tensor memory: one is filled while another is moved out."""
+        both = len(self.staying) + 2 * len(self.moving)
+        return 2 if self.moving and both * self.block[1] <= TENSOR_COLUMNS else 1
+
+    @property
+    def tensor_columns(self) -> int:
+        """Columns of tensor memory that the sums take."""
+        return (len(self.staying) + self.tensor_buffers * len(self.moving)) * self.block[1]
+
+    @property
+    def allocated_columns(self) -> int:
+        """Columns as they are allocated."""
+        return max(LEAST_COLUMNS, 1 << (self.tensor_columns - 1).bit_length())
+
+    @property
+    def unloaded(self) -> int:
+        """Columns that a thread reads of tensor memory at a time."""
+        return UNLOADED
+
+    def column_of(self, accumulator: Accumulator) -> int:
+        """The first column of an accumulator's sum, of one that moves in its first buffer."""
+        if accumulator in self.moving:
+            return (len(self.staying) + self.moving.index(accumulator)) * self.block[1]
+        return self.staying.index(accumulator) * self.block[1]
+
+    @property
+    def tensor_barriers(self) -> int:
+        """Barriers that tell of sums: filled and moved out, each buffer's and those that stay; and a word for the address."""
+        return 2 * self.tensor_buffers + 2 + 1
+
     @property
     def sharers(self) -> int:
         """Parts of a block's tile that are gathered from slices of k each for itself."""
@@ -254,6 +314,8 @@ class Plan:
     @property
     def producer_registers(self) -> int:
         """Registers that a thread of the copying warpgroup keeps."""
+        if self.in_tensor_memory:
+            return ISSUER_REGISTERS
         return PRODUCER_REGISTERS if self.multiplying_groups < 3 else 32
 
     @property
@@ -262,6 +324,8 @@ class Plan:
         limits = self.gpu.limits
         one = self.shared_bytes + limits.shared_bytes_reserved_per_block
         a_sm = max(1, min(limits.shared_bytes_per_sm // one, limits.registers_per_sm // (self.launch_registers * self.threads)))
+        if self.in_tensor_memory:
+            a_sm = min(a_sm, TENSOR_COLUMNS // self.allocated_columns)
         return a_sm * self.gpu.rates.sms // self.cluster * self.cluster
 
     @property
@@ -343,6 +407,8 @@ class Plan:
     @property
     def accumulator_sets(self) -> int:
         """Arrays of [warp m, warp n] FP32 values a warp keeps."""
+        if self.in_tensor_memory:
+            return 1
         if self.where == "mixed":
             return 2  # one in the unit, whatever its scale just then, and one outside
         both = 1 if self.promotes_at_once and not self.specialised else 2
@@ -483,7 +549,8 @@ class Plan:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of the main kernel."""
-        barriers = 2 * self.stages * BARRIER_BYTES + (BARRIER_BYTES * self.multiplying_groups if self.split_k > 1 else 0)
+        own = BARRIER_BYTES * self.tensor_barriers if self.in_tensor_memory else 0
+        barriers = own + 2 * self.stages * BARRIER_BYTES + (BARRIER_BYTES * self.multiplying_groups if self.split_k > 1 else 0)
         return self.stages * self.stage_bytes + (barriers if self.specialised else 0)
 
     @property

@@ -23,7 +23,8 @@ from gemmgen.model.registers import DEMAND, PREDICTED
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
 from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, OTHER_REGISTERS, Choices, Skeleton, Way
 from gemmgen.model.specialised import SPECIALISED, skeleton_of
-from gemmgen.plan import Hints, Plan
+from gemmgen.model.tensor_memory import COLUMNS
+from gemmgen.plan import TENSOR_COLUMNS, Hints, Plan
 from gemmgen.spec import FragmentChoice, LoadedSpec
 
 SHOWN_BEST = 10
@@ -181,7 +182,7 @@ class _Request:
         """Whether nothing is left to choose."""
         choices = self.choices
         both = (choices.block, choices.warp, choices.stages, choices.group, choices.split_k)
-        own = (choices.cluster, choices.consumers) if self.skeleton is SPECIALISED else (choices.fragment_buffers,)
+        own = () if self.fragment.in_tensor_memory else (choices.cluster, choices.consumers) if self.skeleton is SPECIALISED else (choices.fragment_buffers,)
         return None not in (*both, *own) and len(choices.promote) == len(choices.ways) == 1
 
     @property
@@ -196,8 +197,9 @@ class _Request:
         warp = tuple(decided[name] for name in ("WM", "WN", "WK"))
         way = Way.of(decided) if "held" in decided or "mixed" in decided else choices.ways[0]
         fragment = self.fragment
-        if fragment.widest and fragment.shape[1] <= warp[1] <= fragment.widest * fragment.shape[1]:
-            fragment = fragment.wide(warp[1] // fragment.shape[1])  # one instruction for the whole tile
+        width = (block if fragment.in_tensor_memory else warp)[1]  # one instruction for the whole tile
+        if fragment.widest and fragment.shape[1] <= width <= fragment.widest * fragment.shape[1]:
+            fragment = fragment.wide(width // fragment.shape[1])
         turns = decided.get("pingpong", int(choices.consumers == "pingpong"))
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=fragment, gpu=self.gpu, where=way.where, loads=way.loads,
@@ -245,7 +247,17 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
         )
     where, loads = _unless_auto(spec.split.where), _unless_auto(spec.pipeline.loads)
-    if fragment.from_shared:
+    if fragment.in_tensor_memory:
+        ways = tuple(way for way in space.bulk_ways(where, loads) if way.where == "prepass")
+        if not ways or spec.pipeline.fragment_buffers == 2 or (spec.tile.cluster or 1) > 1 or spec.pipeline.consumers == "pingpong":
+            raise InfeasibleSpec(
+                f"{place}: [fragment] policy", f"{fragment.policy} does not go with this pipeline",
+                got=f"where = {spec.split.where}, loads = {spec.pipeline.loads}, fragment_buffers = {spec.pipeline.fragment_buffers or 'auto'}, "
+                    f"cluster = {spec.tile.cluster or 'auto'}, consumers = {spec.pipeline.consumers}",
+                needs="where = prepass, loads = bulk, no second fragment buffer, no clusters, no turns: one thread multiplies what a copy brings",
+                remedy='leave them "auto", or policy = "mma"',
+            )
+    elif fragment.from_shared:
         ways = space.bulk_ways(where, loads)
         if not ways or spec.pipeline.fragment_buffers == 2:
             raise InfeasibleSpec(
@@ -295,9 +307,10 @@ def _fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> 
     portable = shapes(gpu.vendor, scheme.word, "mma")
     found = []
     if choice.shape is None or choice.shape not in portable:
-        known = shapes(gpu.vendor, scheme.word, "wgmma")
-        if any(row.runs_on(gpu.arch) for row in known.values()) and (choice.shape is None or choice.shape in known):
-            found.append(_fragment("wgmma", choice.shape, scheme, gpu, place))
+        for policy in ("wgmma", "tcgen05"):
+            known = shapes(gpu.vendor, scheme.word, policy)
+            if any(row.runs_on(gpu.arch) for row in known.values()) and (choice.shape is None or choice.shape in known):
+                found.append(_fragment(policy, choice.shape, scheme, gpu, place))
     if choice.shape is None or not found:
         found.append(_fragment("mma", choice.shape, scheme, gpu, place))
     return found
@@ -318,8 +331,8 @@ def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: s
     least = min(known.values(), key=lambda row: row.min_arch)
     raise InfeasibleSpec(
         f"{place}: [fragment] {'shape' if policy == 'mma' or shape else 'policy'}",
-        f"{gpu.name} does not have {shape}" if shape else f"{gpu.name} has no matrix instruction for {scheme.word}",
-        got=shape, needs=least.arch or f"sm_{(known[shape] if shape else least).min_arch} or newer", has=gpu.arch, remedy="another gpu",
+        f"{gpu.name} does not have {shape}" if shape else f"{gpu.name} has no {'matrix' if policy == 'mma' else policy} instruction for {scheme.word}",
+        got=shape or (None if policy == "mma" else policy), needs=least.arch or f"sm_{(known[shape] if shape else least).min_arch} or newer", has=gpu.arch, remedy="another gpu",
     )
 
 
@@ -649,10 +662,27 @@ def _mixed(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec
     )
 
 
+def _one_instruction(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    (bm, bn, bk), fm = plan.block, plan.fragment.shape[0]
+    return InfeasibleSpec(
+        f"{place}: [tile] block", "a tile is not one instruction", got=f"block {bm}x{bn}, warp {plan.warp[0]}x{plan.warp[1]}",
+        needs=f"block m = warp m = {fm}, a row of C for each lane of tensor memory, and block n of at most 256",
+        remedy=f"block = [{fm}, {min(bn, 256)}, {bk}], warp m = {fm}",
+    )
+
+
+def _tensor_memory(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    least = int(numbers["columns"]) // plan.block[1]
+    return InfeasibleSpec(
+        f"{place}: [tile] block", f"the sums do not fit the tensor memory of {plan.gpu.name}", got=plan.block[1],
+        needs=_equation(plan, COLUMNS).shown(numbers), has=f"{TENSOR_COLUMNS} columns", remedy=f"block n <= {TENSOR_COLUMNS // least // 16 * 16}",
+    )
+
+
 _REFUSALS: dict[str, Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]] = {
     "C1": _block_k, "C2": _warp_k, "C3": _whole_fragments(0), "C4": _whole_fragments(1), "C5": _whole_warps(0),
     "C6": _whole_warps(1), "C7": _threads, "C8": _fragment_buffers, "C9": _promotion, "C10": _shared_memory,
     "C11": _accumulators, "C12": _spills, "C13": _outside_the_fit, "C14": _no_async, "C15": _held_stages,
     "C16": _shared_async, "C17": _register_held, "C18": _scaled_in_kernel, "C19": _not_by_lanes, "C20": _rows_of_lines,
-    "C21": _single_step, "C22": _many_tiles, "C23": _row_bytes, "C24": _turns, "C25": _mixed,
+    "C21": _single_step, "C22": _many_tiles, "C23": _row_bytes, "C24": _turns, "C25": _mixed, "C26": _one_instruction, "C27": _tensor_memory,
 }

@@ -82,10 +82,11 @@ class Split(Strict):
 
 
 class FragmentChoice(Strict):
-    policy: Literal["auto", "mma", "wmma", "fma", "wgmma"] = Field(
+    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05"] = Field(
         "auto",
         description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
-        "shared memory; auto takes the faster of wgmma and mma, and fma for f32 words",
+        "shared memory; tcgen05: the same with sums in tensor memory, compiled and never run; auto takes the fastest that the "
+        "GPU has of tcgen05, wgmma and mma, and fma for f32 words",
     )
     shape: _or_auto(Annotated[str, Field(pattern=r"^m\d+n\d+k\d+$")], {"type": "string"}) = Field(
         None, description="the matrix instruction's shape, such as m16n8k16"
@@ -94,7 +95,7 @@ class FragmentChoice(Strict):
 
 class Tile(Strict):
     block: AutoTriple = Field(None, description="m, n, k of a thread block")
-    warp: AutoTriple = Field(None, description="m, n, k of a warp, with policy wgmma of a warpgroup; its k is the block's k")
+    warp: AutoTriple = Field(None, description="m, n, k of a warp, with policy wgmma and tcgen05 of a warpgroup; its k is the block's k")
     group: _auto_int(1, 64) = Field(None, description="block rows of C that are worked on together, so that L2 serves them")
     split_k: _auto_int(1, 64) = Field(None, description="slices of k that different blocks sum, for few tiles of C")
     cluster: _auto_int(1, 8) = Field(
@@ -106,7 +107,7 @@ class Pipeline(Strict):
     loads: Literal["auto", "async", "spread", "grouped", "bulk"] = Field(
         "auto",
         description="how tiles reach shared memory. async: cp.async; through registers: spread one by one between the "
-        "matrix instructions, or grouped before them; bulk: whole stages by the copy engine, for policy wgmma",
+        "matrix instructions, or grouped before them; bulk: whole stages by the copy engine, for policy wgmma and tcgen05",
     )
     stages: _auto_int(2, 64) = Field(None, description="shared-memory buffers of the main loop")
     fragment_buffers: _auto_int(1, 2) = Field(

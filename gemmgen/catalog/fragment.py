@@ -223,6 +223,7 @@ class Descriptor(Strict):
         rows: of k contiguous rows, as many lie `stride` bytes before the next as many.
         swizzles: row bytes -> what the swizzle field says: the 16-byte chunk bits of an address
             are xored with the bits that count its 128-byte lines.
+        fixed: (lowest bit, width, value) of a field that always says the same.
     """
 
     address: BitField
@@ -230,17 +231,14 @@ class Descriptor(Strict):
     stride: BitField
     swizzle: BitField
     rows: Annotated[int, Field(gt=0)]
-    swizzles: dict[Literal["128", "64", "32"], Annotated[int, Field(ge=1, le=3)]]
+    swizzles: dict[Literal["128", "64", "32"], Annotated[int, Field(ge=1, le=7)]]
+    fixed: Annotated[tuple[int, int, int], Field(strict=False)] | None = None
 
     @model_validator(mode="after")
     def _apart(self) -> Descriptor:
-        taken = 0
-        for name in ("address", "leading", "stride", "swizzle"):
-            low, width = getattr(self, name)
-            bits = (1 << width) - 1 << low
-            if taken & bits or bits >> 64:
-                raise ValueError(f"fields of 64 bits that do not overlap; {name} does")
-            taken |= bits
+        _disjoint({name: getattr(self, name) for name in ("address", "leading", "stride", "swizzle", "fixed") if getattr(self, name)}, 64)
+        if any(code >> self.swizzle[1] for code in self.swizzles.values()) or self.fixed and self.fixed[2] >> self.fixed[1]:
+            raise ValueError("codes that fit their fields")
         if len(set(self.swizzles.values())) != len(self.swizzles):
             raise ValueError("a code of its own for each swizzle")
         for row_bytes in map(int, self.swizzles):
@@ -259,7 +257,53 @@ class Descriptor(Strict):
     def constant(self, row_bytes: int) -> int:
         """All of the 64 bits but the address, for tiles of such rows."""
         fields = ((self.leading, 1), (self.stride, self.rows * row_bytes >> 4), (self.swizzle, self.swizzles[str(row_bytes)]))
-        return sum(value << low for (low, _), value in fields)
+        at, _, fixed = self.fixed or (0, 0, 0)
+        return sum(value << low for (low, _), value in fields) | fixed << at
+
+
+def _disjoint(fields: dict[str, tuple[int, ...]], width: int) -> None:
+    """Fields, each (lowest bit, width, ...), lie beside one another in a word of `width` bits."""
+    taken = 0
+    for name, (low, bits, *_) in fields.items():
+        field = (1 << bits) - 1 << low
+        if taken & field or field >> width:
+            raise ValueError(f"fields of {width} bits that do not overlap; {name} does")
+        taken |= field
+
+
+class InstructionWord(Strict):
+    """The 32 bits that tell an instruction of one mnemonic its types and extents.
+
+    Attributes:
+        d, a, b: (lowest bit, width, code) of the operands' types.
+        m, n: (lowest bit, width, unit): the field holds the extent / unit.
+    """
+
+    d: Annotated[tuple[int, int, int], Field(strict=False)]
+    a: Annotated[tuple[int, int, int], Field(strict=False)]
+    b: Annotated[tuple[int, int, int], Field(strict=False)]
+    m: Annotated[tuple[int, int, int], Field(strict=False)]
+    n: Annotated[tuple[int, int, int], Field(strict=False)]
+
+    @model_validator(mode="after")
+    def _apart(self) -> InstructionWord:
+        _disjoint({name: getattr(self, name) for name in "dabmn"}, 32)
+        if any(code >> width for _, width, code in (self.d, self.a, self.b)):
+            raise ValueError("codes that fit their fields")
+        return self
+
+    def value(self, m: int, n: int) -> int:
+        """The word of the instruction that multiplies [m, k] by [k, n], both with k contiguous.
+
+        Raises:
+            ValueError: the fields cannot say such an extent.
+        """
+        word = sum(code << low for low, _, code in (self.d, self.a, self.b))
+        for extent, (low, width, unit) in ((m, self.m), (n, self.n)):
+            if extent % unit or extent // unit >> width:
+                raise ValueError(f"extents that fit the instruction's fields; {extent} does not")
+            word |= extent // unit << low
+        return word
 
 
 class Fragment(Row):
@@ -273,32 +317,37 @@ class Fragment(Row):
             each the part of C that it holds, with `fma.rn.f32` one k after
             another, and each holds all of A and B that its part needs;
             `wgmma` is one `wgmma.mma_async` of a warpgroup, four warps whose
-            128 lanes the maps count, with B and mostly A in shared memory.
+            128 lanes the maps count, with B and mostly A in shared memory;
+            `tcgen05` is one `tcgen05.mma`, which one thread issues, with A and B in
+            shared memory and C in tensor memory, whose lanes the map of c counts:
+            a warpgroup's 128 threads as `tcgen05.ld.32x32b` gives it to them.
         map_source: whether the maps are `documented`, `measured`, or
             `constructed`: ours, where no instruction prescribes any.
         min_arch: the first sm_ number that has it, with these maps.
         instruction: its mnemonic as the compiler's assembly prints it.
         shape: (m, n, k).
         word: type of A and B; the accumulator is FP32.
-        a, b, c: the maps, over (m, k), (k, n) and (m, n); no b where it never is in registers.
+        a, b, c: the maps, over (m, k), (k, n) and (m, n); no a or b where it never is in registers.
         arch: the one target that has the instruction, where later ones do not.
         widest: instructions of up to this many times n exist; `wide` gives them.
         descriptor: how operands are found that stay in shared memory.
+        instruction_word: what the instruction itself is told, where its mnemonic does not say types and extents.
     """
 
     vendor: Literal["nvidia"]
-    policy: Literal["mma", "wmma", "fma", "wgmma"]
+    policy: Literal["mma", "wmma", "fma", "wgmma", "tcgen05"]
     map_source: Literal["documented", "measured", "constructed"]
     min_arch: int
-    instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.]{1,100}$")]
+    instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.:]{1,100}$")]
     shape: Annotated[tuple[int, int, int], Field(strict=False)]
     word: WordType
-    a: FragmentMap
+    a: FragmentMap | None = None
     b: FragmentMap | None = None
     c: FragmentMap
     arch: Annotated[str, Field(pattern=r"^sm_\d{2,3}[af]$")] | None = None
     widest: Annotated[int, Field(gt=1, le=32)] | None = None
     descriptor: Descriptor | None = None
+    instruction_word: InstructionWord | None = None
 
     @model_validator(mode="after")
     def _maps_cover(self) -> Fragment:
@@ -307,6 +356,13 @@ class Fragment(Row):
             raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
         if (self.b is None) != (self.descriptor is not None):
             raise ValueError("a map of b, or a descriptor for where it lies")
+        if self.a is None and self.b is not None:
+            raise ValueError("a map of a where b is in registers")
+        if (self.policy == "tcgen05") != (self.instruction_word is not None):
+            raise ValueError("the instruction's own word with policy tcgen05 and with no other")
+        if self.instruction_word:
+            for one in {1, self.widest or 1}:
+                self.instruction_word.value(m, n * one)
         for label, held, rows, columns in (("a", self.a, m, k), ("b", self.b, k, n), ("c", self.c, m, n)):
             if held is None:
                 continue
@@ -337,6 +393,11 @@ class Fragment(Row):
     def from_shared(self) -> bool:
         """Whether the unit itself reads operands from shared memory."""
         return self.descriptor is not None
+
+    @property
+    def in_tensor_memory(self) -> bool:
+        """Whether the unit keeps C in a memory of its own."""
+        return self.instruction_word is not None
 
     def runs_on(self, arch: str) -> bool:
         """Whether a target, `sm_80`, has it; `sm_90` counts for what only `sm_90a` compiles."""

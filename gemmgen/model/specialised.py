@@ -246,11 +246,19 @@ SPECIALISED = Skeleton(
 
 def skeleton_of(fragment: Fragment) -> Skeleton:
     """The design that a fragment's kernels have."""
+    if fragment.in_tensor_memory:
+        from gemmgen.model.tensor_memory import TENSOR_MEMORY  # which builds on this module
+
+        return TENSOR_MEMORY
     return SPECIALISED if fragment.from_shared else PORTABLE
 
 
 def constants_of(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, float]:
     """The symbols that no candidate of the fragment's skeleton changes."""
+    if fragment.in_tensor_memory:
+        from gemmgen.model import tensor_memory
+
+        return tensor_memory.constants(layout, scheme, fragment, gpu, hints)
     return (constants if fragment.from_shared else space.constants)(layout, scheme, fragment, gpu, hints)
 
 
