@@ -31,7 +31,7 @@ WORKSPACE_ALIGNMENT = 256
 TENSOR_COLUMNS = 512  # of tensor memory, 128 lanes of 32 bits each
 LEAST_COLUMNS = 32  # an allocation is a power of two
 UNLOADED = 16  # columns that a thread reads of it at a time
-ISSUER_REGISTERS = 64  # a thread of the warpgroup that issues copies and products
+ISSUER_REGISTERS = 80  # a thread of the warpgroup that issues copies and products
 UNROLL_BELOW = 192  # registers; from there on unrolled kernels were seen to spill on sm_80
 UNROLL_SHARE = 0.75  # of a thread's share of the file, where operands are split on the way to fragments
 STATUS = {
@@ -337,6 +337,8 @@ class Plan:
     @property
     def multiplying_registers(self) -> int:
         """Registers a multiplying thread has after the copying ones gave theirs up."""
+        if self.in_tensor_memory and not self.moving:
+            return self.launch_registers  # enough where the sums are read once
         pool = self.launch_registers * (self.multiplying_groups + 1) - self.producer_registers
         return min(MOST_REGISTERS, pool // self.multiplying_groups // 8 * 8)
 

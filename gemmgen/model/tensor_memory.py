@@ -16,7 +16,7 @@ from gemmgen.catalog.scheme import Scheme
 from gemmgen.model import resources, space, specialised
 from gemmgen.model.equation import Constraint, Equation
 from gemmgen.model.space import Choices, Skeleton
-from gemmgen.plan import ISSUER_REGISTERS, TENSOR_COLUMNS, UNLOADED, Hints
+from gemmgen.plan import ISSUER_REGISTERS, MOST_REGISTERS, TENSOR_COLUMNS, UNLOADED, Hints
 
 BLOCK_N = (64, 96, 128, 160, 192, 224, 256)
 """Tiles that a search considers; an instruction is as wide as a tile."""
@@ -52,9 +52,13 @@ SHARED_BYTES = Equation(
     "B3", "shared_bytes", "stages * (stage_bytes + 16) + 8 * (2 * buffers + 3) + where(split_k > 1, 8 * groups, 0)", "B",
     "as W5, with two barriers a buffer, two for sums that stay, and the address of tensor memory",
 )
+BUDGET = Equation(
+    "B10", "register_budget", f"where(promote > 0, min({MOST_REGISTERS}, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8)), registers)",
+    "registers a thread", "as W8; where nothing moves before a tile's end, registers stay where they are",
+)
 BUDGETS = (
     specialised.A_BYTES, specialised.STAGE_BYTES, BUFFERS, COLUMNS, SHARED_BYTES, specialised.LAUNCH_REGISTERS,
-    specialised.BUDGET, specialised.ACCUMULATOR_REGISTERS,
+    BUDGET, specialised.ACCUMULATOR_REGISTERS,
 )
 
 _BY_NUMBER = {one.number: one for one in specialised.CONSTRAINTS}
