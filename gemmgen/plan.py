@@ -343,8 +343,6 @@ class Plan:
     @property
     def accumulator_sets(self) -> int:
         """Arrays of [warp m, warp n] FP32 values a warp keeps."""
-        if self.where == "mixed":
-            return 2  # one in the unit, whatever its scale just then, and one outside
         both = 1 if self.promotes_at_once and not self.specialised else 2
         return sum(both if self.promotes(acc) else 1 for acc in self.scheme.accumulators)
 

@@ -50,15 +50,14 @@ BUDGET = Equation(
     "the multiplying warpgroups share what it gives up (setmaxnreg)",
 )
 ACCUMULATORS = Equation(
-    "W9", "accumulators", "where(mixed > 0, 2, sums + where(promote > 0, promoted_sums, 0))", "sets",
-    "as R4; what splits A itself has one sum in the unit for all scales, and one outside",
+    "W9", "accumulators", "sums + where(promote > 0, promoted_sums, 0)", "sets", "as R4",
 )
 ACCUMULATOR_REGISTERS = Equation(
     "W10", "accumulator_registers", "accumulators * WM * WN / 128", "registers a thread", "WMMAe eq. 2's accumulator term",
 )
 FRAGMENT_REGISTERS = Equation(
-    "W11", "fragment_registers", "where(mixed > 0, words * WM * min(BK, max(promote, FK)) * word_bytes / 512, 0)", "registers a thread",
-    "A's words of one chunk of k; operands in shared memory take none",
+    "W11", "fragment_registers", "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)", "registers a thread",
+    "A's words of this step and the next; operands in shared memory take none",
 )
 RESOURCES = (GROUPS, WARPS, resources.THREADS, traffic.TILES)
 BUDGETS = (
@@ -76,8 +75,8 @@ CONSTRAINTS = (
     Constraint("C7", "threads", "threads <= 512", "with more, no warpgroup has registers for a tile worth multiplying"),
     Constraint("C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
                "promotion falls between two instructions and keeps step with the stages"),
-    Constraint("C25", "A in registers", "(mixed == 0) | ((promote > 0) & (promote <= BK) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
-               "A's rows are copied along k and split two by two, and the one sum in the unit moves out each stage"),
+    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
+               "A's rows are copied along k and split two by two, and two steps take turns with the registers"),
     Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line"),
     Constraint("C11", "accumulators", "accumulator_registers + fragment_registers + other_registers <= register_budget", "EGEMM eq. 8, first line"),
     space.FEW_TILES,
