@@ -196,7 +196,7 @@ class Plan:
         specialised = {"cluster": self.cluster, "consumers": self.consumers} if self.specialised else {}
         return {
             "layout": self.layout,
-            "scheme": self.scheme.model_dump(mode="json", exclude=prose),
+            "scheme": self.scheme.model_dump(mode="json", exclude=prose, exclude_none=True),
             "fragment": self.fragment.model_dump(mode="json", exclude=prose, exclude_none=True),
             "arch": self.arch,
             "where": self.where,

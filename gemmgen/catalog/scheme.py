@@ -36,7 +36,7 @@ class Word(Strict):
 
     rounding: Rounding
     scale: Annotated[int, Field(ge=0, le=40)] = 0
-    bits: Annotated[int, Field(ge=2, le=11, exclude_if=lambda bits: bits is None)] | None = None
+    bits: Annotated[int, Field(ge=2, le=11)] | None = None
 
     def left(self, form: Format) -> RoundingRule:
         """What it leaves of an element, relative to the element's power of two."""
