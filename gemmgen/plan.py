@@ -24,6 +24,7 @@ ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
 WARPGROUP = 128  # threads
 PRODUCER_REGISTERS = 40  # a thread of the warpgroup that only issues copies
+COUNTING_REGISTERS = 56  # the same where it also counts what words cannot hold of A
 MOST_REGISTERS = 240  # a thread of a multiplying warpgroup
 BARRIER_BYTES = 8
 PADDING = 16  # bytes a row, for fragments that are fetched by rows of one distance
@@ -254,6 +255,8 @@ class Plan:
     @property
     def producer_registers(self) -> int:
         """Registers that a thread of the copying warpgroup keeps."""
+        if self.where == "mixed":
+            return COUNTING_REGISTERS
         return PRODUCER_REGISTERS if self.multiplying_groups < 3 else 32
 
     @property
