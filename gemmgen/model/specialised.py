@@ -122,7 +122,7 @@ TRAFFIC = (
 UNIT_EFFICIENCY = 0.94
 """Measured with ncu on an H100: the share of its cycles that the matrix unit is at work in a long loop."""
 
-SUSTAINED = {90: 660e12}
+SUSTAINED = {90: 650e12}
 """FLOP/s of FP16 products that an H100 at its 700 W sustains on random data, from these kernels and cuBLAS's alike."""
 
 GROUP_GAP = 60
@@ -142,6 +142,9 @@ GATHER_SHARE = 1.25
 
 OVERLAP_SECONDS = 2.7e-6
 """Fitted: from a split pass's end to the first product of a kernel that was launched meanwhile."""
+
+SPLIT_POWER = 0.8
+"""Measured at 4096: of the split pass's time, what a chip at its power limit is longer at work for it."""
 
 CLUSTER_SECONDS = 1.0e-6
 """Measured at 1024: what forming clusters and their two barriers cost a launch."""
@@ -177,10 +180,10 @@ KERNEL_CYCLES = Equation(
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds", "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
-KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, unit_seconds, dram_bytes / dram_rate)", "s", "cycles, power or device memory")
+KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SPLIT_SECONDS = Equation("M17", "split_seconds", "split_bytes / dram_rate", "s", "the split kernels are bound by device memory")
 SECONDS = Equation(
-    "W32", "seconds", "kernel_seconds + split_seconds + split_reads * launch_seconds + overlap_seconds + where(cluster > 1, cluster_seconds, 0)", "s", "one after another; the main kernel's launch is hidden",
+    "W32", "seconds", "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + where(cluster > 1, cluster_seconds, 0)", "s", "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
     TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
@@ -191,7 +194,7 @@ TIME = (
 def binding(known: Numbers) -> str:
     """What limits the main kernel, in words."""
     cycles = {
-        "power": known["unit_seconds"], "device memory": known["dram_bytes"] / known["dram_rate"],
+        "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"], "device memory": known["dram_bytes"] / known["dram_rate"],
         "cycles": known["kernel_cycles"] / known["clock_hz"],
     }
     widest = max(cycles, key=cycles.__getitem__)
@@ -212,7 +215,7 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
     return fixed | {
         "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.word] / gpu.rates.tensor_fma_per_clock["f16"],
         "mma_efficiency": UNIT_EFFICIENCY, "group_gap": GROUP_GAP, "turn_cycles_each": TURN_CYCLES, "store_cycles": STORE_CYCLES,
-        "split_a_cycles": SPLIT_A_CYCLES, "overlap_seconds": OVERLAP_SECONDS, "gather_share": GATHER_SHARE, "cluster_seconds": CLUSTER_SECONDS, "other_registers": OTHER_REGISTERS,
+        "split_a_cycles": SPLIT_A_CYCLES, "overlap_seconds": OVERLAP_SECONDS, "gather_share": GATHER_SHARE, "cluster_seconds": CLUSTER_SECONDS, "split_power": SPLIT_POWER, "other_registers": OTHER_REGISTERS,
         "fragment_buffers": 1,
     }
 
