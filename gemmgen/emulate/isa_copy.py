@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gemmgen.emulate.decode import Cursor, instruction
+from gemmgen.emulate.isa_bulk import bulk_copy
 from gemmgen.emulate.isa_integer import U32
 from gemmgen.emulate.isa_memory import HINTS, Access, at_lanes
 from gemmgen.emulate.memory import Fault
@@ -56,6 +57,8 @@ class Copy:
 @instruction("cp")
 def copy_async(cursor: Cursor):
     cursor.choice("async")
+    if cursor.flag("bulk"):
+        return bulk_copy(cursor)
     if cursor.flag("commit_group"):
         return _commit
     if cursor.flag("wait_all"):

@@ -49,7 +49,14 @@ def mov(cursor: Cursor):
     cursor.count(2)
     into, out_of = cursor.vector(0), cursor.vector(1)
     if len(into) == len(out_of) == 1:
-        return elementwise(cursor, [type_], lambda x: x)
+        plain = elementwise(cursor, [type_], lambda x: x)
+        target, slot = cursor.target(0), cursor.source(1, type_)
+
+        def move(warp, mask):
+            if isinstance(warp.r[slot], np.ndarray) or not warp.rename(target, slot, mask):
+                plain(warp, mask)
+
+        return plain if type_ in ("pred", "b64", "u64", "s64", "f64", "b16", "u16", "s16") else move
     size = SIZES[type_]
     if len(out_of) > 1:  # pack, the first member lowest
         part = np.dtype(f"u{size // len(out_of)}")
@@ -79,8 +86,8 @@ def mov(cursor: Cursor):
 def cvta(cursor: Cursor):
     """Between a space's own addresses and generic ones."""
     into = cursor.flag("to")
-    space = cursor.choice("global", "shared", "const", "param", "local")
-    cursor.drop("shared::cta")
+    space = cursor.choice("global", "shared", "shared::cta", "shared::cluster", "const", "param", "local")
+    space = space.partition("::")[0]
     type_ = cursor.type()
     if space in ("param", "local"):
         cursor.refuse("address of parameters or local memory is not supported")
