@@ -61,7 +61,7 @@ def bulk_copy(cursor: Cursor):
     target, barrier = (Access(cursor, operand, space, 1, counted=False) for operand in (0, 3))
     source, size = Access(cursor, 1, "global", 1), cursor.source(2, "u32")
     ctas = cursor.source(4, "b16") if many else -1
-    place = cursor.decoder.place(cursor.statement)
+    place = cursor.decoder.source.site(cursor.statement)
 
     def run(warp, mask):
         arena, sizes = warp.strip.launch.arena, warp.full(size, U32)

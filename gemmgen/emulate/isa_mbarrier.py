@@ -82,7 +82,7 @@ def _arrive(cursor: Cursor, action: str):
     target = cursor.target(0) if returns else -1
     at = int(returns)
     cursor.count(*((at + 2,) if expecting else (at + 1, at + 2)))
-    access, place = barrier_access(cursor, at), cursor.decoder.place(cursor.statement)
+    access, place = barrier_access(cursor, at), cursor.decoder.source.site(cursor.statement)
     number = cursor.source(at + 1, "u32") if len(cursor.operands) > at + 1 else -1
 
     def run(warp, mask):
@@ -104,7 +104,7 @@ def _bytes(cursor: Cursor, action: str):
     cursor.drop("relaxed", "cta", "cluster")
     cursor.count(2)
     access, number = barrier_access(cursor, 0), cursor.source(1, "u32")
-    place = cursor.decoder.place(cursor.statement)
+    place = cursor.decoder.source.site(cursor.statement)
 
     def run(warp, mask):
         barriers = warp.strip.barriers

@@ -128,8 +128,10 @@ def wgmma(cursor: Cursor):
 
 
 def _fence(warp, mask) -> None:
-    """Registers are read and written in order here."""
+    """Registers are read and written in order here; only that there is a fence at all is
+    checked, since the compiler moves arithmetic and copies across fences."""
     warp.whole(mask, "wgmma.fence")
+    warp.fenced |= True if mask is None else mask
 
 
 def _commit(warp, mask) -> None:
@@ -195,12 +197,18 @@ class _Wgmma:
     def __init__(self, cursor: Cursor, word: str, columns: int, targets, a, b: int, scale: int, signs):
         self.word, self.columns, self.targets, self.a, self.b = word, columns, targets, a, b
         self.scale, self.signs = scale, signs
-        self.place = cursor.decoder.place(cursor.statement)
+        self.place = cursor.decoder.source.site(cursor.statement)
         self.instruction = Instruction(None, -1, False, cursor.statement, 0)
         self.fragments = Mma(word, [], [])
 
     def __call__(self, warp, mask) -> None:
         active = warp.whole(mask, "wgmma")
+        if (bare := ~warp.fenced if mask is None else mask & ~warp.fenced).any():
+            raise Fault(
+                "a wgmma may run ahead of what wrote its registers",
+                lane=int(np.argmax(bare)),
+                needs="wgmma.fence before the first one, and after other instructions touched its registers",
+            )
         chosen = np.arange(warp.columns) if active is None else np.flatnonzero(active)
         self._agree(warp, chosen)
         read: list[tuple[np.ndarray, np.ndarray]] = []

@@ -157,7 +157,11 @@ class InFlight:
 
 
 class Warp:
-    """One warp index, or several, across the CTAs of a strip.
+    """One warp index, or several, across CTAs of a strip.
+
+    Args:
+        indices: of warps in their CTA.
+        ctas: numbers of CTAs in the strip.
 
     Attributes:
         columns: warps of CTAs side by side in its vectors: indices x CTAs.
@@ -171,6 +175,7 @@ class Warp:
         pending: copies in flight, see isa_copy.
         products, finished: `[lanes]`, groups of matrix instructions committed, and
             those known to be complete; reading: their operands in shared memory, see isa_wgmma.
+        fenced: `[lanes]` bool, whether a wgmma.fence was executed.
         meets: `[2, columns]`, name and threads of the barrier a column last came to.
         issued: `[columns]`, matrix instructions of a warpgroup so far.
         awaits: `[2, lanes]`, offset and phase's parity of the mbarrier a lane last waited for.
@@ -179,18 +184,19 @@ class Warp:
         registers: `[columns]`, that each thread may use now; adjusted: the numbers so far.
     """
 
-    def __init__(self, strip: Strip, indices: range):
-        launch, ctas = strip.launch, strip.ctas
-        self.strip, self.indices, self.columns = strip, indices, len(indices) * ctas
+    def __init__(self, strip: Strip, indices: range, ctas: range):
+        launch = strip.launch
+        self.strip, self.indices, self.ctas, self.columns = strip, indices, ctas, len(indices) * len(ctas)
         self.lanes = WARP * self.columns
         self.lane = np.repeat(np.arange(WARP, dtype=np.uint32), self.columns)
-        self.cta = np.tile(np.arange(ctas), WARP * len(indices))
-        self.number = np.tile(np.repeat(np.asarray(indices), ctas), WARP)
+        self.cta = np.tile(np.asarray(ctas), WARP * len(indices))
+        self.number = np.tile(np.repeat(np.asarray(indices), len(ctas)), WARP)
         self.shared_base = self.cta * strip.shared.pitch
         self.committed = np.zeros(self.lanes, np.int32)
         self.pending: list = []
         self.products, self.finished = np.zeros(self.lanes, np.int32), np.zeros(self.lanes, np.int32)
         self.reading: list = []
+        self.fenced = np.zeros(self.lanes, bool)
         self.meets = np.zeros((2, self.columns), np.int64)
         self.awaits = np.zeros((2, self.lanes), np.int64)
         self.impatient = np.zeros(self.columns, bool)
@@ -571,13 +577,22 @@ class Warp:
                 needs="every lane of the warp that has not ended",
             )
 
+    def column(self, index: int, cta: int) -> int:
+        """Where the warp of that index and CTA is in the vectors."""
+        return self.indices.index(index) * len(self.ctas) + self.ctas.index(cta)
+
+    @property
+    def place(self) -> tuple[np.ndarray, np.ndarray]:
+        """Index of `[warps, CTAs]` of the strip to this one's."""
+        return np.ix_(list(self.indices), list(self.ctas))
+
     def waits(self) -> np.ndarray:
         """The block at whose barrier each warp waits, `_ENDED`, or `_BUSY` when it does neither.
 
         Returns:
             `[indices, ctas]` int.
         """
-        shape = (len(self.indices), self.strip.ctas)
+        shape = (len(self.indices), len(self.ctas))
         at = np.broadcast_to(np.asarray(self.at), self.lanes)
         at = np.where(at >= _GONE, _ENDED, np.where(at >= _WAITING, at - _WAITING, _GONE))
         highest = at.reshape(WARP, *shape).max(0)
@@ -617,7 +632,7 @@ class Strip:
 
     Attributes:
         living: `[ctas]`, threads that have not ended.
-        changes: counts what may let a parked warp go on.
+        changes: counts what may let a parked warp go on; timeouts: those in a row.
         barriers: the mbarriers in shared memory.
         flights: bulk copies that have not landed, see isa_bulk.
         arrived: (CTA, name of a barrier) -> threads that came by bar.arrive.
@@ -632,19 +647,24 @@ class Strip:
         self.cta_ids = (linear % x, linear // x % y, linear // (x * y))
         self.shared = SharedMemory(len(ctas), launch.shared_bytes, launch.program.reads_async)
         self.stats = LaunchStats(ctas=len(ctas))
-        self.conflicts = ConflictCounter(len(ctas))
         self.lazy = launch.schedule.copies == "lazy"
         self.living = np.zeros(len(ctas), np.int64)
-        self.changes = 0
+        self.changes = self.timeouts = 0
         self.barriers = Barriers(self)
         self.flights: list = []
         self.arrived: dict[tuple[int, int], int] = {}
         self.cluster_phase = np.zeros(-(-len(ctas) // launch.cluster), np.int64)
         self.agreed: dict = {}
         self.registers = launch.registers
-        every = self.warps_of(launch.block)
-        together = launch.schedule.warps == "together"
-        self.warps = [Warp(self, every)] if together else [Warp(self, range(i, i + 1)) for i in every]
+        indices, every, ranks = self.warps_of(launch.block), range(len(ctas)), launch.cluster
+        if launch.schedule.warps == "together":
+            self.warps = [Warp(self, indices, every)]
+        else:
+            # One CTA of a cluster gets as far ahead of the others as it may.
+            self.warps = [
+                Warp(self, range(index, index + 1), every[rank::ranks]) for rank in range(ranks) for index in indices
+            ]
+        self.conflicts = ConflictCounter(len(self.warps[0].ctas))
 
     @staticmethod
     def warps_of(block: tuple[int, int, int]) -> range:
@@ -666,7 +686,7 @@ class Strip:
     def _step(self) -> bool:
         """Run all warps as far as they get, and open what then may open; whether any is left."""
         self._run_warps()
-        waits = np.concatenate([warp.waits() for warp in self.warps])
+        waits = self._of_warps(Warp.waits)
         if (waits == _ENDED).all():
             self._check_warpgroups()
             return False
@@ -682,7 +702,12 @@ class Strip:
             self._deadlock(waits)
         return True
 
-    timeouts = 0
+    def _of_warps(self, function) -> np.ndarray:
+        """`[warps, CTAs]` int, of what `function` says of each warp, `[indices, CTAs]`."""
+        values = np.empty((len(self.warps_of(self.launch.block)), self.ctas), np.int64)
+        for warp in self.warps:
+            values[warp.place] = function(warp)
+        return values
 
     def _run_warps(self) -> None:
         """Run each warp until it must wait. One that opened an mbarrier lets all others go first."""
@@ -735,13 +760,9 @@ class Strip:
             )
 
     def free_registers(self, cta: int) -> int:
-        """Of those the CTA had at launch, the ones no living warp has now."""
-        launch = self.launch
-        taken = 0
-        for warp in self.warps:
-            mine = warp.cta[: warp.columns] == cta
-            taken += WARP * int(warp.registers[mine].sum())
-        return WARP * self.registers * len(self.warps_of(launch.block)) - taken
+        """Of those the CTA had at launch, the ones no warp has now."""
+        taken = sum(int(warp.registers[warp.cta[: warp.columns] == cta].sum()) for warp in self.warps)
+        return WARP * (self.registers * len(self.warps_of(self.launch.block)) - taken)
 
     # ---- barriers of CTAs and clusters
     def open_cluster_barriers(self) -> None:
@@ -763,8 +784,8 @@ class Strip:
         Args:
             waits: `[warps, CTAs]`, see `Warp.waits`.
         """
-        names, threads = np.concatenate(
-            [warp.meets.reshape(2, len(warp.indices), self.ctas) for warp in self.warps], 1
+        names, threads = (
+            self._of_warps(lambda warp, which=which: warp.meets[which].reshape(len(warp.indices), -1)) for which in (0, 1)
         )
         highest = waits.max(0)
         ready = ((waits == highest) | (waits == _ENDED)).all(0) & (highest >= 0)
@@ -796,19 +817,19 @@ class Strip:
     def _pass(self, free: np.ndarray) -> None:
         """Let the warps `[warps, ctas]` bool go on."""
         for warp in self.warps:
-            warp.release(free[list(warp.indices)])
+            warp.release(free[warp.place])
 
     # ---- errors
     def _check_warpgroups(self) -> None:
         """The warps of a warpgroup must have done alike what they can only do together."""
         for (cta, group, _), ((product, *_), count) in self.agreed.items():
-            warp = next(warp for warp in self.warps if 4 * group in warp.indices)
-            raise self.fail(
+            warp = self._warp(4 * group, cta)
+            self.fail(
                 warp,
                 product.instruction,
                 Fault(
                     "a wgmma is not executed by all warps of its warpgroup",
-                    lane=warp.indices.index(4 * group) * self.ctas + cta,
+                    lane=warp.column(4 * group, cta),
                     got=f"{count} warps",
                     needs="all four",
                 ),
@@ -838,12 +859,12 @@ class Strip:
         told, waiting = [], None
         for each in range(first, first + self.launch.cluster):
             state: dict[str, list[int]] = {}
-            for warp in self.warps:
-                for index in warp.indices:
-                    where, statement, lane = self._standing(warp, index, each, waits[index, each])
-                    state.setdefault(where, []).append(index)
-                    if each == cta and statement is not None and waiting is None:
-                        waiting = warp, statement, lane
+            for index in self.warps_of(self.launch.block):
+                warp = self._warp(index, each)
+                where, statement, lane = self._standing(warp, warp.column(index, each), waits[index, each])
+                state.setdefault(where, []).append(index)
+                if each == cta and statement is not None and waiting is None:
+                    waiting = warp, statement, lane
             name = f"CTA {tuple(int(ids[each]) for ids in self.cta_ids)}: " if self.launch.cluster > 1 else ""
             told.append(name + "; ".join(f"warp {', '.join(map(str, w))} {where}" for where, w in state.items()))
         parked = (waits[:, cta] == _BUSY).any()
@@ -860,21 +881,24 @@ class Strip:
             ),
         )
 
-    def _standing(self, warp: Warp, index: int, cta: int, block: int):
+    def _warp(self, index: int, cta: int) -> Warp:
+        return next(warp for warp in self.warps if index in warp.indices and cta in warp.ctas)
+
+    def _standing(self, warp: Warp, column: int, block: int):
         """Where one warp of one CTA is: in words, the instruction it waits at, and one of its lanes."""
-        program, column = self.launch.program, warp.indices.index(index) * self.ctas + cta
+        program = self.launch.program
         if block == _ENDED:
             return "has ended", None, None
         if block >= 0:
             last = program.blocks[block].last
-            return f"waits at {self.launch.source.place(last.statement)}", last, column
+            return f"waits at {self.launch.source.site(last.statement)}", last, column
         parked = warp.parked().reshape(WARP, -1)[:, column]
         lane = int(np.argmax(parked >= 0)) * warp.columns + column
         last = program.blocks[parked.max()].last
-        words = f"waits at {self.launch.source.place(last.statement)}"
+        words = f"waits at {self.launch.source.site(last.statement)}"
         if last.statement.opcode.startswith("mbarrier"):
             offset, parity = warp.awaits[:, lane]
-            words += f" for the phase of parity {parity} of {self.barriers.describe(int(offset))}"
+            words += f", for the phase of parity {parity} of {self.barriers.describe(int(offset))}"
         return words, last, lane
 
     def fail(self, warp: Warp, instruction, fault: Fault):

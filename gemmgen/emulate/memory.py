@@ -192,7 +192,7 @@ class Space:
             problem = f"a {verb} of {size} bytes reaches outside its buffer"
             at = offset + int(np.argmax(states & ALLOCATED == 0))
         elif (states & FLYING).any():
-            problem = f"a {verb} touches shared memory that a cp.async has not yet filled for certain"
+            problem = f"a {verb} touches shared memory that a copy in flight has not yet filled for certain"
             at = offset + int(np.argmax(states & FLYING != 0))
         elif (states & OPAQUE).any():
             problem = f"a {verb} touches an mbarrier, which only mbarrier instructions may"

@@ -290,3 +290,126 @@ def test_a_persistent_gemm_to_the_bit(name, schedule):
     k_steps = case.steps * case.width // (8 if case.word == "tf32" else 16)
     assert stats.mma == tiles_m * tiles_n * case.groups * 4 * case.n // 8 * k_steps
     assert stats.bank_conflicts == 0
+
+
+@pytest.mark.parametrize("schedule", EVERY, ids=lambda s: s.name)
+def test_strips_hold_whole_clusters(schedule):
+    case = Case(cluster=2, ctas=6, tiles=(6, 1), n=16, steps=3)
+    with Emulator(ptx_of(case.text), UNIT, schedule=schedule, strip=3, processes=1) as machine:
+        a, b = random_words("f16", (6 * 128, 3 * 64), 1), random_words("f16", (16, 3 * 64), 2)
+        out = machine.alloc(len(a) * len(b) * 4, name="c")
+        arguments = [machine.upload(packed(a, 128, 128), name="a"), machine.upload(packed(b, 16, 128), name="b")]
+        shared = case.stages * (128 * (128 + 16) + 16)
+        machine.launch("k", (6, 1, 1), (384, 1, 1), shared, [*arguments, out, 6, 1, 3, 2])
+        assert (machine.read(out, np.float32, (len(a), len(b))) == expected("f16", a, b, 128)).all()
+        with pytest.raises(EmulationError, match="does not hold whole clusters"):
+            machine.launch("k", (5, 1, 1), (384, 1, 1), shared, [*arguments, out, 6, 1, 3, 2])
+
+
+# ---------------------------------------------------------------- faults
+
+
+def swap(*pairs: tuple[str, str]):
+    """An edit that must find what it edits, so that a fault cannot quietly vanish."""
+
+    def edit(text: str) -> str:
+        for old, new in pairs:
+            assert text.count(old) == 1, f"the fault has nothing to change: {old}"
+            text = text.replace(old, new)
+        return text
+
+    return edit
+
+
+WRONG = "wrong numbers"
+DEADLOCK = "no warp can go on: a deadlock"
+UNFILLED = "copy in flight has not yet filled|nothing has written"
+PAIR = Case(cluster=2, ctas=4)
+FAULTS = {
+    # name: (case, edit, what LAZY_HIGHEST shows, what EAGER_LOWEST shows); None where that one cannot show it
+    "stride of B's descriptor": (Case(), swap(("at + A_BYTES, 16, 8 * ROW", "at + A_BYTES, 16, 4 * ROW")), WRONG, WRONG),
+    "stride of A's descriptor": (Case(), swap(("at + rows * ROW, 16, 8 * ROW", "at + rows * ROW, 16, 16 * ROW")), WRONG, WRONG),
+    "swizzle mode": (Case(), swap((", 1);  // of B", ", 2);  // of B")), WRONG, WRONG),
+    "not swizzled": (Case(), swap((", 1);  // of B", ", 0);  // of B")), WRONG, WRONG),
+    "consumers never flip the phase": (
+        Case(), swap(("s = 0; phase ^= 1; }\n        }\n        wg_wait", "s = 0; }\n        }\n        wg_wait")),
+        UNFILLED, DEADLOCK,
+    ),
+    "the producer never flips the phase": (
+        Case(), swap(("s = 0; phase ^= 1; }\n        }\n      }", "s = 0; }\n        }\n      }")),
+        "more arrivals", DEADLOCK,
+    ),
+    "a stage is given free too early": (
+        Case(), swap(("if (before >= 0) release(before);\n          before = s;", "release(s);"), ("        release(before);\n", "")),
+        None, "overwritten while a wgmma",
+    ),
+    "no wait before a stage is given free": (
+        Case(), swap(("wg_wait<0 ? 0 : 1>();  //", "//")), None, "overwritten while a wgmma",
+    ),
+    "no wait before the sum is read": (
+        Case(), swap(("wg_wait<0>();  // all", "wg_wait<1>();")), *2 * ("read that a wgmma may not have written",),
+    ),
+    "fragments loaded while they are read": (
+        Case(in_registers=True), swap(("wg_wait<1 ? 0 : 1>();  //", "wg_wait<1>();  //")),
+        *2 * ("written that a wgmma may not have read",),
+    ),
+    "no wgmma.fence": (Case(), swap(("if (k == 0) wg_fence();", "")), *2 * ("run ahead of what wrote its registers",)),
+    "no fence of the barriers": (Case(), swap(("    fence_init();\n", "")), *2 * ("may not see that it was initialised",)),
+    "no __syncthreads after the barriers": (
+        Case(), swap(("else __syncthreads();  // barriers", ";  // barriers")), "nothing has initialised", None,
+    ),
+    "no barrier of the cluster after the barriers": (
+        PAIR, swap(("if (CLUSTER > 1) cluster_sync(); else __syncthreads();  //", "__syncthreads();  //")),
+        *2 * ("may not be initialised yet",),
+    ),
+    "no barrier of the cluster before the end": (
+        PAIR, swap(("if (CLUSTER > 1) cluster_sync();  // before the end", "")),
+        *2 * ("a CTA ends while another one may still be signalling",),
+    ),
+    "too many bytes expected": (Case(), swap(("STAGE);  // bytes", "STAGE + 16);  // bytes")), DEADLOCK, DEADLOCK),
+    "the bytes of one operand expected": (Case(), swap(("STAGE);  // bytes", "B_BYTES);  // bytes")), UNFILLED, DEADLOCK),
+    "no wait for a free stage": (Case(), swap(("wait(empty + 8 * s, phase);  // stage", "// stage")), "more arrivals", DEADLOCK),
+    "no wait for a filled stage": (Case(), swap(("wait(full + 8 * s, phase);  // stage", "// stage")), UNFILLED, WRONG),
+    "multicast to the first only": (PAIR, swap(("(1 << CLUSTER) - 1)", "1)")), DEADLOCK, DEADLOCK),
+    "multicast outside the cluster": (PAIR, swap(("(1 << CLUSTER) - 1)", "7)")), *2 * ("one not in the cluster",)),
+    "stages given free to oneself only": (
+        PAIR, swap(("arrive_cluster(peer(empty + 8 * stage, lane))", "arrive(empty + 8 * stage)")), UNFILLED, WRONG,
+    ),
+    "stages given free by one CTA's warps": (PAIR, swap(("4 * GROUPS * CLUSTER)", "4 * GROUPS)")), UNFILLED, DEADLOCK),
+    "one arrival too many awaited": (Case(), swap(("4 * GROUPS * CLUSTER)", "4 * GROUPS * CLUSTER + 1)")), DEADLOCK, DEADLOCK),
+    "more registers than there are": (
+        Case(), swap(("fewer_registers<40>();\n", "fewer_registers<144>();\n"), ("more_registers<152>();\n", "more_registers<200>();\n")),
+        DEADLOCK, DEADLOCK,
+    ),
+    "a named barrier for too many": (Case(), swap(('"n"(128 * GROUPS)', '"n"(128 * GROUPS + 128)')), DEADLOCK, DEADLOCK),
+    "stages that overlap": (
+        Case(), swap(("to = base + s * STAGE;", "to = base + s * (STAGE - 1024);")), UNFILLED, UNFILLED,
+    ),
+    "a matrix product for some warps": (
+        Case(), swap(("            keep = 1;", "            keep = 1; if (warp == 3) break;")), *2 * ("wgmma",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_caught(name):
+    case, edit, *shown = FAULTS[name]
+    text = edit(case.text)
+    for schedule, expectation in zip(SCHEDULES, shown, strict=True):
+        if expectation in (None, WRONG):
+            got, want, _ = launch(case, text, schedule)
+            assert (got == want).all() == (expectation is None)
+            continue
+        with pytest.raises(EmulationError, match=expectation):
+            launch(case, text, schedule)
+
+
+def test_a_deadlock_tells_where_each_warp_waits_and_for_what():
+    case, edit, *_ = FAULTS["one arrival too many awaited"]
+    text = edit(case.text)
+    line = next(n for n, each in enumerate(text.splitlines(), 1) if "// stage is free" in each)
+    with pytest.raises(EmulationError) as error:
+        launch(case, text, LAZY_HIGHEST)
+    told = str(error.value)
+    assert f"inlined at line {line}, for the phase of parity 0 of the mbarrier at shared memory + 73752 of" in told
+    assert "(phase 0, 1 of 9 arrivals pending, 0 bytes pending); warp 1, 2, 3 has ended; warp 4, 5, 6, 7," in told
