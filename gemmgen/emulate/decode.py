@@ -445,7 +445,7 @@ def _waits(statement: Statement) -> bool:
 
 def _signals(statement: Statement) -> bool:
     """Whether others may be let go here, and go first."""
-    return statement.opcode.startswith(("mbarrier.arrive", "mbarrier.complete_tx"))
+    return statement.opcode.startswith(("mbarrier.arrive", "mbarrier.complete_tx", "cp.async.mbarrier.arrive"))
 
 
 def _in_order(blocks: list[Block]) -> list[Block]:

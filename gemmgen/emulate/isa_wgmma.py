@@ -222,7 +222,7 @@ class _Wgmma:
         if self.signs[0] * self.signs[1] < 0:
             a = a ^ a.dtype.type(1 << 8 * a.itemsize - 1)
         d = units.mma_columns(warp.strip.launch.unit, self.word, a, b, self._sums(warp, chosen))
-        d = self.fragments.fragments(d).reshape(len(self.targets), 32, len(chosen))
+        sums, d = d, self.fragments.fragments(d).reshape(len(self.targets), 32, len(chosen))
         groups = warp.products
         for slot, values in zip(self.targets, d, strict=True):
             if len(chosen) < warp.columns:
@@ -230,6 +230,7 @@ class _Wgmma:
                 spread[:, chosen] = values
                 values = spread
             warp.fly(slot, values.reshape(-1), groups, mask)
+        warp.sums[self.targets[0]] = [warp.accumulator(slot) for slot in self.targets], chosen, sums
         if not isinstance(self.a, int):
             for slot in self.a:
                 warp.fly(slot, None, groups, mask)
@@ -270,6 +271,10 @@ class _Wgmma:
         registers = [warp.accumulator(slot) for slot in self.targets]
         if any(register is None for register in registers):
             raise Fault("a wgmma adds to a register that was never written", needs="scale-d false the first time")
+        before, columns, sums = warp.sums.get(self.targets[0], ([], None, None))
+        if keep.all() and len(before) == len(registers) and np.array_equal(columns, chosen):
+            if all(one is other for one, other in zip(before, registers, strict=True)):
+                return sums  # what the last one left, not yet torn into registers
         c = np.stack(registers).reshape(-1, 4, 32, warp.columns)[..., chosen]
         if not keep.all():
             c = np.where(keep, c, np.float32(0))

@@ -39,6 +39,7 @@ _PATIENCE = 3_000_000  # blocks a warp may run without having to wait
 _TIMEOUTS = 50  # times that waits may time out one after the other, with nothing else happening, before it is a deadlock
 _ENDED, _BUSY = -1, -2  # in place of the number of the block at whose barrier a warp waits
 _REGISTERS = 1 << 16  # of an SM
+_F32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,8 @@ class Warp:
         pending: copies in flight, see isa_copy.
         products, finished: `[lanes]`, groups of matrix instructions committed, and
             those known to be complete; reading: their operands in shared memory, see isa_wgmma.
-        fenced: `[lanes]` bool, whether a wgmma.fence was executed.
+        fenced: `[lanes]` bool, whether a wgmma.fence was executed; sums: the last one's
+            D by its registers, see isa_wgmma.
         meets: `[2, columns]`, name and threads of the barrier a column last came to.
         issued: `[columns]`, matrix instructions of a warpgroup so far.
         awaits: `[2, lanes]`, offset and phase's parity of the mbarrier a lane last waited for.
@@ -197,6 +199,7 @@ class Warp:
         self.products, self.finished = np.zeros(self.lanes, np.int32), np.zeros(self.lanes, np.int32)
         self.reading: list = []
         self.fenced = np.zeros(self.lanes, bool)
+        self.sums: dict = {}
         self.meets = np.zeros((2, self.columns), np.int64)
         self.awaits = np.zeros((2, self.lanes), np.int64)
         self.impatient = np.zeros(self.columns, bool)
@@ -348,7 +351,8 @@ class Warp:
             if not value.written and self._flying(value).any():
                 self._beside(value, value.data, self.active)
             value = value.data
-        return np.broadcast_to(reinterpret(value, np.dtype(np.float32)), self.lanes)
+        value = value if value.dtype is _F32 else reinterpret(value, _F32)
+        return value if value.ndim else np.broadcast_to(value, self.lanes)
 
     def rename(self, target: int, slot: int, mask: np.ndarray | None) -> bool:
         """`mov` of a register in flight, or of one never written: the compiler renames
@@ -634,7 +638,8 @@ class Strip:
         living: `[ctas]`, threads that have not ended.
         changes: counts what may let a parked warp go on; timeouts: those in a row.
         barriers: the mbarriers in shared memory.
-        flights: bulk copies that have not landed, see isa_bulk.
+        flights: bulk copies that have not landed, see isa_bulk, and arrivals that wait
+            for copies, see isa_copy.
         arrived: (CTA, name of a barrier) -> threads that came by bar.arrive.
         cluster_phase: `[clusters]`, how often each cluster's barrier has opened.
         agreed: what the warps of a warpgroup must do alike, see isa_wgmma.
@@ -743,10 +748,10 @@ class Strip:
             for flight in self.flights:
                 if flight.cta == cta:
                     raise Fault(
-                        "a CTA ends while a bulk copy into its shared memory is in flight",
+                        "a CTA ends while a copy into its shared memory is in flight",
                         lane=lane,
-                        got=f"the copy to {self.shared.describe(flight.target)}, issued at {flight.place}",
-                        needs="a wait for its mbarrier",
+                        got=f"the one at {self.shared.describe(flight.target)}, issued at {flight.place}",
+                        needs="a wait for the mbarrier it signals",
                     )
 
     def check_remote(self, cta: np.ndarray, target: np.ndarray) -> None:

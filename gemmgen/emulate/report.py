@@ -9,7 +9,7 @@ from gemmgen.emulate.ptx import Statement
 from gemmgen.errors import EmulationError
 
 
-_LONGEST = 120  # characters quoted of an instruction
+_LONGEST = 200  # characters quoted of an instruction
 
 
 @dataclass(frozen=True)
