@@ -48,7 +48,7 @@ __device__ __forceinline__ u64 descriptor(u32 address, u32 leading, u32 stride, 
 """
 
 
-def wgmma_function(word: str, n: int, in_registers: bool = False, signs=(1, 1)) -> str:
+def wgmma_function(word: str, n: int, in_registers: bool = False, signs=(1, 1), turned=(0, 0)) -> str:
     """`multiply(d, a, b, keep)`: one wgmma as a CUDA function."""
     count = n // 2
     d = ", ".join(f"%{i}" for i in range(count))
@@ -57,7 +57,7 @@ def wgmma_function(word: str, n: int, in_registers: bool = False, signs=(1, 1)) 
         inputs = ", ".join(f'"r"(a[{i}])' for i in range(4))
     else:
         a, b, keep, inputs = f"%{count}", f"%{count + 1}", f"%{count + 2}", '"l"(a)'
-    turns = "" if word == "tf32" else ", 0" if in_registers else ", 0, 0"
+    turns = "" if word == "tf32" else "".join(f", {turn}" for turn in turned[in_registers:])
     shape = f"m64n{n}k{8 if word == 'tf32' else 16}"
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     kind = "u32 (&a)[4]" if in_registers else "u64 a"

@@ -249,7 +249,7 @@ class Decoder:
         offset = 0
         for param in entry.params:
             offset = -(-offset // param.align) * param.align
-            self.program.param_offsets[param.name] = offset
+            self.program.param_offsets[param.name] = self.symbols[param.name] = offset
             offset += param.nbytes
         self.program.param_bytes = offset
 

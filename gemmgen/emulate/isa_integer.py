@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
-from gemmgen.emulate.memory import SHARED_WINDOW, Fault
+from gemmgen.emulate.memory import PARAM_WINDOW, SHARED_WINDOW, Fault
 from gemmgen.emulate.ptx import SIZES
 from gemmgen.emulate.rounding import flush
 
@@ -89,8 +89,10 @@ def cvta(cursor: Cursor):
     space = cursor.choice("global", "shared", "shared::cta", "shared::cluster", "const", "param", "local")
     space = space.partition("::")[0]
     type_ = cursor.type()
-    if space in ("param", "local"):
-        cursor.refuse("address of parameters or local memory is not supported")
+    if space == "local":
+        cursor.refuse("address of local memory is not supported")
+    if space == "param":
+        return elementwise(cursor, [type_], lambda x: x if into else x + np.uint64(PARAM_WINDOW))
     if space != "shared":
         return elementwise(cursor, [type_], lambda x: x)
     window = np.uint64(SHARED_WINDOW)

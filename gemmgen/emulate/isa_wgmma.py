@@ -12,6 +12,11 @@ changed by the three above them, whatever the descriptor's start, which is why o
 moved along k. Not swizzled, the 8 rows are 16 bytes apart and the units of the next
 k are at the leading offset.
 
+Turned (M- or N-major, for words of 16 bits), the unit is 8 k of 16 bytes along the rows.
+Swizzled, the k follow one another at 32, 64 or 128 bytes, the next rows are at the leading
+offset and the next 8 k at the stride. Not swizzled, the k are 16 bytes apart, the next rows at the
+stride and the next 8 k at the leading offset.
+
 The numbers are computed when the instruction is issued. Until a wait covers it, nobody may
 touch its registers, and, where the schedule has copies land at once, its operands in shared
 memory must stay as they are.
@@ -62,9 +67,11 @@ class Descriptor:
         start, leading, stride = (16 * (bits >> shift & 0x3FFF) for shift in (0, 16, 32))
         return cls(start, leading, stride, _SWIZZLES[bits >> 62])
 
-    def addresses(self, rows: np.ndarray) -> np.ndarray:
-        """Where 32 bytes of each of these rows lie: `[..., 2]` addresses of 16 bytes."""
-        straight = self.start + _pattern(self.leading, self.stride, self.swizzle)[rows]
+    def addresses(self, rows: np.ndarray, turned: bool) -> np.ndarray:
+        """Where 32 bytes along k of each of these rows lie: `[..., 2]` addresses of 16 bytes.
+        Turned, where 16 k of each of these groups of 8 rows lie: `[..., 16]`."""
+        pattern = _turned_pattern if turned else _pattern
+        straight = self.start + pattern(self.leading, self.stride, self.swizzle)[rows]
         if not self.swizzle:
             return straight
         return straight ^ (straight >> 7 & self.swizzle // 16 - 1) << 4
@@ -75,6 +82,16 @@ def _pattern(leading: int, stride: int, swizzle: int) -> np.ndarray:
     """`[256, 2]`, how far each row's two chunks are from the start before swizzling."""
     row, chunk = np.arange(256)[:, None], np.arange(2)
     return row // 8 * stride + row % 8 * (swizzle or 16) + chunk * (16 if swizzle else leading)
+
+
+@lru_cache(maxsize=256)
+def _turned_pattern(leading: int, stride: int, swizzle: int) -> np.ndarray:
+    """`[32, 16]`, the same for groups of 8 rows."""
+    group, k = np.arange(32)[:, None], np.arange(16)
+    if not swizzle:
+        return group * stride + k % 8 * 16 + k // 8 * leading
+    wide = swizzle // 16
+    return group % wide * 16 + group // wide * leading + k % 8 * swizzle + k // 8 * stride
 
 
 @dataclass
@@ -170,9 +187,8 @@ def _product(cursor: Cursor):
     in_registers = cursor.operands[1].startswith("{")
     turns = 0 if word == "tf32" else 1 if in_registers else 2
     cursor.count(6 + turns)
-    for operand in range(6, 6 + turns):
-        if cursor.constant(operand):
-            cursor.refuse("operands that are not K-major are not supported", remedy="store them with k contiguous")
+    turned = [bool(cursor.constant(operand)) for operand in range(6, 6 + turns)]
+    turned = [False] * (2 - turns) + turned
     targets = [cursor.target(name) for name in cursor.vector(0)]
     a = [cursor.source(name, "b32") for name in cursor.vector(1)] if in_registers else cursor.source(1, "b64")
     if len(targets) != columns // 2 or in_registers and len(a) != 4:
@@ -182,7 +198,7 @@ def _product(cursor: Cursor):
     if not set(signs) <= {1, -1}:
         cursor.refuse("a factor can be multiplied by 1 or -1 only")
     cursor.decoder.program.reads_async = True
-    return _Wgmma(cursor, word, columns, targets, a, cursor.source(2, "b64"), scale, signs)
+    return _Wgmma(cursor, word, columns, targets, a, cursor.source(2, "b64"), scale, signs, turned)
 
 
 class _Wgmma:
@@ -191,12 +207,12 @@ class _Wgmma:
     Args:
         targets: slots of D; a: those of A's registers, or the slot of its descriptor.
         b: slot of B's descriptor; scale: that of the predicate that D is added to.
-        signs: what A and B are multiplied by.
+        signs: what A and B are multiplied by; turned: whether they are not K-major.
     """
 
-    def __init__(self, cursor: Cursor, word: str, columns: int, targets, a, b: int, scale: int, signs):
+    def __init__(self, cursor: Cursor, word: str, columns: int, targets, a, b: int, scale: int, signs, turned):
         self.word, self.columns, self.targets, self.a, self.b = word, columns, targets, a, b
-        self.scale, self.signs = scale, signs
+        self.scale, self.signs, self.turned = scale, signs, turned
         self.place = cursor.decoder.source.site(cursor.statement)
         self.instruction = Instruction(None, -1, False, cursor.statement, 0)
         self.fragments = Mma(word, [], [])
@@ -213,12 +229,11 @@ class _Wgmma:
         self._agree(warp, chosen)
         read: list[tuple[np.ndarray, np.ndarray]] = []
         if isinstance(self.a, int):
-            first = ROWS * (warp.number[chosen] % 4)
-            a = self._matrix(warp, self.a, chosen, first[:, None] + np.arange(ROWS), read)
+            a = self._matrix(warp, self.a, chosen, ROWS * (warp.number[chosen] % 4), ROWS, self.turned[0], read)
         else:
             registers = np.stack([warp.full(slot, np.dtype(np.uint32)) for slot in self.a])
             a = self.fragments.left(registers.reshape(4, 32, warp.columns)[..., chosen])
-        b = self._matrix(warp, self.b, chosen, np.broadcast_to(np.arange(self.columns), (len(chosen), self.columns)), read)
+        b = self._matrix(warp, self.b, chosen, np.zeros(len(chosen), np.int64), self.columns, self.turned[1], read)
         if self.signs[0] * self.signs[1] < 0:
             a = a ^ a.dtype.type(1 << 8 * a.itemsize - 1)
         d = units.mma_columns(warp.strip.launch.unit, self.word, a, b, self._sums(warp, chosen))
@@ -239,14 +254,21 @@ class _Wgmma:
             warp.reading.append(Reading(chosen, groups[chosen], offsets, values, self.place))
         warp.strip.stats.mma += self.columns // 8 * len(chosen)
 
-    def _matrix(self, warp, slot: int, chosen: np.ndarray, rows: np.ndarray, read: list) -> np.ndarray:
-        """Words `[k, rows, columns]` of a matrix in shared memory, of which each column reads `rows`."""
+    def _matrix(
+        self, warp, slot: int, chosen: np.ndarray, first: np.ndarray, count: int, turned: bool, read: list
+    ) -> np.ndarray:
+        """Words `[k, count, columns]` of a matrix in shared memory, of which each column
+        reads `count` rows from `first` on."""
         bits = warp.full(slot, U64).reshape(32, -1)[0, chosen]
-        addresses = np.empty((*rows.shape, 2), np.int64)
+        if turned:
+            rows = first[:, None] // 8 + np.arange(count // 8)
+        else:
+            rows = first[:, None] + np.arange(count)
+        addresses = np.empty((*rows.shape, 16 if turned else 2), np.int64)
         for each in np.unique(bits):
             same = bits == each
             try:
-                addresses[same] = Descriptor.decode(int(each)).addresses(rows[same])
+                addresses[same] = Descriptor.decode(int(each)).addresses(rows[same], turned)
             except Fault as fault:
                 fault.lane = int(chosen[np.argmax(same)])
                 raise
@@ -260,7 +282,11 @@ class _Wgmma:
                 fault.lane = int(chosen[fault.lane // flat.shape[1]])
             raise
         read.append((offsets.reshape(flat.shape), values.reshape(flat.shape)))
-        words = values.view(_RAW[self.word]).reshape(len(chosen), rows.shape[1], -1)
+        words = values.view(_RAW[self.word])
+        if turned:
+            words = words.reshape(len(chosen), -1, 16, 8).transpose(2, 1, 3, 0)
+            return np.ascontiguousarray(words).reshape(16, count, -1)
+        words = words.reshape(len(chosen), count, -1)
         return np.ascontiguousarray(words.transpose(2, 1, 0))
 
     def _sums(self, warp, chosen: np.ndarray) -> np.ndarray:

@@ -20,6 +20,8 @@ GLOBAL_BASE = 1 << 36
 """Address of the arena's first byte; small integers used as pointers miss it."""
 SHARED_WINDOW = 1 << 47
 """Where shared memory lies among generic addresses."""
+PARAM_WINDOW = 1 << 48
+"""Where the kernel's parameters lie among them: only a tensor map is looked for there."""
 _GUARD_BYTES = 1 << 20  # between buffers: a stride error of a whole row still lands in it
 _ALIGN = 256
 

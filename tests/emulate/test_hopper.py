@@ -10,9 +10,20 @@ import numpy as np
 import pytest
 
 from gemmgen.build import compile_cuda
-from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, units
+from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, TensorMap, units
 from gemmgen.errors import EmulationError
-from hopper_gemm import CASES, HELPERS, UNIT, Case, Problem, expected, packed, random_words, wgmma_function
+from hopper_gemm import (
+    CASES,
+    HELPERS,
+    UNIT,
+    Case,
+    Problem,
+    expected,
+    packed,
+    random_words,
+    swizzled,
+    wgmma_function,
+)
 
 EVERY = (*SCHEDULES, TOGETHER)
 
@@ -431,6 +442,33 @@ def test_operands_that_are_not_swizzled(schedule, signs):
     assert (got == product("bf16", a, b, c)).all()
 
 
+@pytest.mark.parametrize("schedule", EVERY, ids=lambda s: s.name)
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+def test_operands_that_are_not_k_major(swizzle, schedule):
+    a, b = random_words("f16", (64, 32), 3), random_words("f16", (128, 32), 4)
+
+    def blocks(words: np.ndarray) -> np.ndarray:
+        """`[rows, k]` as `[rows / width][k][width]`, each swizzled, 16 bytes wide where not."""
+        width = (swizzle or 16) // 2
+        turned = np.ascontiguousarray(words.reshape(-1, width, 32).transpose(0, 2, 1)).view(np.uint8)
+        flat = turned.reshape(-1, 2 * width)
+        return swizzled(flat, swizzle) if swizzle else flat
+
+    mode, row = {0: 0, 32: 3, 64: 2, 128: 1}[swizzle], swizzle or 16
+    eight, next_rows = 8 * row, 32 * row  # bytes to the next 8 k, and to the next rows
+    offsets = f"{eight}, {next_rows}" if not swizzle else f"{next_rows}, {eight}"
+    step = 2 * eight
+    got = run("constexpr int N = 128; float d[64];" + fill() + f"""
+  wg_fence();
+  for (int k = 0; k < 2; ++k)
+    multiply(d, descriptor(base + {step} * k, {offsets}, {mode}), descriptor(base + 8192 + {step} * k, {offsets}, {mode}), k);
+  wg_commit();
+  wg_wait<0>();
+""" + STORE, padded(blocks(a)), padded(blocks(b)), out=(np.float32, (64, 128)), threads=128, shared=16384,
+        schedule=schedule, helpers=wgmma_function("f16", 128, turned=(1, 1)))  # fmt: skip
+    assert (got == product("f16", a, b)).all()
+
+
 @pytest.mark.parametrize("fence", [True, False])
 def test_ordinary_stores_need_a_fence_before_the_asynchronous_proxy_reads(fence):
     a, b = random_words("f16", (64, 16), 3), random_words("f16", (8, 16), 4)
@@ -457,3 +495,66 @@ def test_the_warps_of_a_group_must_agree_on_descriptors():
   wg_wait<0>();
 """ + STORE, "execute different wgmma", padded(units_of(a)), padded(units_of(b)), out=(np.float32, (64, 8)), threads=128,
         shared=16384, helpers=wgmma_function("f16", 8))  # fmt: skip
+
+
+# ---------------------------------------------------------------- tensor maps
+
+
+MAPPED = r"""
+struct alignas(64) Map { char opaque[128]; };
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(128, 1)
+k(const __grid_constant__ Map map, u32* out, int x, int y, int z) {
+  extern __shared__ __align__(1024) unsigned char smem[];
+  const u32 base = shared_address(smem), bar = base + 8192;
+  if (threadIdx.x == 0) { barrier_init(bar, 1); fence_init(); }
+  if (CLUSTER > 1) cluster_sync(); else __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("prefetch.tensormap [%0];" :: "l"(&map));
+    expect(bar, BYTES);
+    if (cluster_rank() == 0)
+      asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MANY
+        " [%0], [%1, {%2, %3, %4}], [%5]" MASK ";" :: "r"(base), "l"(&map), "r"(x), "r"(y), "r"(z), "r"(bar), "h"((unsigned short)3) : "memory");
+  }
+  wait(bar, 0);
+  for (int i = threadIdx.x; i < BYTES / 4; i += 128) out[blockIdx.x * (BYTES / 4) + i] = ((const u32*)smem)[i];
+  if (CLUSTER > 1) cluster_sync();
+}
+"""
+
+
+@pytest.mark.parametrize("schedule", EVERY, ids=lambda s: s.name)
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_boxes_of_a_tensor(cluster, swizzle, schedule):
+    width, rows, planes = (swizzle or 48) // 2, 12, 2
+    tensor = np.arange(3 * 20 * 72, dtype=np.uint16).reshape(3, 20, 72)
+    nbytes = 2 * width * rows * planes
+    many = ("", "") if cluster == 1 else (".multicast::cluster", ", %6")
+    text = f'#define CLUSTER {cluster}\n#define BYTES {nbytes}\n#define MANY "{many[0]}"\n#define MASK "{many[1]}"\n{HELPERS}{MAPPED}'
+    for x, y, z in [(8, 3, 1), (-8, -2, 2), (72 - width // 2, 15, 0)]:
+        with Emulator(ptx_of(text), UNIT, schedule=schedule, source=text, source_name="kernel.cu", processes=1) as machine:
+            source = machine.upload(tensor, name="tensor")
+            out = machine.alloc(nbytes * cluster, name="out")
+            box = TensorMap(source, 2, (72, 20, 3), (144, 2880), (width, rows, planes), swizzle)
+            assert TensorMap.decode(box.encode()).box == box.box
+            machine.launch("k", (cluster, 1, 1), (128, 1, 1), 8208, [box.encode(), out, x, y, z])
+            got = machine.read(out, np.uint8, (cluster, rows * planes, 2 * width))
+        framed = np.zeros((9, 80, 300), np.uint16)  # the tensor among the zeros around it
+        framed[3:6, 30:50, 100:172] = tensor
+        want = framed[3 + z :][:planes, 30 + y :][:, :rows, 100 + x :][..., :width]
+        want = np.ascontiguousarray(want).reshape(rows * planes, -1).view(np.uint8)
+        assert (got == (swizzled(want, swizzle) if swizzle else want)).all()
+
+
+def test_maps_a_gpu_would_not_take():
+    for arguments in [
+        (2, (64, 8), (136,), (64, 8), 64), (2, (64, 8), (128,), (64, 8), 64), (2, (64, 8), (128,), (32, 300), 64),
+        (2, (64, 8), (), (32, 8), 0), (2, (64,), (), (4,), 0), (2, (64,), (), (8,), 48),
+    ]:  # fmt: skip
+        with pytest.raises(EmulationError, match="tensor map"):
+            TensorMap(1 << 36, *arguments)
+    with pytest.raises(EmulationError, match="not one of the emulator's"):
+        text = f'#define CLUSTER 1\n#define BYTES 128\n#define MANY ""\n#define MASK ""\n{HELPERS}{MAPPED}'
+        with Emulator(ptx_of(text), UNIT, processes=1) as machine:
+            out = machine.alloc(128, name="out")
+            machine.launch("k", (1, 1, 1), (128, 1, 1), 8208, [bytes(128), out, 0, 0, 0])
