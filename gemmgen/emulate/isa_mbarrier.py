@@ -12,6 +12,12 @@ from gemmgen.emulate.memory import Fault, at_lane
 
 def places(access: Access, warp, mask):
     """(lane, offset) of each lane that takes part, in Python numbers, checked for alignment."""
+    for lanes, offsets in _located(access, warp, mask):
+        yield from zip(lanes.tolist(), offsets.tolist(), strict=True)
+
+
+def _located(access: Access, warp, mask):
+    """The same as arrays, `[n]` each."""
     for memory, offsets, lanes in access.each(warp, mask):
         lanes = np.arange(warp.lanes) if lanes is None else lanes
         if memory is not warp.strip.shared:
@@ -24,7 +30,7 @@ def places(access: Access, warp, mask):
                 got=memory.describe(int(offsets[first])),
                 needs="an address that is a multiple of 8",
             )
-        yield from zip(lanes.tolist(), offsets.tolist(), strict=True)
+        yield lanes, offsets
 
 
 def barrier_access(cursor: Cursor, operand: int) -> Access:
@@ -132,16 +138,18 @@ def _wait(cursor: Cursor, action: str):
 
     def run(warp, mask):
         barriers = warp.strip.barriers
-        phases = warp.full(token, dtype).tolist()
+        phases = warp.full(token, dtype).astype(np.int64)
         ready = np.zeros(warp.lanes, bool)
-        known: dict[tuple[int, int], bool] = {}
-        for lane, offset in places(access, warp, mask):
-            key = offset, phases[lane]
-            if key not in known:
-                with at_lane(lane):
-                    known[key] = _complete(barriers.at(offset), phases[lane], parity)
-            ready[lane] = known[key]
-            warp.awaits[:, lane] = key[0], key[1] & 1
+        for lanes, offsets in _located(access, warp, mask):
+            wanted = phases[lanes]
+            warp.awaits[:, lanes] = offsets, wanted & 1
+            # Lanes mostly wait for the same: one question for all of them.
+            _, first, which = np.unique(offsets << 24 | wanted & 0xFFFFFF, return_index=True, return_inverse=True)
+            answers = np.zeros(len(first), bool)
+            for number, one in enumerate(first):
+                with at_lane(int(lanes[one])):
+                    answers[number] = _complete(barriers.at(int(offsets[one])), int(wanted[one]), parity)
+            ready[lanes] = answers[which]
         late = np.tile(warp.impatient, 32) & ~ready
         if mask is not None:
             late &= mask
