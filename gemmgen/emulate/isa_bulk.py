@@ -51,7 +51,7 @@ def bulk_copy(cursor: Cursor):
         return _prefetch(cursor)
     tensor = cursor.flag("tensor")
     if "bulk_group" in cursor.modifiers or cursor.modifiers[:1] == ["global"]:
-        cursor.refuse("bulk copies out of shared memory are not supported", remedy="store to global memory from registers")
+        cursor.refuse("bulk copies out of shared memory are not supported", remedy="store from registers")
     dimensions = int(cursor.choice("1d", "2d", "3d", "4d", "5d")[0]) if tensor else 0
     space = cursor.choice("shared::cluster", "shared::cta")
     cursor.choice("global")
@@ -100,8 +100,7 @@ class _Range:
         def of_lane(lane: int, target: int):
             nbytes = int(sizes[lane])
             _check_grain("source", arena, sources[lane])
-            if nbytes % GRAIN:
-                raise Fault("the size of a bulk copy is odd", got=nbytes, needs=f"a multiple of {GRAIN} bytes")
+            _check_size(nbytes)
             return nbytes, partial(arena.load_range, sources[lane], nbytes)
 
         return of_lane
@@ -131,7 +130,9 @@ class _Box:
             if len(tensor.box) != len(at):
                 raise Fault("the tensor map has other dimensions", got=len(tensor.box), needs=len(at))
             if tensor.swizzle and tensor.nbytes % self.grain:
-                raise Fault("a swizzled box does not fill lines", got=tensor.nbytes, needs=f"a multiple of {self.grain} bytes")
+                raise Fault(
+                    "a swizzled box does not fill lines", got=tensor.nbytes, needs=f"a multiple of {self.grain} bytes"
+                )
             return tensor.nbytes, lambda: tensor.swizzled(tensor.fetch(arena, at), target)
 
         return of_lane
@@ -178,7 +179,11 @@ def _shifts(warp, lane: int, mask: int, target: int, barrier: int) -> list[int]:
     strip = warp.strip
     size, pitch = strip.launch.cluster, strip.shared.pitch
     if mask >> size or not mask:
-        raise Fault("the mask of a multicast names no CTA, or one not in the cluster", got=f"{mask:#x}", needs=f"some of {size} bits")
+        raise Fault(
+            "the mask of a multicast names no CTA, or one not in the cluster",
+            got=f"{mask:#x}",
+            needs=f"some of {size} bits",
+        )
     if target // pitch != barrier // pitch:
         raise Fault("a bulk copy signals an mbarrier of another CTA than it copies to")
     first = int(warp.cta[lane]) // size * size
@@ -192,6 +197,11 @@ def _check_grain(what: str, memory, offset: int, grain: int = GRAIN) -> None:
             got=memory.describe(offset),
             needs=f"an address that is a multiple of {grain}",
         )
+
+
+def _check_size(nbytes: int) -> None:
+    if nbytes % GRAIN:
+        raise Fault("the size of a bulk copy is odd", got=nbytes, needs=f"a multiple of {GRAIN} bytes")
 
 
 def _prefetch(cursor: Cursor):
@@ -209,8 +219,7 @@ def _prefetch(cursor: Cursor):
         for lane, offset in _offsets(source, warp, mask):
             with at_lane(lane):
                 _check_grain("source", arena, offset)
-                if int(sizes[lane]) % GRAIN:
-                    raise Fault("the size of a bulk copy is odd", got=int(sizes[lane]), needs=f"a multiple of {GRAIN} bytes")
+                _check_size(int(sizes[lane]))
                 arena.load_range(offset, int(sizes[lane]))
 
     return run

@@ -67,7 +67,8 @@ def cluster_barrier(cursor: Cursor):
 def _arrive(warp, mask) -> None:
     chosen = np.ones(warp.lanes, bool) if mask is None else mask
     if (twice := chosen & (warp.cluster_arrivals != warp.cluster_waits)).any():
-        raise Fault("a thread arrives at the cluster's barrier twice", lane=int(np.argmax(twice)), needs="a wait between")
+        lane = int(np.argmax(twice))
+        raise Fault("a thread arrives at the cluster's barrier twice", lane=lane, needs="a wait between")
     warp.cluster_arrivals[chosen] += 1
     warp.strip.open_cluster_barriers()
 

@@ -21,7 +21,8 @@ def _located(access: Access, warp, mask):
     for memory, offsets, lanes in access.each(warp, mask):
         lanes = np.arange(warp.lanes) if lanes is None else lanes
         if memory is not warp.strip.shared:
-            raise Fault("an mbarrier lies in shared memory only", lane=int(lanes[0]), got=memory.describe(int(offsets[0])))
+            got = memory.describe(int(offsets[0]))
+            raise Fault("an mbarrier lies in shared memory only", lane=int(lanes[0]), got=got)
         if (odd := offsets & 7 != 0).any():
             first = int(np.argmax(odd))
             raise Fault(

@@ -24,7 +24,7 @@ memory must stay as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -127,7 +127,7 @@ class Reading:
 
     def part(self, chosen: np.ndarray) -> Reading:
         arrays = (self.columns, self.groups, self.offsets, self.values)
-        return replace(self, **dict(zip(("columns", "groups", "offsets", "values"), (x[chosen] for x in arrays), strict=True)))
+        return Reading(*(array[chosen] for array in arrays), self.place)
 
 
 @instruction("wgmma")

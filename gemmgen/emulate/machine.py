@@ -36,7 +36,7 @@ _PARKED = 1 << 22  # added to a block number: the column waits for something tha
 _WAITING = 1 << 24  # the same: the lane waits at that block's barrier
 _GONE = 1 << 28  # the lane has ended
 _PATIENCE = 3_000_000  # blocks a warp may run without having to wait
-_TIMEOUTS = 50  # times that waits may time out one after the other, with nothing else happening, before it is a deadlock
+_TIMEOUTS = 50  # times in a row that waits may time out, with nothing else happening, before it is a deadlock
 _ENDED, _BUSY = -1, -2  # in place of the number of the block at whose barrier a warp waits
 _REGISTERS = 1 << 16  # of an SM
 _F32 = np.dtype(np.float32)
@@ -567,7 +567,8 @@ class Warp:
             columns = came.any(0)
             self.meets[which, columns] = values[first, np.arange(self.columns)][columns]
         if (odd := self.meets[1] % WARP != 0).any():
-            raise Fault("a barrier for part of a warp", got=int(self.meets[1][odd][0]), needs="a multiple of 32 threads")
+            got = int(self.meets[1][odd][0])
+            raise Fault("a barrier for part of a warp", got=got, needs="a multiple of 32 threads")
         if mask is None and not isinstance(self.at, np.ndarray):
             return
         live = np.ones(self.lanes, bool) if not isinstance(self.at, np.ndarray) else self.at < _GONE
@@ -789,9 +790,8 @@ class Strip:
         Args:
             waits: `[warps, CTAs]`, see `Warp.waits`.
         """
-        names, threads = (
-            self._of_warps(lambda warp, which=which: warp.meets[which].reshape(len(warp.indices), -1)) for which in (0, 1)
-        )
+        names = self._of_warps(lambda warp: warp.meets[0].reshape(len(warp.indices), -1))
+        threads = self._of_warps(lambda warp: warp.meets[1].reshape(len(warp.indices), -1))
         highest = waits.max(0)
         ready = ((waits == highest) | (waits == _ENDED)).all(0) & (highest >= 0)
         ready &= ((threads == 0) & (names == np.where(waits >= 0, names, -1).max(0)) | (waits < 0)).all(0)

@@ -49,13 +49,15 @@ class TensorMap:
     def __post_init__(self):
         count = len(self.extents)
         if not 1 <= count <= _DIMENSIONS or len(self.box) != count or len(self.strides) != count - 1:
-            self._refuse("its dimensions do not fit", f"1 to {_DIMENSIONS} extents, as many sizes of the box, one stride less")
+            needs = f"1 to {_DIMENSIONS} extents, as many sizes of the box, one stride less"
+            self._refuse("its dimensions do not fit", needs)
         if self.swizzle not in _SWIZZLES:
             self._refuse("no such swizzle", f"one of {_SWIZZLES}")
         if self.address % _GRAIN or any(stride % _GRAIN for stride in self.strides):
             self._refuse("base or strides are not aligned", f"multiples of {_GRAIN} bytes")
         if min(self.extents) < 1 or min(self.box) < 1 or max(self.box) > _LONGEST_BOX:
-            self._refuse("an extent is too small, or a box too small or large", f"boxes of 1 to {_LONGEST_BOX} elements a side")
+            needs = f"extents of at least 1, boxes of 1 to {_LONGEST_BOX} elements a side"
+            self._refuse("an extent or a side of the box does not fit", needs)
         row = self.box[0] * self.element_bytes
         if row % _GRAIN or self.swizzle and row > self.swizzle:
             needs = f"a multiple of {_GRAIN} bytes" + (f", {self.swizzle} at the most" if self.swizzle else "")
