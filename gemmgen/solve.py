@@ -656,8 +656,8 @@ def _turns(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec
 
 def _mixed(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [split] where", "A cannot be split on its way to the registers here", got=f"layout {plan.layout}, {plan.scheme.name}, promote = {plan.promote}",
-        needs=f"A stored along k (layout nn or nt), 16-bit words, no row scales, and promotion within a stage: 16 to {plan.block[2]}",
+        f"{place}: [split] where", "A cannot be split on its way to the registers here", got=f"layout {plan.layout}, {plan.scheme.name}, block k = {plan.block[2]}",
+        needs="A stored along k (layout nn or nt), 16-bit words, no row scales, and a stage of an even number of instructions",
         remedy='where = "prepass"',
     )
 

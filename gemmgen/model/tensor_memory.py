@@ -116,7 +116,7 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
         "products_moving": sum(product.into in moving for product in scheme.products),
         # Registers hold the sums that have moved out, combined, and the columns that are on their way.
         "accumulators": 1, "fragment_registers": UNLOADED, "producer_registers": ISSUER_REGISTERS,
-        "overlap_seconds": specialised.OVERLAP_SECONDS, "other_registers": specialised.OTHER_REGISTERS,
+        "overlap_seconds": specialised.OVERLAP_SECONDS, "split_power": specialised.SPLIT_POWER, "cluster_seconds": 0, "other_registers": specialised.OTHER_REGISTERS,
     }
 
 
@@ -146,4 +146,5 @@ TENSOR_MEMORY = Skeleton(
     (
         ("Resources", (*specialised.RESOURCES, *BUDGETS)), ("Occupancy", resources.OCCUPANCY_EQUATIONS), ("Traffic", TRAFFIC), ("Time", TIME),
     ),
+    specialised.SPECIALISED.preference,
 )
