@@ -124,3 +124,7 @@ class EmulationError(GemmgenError):
 
 class DeviceError(GemmgenError):
     """The asked device is absent or failed."""
+
+
+class NotEmulated(DeviceError):
+    """The emulator has no model of the kernel's instructions."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from gemmgen import __version__
 from gemmgen.catalog.fragment import Fragment, FragmentMap
+from gemmgen.errors import SpecError
 from gemmgen.render import render_text
 
 CONVERSION = {
@@ -55,6 +56,11 @@ def operands(fragment: Fragment) -> tuple[Operand, Operand, Operand]:
 
 def fragment_header(fragment: Fragment) -> str:
     """The text of `NAME.cuh`; the same row gives the same bytes."""
+    if fragment.in_tensor_memory:
+        raise SpecError(
+            "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory", got=fragment.name,
+            needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
+        )
     instruction, word, constraint, rounding = CONVERSION[fragment.word]
     return render_text(
         "fragment_header.j2",

@@ -12,7 +12,7 @@ import typer
 
 from gemmgen import __version__
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, json_text, write_files, write_paths
-from gemmgen.errors import EXIT_FAILED, EXIT_OK, GemmgenError, SpecError
+from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GemmgenError, SpecError
 
 app = typer.Typer(
     help="From a declarative spec to a verified, FP32-accurate GEMM kernel for matrix units.",
@@ -103,7 +103,8 @@ def verify(
     bounds and the predicted resources. Without a GPU, the compiled PTX is
     executed on the CPU over a bit-exact model of the GPU's matrix unit.
 
-    Exit code 1 means that a kernel is not right, 2 that the request is not.
+    Exit code 1 means that a kernel is not right, 2 that the request is not, or
+    that nothing here can run the kernel: then only its resources are checked.
     """
     if (a is None) != (b is None):
         raise SpecError("--a, --b", "come together", got="--a alone" if b is None else "--b alone", needs="both matrices",
@@ -128,7 +129,7 @@ def verify(
         kernel = built(load(path), progress)
         report = verified(kernel, device, progress, size=(m, n, k), **own)
         text = show.report(kernel.plan, report, time.perf_counter() - start)
-        return text, report.as_dict(), EXIT_OK if report.passed else EXIT_FAILED
+        return text, report.as_dict(), EXIT_FAILED if report.failed else EXIT_USAGE if report.unverified else EXIT_OK
 
     return _for_each(specs, as_json, serve)
 

@@ -68,15 +68,20 @@ def verified(
     kernel: Built, kind: str, progress: Progress, *, size: tuple[int | None, int | None, int | None] = (None, None, None),
     **matrices: Any,
 ) -> Report:
-    """Every check, on the device asked for.
+    """Every check, on the device asked for; that of resources alone where nothing can run the kernel.
 
     Args:
         size: (m, n, k) of the headline product; None is the default, each for itself.
         matrices: the user's own `a` and `b`, float32.
     """
-    from gemmgen.verify import default_size, verify
+    from gemmgen.errors import NotEmulated
+    from gemmgen.verify import default_size, resources_only, verify
 
-    device = opened(kernel, kind, progress)
+    try:
+        device = opened(kernel, kind, progress)
+    except NotEmulated as error:
+        progress.clear()
+        return resources_only(kernel.plan, kernel.source, kernel.binary, error.problem)
     usual = default_size(kernel.plan, device.kind)
     try:
         return verify(

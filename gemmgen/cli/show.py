@@ -75,6 +75,9 @@ def report(plan: Plan, judged: Report, seconds: float) -> str:
         word = paint("ok    ", GREEN) if check.passed else paint("FAILED", RED)
         detail = check.detail.replace("\n", "\n" + " " * (LABEL + name_width + 9))
         lines.append(("checks" if i == 0 else "", f"{word} {check.name:<{name_width}}  {detail}"))
+    if judged.unverified:
+        return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines),
+                          f"{paint('NOT VERIFIED', RED)}: {judged.unverified}, never run; resources were checked, numbers were not"])
     lines.append(("errors", f"relative Frobenius {judged.errors.relative_frobenius:.2e} "
                             f"(bound {judged.bound.relative_frobenius:.2e}), {error_figures(judged.errors)}"))
     if counted := ", ".join(f"{name} {count}" for name, count in judged.status.items() if count):

@@ -172,6 +172,7 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
 
     Raises:
         DeviceError: the asked GPU is not there.
+        NotEmulated: there is none, and the emulator cannot execute the kernel.
     """
     if kind in ("auto", "cuda"):
         from gemmgen.run import cuda

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,25 +55,32 @@ class Report:
     """The judgement on one kernel on one device.
 
     Attributes:
-        errors: of the headline product: the user's matrices, or U[-1, 1].
+        errors: of the headline product: the user's matrices, or U[-1, 1]; None where nothing could run.
         bound: what they are held against.
         status: what the kernels counted there.
+        unverified: why the numbers could not be judged; empty where they were.
     """
 
     kernel: str
     arch: str
     device: str
     resources: Resources
-    errors: Errors
-    bound: Bound
-    size: tuple[int, int, int]
+    errors: Errors | None
+    bound: Bound | None
+    size: tuple[int, int, int] | None
     status: dict[str, int]
     seconds: float | None
     checks: tuple[Check, ...] = field(default=())
+    unverified: str = ""
 
     @property
     def passed(self) -> bool:
-        return all(check.passed for check in self.checks)
+        return not self.unverified and not self.failed
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check says that the kernel is not right; what is not verified need not be wrong."""
+        return not all(check.passed for check in self.checks)
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -81,19 +89,20 @@ class Report:
             "kernel": self.kernel,
             "arch": self.arch,
             "device": self.device,
-            "size": dict(zip("mnk", self.size)),
+            "size": dict(zip("mnk", self.size)) if self.size else None,
             "resources": {
                 "registers": r.registers, "predicted_registers": r.predicted_registers,
                 "spill_bytes": r.spill_bytes, "shared_bytes": r.shared_bytes,
                 "predicted_shared_bytes": r.predicted_shared_bytes, "occupancy": round(r.occupancy.fraction, 4),
                 "blocks_per_sm": r.occupancy.blocks, "limited_by": r.occupancy.limited_by,
             },
-            "errors": self.errors.as_dict(),
-            "bound": {"relative_frobenius": self.bound.relative_frobenius, "scaled": self.bound.scaled},
+            "errors": self.errors.as_dict() if self.errors else None,
+            "bound": {"relative_frobenius": self.bound.relative_frobenius, "scaled": self.bound.scaled} if self.bound else None,
             "status": self.status,
             "seconds": self.seconds,
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "passed": self.passed,
+            **({"unverified": self.unverified} if self.unverified else {}),
         }
 
 
@@ -109,10 +118,15 @@ def resources(plan: Plan, source: Source, binary: Binary) -> Resources:
     )
 
 
+def tensor_columns(binary: Binary) -> int:
+    """Columns of tensor memory that a binary's code allocates; the cubin's tables do not tell."""
+    return sum(map(int, re.findall(r"tcgen05\.alloc\.\S+ \[[^]]*\], (\d+);", binary.ptx)))
+
+
 class Judge:
     """Puts the questions to one kernel on one device."""
 
-    def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device):
+    def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device | None):
         self.plan, self.source, self.binary, self.device = plan, source, binary, device
 
     def run(self, problem: oracles.Problem, **options: Any) -> Result:
@@ -123,10 +137,15 @@ class Judge:
         resident = used.occupancy.blocks
         fine = resident > 0 and used.shared_bytes == used.predicted_shared_bytes
         fine = fine and (used.spill_bytes == 0 or self.plan.allow_spills)
+        columns = ""
+        if self.plan.in_tensor_memory:
+            found, wanted = tensor_columns(self.binary), self.plan.allocated_columns
+            fine = fine and found == wanted
+            columns = f", {found} columns of tensor memory (predicted {wanted})"
         return Check(
             "resources", fine,
             f"{used.registers} registers (predicted {used.predicted_registers}), {used.shared_bytes} B shared (predicted {used.predicted_shared_bytes}), "
-            f"{used.spill_bytes} B spilled, {resident} block{'s' * (resident != 1)} an SM by {used.occupancy.limited_by}",
+            f"{used.spill_bytes} B spilled, {resident} block{'s' * (resident != 1)} an SM by {used.occupancy.limited_by}{columns}",
         )
 
     def accuracy(self, name: str, problem: oracles.Problem) -> tuple[Check, Errors, Bound, Result]:
@@ -229,6 +248,14 @@ def default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
     if kind == "emulator":
         return plan.block[0] + 13, plan.block[1] - 7, max(1024, oracles.wrapping_k(plan)) + 5
     return 1031, 1013, max(4096, oracles.wrapping_k(plan)) + 3
+
+
+def resources_only(plan: Plan, source: Source, binary: Binary, reason: str) -> Report:
+    """What can be said of a kernel that nothing here can run: that it was compiled, and what it takes."""
+    return Report(
+        kernel=source.name, arch=plan.arch, device="none", resources=resources(plan, source, binary), errors=None, bound=None, size=None,
+        status={}, seconds=None, checks=(Judge(plan, source, binary, None).resources(),), unverified=reason,
+    )
 
 
 def verify(
