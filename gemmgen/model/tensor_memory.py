@@ -23,6 +23,9 @@ BLOCK_N = (64, 96, 128, 160, 192, 224, 256)
 MOST_HELD = 128
 """Columns that a search gives one warpgroup, a register each."""
 
+OTHER_REGISTERS = 24
+"""Addresses, the loop and the barriers of a thread that moves sums, as compiled."""
+
 UNIT_EFFICIENCY = 0.9
 """Assumed: the share of its cycles that the matrix unit is at work in a long loop."""
 
@@ -116,7 +119,7 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
         "products_moving": sum(product.into in moving for product in scheme.products),
         # Registers hold the sums that have moved out, combined, and the columns that are on their way.
         "accumulators": 1, "fragment_registers": UNLOADED, "producer_registers": ISSUER_REGISTERS,
-        "overlap_seconds": specialised.OVERLAP_SECONDS, "split_power": specialised.SPLIT_POWER, "cluster_seconds": 0, "other_registers": specialised.OTHER_REGISTERS,
+        "overlap_seconds": specialised.OVERLAP_SECONDS, "split_power": specialised.SPLIT_POWER, "cluster_seconds": 0, "other_registers": OTHER_REGISTERS,
     }
 
 

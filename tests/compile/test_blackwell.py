@@ -1,0 +1,107 @@
+"""Kernels on tcgen05 compile for sm_100a, with the resources that were predicted. None was ever run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gemmgen.build import build
+from gemmgen.model import specialised
+from gemmgen.paths import SPECS
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import load, loads
+from gemmgen.verify import Judge, resources_only, tensor_columns
+
+
+def tiled(n: int, group: int, k: int) -> dict[str, list[int]]:
+    return {"block": [128, n, k], "warp": [128, group, k]}
+
+
+def compiled(**sections):
+    plan = solve(loads({"fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"}} | sections))
+    source = render(plan)
+    return plan, source, build(source)
+
+
+def assert_as_predicted(plan, source, binary):
+    """Nothing spills; registers stay within the launch bound, and are at it where they move between warpgroups."""
+    used = binary.kernels[source.name]
+    assert binary.arch == "sm_100a"
+    assert (used.spill_bytes, used.static_shared_bytes, used.stack_bytes) == (0, 0, 0)
+    assert used.max_threads == (plan.threads, 1, 1)
+    assert used.registers == plan.predicted_registers if plan.moving else used.registers <= plan.predicted_registers
+    assert tensor_columns(binary) == plan.allocated_columns
+    check = Judge(plan, source, binary, None).resources()
+    assert check.passed and f"{plan.allocated_columns} columns" in check.detail
+    assert plan.shared_bytes == specialised.model(plan)["shared_bytes"] <= plan.gpu.limits.shared_bytes_per_block
+    # Every product of a stage is one instruction, and every commit tells a barrier that somebody waits for.
+    products = len(plan.scheme.products) * plan.k_steps
+    text = binary.ptx.partition(f".entry {source.name}(")[2]
+    assert len(re.findall(r"tcgen05\.mma\.", text)) == products
+    assert len(re.findall(r"tcgen05\.commit\.", text)) == 1 + plan.promote_chunks * bool(plan.moving) + bool(plan.staying)
+    assert len(re.findall(r"tcgen05\.(?:alloc|dealloc|relinquish_alloc_permit)\.", text)) == 3
+    loads_of_sums = len(re.findall(r"tcgen05\.ld\.", text))
+    assert loads_of_sums == len(plan.scheme.accumulators) * plan.warp[1] // plan.unloaded == len(re.findall(r"tcgen05\.wait::ld\.", text))
+
+
+@pytest.mark.parametrize("scheme", ["ootomo", "ootomo4", "legemm", "egemm", "markidis", "half", "bf16x3", "bf16x6", "tf32x3", "scaled"])
+def test_every_scheme(scheme):
+    assert_as_predicted(*compiled(split={"scheme": scheme}))
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn", "tt"])
+def test_every_layout(layout):
+    assert_as_predicted(*compiled(split={"scheme": "ootomo"}, problem={"layout": layout}))
+
+
+@pytest.mark.parametrize("scheme, promote, tile", [
+    ("ootomo", 0, tiled(256, 128, 32)), ("ootomo", 0, tiled(128, 128, 32)), ("ootomo", 32, tiled(128, 128, 32)),
+    ("ootomo", 64, tiled(128, 64, 64)), ("ootomo", 16, tiled(160, 80, 64)), ("ootomo", 256, tiled(64, 32, 32)),
+    ("ootomo", 16, tiled(16, 16, 16)), ("ootomo", 32, tiled(240, 80, 32)), ("ootomo", 128, tiled(192, 96, 64)),
+    ("tf32x3", 8, tiled(128, 128, 32)), ("tf32x3", 32, tiled(256, 128, 8)), ("tf32x3", 0, tiled(96, 48, 16)),
+    ("bf16x3", 64, tiled(128, 128, 16)), ("bf16x6", 0, tiled(240, 80, 16)), ("scaled", 32, tiled(256, 128, 32)),
+    ("scaled", 0, tiled(128, 128, 16)), ("half", 0, tiled(48, 48, 64)), ("ootomo4", 0, tiled(96, 48, 16)),
+])
+def test_tiles_and_promotion(scheme, promote, tile):
+    assert_as_predicted(*compiled(split={"scheme": scheme, "promote": promote}, tile=tile))
+
+
+@pytest.mark.parametrize("scheme, slices, tile", [
+    ("ootomo", 4, tiled(256, 128, 32)), ("ootomo", 3, tiled(128, 128, 32)), ("scaled", 2, tiled(256, 128, 32)), ("half", 8, tiled(64, 32, 64)),
+])
+def test_slices_of_k(scheme, slices, tile):
+    assert_as_predicted(*compiled(split={"scheme": scheme}, tile=tile | {"split_k": slices}))
+
+
+def test_without_repairs():
+    assert_as_predicted(*compiled(split={"scheme": "ootomo", "special": "fast"}))
+
+
+def test_the_shipped_spec_is_reported_and_not_judged():
+    plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
+    source = render(plan)
+    binary = build(source)
+    assert_as_predicted(plan, source, binary)
+    report = resources_only(plan, source, binary, "why")
+    assert not report.passed and not report.failed
+    assert report.as_dict()["unverified"] == "why" and report.as_dict()["errors"] is None
+
+
+def test_verify_ends_in_a_report_and_exit_code_2(gemmgen):
+    ran = gemmgen("verify", SPECS / "kernels" / "blackwell_b200.toml")
+    assert ran.code == 2
+    assert "ok     resources" in ran.out and "512 columns of tensor memory (predicted 512)" in ran.out
+    assert ran.out.rstrip().endswith(
+        "NOT VERIFIED: tcgen05 kernels are compiled, not emulated, never run; resources were checked, numbers were not"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["ootomo", "bf16x3", "tf32x3", "scaled", "fp32"])
+def test_consumer_blackwell_compiles_without(scheme):
+    """sm_120 has no tensor memory: mma.sync and the portable skeleton, and no feature of sm_120a."""
+    plan = solve(loads({"split": {"scheme": scheme}, "target": {"gpu": "rtx5090"}}))
+    assert plan.fragment.policy in ("mma", "fma") and plan.arch == "sm_120"
+    binary = build(render(plan))
+    assert all(kernel.spill_bytes == 0 for kernel in binary.kernels.values()) and "tcgen05" not in binary.ptx

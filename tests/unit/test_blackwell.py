@@ -1,0 +1,237 @@
+"""Tensor memory and tcgen05: rows, budgets, what is chosen and what refused. What compiles: tests/compile/test_blackwell.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmgen.catalog.fragment import FRAGMENTS, Fragment
+from gemmgen.errors import InfeasibleSpec, NotEmulated, SpecError
+from gemmgen.fragments import fragment_header
+from gemmgen.model import specialised, tensor_memory
+from gemmgen.model.equation import Equation
+from gemmgen.naming import kernel_name, parse_name
+from gemmgen.paths import SPECS
+from gemmgen.render import render
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import explain, solve
+from gemmgen.spec import load, loads
+
+ROWS = {row.name: row for row in FRAGMENTS.rows() if row.in_tensor_memory}
+TILE = {"block": [128, 256, 32], "warp": [128, 128, 32]}
+
+
+def asked(gpu: str = "b200", policy: str = "tcgen05", **sections):
+    split = {"scheme": "ootomo"} | sections.pop("split", {})
+    return loads({"split": split, "fragment": {"policy": policy}, "target": {"gpu": gpu}} | sections)
+
+
+def refused(**sections) -> InfeasibleSpec:
+    with pytest.raises(InfeasibleSpec) as caught:
+        solve(asked(**sections))
+    return caught.value
+
+
+# ---- the rows
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_says_what_the_ptx_isa_does(name):
+    row = ROWS[name]
+    m, n, k = row.shape
+    kind = "tf32" if row.word == "tf32" else "f16"
+    assert (name, row.instruction) == (f"tcgen05_m128n16k{k}_{row.word}", f"tcgen05.mma.cta_group::1.kind::{kind}")
+    assert (m, n, k) == (128, 16, 8 if kind == "tf32" else 16)
+    assert (row.min_arch, row.arch, row.a, row.b, row.threads) == (100, "sm_100a", None, None, 128)
+    assert [one.shape[1] for one in row.shapes.values()] == list(range(16, 257, 16))
+    assert row.runs_on("sm_100") and not row.runs_on("sm_120") and not row.runs_on("sm_90")
+
+
+def test_a_lane_is_a_row_and_a_register_a_column():
+    held = ROWS["tcgen05_m128n16k16_f16"].wide(16).c
+    for lane in range(128):
+        assert [held.element(lane, register) for register in range(256)] == [(lane, column) for column in range(256)]
+
+
+@pytest.mark.parametrize("word, m, n, value", [
+    # "Instruction descriptor", .kind::f16 and .kind::tf32: D's type in bits 4-5, A's in 7-9, B's in 10-12, N / 8 in 17-22, M / 16 in 24-28.
+    ("f16", 128, 64, 1 << 4 | 8 << 17 | 8 << 24),
+    ("bf16", 128, 256, 1 << 4 | 1 << 7 | 1 << 10 | 32 << 17 | 8 << 24),
+    ("tf32", 128, 16, 1 << 4 | 2 << 7 | 2 << 10 | 2 << 17 | 8 << 24),
+])
+def test_the_instruction_descriptor(word, m, n, value):
+    [row] = [row for row in ROWS.values() if row.word == word]
+    assert row.instruction_word.value(m, n) == value
+
+
+@pytest.mark.parametrize("row_bytes, swizzle", [(128, 2), (64, 4), (32, 6)])
+@pytest.mark.parametrize("name", ROWS)
+def test_the_shared_memory_descriptor(name, row_bytes, swizzle):
+    """Leading 1, eight rows in units of 16 bytes, 0b001 in bits 46-48, no base offset, the swizzle from bit 61 on."""
+    assert ROWS[name].descriptor.constant(row_bytes) == 1 << 16 | row_bytes // 2 << 32 | 1 << 46 | swizzle << 61
+
+
+@pytest.mark.parametrize("before, after, complaint", [
+    ("fixed = [46, 3, 1]", "fixed = [44, 3, 1]", "do not overlap"),
+    ("fixed = [46, 3, 1]", "fixed = [46, 3, 8]", "codes that fit"),
+    ("swizzle = [61, 3]", "swizzle = [61, 2]", "codes that fit"),
+    ("n = [17, 6, 8]", "n = [17, 5, 8]", "extents that fit"),
+    ("n = [17, 6, 8]", "n = [12, 6, 8]", "do not overlap"),
+    ("a = [7, 3, 0]", "a = [7, 3, 9]", "codes that fit"),
+    ('policy = "tcgen05"', 'policy = "wgmma"', "the instruction's own word"),
+    ("registers = [[0, 1], [0, 2], [0, 4], [0, 8]]", "registers = [[0, 1], [0, 2], [0, 4]]", "covers another tile"),
+])
+def test_a_wrong_row_is_refused(tmp_path, before, after, complaint):
+    good = (FRAGMENTS.folder / "tcgen05_m128n16k16_f16.toml").read_text()
+    assert before in good
+    path = tmp_path / "tcgen05_m128n16k16_f16.toml"
+    path.write_text(good.replace(before, after))
+    with pytest.raises(SpecError, match=complaint):
+        FRAGMENTS.get(str(path))
+
+
+def test_the_packed_words_lie_as_the_unit_reads_them():
+    """The swizzle that the split kernels write is the descriptor's, for each length of row."""
+    for block_k, row_bytes in ((16, 32), (32, 64), (64, 128)):
+        plan = solve(asked(tile={"block": [128, 128, block_k], "warp": [128, 128, block_k]}, split={"promote": block_k}))
+        assert plan.row_bytes == row_bytes
+        for row in range(16):
+            for chunk in range(plan.row_chunks):
+                ours = row * row_bytes + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask)) * 16
+                assert ours == plan.fragment.descriptor.place(row, chunk, row_bytes)
+
+
+def test_tiles_start_where_the_swizzle_does():
+    """Every word's tile of every stage starts at whole eight rows, so the descriptor's base offset is 0."""
+    for n, k in ((16, 16), (48, 32), (256, 64)):
+        plan = solve(asked(tile={"block": [128, n, k], "warp": [128, n if n <= 128 else n // 2, k]}, split={"promote": k}, pipeline={"stages": 2}))
+        a, b = plan.operands
+        for size in (plan.packed_tile_bytes(a), plan.packed_tile_bytes(b), plan.stage_bytes):
+            assert size % (8 * plan.row_bytes) == 0
+
+
+# ---- tensor memory
+
+
+@pytest.mark.parametrize("scheme, n, promote, columns, buffers, allocated", [
+    ("ootomo", 128, 32, 384, 2, 512), ("ootomo", 160, 32, 480, 2, 512), ("ootomo", 192, 32, 384, 1, 512), ("ootomo", 256, 32, 512, 1, 512),
+    ("ootomo", 256, 0, 512, 1, 512), ("ootomo", 64, 32, 192, 2, 256), ("half", 16, 0, 16, 1, 32), ("scaled", 256, 32, 512, 2, 512),
+    ("bf16x3", 64, 32, 128, 2, 128), ("ootomo4", 128, 32, 512, 2, 512), ("ootomo4", 160, 32, 480, 1, 512),
+])
+def test_columns_of_tensor_memory(scheme, n, promote, columns, buffers, allocated):
+    """Worked out by hand: a sum takes n columns, one that moves twice that where it fits."""
+    tile = {"block": [128, n, 32], "warp": [128, n if n <= 128 else n // 2, 32]}
+    plan = solve(asked(split={"scheme": scheme, "promote": promote}, tile=tile))
+    assert (plan.tensor_columns, plan.tensor_buffers, plan.allocated_columns) == (columns, buffers, allocated)
+    known = specialised.model(plan)
+    assert (known["columns"], known["buffers"], known["shared_bytes"]) == (columns, buffers, plan.shared_bytes)
+    assert (known["registers"], known["threads"], known["register_budget"]) == (plan.launch_registers, plan.threads, plan.multiplying_registers)
+
+
+def test_sums_lie_beside_one_another():
+    plan = solve(asked(split={"scheme": "ootomo4", "promote": 32}, tile={"block": [128, 128, 32], "warp": [128, 64, 32]}))
+    taken = {acc.name: plan.column_of(acc) for acc in (*plan.staying, *plan.moving)}
+    assert sorted(taken.values()) == [0, 128, 256] and taken[plan.moving[0].name] == 256
+
+
+def test_registers_that_move_are_there():
+    for groups in (1, 2, 3):
+        plan = solve(asked(tile={"block": [128, 48 * groups, 32], "warp": [128, 48, 32]}, split={"promote": 32}))
+        held = plan.multiplying_registers * groups + plan.producer_registers
+        assert held <= plan.launch_registers * (groups + 1) and held * 128 <= plan.gpu.limits.registers_per_sm
+        assert plan.multiplying_registers % 8 == plan.producer_registers % 8 == 0
+
+
+# ---- what is chosen
+
+
+def test_auto_takes_the_faster_and_both_are_weighed():
+    best = solve(asked(policy="auto"))
+    assert best.fragment.policy == "tcgen05" and best.arch == "sm_100a"
+    seconds = {policy: specialised.model(solve(asked(policy=policy)))["seconds"] for policy in ("mma", "tcgen05")}
+    assert specialised.model(best)["seconds"] == min(seconds.values())
+
+
+@pytest.mark.parametrize("gpu", ["rtx5090", "h100", "a100"])
+def test_auto_elsewhere_is_not_touched(gpu):
+    assert solve(asked(gpu, "auto")).fragment.policy != "tcgen05"
+
+
+def test_an_instruction_is_as_wide_as_the_tile():
+    plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
+    assert plan.fragment.shape[:2] == plan.block[:2]
+    assert plan.of_group.fragment.shape[1] == plan.of_group.elements == plan.warp[1]
+    parts = parse_name(kernel_name(plan))
+    assert (parts["policy"], parts["arch"], parts["block"]) == ("tcgen05", "sm_100a", plan.block)
+
+
+def test_the_explanation_says_that_rates_are_assumed(gemmgen):
+    ran = gemmgen("explain", SPECS / "kernels" / "blackwell_b200.toml")
+    assert ran.code == 0 and "assumed, not measured" in ran.out and "C27" in ran.out
+    assert explain(asked()).feasible > 100
+
+
+def test_equations_have_numbers_of_their_own():
+    def equations(module):
+        return [value for value in vars(module).values() if isinstance(value, Equation)]
+
+    own = [e.number for e in equations(tensor_memory)]
+    assert own and len(own) == len(set(own)) and not set(own) & {e.number for e in equations(specialised)}
+    for constraint in tensor_memory.CONSTRAINTS:
+        assert constraint.latex
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize("gpu", ["h100", "rtx5090", "a100"])
+def test_other_gpus_do_not_have_it(gpu):
+    error = refused(gpu=gpu)
+    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a", "another gpu")
+    assert error.has == solve(asked(gpu, "mma")).gpu.arch
+
+
+@pytest.mark.parametrize("sections, problem", [
+    ({"tile": {"block": [256, 128, 32], "warp": [128, 128, 32]}}, "a tile is not one instruction"),
+    ({"tile": {"block": [128, 272, 32], "warp": [128, 16, 32]}}, "a tile is not one instruction"),
+    ({"tile": {"block": [128, 256, 32], "warp": [128, 256, 32]}}, "the accumulators leave no room in the register file"),
+    ({"tile": {"block": [128, 256, 128], "warp": [128, 128, 128]}}, "the matrix unit has no swizzle for rows of this length"),
+    ({"tile": TILE, "split": {"scheme": "ootomo4"}}, "the sums do not fit the tensor memory of b200"),
+    ({"tile": TILE, "split": {"promote": 48}}, "promotion falls between two instructions or drifts against the stages"),
+    ({"tile": TILE, "pipeline": {"stages": 5}}, "stages = 5 does not fit b200"),
+    ({"tile": {"cluster": 2}}, "tcgen05 does not go with this pipeline"),
+    ({"pipeline": {"consumers": "pingpong"}}, "tcgen05 does not go with this pipeline"),
+    ({"pipeline": {"loads": "async"}}, "tcgen05 does not go with this pipeline"),
+    ({"pipeline": {"fragment_buffers": 2}}, "tcgen05 does not go with this pipeline"),
+    ({"split": {"where": "mixed"}}, "tcgen05 does not go with this pipeline"),
+    ({"split": {"scheme": "fp32"}}, "no tcgen05 fragment of f32 is known"),
+])
+def test_what_cannot_be(sections, problem):
+    error = refused(**sections)
+    assert error.problem == problem and error.remedy
+
+
+def test_the_emulator_refuses():
+    plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
+    with pytest.raises(NotEmulated, match="tcgen05 kernels are compiled, not emulated"):
+        EmulatorDevice(plan, render(plan), None)
+
+
+def test_a_header_of_its_own_is_refused():
+    with pytest.raises(SpecError, match="has no header"):
+        fragment_header(ROWS["tcgen05_m128n16k16_f16"])
+
+
+def test_the_source_says_what_was_checked():
+    text = render(solve(load(SPECS / "kernels" / "blackwell_b200.toml"))).text
+    assert "// checked   compiled and its resources checked; not emulated, never run" in text.splitlines()
+
+
+def test_every_row_loads_strictly():
+    assert isinstance(ROWS["tcgen05_m128n16k16_f16"], Fragment) and len(ROWS) == 3
+    dumped = json.loads(json.dumps(ROWS["tcgen05_m128n16k16_f16"].model_dump(mode="json")))
+    assert dumped["a"] is None and np.array(dumped["c"]["lanes"]).shape == (7, 2)
+    assert Path(FRAGMENTS.folder).is_dir()
