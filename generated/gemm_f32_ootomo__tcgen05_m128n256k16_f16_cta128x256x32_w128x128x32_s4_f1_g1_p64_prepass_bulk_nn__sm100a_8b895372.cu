@@ -428,8 +428,8 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
             }
         }
         if (thread == GROUPS * 128 + 32) {
-            int slot = 0;
-            u32 phase = 0;
+            int slot = 0, last = -1;  // the last stage that was read
+            u32 phase = 0, last_phase = 0;
             int buffer = 0;
             u32 buffer_phase = 1;  // a buffer that has never been filled counts as emptied
             u32 tile_phase = 1;
@@ -439,6 +439,7 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
 #pragma unroll 1
                 for (int tile = 0; tile < work.count; ++tile) {
                     barrier_wait(full + slot * 8, phase);
+                    sums_after_hearing();
                     const u32 stage = stages + slot * STAGE_BYTES;
                     const u64 a_at = descriptor(stage), b_at = descriptor(stage + A_STAGE);
                     const bool begins = tile % INTERVAL == 0, ends = tile % INTERVAL == INTERVAL - 1 || tile + 1 == work.count;
@@ -473,10 +474,13 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
                         }
                     }
                     products_arrive(free + slot * 8);
+                    last = slot, last_phase = phase;
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
                 if (work.count > 0) products_arrive(complete);
             }
+            // Nothing may arrive at a barrier of a block that has ended.
+            if (last >= 0) barrier_wait(free + last * 8, last_phase);
         }
     } else {
         take_registers<208>();

@@ -129,7 +129,7 @@ def verify(
         kernel = built(load(path), progress)
         report = verified(kernel, device, progress, size=(m, n, k), **own)
         text = show.report(kernel.plan, report, time.perf_counter() - start)
-        return text, report.as_dict(), EXIT_FAILED if report.failed else EXIT_USAGE if report.unverified else EXIT_OK
+        return text, report.as_dict(), EXIT_OK if report.passed else EXIT_USAGE if report.unverified and not report.failed else EXIT_FAILED
 
     return _for_each(specs, as_json, serve)
 
