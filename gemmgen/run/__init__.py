@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.errors import SpecError
+from gemmgen.errors import NotEmulated, SpecError
 from gemmgen.plan import STATUS, Plan
 from gemmgen.render import Source, param_type
 from gemmgen.spec import MAX_EXTENT
@@ -182,6 +182,11 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
             return cuda.CudaDevice(binary)
         if kind == "cuda":
             raise reason
+    if plan.in_tensor_memory:
+        raise NotEmulated(
+            where, f"{plan.fragment.policy} kernels are compiled, not emulated", got=kind,
+            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run", remedy='policy = "mma", or --device cuda where there is one',
+        )
     from gemmgen.run.emulator import EmulatorDevice
 
     return EmulatorDevice(plan, source, binary)

@@ -10,7 +10,6 @@ import numpy as np
 
 from gemmgen.build import Binary
 from gemmgen.emulate import LAZY_HIGHEST, Emulator, Schedule
-from gemmgen.errors import NotEmulated
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 
@@ -30,11 +29,6 @@ class EmulatorDevice:
         self, plan: Plan, source: Source, binary: Binary, *, schedule: Schedule = LAZY_HIGHEST,
         progress: Callable[[str, int, int], None] | None = None, processes: int | None = None,
     ):
-        if plan.in_tensor_memory:
-            raise NotEmulated(
-                "--device", f"{plan.fragment.policy} kernels are compiled, not emulated", got=self.kind,
-                needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run", remedy='policy = "mma", or --device cuda where there is one',
-            )
         self.plan, self.source, self.binary, self.processes = plan, source, binary, processes
         self.progress = progress
         self.conflicts: dict[str, int] = {}

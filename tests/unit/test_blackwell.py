@@ -16,7 +16,7 @@ from gemmgen.model.equation import Equation
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.paths import SPECS
 from gemmgen.render import render
-from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.run import open_device
 from gemmgen.solve import explain, solve
 from gemmgen.spec import load, loads
 
@@ -217,7 +217,7 @@ def test_what_cannot_be(sections, problem):
 def test_the_emulator_refuses():
     plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
     with pytest.raises(NotEmulated, match="tcgen05 kernels are compiled, not emulated"):
-        EmulatorDevice(plan, render(plan), None)
+        open_device("emulator", plan, render(plan), None)
 
 
 def test_a_header_of_its_own_is_refused():

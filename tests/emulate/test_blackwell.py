@@ -1,0 +1,74 @@
+"""What surrounds tcgen05 in its kernels, with a stand-in for the instructions themselves (tests/tensor_memory_model.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+import tensor_memory_model
+from gemmgen import emulate
+from gemmgen.build import build
+from gemmgen.errors import EmulationError
+from gemmgen.render import render
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.verify import Judge, oracles, verify
+from verifying import assert_passed
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch):
+    tensor_memory_model.install(monkeypatch)
+
+
+def kernel(n=32, group=32, k=32, **sections):
+    split = {"scheme": "ootomo", "promote": 32} | sections.pop("split", {})
+    plan = solve(loads({
+        "split": split, "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
+        "tile": {"block": [128, n, k], "warp": [128, group, k], **sections.pop("tile", {})}, **sections,
+    }))
+    source = render(plan)
+    return plan, source, build(source)
+
+
+def emulator(plan, source, binary):
+    return EmulatorDevice(plan, source, binary, processes=1)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"group": 16}, {"split": {"promote": 64}}, {"split": {"promote": 16}}, {"split": {"promote": 0}},
+    {"split": {"scheme": "scaled"}}, {"split": {"scheme": "bf16x3"}, "k": 64}, {"split": {"scheme": "tf32x3"}, "k": 16},
+    {"split": {"scheme": "ootomo4"}}, {"n": 48, "group": 16, "k": 16}, {"tile": {"split_k": 3}}, {"pipeline": {"stages": 2}},
+], ids=str)
+def test_kernels_are_right_around_the_unit(options):
+    plan, source, binary = kernel(**options)
+    size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
+    assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))
+
+
+def test_blocks_that_work_off_several_tiles():
+    """More tiles than SMs: buffers, stages and phases go on from one tile to the next."""
+    plan, source, binary = kernel(n=16, group=16, split={"promote": 32})
+    device = emulator(plan, source, binary)
+    device.set_schedule(emulate.TOGETHER)
+    few = source.__class__(**{**source.__dict__, "launches": tuple(
+        one if one.most_blocks is None else one.__class__(**{**one.__dict__, "most_blocks": 2}) for one in source.launches
+    )})
+    judge = Judge(plan, few, binary, device)
+    check, *_ = judge.accuracy("tiles", oracles.uniform(plan, -1, 1, (131, 75, 100), 3))
+    assert check.passed, check.detail
+
+
+@pytest.mark.parametrize("before, after, problem", [
+    ("barrier_wait(emptied + buffer * 8, buffer_phase);", "", "sums are begun anew that nobody has read"),
+    ("products_arrive(filled + buffer * 8);", "barrier_arrive(filled + buffer * 8);", "no commit covers"),
+    ("multiply_add(sums + 0, a_at + (1", "multiply_add(sums + 256, a_at + (1", "not allocated"),
+])
+def test_sabotage_is_found(before, after, problem):
+    plan, source, _ = kernel()
+    assert source.text.count(before) == 1
+    wrong = source.__class__(**{**source.__dict__, "text": source.text.replace(before, after)})
+    binary = build(wrong)
+    judge = Judge(plan, wrong, binary, emulator(plan, wrong, binary))
+    with pytest.raises(EmulationError, match=problem):
+        judge.accuracy("sabotage", oracles.uniform(plan, -1, 1, (128, 32, 512), 3))
