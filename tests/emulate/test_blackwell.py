@@ -21,6 +21,10 @@ def stand_in(monkeypatch):
     tensor_memory_model.install(monkeypatch)
 
 
+AHEAD = emulate.Schedule("eager copies, highest warp first", "highest", "eager")
+"""The warps that copy and multiply run as far ahead as barriers let them."""
+
+
 def kernel(n=32, group=32, k=32, **sections):
     split = {"scheme": "ootomo", "promote": 32} | sections.pop("split", {})
     plan = solve(loads({
@@ -46,6 +50,14 @@ def test_kernels_are_right_around_the_unit(options):
     assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))
 
 
+def test_what_copies_and_multiplies_may_run_ahead():
+    plan, source, binary = kernel()
+    device = emulator(plan, source, binary)
+    device.set_schedule(AHEAD)
+    check, *_ = Judge(plan, source, binary, device).accuracy("ahead", oracles.uniform(plan, -1, 1, (128, 32, 512), 3))
+    assert check.passed, check.detail
+
+
 def test_blocks_that_work_off_several_tiles():
     """More tiles than SMs: buffers, stages and phases go on from one tile to the next."""
     plan, source, binary = kernel(n=16, group=16, split={"promote": 32})
@@ -69,6 +81,8 @@ def test_sabotage_is_found(before, after, problem):
     assert source.text.count(before) == 1
     wrong = source.__class__(**{**source.__dict__, "text": source.text.replace(before, after)})
     binary = build(wrong)
-    judge = Judge(plan, wrong, binary, emulator(plan, wrong, binary))
+    device = emulator(plan, wrong, binary)
+    device.set_schedule(AHEAD)
+    judge = Judge(plan, wrong, binary, device)
     with pytest.raises(EmulationError, match=problem):
         judge.accuracy("sabotage", oracles.uniform(plan, -1, 1, (128, 32, 512), 3))
