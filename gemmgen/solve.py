@@ -331,8 +331,11 @@ def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: s
     least = min(known.values(), key=lambda row: row.min_arch)
     raise InfeasibleSpec(
         f"{place}: [fragment] {'shape' if policy == 'mma' or shape else 'policy'}",
-        f"{gpu.name} does not have {shape}" if shape else f"{gpu.name} has no {'matrix' if policy == 'mma' else policy} instruction for {scheme.word}",
-        got=shape or (None if policy == "mma" else policy), needs=least.arch or f"sm_{(known[shape] if shape else least).min_arch} or newer", has=gpu.arch, remedy="another gpu",
+        f"{gpu.name} does not have {shape}" if shape
+        else f"{gpu.name} has no {'matrix instruction' if policy == 'mma' else policy} for {scheme.word}",
+        got=shape or (None if policy == "mma" else policy),
+        needs=least.arch or f"sm_{(known[shape] if shape else least).min_arch} or newer", has=gpu.arch,
+        remedy="another gpu" if policy == "mma" else 'another gpu, or policy = "auto"',
     )
 
 

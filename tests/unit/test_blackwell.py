@@ -190,7 +190,7 @@ def test_equations_have_numbers_of_their_own():
 @pytest.mark.parametrize("gpu", ["h100", "rtx5090", "a100"])
 def test_other_gpus_do_not_have_it(gpu):
     error = refused(gpu=gpu)
-    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a", "another gpu")
+    assert (error.got, error.needs, error.remedy) == ("tcgen05", "sm_100a", 'another gpu, or policy = "auto"')
     assert error.has == solve(asked(gpu, "mma")).gpu.arch
 
 
