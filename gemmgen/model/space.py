@@ -202,7 +202,8 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
     fm, fn, fk = fragment.shape
     scaled = scheme.normalize == "row"
     return {
-        "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
+        # Of a product without elements no equation tells anything; it is planned as the smallest that has some.
+        "M": max(1, hints.m), "N": max(1, hints.n), "K": max(1, hints.k), "FM": fm, "FN": fn, "FK": fk,
         "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies, "b_lanes": fragment.b.lane_copies if fragment.b else 1,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),

@@ -49,8 +49,9 @@ def test_scheme_and_gpu_are_all_a_spec_needs(scheme, gpu):
         with pytest.raises(InfeasibleSpec, match=f"{gpu} has no matrix instruction"):
             solve(loaded)
         return
-    source = render(solve(loaded))
-    assert source.arch == target.arch
+    plan = solve(loaded)
+    source = render(plan)
+    assert source.arch == (plan.fragment.arch or target.arch)
     assert 'extern "C" __global__' in source.text and source.name in source.text
 
 
@@ -99,7 +100,7 @@ def test_nothing_is_coerced_or_guessed(section, key, value):
 def test_an_unknown_key_lists_the_known_ones():
     with pytest.raises(UnknownName) as caught:
         loads({**MINIMAL, "pipeline": {"stage": 3}})
-    assert caught.value.needs == "one of: fragment_buffers, loads, stages"
+    assert caught.value.needs == "one of: consumers, fragment_buffers, loads, stages"
     assert caught.value.remedy == "did you mean 'stages'?"
 
 
