@@ -137,9 +137,6 @@ SPLIT_A_CYCLES = 0.09
 OVERLAP_SECONDS = 1.6e-6
 """Fitted: from a split pass's end to the first product of a kernel that was launched meanwhile."""
 
-TENSOR_CYCLES = Equation(
-    "M1", "tensor_cycles", "products * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)", "cycles a tile and stage", "EGEMM eq. 5, from a rate",
-)
 SHARED_CYCLES = Equation(
     "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
     "what instructions read and copies write",
@@ -165,13 +162,12 @@ UNIT_SECONDS = Equation(
     "W30", "unit_seconds", "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, unit_seconds, dram_bytes / dram_rate)", "s", "cycles, power or device memory")
-SPLIT_SECONDS = Equation("M17", "split_seconds", "split_bytes / dram_rate", "s", "the split kernels are bound by device memory")
 SECONDS = Equation(
     "W32", "seconds", "kernel_seconds + split_seconds + (split_reads * launch_seconds + overlap_seconds)", "s", "one after another; the main kernel's launch is hidden",
 )
 TIME = (
-    TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
-    KERNEL_SECONDS, SPLIT_SECONDS, SECONDS, time.TFLOPS,
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
+    KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 
 
