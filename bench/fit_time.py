@@ -1,6 +1,6 @@
 """Fit the constants of the time model to kernels timed on one GPU, and say how well they do.
 
-    python bench/fit_time.py bench/times_h100.csv [--gpu h100] [--tries 2500] [--seed 1]
+    python bench/fit_time.py bench/times_h100.csv [--policy mma] [--gpu h100] [--tries 2500] [--seed 1]
 
 The table has a row a kernel: its decisions, its compiled registers and the microseconds of one product, as
 bench/choice.py and bench/vary.py write them. The search starts at the constants in gemmgen/model/time.py, changes
@@ -18,74 +18,84 @@ from typing import Any
 import numpy as np
 
 from gemmgen.model import space
+from gemmgen.model.specialised import SPECIALISED, constants_of, skeleton_of
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
-FITTED = (
-    "split_before", "split_behind", "split_wait", "memory_cycles", "fetch_exposed", "fetch_share", "fill_share",
-    "barrier_cycles", "launch_seconds", "tile_cycles", "l2_bytes_per_clock", "mma_efficiency",
-)
-CEILINGS = {"fetch_share": 0.4, "fill_share": 1.3, "mma_efficiency": 1.0}
+FITTED = {
+    "mma": (
+        "split_before", "split_behind", "split_wait", "memory_cycles", "fetch_exposed", "fetch_share", "fill_share",
+        "barrier_cycles", "launch_seconds", "tile_cycles", "l2_bytes_per_clock", "mma_efficiency",
+    ),
+    "wgmma": (
+        "group_gap", "turn_cycles_each", "store_cycles", "split_a_cycles", "overlap_seconds", "unit_rate", "memory_cycles", "gather_share",
+    ),
+}
+CEILINGS = {"unit_rate": 700e12, "fetch_share": 0.4, "fill_share": 1.3, "mma_efficiency": 1.0}
 """Beyond these a constant would no longer mean what it is called."""
 
 
-def plan_of(row: dict[str, str], gpu: str) -> Plan:
-    def triple(text: str) -> list[int]:
+def plan_of(row: dict[str, str], gpu: str, policy: str) -> Plan:
+    def numbers(text: str) -> list[int]:
         return [int(part) for part in text.split("x")]
 
-    block = triple(row["block"])
+    block, size = numbers(row["block"]), numbers(row["size"])
+    own = {"mma": ({}, {"fragment_buffers": int(row["fragment_buffers"])})}.get(policy) or (
+        {"cluster": int(row["cluster"])}, {"consumers": row["consumers"]})
     return solve(loads({
-        "problem": {"layout": row["layout"], **dict.fromkeys("mnk", int(row["size"]))},
+        "problem": {"layout": row["layout"], **dict(zip("mnk", size * (3 // len(size))))},
         "split": {"scheme": row["scheme"], "promote": int(row["promote"]), "where": row["where"]},
-        "tile": {"block": block, "warp": [*triple(row["warp"])[:2], block[2]], "group": int(row["group"]), "split_k": int(row["split_k"])},
-        "pipeline": {"loads": row["loads"], "stages": int(row["stages"]), "fragment_buffers": int(row["fragment_buffers"])},
-        "target": {"gpu": gpu}, "build": {"allow_spills": True},
+        "tile": {"block": block, "warp": [*numbers(row["warp"])[:2], block[2]], "group": int(row["group"]), "split_k": int(row["split_k"]), **own[0]},
+        "pipeline": {"loads": row["loads"], "stages": int(row["stages"]), **own[1]},
+        "target": {"gpu": gpu}, "build": {"allow_spills": True}, "fragment": {"policy": policy},
     }))
 
 
-def columns(rows: list[dict[str, str]], gpu: str) -> dict[str, Any]:
+def columns(rows: list[dict[str, str]], gpu: str, policy: str) -> dict[str, Any]:
     """The symbols of all kernels, with the registers that they were compiled to."""
     known = []
     for row in rows:
-        plan = plan_of(row, gpu)
-        fixed = space.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
-        numbers = space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number)
+        plan = plan_of(row, gpu, policy)
+        fixed = constants_of(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
+        numbers = space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number, skeleton_of(plan.fragment))
         known.append(numbers | {"registers": int(row["registers"])})
     return {name: np.array([numbers[name] for numbers in known], float) for name in known[0]}
 
 
-def errors(known: dict[str, Any], seconds: np.ndarray, constants: dict[str, float]) -> np.ndarray:
+def errors(known: dict[str, Any], seconds: np.ndarray, constants: dict[str, float], skeleton: space.Skeleton) -> np.ndarray:
     """log(measured / predicted) of each kernel."""
-    return np.log(seconds / space.predictions({**known, **constants})["seconds"])
+    return np.log(seconds / space.predictions({**known, **constants}, skeleton)["seconds"])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path)
     parser.add_argument("--gpu", default="h100")
+    parser.add_argument("--policy", choices=sorted(FITTED), default="mma")
     parser.add_argument("--tries", type=int, default=2500)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with options.table.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    known, seconds = columns(rows, options.gpu), np.array([float(row["microseconds"]) for row in rows]) * 1e-6
-    where = np.array([row["where"] for row in rows])
+    known, seconds = columns(rows, options.gpu, options.policy), np.array([float(row["microseconds"]) for row in rows]) * 1e-6
+    where, fitted = np.array([row["where"] for row in rows]), FITTED[options.policy]
+    skeleton = SPECIALISED if options.policy == "wgmma" else space.PORTABLE
 
     def score(constants: dict[str, float]) -> float:
-        error = np.abs(errors(known, seconds, constants))
+        error = np.abs(errors(known, seconds, constants, skeleton))
         return sum(error[where == way].mean() for way in set(where))
 
-    best = {name: float(known[name][0]) for name in FITTED}
+    best = {name: float(known[name][0]) for name in fitted}
     reached, draw = score(best), random.Random(options.seed)
-    _tell("now", best, errors(known, seconds, best), where)
+    _tell("now", best, errors(known, seconds, best, skeleton), where)
     for _ in range(options.tries):
         trial = dict(best)
-        for name in draw.sample(FITTED, draw.choice([1, 2, 3])):
+        for name in draw.sample(fitted, draw.choice([1, 2, 3])):
             trial[name] = min(trial[name] * float(np.exp(draw.gauss(0, 0.2))), CEILINGS.get(name, np.inf))
         if (found := score(trial)) < reached:
             best, reached = trial, found
-    _tell("fitted", best, errors(known, seconds, best), where)
+    _tell("fitted", best, errors(known, seconds, best, skeleton), where)
     return 0
 
 

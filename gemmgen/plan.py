@@ -24,6 +24,7 @@ ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
 WARPGROUP = 128  # threads
 PRODUCER_REGISTERS = 40  # a thread of the warpgroup that only issues copies
+COUNTING_REGISTERS = 56  # the same where it also counts what words cannot hold of A
 MOST_REGISTERS = 240  # a thread of a multiplying warpgroup
 BARRIER_BYTES = 8
 PADDING = 16  # bytes a row, for fragments that are fetched by rows of one distance
@@ -196,7 +197,7 @@ class Plan:
         specialised = {"cluster": self.cluster, "consumers": self.consumers} if self.specialised else {}
         return {
             "layout": self.layout,
-            "scheme": self.scheme.model_dump(mode="json", exclude=prose),
+            "scheme": self.scheme.model_dump(mode="json", exclude=prose, exclude_none=True),
             "fragment": self.fragment.model_dump(mode="json", exclude=prose, exclude_none=True),
             "arch": self.arch,
             "where": self.where,
@@ -254,6 +255,8 @@ class Plan:
     @property
     def producer_registers(self) -> int:
         """Registers that a thread of the copying warpgroup keeps."""
+        if self.where == "mixed":
+            return COUNTING_REGISTERS
         return PRODUCER_REGISTERS if self.multiplying_groups < 3 else 32
 
     @property
@@ -343,8 +346,6 @@ class Plan:
     @property
     def accumulator_sets(self) -> int:
         """Arrays of [warp m, warp n] FP32 values a warp keeps."""
-        if self.where == "mixed":
-            return 2  # one in the unit, whatever its scale just then, and one outside
         both = 1 if self.promotes_at_once and not self.specialised else 2
         return sum(both if self.promotes(acc) else 1 for acc in self.scheme.accumulators)
 

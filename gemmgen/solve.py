@@ -131,8 +131,7 @@ def judged(loaded: LoadedSpec) -> Explanation:
         if searched.feasible:
             return explain(loaded)
         plan = request.plan(searched.nearest)
-        numbers = _numbers(plan)
-        broken = _first_broken(numbers, request.skeleton.constraints)
+        numbers, broken = _numbers(plan), searched.broken
         error = refusal(broken, plan, numbers, loaded.place)
         error.problem += f"; it breaks {broken.number}, {broken.form}: {broken.filled(numbers)}"
         errors.append(error)
@@ -417,8 +416,7 @@ def _chosen(request: _Request) -> _Solution:
             known, order = space.ranked(searched, fixed, skeleton)
             return _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
     plan = request.plan(searched.nearest)
-    check(plan, request.loaded.place)
-    raise AssertionError(f"the space rejects what check accepts: {plan}")
+    raise refusal(searched.broken, plan, _numbers(plan), request.loaded.place)
 
 
 def _certain(skeleton: Skeleton, allow_spills: bool) -> tuple[Constraint, ...]:
@@ -650,8 +648,8 @@ def _turns(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec
 
 def _mixed(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [split] where", "A cannot be split on its way to the registers here", got=f"layout {plan.layout}, {plan.scheme.name}, promote = {plan.promote}",
-        needs=f"A stored along k (layout nn or nt), 16-bit words, no row scales, and promotion within a stage: 16 to {plan.block[2]}",
+        f"{place}: [split] where", "A cannot be split on its way to the registers here", got=f"layout {plan.layout}, {plan.scheme.name}, block k = {plan.block[2]}",
+        needs="A stored along k (layout nn or nt), 16-bit words, no row scales, and a stage of an even number of instructions",
         remedy='where = "prepass"',
     )
 

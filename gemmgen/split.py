@@ -43,6 +43,13 @@ def round_to(x: np.ndarray, form: Format, rounding: str) -> np.ndarray:
     return np.where(finite, word, x)
 
 
+def cut(x: np.ndarray, bits: int) -> np.ndarray:
+    """FP32 values rounded to `bits` significant bits, halves away from zero, as the device adds and masks."""
+    low = 24 - bits
+    raw = x.astype(np.float32).view(np.uint32) + np.uint32(1 << low - 1)
+    return np.where(np.isfinite(x), (raw & np.uint32(-1 << low & 0xFFFFFFFF)).view(np.float32), x).astype(np.float64)
+
+
 def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """log2 of the power of two that each row of `x` [rows, k] is multiplied by, [rows]."""
     if scheme.normalize == "none" or x.shape[1] == 0:
@@ -84,7 +91,7 @@ def split(x: np.ndarray, scheme: Scheme) -> Words:
         rest, planes, overflow = element, [], None
         for word in scheme.words:
             scaled = _fp32(rest * 2.0**word.scale)
-            planes.append(round_to(scaled, scheme.format, word.rounding))
+            planes.append(round_to(cut(scaled, word.bits) if word.bits else scaled, scheme.format, word.rounding))
             rest = _fp32(rest - planes[-1] * 2.0**-word.scale)
             if overflow is None:
                 top_ulp = 2.0 ** (scheme.format.max_exponent - scheme.format.fraction_bits)

@@ -20,15 +20,30 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gemmgen.catalog.number import FORMATS, ROUNDINGS, Format, Rounding, WordType
+from gemmgen.catalog.number import FORMATS, ROUNDINGS, Format, Rounding, RoundingRule, WordType
 from gemmgen.catalog.table import IDENTIFIER, LINE, Row, Strict, Table
 
 
 class Word(Strict):
-    """One word of the split: its rounding and log2 of the scale of what it holds."""
+    """One word of the split.
+
+    Attributes:
+        rounding: how FP32 becomes the word.
+        scale: log2 of the scale of what it holds.
+        bits: significant bits it keeps, to nearest, where those are fewer than it has: zeros
+            at the end of every factor make a multiplier draw less power.
+    """
 
     rounding: Rounding
     scale: Annotated[int, Field(ge=0, le=40)] = 0
+    bits: Annotated[int, Field(ge=2, le=11)] | None = None
+
+    def left(self, form: Format) -> RoundingRule:
+        """What it leaves of an element, relative to the element's power of two."""
+        rule, ulp = ROUNDINGS[self.rounding], 2.0**-form.fraction_bits
+        if self.bits:
+            rule, ulp = ROUNDINGS["nearest_even"], 2.0 ** (1 - self.bits)
+        return RoundingRule(rule.worst * ulp, rule.mean * ulp, rule.rms * ulp, rule.text)
 
 
 class Product(Strict):
@@ -109,6 +124,8 @@ class Scheme(Row):
                 )
         if (0, 0) not in seen:
             raise ValueError("the product of the leading words, (0, 0)")
+        if any(word.bits and (word.bits > self.format.fraction_bits or word.rounding != "nearest_even") for word in self.words):
+            raise ValueError(f"bits of at most {self.format.fraction_bits}, fewer than {self.word} has, of words that round nearest_even")
         if self.word != "f16" and any(word.rounding == "round_split" for word in self.words):
             raise ValueError("round_split with f16 words: it looks at the bit below two of them")
         if self.exact and (len(self.words) > 1 or self.normalize != "none"):
@@ -155,10 +172,9 @@ class Scheme(Row):
 
     def remainder(self, words: int) -> float:
         """Largest |x - first `words` words| / |x| for an element in range."""
-        ulp = 2.0**-self.format.fraction_bits
         bound = 0.0 if self.exact and words else 1.0
         for word in self.words[:words]:
-            bound *= ROUNDINGS[word.rounding].worst * ulp
+            bound *= word.left(self.format).worst
         return bound
 
     @property

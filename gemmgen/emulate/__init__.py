@@ -3,6 +3,7 @@
 from gemmgen.emulate.emulator import Emulator
 from gemmgen.emulate.machine import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, LaunchStats, Schedule
 from gemmgen.emulate.memory import Buffer
+from gemmgen.emulate.tensor_map import TensorMap
 
 __all__ = [
     "EAGER_LOWEST",
@@ -13,4 +14,5 @@ __all__ = [
     "Emulator",
     "LaunchStats",
     "Schedule",
+    "TensorMap",
 ]

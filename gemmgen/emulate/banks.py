@@ -23,7 +23,7 @@ class ConflictCounter:
     stands for all.
 
     Args:
-        ctas: how many there are; a warp's are next to one another in its vectors.
+        ctas: how many there are in each vector, next to one another for each warp.
 
     Attributes:
         extra: extra wavefronts of each source line.

@@ -36,9 +36,10 @@ DTYPES = {
 }  # fmt: skip
 """How the value of each PTX type is held; bfloat16 as its bits."""
 
+_TRIPLES = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 SPECIALS = (
-    {f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"}
-    | {"%laneid", "%warpid", "%nwarpid"}
+    {f"%{name}.{axis}" for name in _TRIPLES for axis in "xyz"}
+    | {"%laneid", "%warpid", "%nwarpid", "%cluster_ctarank", "%cluster_nctarank"}
     | {f"%lanemask_{kind}" for kind in ("eq", "lt", "le", "gt", "ge")}
 )  # fmt: skip
 """Special registers the machine provides; all are 32 bits wide."""
@@ -55,7 +56,8 @@ class Instruction:
     """A decoded statement.
 
     Attributes:
-        run: its function, None for those that steer: branch, barrier, exit.
+        run: its function, None for those that steer: branch, barrier, exit. That of
+            a wait returns the lanes that pass, `[lanes]` bool, None for all.
         guard: slot of its predicate, -1 for none; negated: `@!p`.
         number: its index in the entry, for messages.
         others: the statements after it that run with it.
@@ -75,11 +77,11 @@ class Block:
 
     Attributes:
         length: how many instructions those are in the program.
-        end: `next`, `branch`, `table`, `exit`, `barrier` or `trap`.
+        end: `next`, `branch`, `table`, `exit`, `barrier`, `wait` or `trap`.
         last: the instruction that ends it, None for `next`.
         targets: block numbers; for a branch (taken,), for a table its entries.
         following: the block control falls into, -1 when there is none.
-        barrier: (id, threads) of a barrier, threads 0 meaning all.
+        barrier: slots of a barrier's (id, threads), threads 0 meaning all.
         selector: slot a table branch is indexed with.
     """
 
@@ -102,6 +104,7 @@ class Program:
         constants: slot -> 0-d array; specials: name of special register -> slot.
         blocks: in the order lanes are preferred in; block 0 is the entry.
         static_shared: bytes of its static shared variables.
+        reads_async: whether matrix instructions read shared memory by themselves.
         param_offsets: name -> offset in the parameter bytes; param_bytes: their length.
     """
 
@@ -111,6 +114,7 @@ class Program:
     specials: dict[str, int] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     static_shared: int = 0
+    reads_async: bool = False
     param_offsets: dict[str, int] = field(default_factory=dict)
     param_bytes: int = 0
 
@@ -245,7 +249,7 @@ class Decoder:
         offset = 0
         for param in entry.params:
             offset = -(-offset // param.align) * param.align
-            self.program.param_offsets[param.name] = offset
+            self.program.param_offsets[param.name] = self.symbols[param.name] = offset
             offset += param.nbytes
         self.program.param_bytes = offset
 
@@ -333,6 +337,8 @@ class Decoder:
         for number, statement in enumerate(body):
             if _ends_block(statement):
                 starts.add(number + 1)
+            if _waits(statement):  # it may be tried again, and what is before it may not
+                starts.add(number)
         bounds = sorted(start for start in starts if start < len(body))
         block_at = {start: index for index, start in enumerate(bounds)}
         blocks = []
@@ -352,18 +358,18 @@ class Decoder:
         cursor = Cursor(self, statement)
         guard = self.value(statement.guard, "pred", cursor) if statement.guard else -1
         if not _ends_block(statement):
-            build = BUILDERS.get(cursor.base)
-            if build is None:
-                cursor.refuse("instruction is not supported")
-            try:
-                run = build(cursor)
-            except (IndexError, ValueError):
-                cursor.refuse("operands do not fit the instruction")
+            run = self._built(cursor)
             cursor.finish()
             block.code.append(Instruction(run, guard, statement.negated, statement, number))
             return
         block.last = Instruction(None, guard, statement.negated, statement, number)
-        if cursor.base in ("bra", "brx"):
+        if _waits(statement):
+            block.end = "wait"
+            block.last = replace(block.last, run=self._built(cursor))
+        elif _signals(statement):
+            block.code.append(Instruction(self._built(cursor), guard, statement.negated, statement, number))
+            block.last = None
+        elif cursor.base in ("bra", "brx"):
             cursor.drop("uni")
             if cursor.base == "brx":
                 cursor.choice("idx")
@@ -390,15 +396,24 @@ class Decoder:
         cursor.finish()
 
     @staticmethod
+    def _built(cursor: Cursor) -> Run:
+        build = BUILDERS.get(cursor.base)
+        if build is None:
+            cursor.refuse("instruction is not supported")
+        try:
+            return build(cursor)
+        except (IndexError, ValueError):
+            cursor.refuse("operands do not fit the instruction")
+
+    @staticmethod
     def _barrier(cursor: Cursor) -> tuple[int, int]:
         cursor.drop("cta")
         cursor.choice("sync")
         cursor.drop("aligned", "all")
-        cursor.count(1, 2)
-        threads = cursor.constant(1) if len(cursor.operands) == 2 else 0
-        if threads % 32:
+        count = cursor.count(1, 2)
+        if count == 2 and _INTEGER.match(cursor.operands[1]) and cursor.constant(1) % 32:
             cursor.refuse("barrier for part of a warp", needs="a multiple of 32 threads")
-        return cursor.constant(0), threads
+        return cursor.source(0, "u32"), cursor.source(1 if count == 2 else "0", "u32")
 
 
 def _joined(code: list[Instruction]) -> list[Instruction]:
@@ -415,10 +430,22 @@ def _joined(code: list[Instruction]) -> list[Instruction]:
 
 
 def _ends_block(statement: Statement) -> bool:
-    base = statement.opcode.split(".")[0]
-    return base in ("bra", "brx", "ret", "exit", "trap") or (
-        base in ("bar", "barrier") and "warp" not in statement.opcode
+    base, _, kind = statement.opcode.partition(".")
+    if base in ("bar", "barrier"):
+        return "sync" in kind and "warp" not in kind or _waits(statement)
+    return base in ("bra", "brx", "ret", "exit", "trap") or _waits(statement) or _signals(statement)
+
+
+def _waits(statement: Statement) -> bool:
+    """Whether a warp may be parked here until others have done something."""
+    return statement.opcode.startswith(
+        ("mbarrier.try_wait", "mbarrier.test_wait", "barrier.cluster.wait", "setmaxnreg.inc")
     )
+
+
+def _signals(statement: Statement) -> bool:
+    """Whether others may be let go here, and go first."""
+    return statement.opcode.startswith(("mbarrier.arrive", "mbarrier.complete_tx", "cp.async.mbarrier.arrive"))
 
 
 def _in_order(blocks: list[Block]) -> list[Block]:

@@ -10,7 +10,18 @@ from contextlib import nullcontext
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate import isa_copy, isa_float, isa_integer, isa_memory, isa_warp, isa_wmma  # noqa: F401
+from gemmgen.emulate import (  # noqa: F401
+    isa_bulk,
+    isa_cluster,
+    isa_copy,
+    isa_float,
+    isa_integer,
+    isa_mbarrier,
+    isa_memory,
+    isa_warp,
+    isa_wgmma,
+    isa_wmma,
+)
 from gemmgen.emulate.decode import DTYPES, Decoder, Program
 from gemmgen.emulate.machine import LAZY_HIGHEST, Launch, LaunchStats, Schedule
 from gemmgen.emulate.memory import Arena, Buffer
@@ -179,6 +190,7 @@ class Emulator:
         program = self.programs[entry]
         grid, block = _dims(entry, "grid", grid), _dims(entry, "block", block)
         self._check_threads(program, block)
+        cluster = self._cluster(program, grid)
         launch = Launch(
             program=program,
             unit=self.unit,
@@ -190,6 +202,7 @@ class Emulator:
             params=self._pack(program, args),
             lock=nullcontext(),
             source=self.source,
+            cluster=cluster,
         )
         return run_strips(launch, self.strip, self.processes, progress)
 
@@ -205,6 +218,19 @@ class Emulator:
                 f"entry {program.entry.name}", "the block has more threads than the kernel allows",
                 got=block, needs=f"at most {most} threads",
             )  # fmt: skip
+
+    @staticmethod
+    def _cluster(program: Program, grid: tuple[int, int, int]) -> int:
+        """CTAs of a cluster, after checking that the grid holds whole ones."""
+        x, y, z = program.entry.cluster or (1, 1, 1)
+        where = f"entry {program.entry.name}"
+        if (y, z) != (1, 1):
+            raise EmulationError(where, "clusters are supported along x only", got=(x, y, z), needs="(x, 1, 1)")
+        if grid[0] % x:
+            raise EmulationError(
+                where, "the grid does not hold whole clusters", got=grid, needs=f"a multiple of {x} CTAs along x"
+            )
+        return x
 
     def _pack(self, program: Program, args: Sequence[Argument]) -> np.ndarray:
         """The parameter bytes, each argument checked against its declaration."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gemmgen.emulate.decode import Cursor, instruction
+from gemmgen.emulate.isa_bulk import bulk_copy
 from gemmgen.emulate.isa_integer import U32
+from gemmgen.emulate.isa_mbarrier import barrier_access, places
 from gemmgen.emulate.isa_memory import HINTS, Access, at_lanes
-from gemmgen.emulate.memory import Fault
+from gemmgen.emulate.memory import Fault, at_lane
 
 
 @dataclass
@@ -56,6 +58,10 @@ class Copy:
 @instruction("cp")
 def copy_async(cursor: Cursor):
     cursor.choice("async")
+    if cursor.flag("bulk"):
+        return bulk_copy(cursor)
+    if cursor.flag("mbarrier"):
+        return _arrival(cursor)
     if cursor.flag("commit_group"):
         return _commit
     if cursor.flag("wait_all"):
@@ -131,12 +137,16 @@ def _wait_all(warp, mask) -> None:
 
 def _wait(warp, mask, allowed: int) -> None:
     """Land all copies but those of the last `allowed` groups."""
+    due = warp.committed - allowed
+    _land(warp, due if mask is None else np.where(mask, due, 0))
+
+
+def _land(warp, before: np.ndarray) -> None:
+    """Land the copies of each lane's groups before that one, `[lanes]`."""
     left = []
     shared, arena = warp.strip.shared, warp.strip.launch.arena
     for copy in warp.pending:
-        due = copy.groups < (warp.committed - allowed)[copy.lanes]
-        if mask is not None:
-            due &= mask[copy.lanes]
+        due = copy.groups < before[copy.lanes]
         if not due.any():
             left.append(copy)
             continue
@@ -145,3 +155,57 @@ def _wait(warp, mask, allowed: int) -> None:
         if landing is not copy:
             left.append(copy.part(~due))
     warp.pending = left
+
+
+@dataclass
+class Arrival:
+    """Lanes that arrive at an mbarrier when their copies so far have landed.
+
+    Attributes:
+        cta: of the mbarrier; target: its offset.
+        lanes: of the warp vector.
+        place: where it was asked for.
+    """
+
+    cta: int
+    target: int
+    warp: object
+    lanes: list[int]
+    place: str
+
+    def signals(self, barrier: int) -> bool:
+        return self.target == barrier
+
+    def land(self, strip) -> None:
+        before = np.zeros(self.warp.lanes, np.int32)
+        before[self.lanes] = self.warp.committed[self.lanes] + 1
+        _land(self.warp, before)
+        strip.barriers.arrive(self.target, len(self.lanes))
+
+
+def _arrival(cursor: Cursor):
+    """`cp.async.mbarrier.arrive`: with `noinc` one of the arrivals expected, else one more."""
+    cursor.choice("arrive")
+    counted = cursor.flag("noinc")
+    access = barrier_access(cursor, 0)
+    cursor.choice("b64")
+    cursor.count(1)
+    place = cursor.decoder.source.site(cursor.statement)
+
+    def run(warp, mask):
+        strip, by_barrier = warp.strip, {}
+        for lane, offset in places(access, warp, mask):
+            with at_lane(lane):
+                strip.barriers.check_use(offset, int(warp.cta[lane]), place)
+            by_barrier.setdefault(offset, []).append(lane)
+        for offset, lanes in by_barrier.items():
+            if not counted:
+                strip.barriers.at(offset).pending += len(lanes)
+            arrival = Arrival(offset // strip.shared.pitch, offset, warp, lanes, place)
+            if strip.lazy:
+                strip.flights.append(arrival)
+            else:
+                with at_lane(lanes[0]):
+                    arrival.land(strip)
+
+    return run

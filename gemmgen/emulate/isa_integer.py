@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
-from gemmgen.emulate.memory import SHARED_WINDOW, Fault
+from gemmgen.emulate.memory import PARAM_WINDOW, SHARED_WINDOW, Fault
 from gemmgen.emulate.ptx import SIZES
 from gemmgen.emulate.rounding import flush
 
@@ -49,7 +49,14 @@ def mov(cursor: Cursor):
     cursor.count(2)
     into, out_of = cursor.vector(0), cursor.vector(1)
     if len(into) == len(out_of) == 1:
-        return elementwise(cursor, [type_], lambda x: x)
+        plain = elementwise(cursor, [type_], lambda x: x)
+        target, slot = cursor.target(0), cursor.source(1, type_)
+
+        def move(warp, mask):
+            if isinstance(warp.r[slot], np.ndarray) or not warp.rename(target, slot, mask):
+                plain(warp, mask)
+
+        return plain if type_ in ("pred", "b64", "u64", "s64", "f64", "b16", "u16", "s16") else move
     size = SIZES[type_]
     if len(out_of) > 1:  # pack, the first member lowest
         part = np.dtype(f"u{size // len(out_of)}")
@@ -79,11 +86,13 @@ def mov(cursor: Cursor):
 def cvta(cursor: Cursor):
     """Between a space's own addresses and generic ones."""
     into = cursor.flag("to")
-    space = cursor.choice("global", "shared", "const", "param", "local")
-    cursor.drop("shared::cta")
+    space = cursor.choice("global", "shared", "shared::cta", "shared::cluster", "const", "param", "local")
+    space = space.partition("::")[0]
     type_ = cursor.type()
-    if space in ("param", "local"):
-        cursor.refuse("address of parameters or local memory is not supported")
+    if space == "local":
+        cursor.refuse("address of local memory is not supported")
+    if space == "param":
+        return elementwise(cursor, [type_], lambda x: x if into else x + np.uint64(PARAM_WINDOW))
     if space != "shared":
         return elementwise(cursor, [type_], lambda x: x)
     window = np.uint64(SHARED_WINDOW)

@@ -18,14 +18,21 @@ HINTS = (
     "L2::evict_last", "L2::evict_normal", "shared::cta",
 )  # fmt: skip
 """Modifiers that say how visible or how cached an access is, not what it does."""
+CTA_WINDOW = 1 << 24
+"""What `mapa` adds to an address for each rank, starting with one for rank 0."""
 _BASE = np.int64(GLOBAL_BASE)
 _WINDOW = np.uint64(SHARED_WINDOW)
 
 
 def memory_space(cursor: Cursor, *allowed: str) -> str:
-    """The space an instruction names, which must be one of `allowed`."""
+    """The space an instruction names, which must be one of `allowed`.
+
+    `shared::cluster` is taken wherever `shared` is.
+    """
     if cursor.flag("shared::cta"):
         return "shared"
+    if "shared" in allowed and cursor.flag("shared::cluster"):
+        return "cluster"
     space = cursor.choice("global", "shared", "const", "param", "local", default="generic")
     if space not in allowed:
         cursor.refuse(f"{space} memory is not supported here", needs="one of: " + ", ".join(allowed))
@@ -45,7 +52,7 @@ class Access:
         self.space, self.size, self.counted = space, size, counted
         text = cursor.operands[operand].strip("[ ]").split("+")[0].strip()
         # shared addresses may be held in 32 or 64 bits
-        narrow = space == "shared" and cursor.width(text) != 8
+        narrow = space in ("shared", "cluster") and cursor.width(text) != 8
         self.dtype = U32 if narrow else U64
         self.slot, self.offset = cursor.address(operand, "u32" if narrow else "u64")
         self.place = cursor.decoder.place(cursor.statement)
@@ -65,7 +72,7 @@ class Access:
         if lanes is not None:
             addresses = addresses[lanes]
         if self.space != "generic":
-            yield self._part(warp, addresses, lanes, self.space == "shared")
+            yield self._part(warp, addresses, lanes, self.space in ("shared", "cluster"))
             return
         shared = addresses >= _WINDOW
         if shared.all() or not shared.any():
@@ -90,12 +97,31 @@ class Access:
         if not shared:
             addresses -= _BASE
             return warp.strip.launch.arena, addresses, lanes
-        base = warp.shared_base if lanes is None else warp.shared_base[lanes]
         with at_lanes(lanes):
+            if self.space != "shared" and (addresses >= CTA_WINDOW).any():
+                addresses, base = in_cluster(warp, addresses, lanes)
+                return warp.strip.shared, warp.strip.shared.offsets(addresses, base, self.size), lanes
+            base = warp.shared_base if lanes is None else warp.shared_base[lanes]
             offsets = warp.strip.shared.offsets(addresses, base, self.size)
         if self.counted:
             count_conflicts(warp, self.place, addresses, lanes, self.size)
         return warp.strip.shared, offsets, lanes
+
+
+def in_cluster(warp, addresses: np.ndarray, lanes) -> tuple[np.ndarray, np.ndarray]:
+    """shared::cluster addresses `[n]` of the given lanes as those within a CTA, and the CTA's base.
+
+    A CTA's own addresses are valid too; `mapa` adds the window of another one.
+    """
+    strip = warp.strip
+    cta = warp.cta if lanes is None else warp.cta[lanes]
+    rank, addresses = np.divmod(addresses, CTA_WINDOW)
+    size = strip.launch.cluster
+    if (wrong := rank > size).any():
+        raise Fault("the address is of no CTA of the cluster", lane=int(np.argmax(wrong)), needs="one made by mapa")
+    target = np.where(rank == 0, cta, cta // size * size + rank - 1)
+    strip.check_remote(cta, target)
+    return addresses, target * strip.shared.pitch
 
 
 def count_conflicts(warp, place: str, addresses, lanes, size: int) -> None:
@@ -220,6 +246,8 @@ def store(cursor: Cursor):
         for memory, offsets, lanes in access.each(warp, mask):
             with at_lanes(lanes):
                 memory.store(offsets, size, values if lanes is None else values[lanes])
+            if memory is warp.strip.shared:
+                memory.wrote(offsets, warp.tid if lanes is None else warp.tid[lanes])
 
     return run
 
@@ -232,9 +260,25 @@ def prefetch(cursor: Cursor):
 
 @instruction("membar", "fence")
 def fence(cursor: Cursor):
-    """Warps run one after the other and see all that came before: nothing to do."""
+    """Warps run one after the other and see all that came before: nothing to do, but
+    for what the asynchronous proxy reads."""
+    if cursor.flag("mbarrier_init"):
+        cursor.choice("release")
+        cursor.choice("cluster")
+        return lambda warp, mask: warp.strip.barriers.fence(warp, mask)
+    if cursor.flag("proxy"):
+        kind = cursor.choice("async", "alias", "async::generic")
+        cursor.drop("global", "shared::cta", "shared::cluster", "acquire", "release", "cluster", "sync_restrict")
+        if kind == "async":
+            return _fence_proxy
     cursor.drop("sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys")
     return lambda warp, mask: None
+
+
+def _fence_proxy(warp, mask) -> None:
+    chosen = slice(None) if mask is None else mask
+    warp.strip.shared.fence(warp.cta[chosen], warp.tid[chosen])
+    warp.strip.barriers.fence(warp, mask)
 
 
 # ---------------------------------------------------------------- atomic operations

@@ -21,6 +21,7 @@ import numpy as np
 
 from gemmgen.emulate import units
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
+from gemmgen.emulate.isa_cluster import cluster_barrier
 from gemmgen.emulate.isa_integer import BOOL, U32
 from gemmgen.emulate.memory import Fault, at_part
 
@@ -175,13 +176,43 @@ def elect(cursor: Cursor):
 
 @instruction("bar", "barrier")
 def warp_barrier(cursor: Cursor):
-    """`bar.warp.sync`; barriers of the CTA end a block and are decoded there."""
+    """`bar.warp.sync` and barriers that are only arrived at; those that are waited at end
+    a block and are decoded there."""
+    if cursor.flag("cluster"):
+        return cluster_barrier(cursor)
+    cursor.drop("cta")
+    if cursor.flag("arrive"):
+        return _arrival(cursor)
     cursor.choice("warp")
     cursor.choice("sync")
     members = cursor.source(0, "b32")
 
     def run(warp, mask):
         _members(warp, mask, members, "a warp barrier")
+
+    return run
+
+
+def _arrival(cursor: Cursor):
+    """`bar.arrive`: of each warp all lanes count, as they do where they wait."""
+    cursor.drop("aligned")
+    cursor.count(2)
+    name, threads = cursor.source(0, "u32"), cursor.source(1, "u32")
+
+    def run(warp, mask):
+        columns = warp.whole(mask, "bar.arrive")
+        names, counts = (warp.full(slot, U32).reshape(32, -1)[0].tolist() for slot in (name, threads))
+        arrived = warp.strip.arrived
+        for column in range(warp.columns) if columns is None else np.flatnonzero(columns):
+            key = int(warp.cta[column]), names[column]
+            arrived[key] = arrived.get(key, 0) + 32
+            if arrived[key] >= counts[column]:
+                raise Fault(
+                    "threads only arrive at a barrier, and none waits",
+                    lane=int(column),
+                    got=f"{arrived[key]} arrivals at barrier {key[1]}",
+                    needs=f"fewer than its {counts[column]} threads",
+                )
 
     return run
 
@@ -229,6 +260,7 @@ def matrix_rows(cursor: Cursor):
             if storing:
                 words = [warp.full(s, U32).reshape(32, -1)[:, chosen] for s in slots]
                 shared.store(offsets, 16, _rows_of(words, transposed))
+                shared.wrote(offsets, warp.tid[lanes])
                 return None
             loaded = shared.load(offsets, 16)
         except Fault as fault:
@@ -303,7 +335,7 @@ def matrix_product(cursor: Cursor):
     c = [cursor.source(name, "f32") for name in cursor.vector(3)]
     if (len(targets), len(a), len(b), len(c)) != (4, count_a, count_b, 4):
         cursor.refuse("operands do not have the registers the shape needs")
-    return _Product(word, a, [Part(b, c, targets)])
+    return Mma(word, a, [Part(b, c, targets)])
 
 
 @dataclass(frozen=True)
@@ -388,7 +420,7 @@ class Product:
         return [a, *(x.reshape(len(self.parts), -1, *x.shape[1:]) for x in (b, c))]
 
 
-class _Product(Product):
+class Mma(Product):
     """`mma`, whose n is 8; the dimensions i, h, j, g and t are those above."""
 
     name = "mma"

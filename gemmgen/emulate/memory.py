@@ -1,7 +1,7 @@
 """Memory that knows which of its bytes may be touched.
 
-Beside every byte lies its state: guard, allocated, written, or the target of a
-copy still in flight. Each access is checked, as one vector, for bounds,
+Beside every byte lies its state: guard, allocated, written, the target of a
+copy still in flight, or part of an mbarrier. Each access is checked, as one vector, for bounds,
 alignment and state; the first lane that errs becomes a `Fault`.
 """
 
@@ -15,11 +15,13 @@ import numpy as np
 
 from gemmgen.errors import EmulationError
 
-ALLOCATED, WRITTEN, FLYING = 1, 2, 4  # bits of a byte's state
+ALLOCATED, WRITTEN, FLYING, OPAQUE = 1, 2, 4, 8  # bits of a byte's state
 GLOBAL_BASE = 1 << 36
 """Address of the arena's first byte; small integers used as pointers miss it."""
 SHARED_WINDOW = 1 << 47
 """Where shared memory lies among generic addresses."""
+PARAM_WINDOW = 1 << 48
+"""Where the kernel's parameters lie among them: only a tensor map is looked for there."""
 _GUARD_BYTES = 1 << 20  # between buffers: a stride error of a whole row still lands in it
 _ALIGN = 256
 
@@ -32,7 +34,7 @@ def _repeat(state: int) -> dict[int, np.generic]:
 
 
 _READY = _repeat(ALLOCATED | WRITTEN)
-_STORE_MASK, _STORE_OK = _repeat(ALLOCATED | FLYING), _repeat(ALLOCATED)
+_STORE_MASK, _STORE_OK = _repeat(ALLOCATED | FLYING | OPAQUE), _repeat(ALLOCATED)
 _IN_FLIGHT = _repeat(FLYING)
 _READY_16 = np.array([ALLOCATED | WRITTEN] * 16, np.uint8).view(np.complex128)[0]
 
@@ -64,6 +66,21 @@ class at_part:
     def __exit__(self, kind, fault, trace):
         if isinstance(fault, Fault):
             fault.part = self.part
+        return False
+
+
+class at_lane:
+    """Tells a fault which lane it is of, where it does not say itself."""
+
+    def __init__(self, lane: int):
+        self.lane = lane
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, fault, trace):
+        if isinstance(fault, Fault) and fault.lane is None:
+            fault.lane = self.lane
         return False
 
 
@@ -121,6 +138,34 @@ class Space:
         self.data[size][index] = values
         self.state[size][index] = _READY_16 if size == 16 else _READY[size]
 
+    # Ranges of bytes, as bulk copies have them:
+    def load_range(self, offset: int, nbytes: int) -> np.ndarray:
+        """`nbytes` bytes from `offset` on."""
+        self._check_range(offset, nbytes, _READY[1], np.uint8(255), "read")
+        return self.data[1][offset : offset + nbytes]
+
+    def reserve_range(self, offset: int, nbytes: int) -> None:
+        """`reserve` of `nbytes` bytes."""
+        self._check_range(offset, nbytes, _STORE_OK[1], _STORE_MASK[1], "write")
+        self.state[1][offset : offset + nbytes] |= FLYING
+
+    def land_range(self, offset: int, values: np.ndarray) -> None:
+        self.data[1][offset : offset + len(values)] = values
+        self.state[1][offset : offset + len(values)] = _READY[1]
+
+    def _check_range(self, offset: int, nbytes: int, wanted, mask, verb: str) -> None:
+        good = np.zeros(nbytes, bool)
+        if 0 <= offset <= self.nbytes:
+            state = self.state[1][offset : offset + nbytes]
+            good[: len(state)] = state & mask == wanted
+        if not good.all():
+            try:
+                self._refuse(np.array([offset + int(np.argmin(good))]), np.zeros(1, bool), 1, verb)
+            except Fault as fault:
+                fault.lane = None
+                fault.got = f"{fault.got}, in a copy of {nbytes} bytes from {self.describe(offset)} on"
+                raise
+
     def _index(self, offsets: np.ndarray, size: int, verb: str) -> np.ndarray:
         """Element index of each access, after checking bounds and alignment."""
         if offsets.view(np.uint64).max() > self.nbytes - size:  # a negative one is huge
@@ -149,8 +194,11 @@ class Space:
             problem = f"a {verb} of {size} bytes reaches outside its buffer"
             at = offset + int(np.argmax(states & ALLOCATED == 0))
         elif (states & FLYING).any():
-            problem = f"a {verb} touches shared memory that a cp.async has not yet filled for certain"
+            problem = f"a {verb} touches shared memory that a copy in flight has not yet filled for certain"
             at = offset + int(np.argmax(states & FLYING != 0))
+        elif (states & OPAQUE).any():
+            problem = f"a {verb} touches an mbarrier, which only mbarrier instructions may"
+            at = offset + int(np.argmax(states & OPAQUE != 0))
         else:
             problem = f"a {verb} of memory that nothing has written"
             at = offset + int(np.argmax(states & WRITTEN == 0))
@@ -167,10 +215,17 @@ class SharedMemory(Space):
     Args:
         ctas: how many.
         nbytes: of each, static and dynamic together.
+        proxies: whether to keep `writers`.
+
+    Attributes:
+        writers: for each 16 bytes, the thread of the CTA, plus one, that wrote there by
+            an ordinary store and has not yet executed fence.proxy.async; else 0. Empty
+            where nothing reads shared memory but ordinary instructions.
     """
 
-    def __init__(self, ctas: int, nbytes: int):
+    def __init__(self, ctas: int, nbytes: int, proxies: bool = False):
         self.each, self.pitch = nbytes, max(16, -(-nbytes // 16) * 16)
+        self.writers = np.zeros(ctas * self.pitch // 16 if proxies else 0, np.uint16)
         state = np.zeros((ctas, self.pitch), np.uint8)
         state[:, :nbytes] = ALLOCATED
         super().__init__(np.zeros(ctas * self.pitch, np.uint8), state.reshape(-1))
@@ -185,6 +240,40 @@ class SharedMemory(Space):
                 got=f"shared memory + {int(addresses[lane])} of {self.each} bytes",
             )
         return addresses + base
+
+    def land_range(self, offset: int, values: np.ndarray) -> None:
+        super().land_range(offset, values)
+        if len(self.writers):
+            self.writers[offset >> 4 : offset + len(values) >> 4] = 0
+
+    def wrote(self, offsets: np.ndarray, threads: np.ndarray) -> None:
+        """Ordinary stores by these threads of their CTAs, `[n]`, none across a multiple of 16 bytes."""
+        if len(self.writers):
+            self.writers[offsets >> 4] = threads + 1
+
+    def fence(self, ctas: np.ndarray, threads: np.ndarray) -> None:
+        """`[n]` threads order their stores before what the asynchronous proxy does next."""
+        if not len(self.writers):
+            return
+        writers = self.writers.reshape(-1, self.pitch // 16)
+        for cta in np.unique(ctas):
+            if writers[cta].any():
+                fenced = np.zeros(1 << 11, bool)
+                fenced[threads[ctas == cta] + 1] = True
+                writers[cta][fenced[writers[cta]]] = 0
+
+    def load_async(self, offsets: np.ndarray) -> np.ndarray:
+        """16 bytes at each of `[n]` offsets, read by the asynchronous proxy."""
+        values = self.load(offsets, 16)
+        if (unfenced := self.writers[offsets >> 4] != 0).any():
+            first = int(np.argmax(unfenced))
+            raise Fault(
+                "shared memory is read by the asynchronous proxy that an ordinary store wrote",
+                lane=first,
+                got=f"{self.describe(int(offsets[first]))}, written by thread {self.writers[offsets[first] >> 4] - 1}",
+                needs="fence.proxy.async by the thread that wrote, then a barrier",
+            )
+        return values
 
     def describe(self, offset: int) -> str:
         return f"shared memory + {offset % self.pitch} of {self.each} bytes"

@@ -82,6 +82,8 @@ class Entry:
         registers: name -> type; tables: branch tables of `brx.idx`.
         shared: its static shared variables.
         threads: `.maxntid` or `.reqntid`, None when the text states neither.
+        cluster: `.reqnctapercluster`, None when there is none.
+        registers_at_launch: `.maxnreg`, 0 when there is none; ctas_per_sm: `.minnctapersm`.
     """
 
     name: str
@@ -92,6 +94,9 @@ class Entry:
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     threads: tuple[int, int, int] | None = None
+    cluster: tuple[int, int, int] | None = None
+    registers_at_launch: int = 0
+    ctas_per_sm: int = 1
 
 
 @dataclass
@@ -242,6 +247,13 @@ def _entry(header: str, body: str) -> Entry:
     if limit := re.search(r"\.(?:maxntid|reqntid)\s+([\d, ]+)", match[3]):
         sizes = [int(size) for size in limit[1].split(",")]
         entry.threads = tuple(sizes + [1] * (3 - len(sizes)))
+    if cluster := re.search(r"\.reqnctapercluster\s+([\d, ]+)", match[3]):
+        sizes = [int(size) for size in cluster[1].split(",")]
+        entry.cluster = tuple(sizes + [1] * (3 - len(sizes)))
+    if registers := re.search(r"\.maxnreg\s+(\d+)", match[3]):
+        entry.registers_at_launch = int(registers[1])
+    if resident := re.search(r"\.minnctapersm\s+(\d+)", match[3]):
+        entry.ctas_per_sm = int(resident[1])
     _Body(entry).read(body)
     return entry
 

@@ -9,6 +9,9 @@ from gemmgen.emulate.ptx import Statement
 from gemmgen.errors import EmulationError
 
 
+_LONGEST = 200  # characters quoted of an instruction
+
+
 @dataclass(frozen=True)
 class Source:
     """The CUDA text behind a PTX module, as far as it is known.
@@ -25,6 +28,10 @@ class Source:
         """`kernel.cu:12`."""
         return f"{self.name}:{statement.line}" if statement.line else self.name
 
+    def site(self, statement: Statement) -> str:
+        """`kernel.cu:12, inlined at line 40`."""
+        return self.place(statement) + "".join(f", inlined at line {line}" for line in statement.callers)
+
     def where(self, entry: str, statement: Statement) -> str:
         """`kernel.cu:12 (entry gemm, inlined at line 40)`."""
         inlined = "".join(f", inlined at line {line}" for line in statement.callers)
@@ -32,7 +39,10 @@ class Source:
 
     def quote(self, statement: Statement) -> str:
         """The instruction, and the source line it stems from."""
-        text = f"`{statement.text}`"
+        text = statement.text
+        if len(text) > _LONGEST:  # the registers of a wgmma fill lines
+            text = f"{text[:_LONGEST]} ..."
+        text = f"`{text}`"
         if 0 < statement.line <= len(self.lines):
             text += f" from `{self.lines[statement.line - 1].strip()}`"
         return text

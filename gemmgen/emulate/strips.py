@@ -24,12 +24,13 @@ Progress = Callable[[int, int], None]
 """Called as (CTAs done, CTAs in all)."""
 
 
-def partition(ctas: int, strip: int, processes: int) -> list[range]:
+def partition(ctas: int, strip: int, processes: int, cluster: int = 1) -> list[range]:
     """The grid's linear CTA numbers in strips of at most `strip`, at least two of
-    them where a second process pays."""
+    them where a second process pays; none divides a cluster."""
     size = strip
     if processes > 1 and ctas >= _WORTH_SPLITTING:
         size = min(strip, -(-ctas // processes))
+    size = max(1, size // cluster) * cluster
     return [range(first, min(first + size, ctas)) for first in range(0, ctas, size)]
 
 
@@ -42,7 +43,7 @@ def run_strips(
         EmulationError: of the first strip that failed.
     """
     x, y, z = launch.grid
-    strips = partition(x * y * z, strip, processes)
+    strips = partition(x * y * z, strip, processes, launch.cluster)
     workers = min(processes, len(strips))
     if workers < 2 or "fork" not in multiprocessing.get_all_start_methods():
         total = LaunchStats()

@@ -183,6 +183,7 @@ class Skeleton:
         steering: those of them that steer a choice and refuse nothing that a spec asks for.
         axes: the four steps in which candidates are enumerated.
         equations: all, by title, as an explanation lists them.
+        preference: keys that order candidates whose times the model cannot tell apart, the first weighing most.
     """
 
     name: str
@@ -195,6 +196,7 @@ class Skeleton:
     steering: tuple[Constraint, ...]
     axes: Callable[[Choices, Fragment], list[dict[str, np.ndarray]]]
     equations: tuple[tuple[str, tuple[Equation, ...]], ...]
+    preference: Callable[[Numbers], tuple[np.ndarray, ...]]
 
 
 def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
@@ -250,12 +252,14 @@ class Space:
             counts at the first that it breaks.
         columns: the symbols of those that remain.
         nearest: decisions of a rejected candidate that came furthest, where none remains.
+        broken: the constraint that it breaks, with all others of those.
     """
 
     candidates: int
     rejected: dict[str, int]
     columns: Mapping[str, Any]
     nearest: dict[str, int] | None = None
+    broken: Constraint | None = None
 
     @property
     def feasible(self) -> int:
@@ -296,7 +300,7 @@ def enumerate_space(
             if broken:
                 rejected[constraint.label] = broken
             if not holds.any():
-                return Space(candidates, rejected, {}, _nearest(columns, skeleton.decisions))
+                return Space(candidates, rejected, {}, _nearest(columns, skeleton.decisions), constraint)
             columns = {name: value[holds] for name, value in columns.items()}
     return Space(candidates, rejected, columns)
 
@@ -366,6 +370,12 @@ def _ways(choices: Choices) -> dict[str, np.ndarray]:
     return dict(zip(("split_k", *WAYS[0].symbols), np.array(rows).T))
 
 
+def _preference(known: Numbers) -> tuple[np.ndarray, ...]:
+    """The largest intensity (T3), then the least traffic with device memory (T13), the most threads (P1), the least
+    shared memory, the smaller group, the taller tile."""
+    return -known["intensity"], known["dram_bytes"], -known["tlp"], known["shared_bytes"], known["group"], -known["BM"], -known["WM"]
+
+
 def _axes(choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
     groups = {"group": np.array((choices.group,) if choices.group else GROUPS)}
     return [_tiles(choices, fragment), _ways(choices), _pipelines(choices), groups]
@@ -384,6 +394,7 @@ PORTABLE = Skeleton(
         ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, TLP)),
         ("Time", time.EQUATIONS),
     ),
+    _preference,
 )
 
 
@@ -393,20 +404,15 @@ PORTABLE = Skeleton(
 def ranked(space: Space, fixed: Numbers, skeleton: Skeleton | None = None) -> tuple[dict[str, Any], np.ndarray]:
     """The feasible candidates' predictions, and their order, best first.
 
-    Times within TIE of the best count as equal to it. Among those the largest
-    intensity (T3) wins, then the least traffic with device memory (T13), the most
-    threads (P1), the least shared memory, the smaller group, the taller tile. The rest
-    follow by time.
+    Times within TIE of the best count as equal to it, and the skeleton's preference orders those. The rest follow by time.
     """
     known = predictions({**fixed, **space.columns}, skeleton)
     length = len(space.columns["BM"])
     known = {name: np.broadcast_to(value, length) for name, value in known.items() if np.ndim(value) <= 1}
     seconds = known["seconds"]
     tied = seconds <= seconds.min() * (1 + TIE)
-    order = np.lexsort((
-        -known["WM"], -known["BM"], known["group"], known["shared_bytes"], -known["tlp"], known["dram_bytes"],
-        np.where(tied, -known["intensity"], 0), np.where(tied, 0, seconds),
-    ))
+    first, *others = (skeleton or PORTABLE).preference(known)
+    order = np.lexsort((*reversed(others), np.where(tied, first, 0), np.where(tied, 0, seconds)))
     return known, order
 
 

@@ -15,15 +15,18 @@ import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.model import resources, space, time, traffic
 from gemmgen.model.equation import Constraint, Equation, Numbers
 from gemmgen.model.space import PORTABLE, Choices, Skeleton
-from gemmgen.plan import MOST_REGISTERS, PRODUCER_REGISTERS, Hints, Plan
+from gemmgen.plan import COUNTING_REGISTERS, MOST_REGISTERS, PRODUCER_REGISTERS, Hints, Plan
 
 GROUP_M = (64, 128)
-GROUP_N = (32, 64, 96, 128, 160, 192, 224, 256)
-"""Tiles of a warpgroup that a search considers."""
+GROUP_N = (64, 96, 128, 160, 192, 224, 256)
+"""Tiles of a warpgroup that a search considers: narrower ones read A more often than they multiply it."""
+ROW_BYTES = (64, 128)
+"""Rows of a stage that a search considers: shorter ones meet their barriers too often."""
 CLUSTERS = (1, 2)
 SLICES = (1, 2, 3, 4, 6, 8)
 OTHER_REGISTERS = 32
@@ -44,21 +47,20 @@ SHARED_BYTES = Equation(
 LAUNCH_REGISTERS = Equation(
     "W6", "registers", f"min({MOST_REGISTERS}, 8 * floor(registers_per_sm / threads / 8))", "registers a thread", "the whole file, evenly, when the block starts",
 )
-PRODUCER = Equation("W7", "producer_registers", f"where(groups < 3, {PRODUCER_REGISTERS}, 32)", "registers a thread", "what the copying warpgroup keeps")
+PRODUCER = Equation("W7", "producer_registers", f"where(mixed > 0, {COUNTING_REGISTERS}, where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread", "what the copying warpgroup keeps")
 BUDGET = Equation(
     "W8", "register_budget", f"min({MOST_REGISTERS}, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))", "registers a thread",
     "the multiplying warpgroups share what it gives up (setmaxnreg)",
 )
 ACCUMULATORS = Equation(
-    "W9", "accumulators", "where(mixed > 0, 2, sums + where(promote > 0, promoted_sums, 0))", "sets",
-    "as R4; what splits A itself has one sum in the unit for all scales, and one outside",
+    "W9", "accumulators", "sums + where(promote > 0, promoted_sums, 0)", "sets", "as R4",
 )
 ACCUMULATOR_REGISTERS = Equation(
     "W10", "accumulator_registers", "accumulators * WM * WN / 128", "registers a thread", "WMMAe eq. 2's accumulator term",
 )
 FRAGMENT_REGISTERS = Equation(
-    "W11", "fragment_registers", "where(mixed > 0, words * WM * min(BK, max(promote, FK)) * word_bytes / 512, 0)", "registers a thread",
-    "A's words of one chunk of k; operands in shared memory take none",
+    "W11", "fragment_registers", "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)", "registers a thread",
+    "A's words of this step and the next; operands in shared memory take none",
 )
 RESOURCES = (GROUPS, WARPS, resources.THREADS, traffic.TILES)
 BUDGETS = (
@@ -76,8 +78,8 @@ CONSTRAINTS = (
     Constraint("C7", "threads", "threads <= 512", "with more, no warpgroup has registers for a tile worth multiplying"),
     Constraint("C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
                "promotion falls between two instructions and keeps step with the stages"),
-    Constraint("C25", "A in registers", "(mixed == 0) | ((promote > 0) & (promote <= BK) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
-               "A's rows are copied along k and split two by two, and the one sum in the unit moves out each stage"),
+    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
+               "A's rows are copied along k and split two by two, and two steps take turns with the registers"),
     Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line"),
     Constraint("C11", "accumulators", "accumulator_registers + fragment_registers + other_registers <= register_budget", "EGEMM eq. 8, first line"),
     space.FEW_TILES,
@@ -106,7 +108,8 @@ DRAM_BYTES = Equation(
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "W22", "split_bytes", "(where(mixed > 0, 0, M) + N) * K * (4 * split_reads + words * word_bytes)", "B", "FP32 in, words out",
+    "W22", "split_bytes", "(where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))", "B",
+    "FP32 in, words out, of which few stay in L2",
 )
 TLP = space.TLP
 TRAFFIC = (
@@ -119,23 +122,32 @@ TRAFFIC = (
 UNIT_EFFICIENCY = 0.94
 """Measured with ncu on an H100: the share of its cycles that the matrix unit is at work in a long loop."""
 
-SUSTAINED = {90: 640e12}
+SUSTAINED = {90: 650e12}
 """FLOP/s of FP16 products that an H100 at its 700 W sustains on random data, from these kernels and cuBLAS's alike."""
 
-GROUP_GAP = 190
+GROUP_GAP = 60
 """Fitted: cycles a stage in which one warpgroup has no product at work: promotion, the wait for the next stage."""
 
-TURN_CYCLES = 2300
+TURN_CYCLES = 800
 """Fitted: cycles from one tile to the next: the first stage's way, the last product, C's way out."""
 
-STORE_CYCLES = 0.11
+STORE_CYCLES = 0.09
 """Fitted: cycles an element of C beyond that."""
 
-SPLIT_A_CYCLES = 0.09
-"""Fitted: cycles an element of A takes from its loading to its words in registers, while its warpgroup multiplies nothing."""
+SPLIT_A_CYCLES = 650
+"""Fitted: cycles from loading one step's A to its words in registers."""
 
-OVERLAP_SECONDS = 1.6e-6
+GATHER_SHARE = 1.25
+"""Fitted: how much of the slices' way through L2 shows."""
+
+OVERLAP_SECONDS = 2.7e-6
 """Fitted: from a split pass's end to the first product of a kernel that was launched meanwhile."""
+
+SPLIT_POWER = 0.8
+"""Measured at 4096: of the split pass's time, what a chip at its power limit is longer at work for it."""
+
+CLUSTER_SECONDS = 1.0e-6
+"""Measured at 1024: what forming clusters and their two barriers cost a launch."""
 
 SHARED_CYCLES = Equation(
     "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
@@ -143,30 +155,34 @@ SHARED_CYCLES = Equation(
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
 CHAIN_CYCLES = Equation(
-    "W25", "chain_cycles", "products * WM * WN * BK / (tensor_fma_per_clock * mma_efficiency) + group_gap * (1 + 2 * mixed)"
-    " + mixed * split_a_cycles * WM * BK", "cycles a stage of one warpgroup", "it waits for its own products before it moves sums",
+    "W25", "chain_cycles", "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)",
+    "cycles a stage of one warpgroup", "it waits for its own products before it moves sums, and step by step for the words that it splits",
 )
-LATENCY_CYCLES = Equation("W26", "latency_cycles", "memory_cycles / (stages - 1)", "cycles a stage", "a copy has all other stages' time to arrive")
+LATENCY_CYCLES = Equation(
+    "W26", "latency_cycles", "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
+    "a stage is free again when the next one's products are on their way, and full a copy's latency later",
+)
+OVERLAPPING = Equation("W35", "overlapping", "where(turns > 1, 1 + pingpong, 1)", "tiles", "that a block works on at once: one cannot take turns")
 STAGE_CYCLES = Equation(
-    "W27", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / (1 + pingpong), latency_cycles)", "cycles a tile and stage",
+    "W27", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)", "cycles a tile and stage",
     "the slowest binds",
 )
 TILE_CYCLES = Equation(
-    "W28", "turn_cycles", "(turn_cycles_each + store_cycles * BM * BN) / (1 + pingpong)", "cycles a tile", "taking turns, one warpgroup hides half of the other's",
+    "W28", "turn_cycles", "(turn_cycles_each + store_cycles * WM * WN) / overlapping", "cycles a tile", "each warpgroup stores its own; taking turns, one hides half of the other's",
 )
 KERNEL_CYCLES = Equation(
     "W29", "kernel_cycles", "turns * (stages_k * stage_cycles + turn_cycles)"
-    " + where(split_k > 1, turns * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles", "one piece of work after another",
+    " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles", "one piece of work after another",
 )
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds", "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
-KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, unit_seconds, dram_bytes / dram_rate)", "s", "cycles, power or device memory")
+KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
-    "W32", "seconds", "kernel_seconds + split_seconds + (split_reads * launch_seconds + overlap_seconds)", "s", "one after another; the main kernel's launch is hidden",
+    "W32", "seconds", "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + where(cluster > 1, cluster_seconds, 0)", "s", "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
-    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
     KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 
@@ -174,7 +190,7 @@ TIME = (
 def binding(known: Numbers) -> str:
     """What limits the main kernel, in words."""
     cycles = {
-        "power": known["unit_seconds"], "device memory": known["dram_bytes"] / known["dram_rate"],
+        "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"], "device memory": known["dram_bytes"] / known["dram_rate"],
         "cycles": known["kernel_cycles"] / known["clock_hz"],
     }
     widest = max(cycles, key=cycles.__getitem__)
@@ -182,7 +198,7 @@ def binding(known: Numbers) -> str:
         return widest
     stage = {
         "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
-        "a warpgroup's own chain": known["chain_cycles"] / (1 + known["pingpong"]), "a copy's latency": known["latency_cycles"],
+        "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
     }
     return max(stage, key=stage.__getitem__)
 
@@ -195,7 +211,7 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
     return fixed | {
         "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.word] / gpu.rates.tensor_fma_per_clock["f16"],
         "mma_efficiency": UNIT_EFFICIENCY, "group_gap": GROUP_GAP, "turn_cycles_each": TURN_CYCLES, "store_cycles": STORE_CYCLES,
-        "split_a_cycles": SPLIT_A_CYCLES, "overlap_seconds": OVERLAP_SECONDS, "other_registers": OTHER_REGISTERS,
+        "split_a_cycles": SPLIT_A_CYCLES, "overlap_seconds": OVERLAP_SECONDS, "gather_share": GATHER_SHARE, "cluster_seconds": CLUSTER_SECONDS, "split_power": SPLIT_POWER, "other_registers": OTHER_REGISTERS,
         "fragment_buffers": 1,
     }
 
@@ -204,12 +220,13 @@ def _axes(choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
     """Tiles; ways, clusters and slices of k; promotion and stages; groups."""
     block, warp = choices.block, choices.warp
     fn = fragment.shape[1]
+    depths = [row // FORMATS[fragment.word].bytes for row in ROW_BYTES]
     tiles = []
     for wm in (warp[0],) if warp else GROUP_M:
         for wn in (warp[1],) if warp else [n for n in GROUP_N if n % fn == 0]:
             for bm in (block[0],) if block else (wm, 2 * wm, 3 * wm):
                 for bn in (block[1],) if block else (wn, 2 * wn):
-                    for bk in ((block or warp)[2],) if block or warp else (16, 32, 64):
+                    for bk in ((block or warp)[2],) if block or warp else depths:
                         tiles.append((bm, wm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
     ways = [
         (count, way.symbols["mixed"], cluster, turns)
@@ -227,6 +244,13 @@ def _axes(choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
     ]
 
 
+def _preference(known: Numbers) -> tuple[np.ndarray, ...]:
+    """Among candidates that the model cannot tell apart, by weight: the least traffic of instructions with shared memory and of
+    stages with L2, both of which cost power; the least with device memory; the most bytes on their way."""
+    a_flop = known["stage_flops"]
+    return known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], -known["BK"], -known["shared_bytes"], -known["group"]
+
+
 SPECIALISED = Skeleton(
     "specialised",
     ("BM", "BN", "BK", "WM", "WN", "WK", "stages", "group", "split_k", "promote", "mixed", "cluster", "pingpong"),
@@ -234,6 +258,7 @@ SPECIALISED = Skeleton(
     (
         ("Resources", (*RESOURCES, *BUDGETS)), ("Occupancy", resources.OCCUPANCY_EQUATIONS), ("Traffic", TRAFFIC), ("Time", TIME),
     ),
+    _preference,
 )
 
 

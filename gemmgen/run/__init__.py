@@ -28,10 +28,13 @@ class Device(Protocol):
     Attributes:
         name: as reports say it.
         kind: `emulator`, `cuda`.
+        clusters_at_once: of kernels whose blocks work off tiles, how many clusters to launch;
+            None for as many as the plan's GPU holds.
     """
 
     name: str
     kind: str
+    clusters_at_once: int | None
 
     def zeros(self, nbytes: int, name: str) -> Any: ...
     def empty(self, nbytes: int, name: str) -> Any: ...
@@ -113,6 +116,8 @@ def gemm(
         follows = False  # one of these launches
         for launch in source.launches:
             blocks = launch.blocks(values)
+            if launch.most_blocks and device.clusters_at_once:
+                blocks = min(blocks, device.clusters_at_once * launch.cluster)
             if blocks:
                 args = [(param_type(name), values[name]) for name in launch.params]
                 device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)

@@ -97,6 +97,7 @@ class CudaDevice:
     """Runs a Binary's cubin on the current CUDA device."""
 
     kind = "cuda"
+    clusters_at_once = None
 
     def __init__(self, binary: Binary):
         import cupy

@@ -24,6 +24,7 @@ class EmulatorDevice:
     """
 
     kind = "emulator"
+    clusters_at_once = 2  # a GPU so small that blocks work off several tiles each, as they do on a real one
 
     def __init__(
         self, plan: Plan, source: Source, binary: Binary, *, schedule: Schedule = LAZY_HIGHEST,

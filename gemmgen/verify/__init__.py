@@ -225,9 +225,16 @@ def _nonzero(counts: dict[str, int]) -> str:
 
 
 def default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
-    """Size of the headline product: several blocks, ragged, with stages that wrap and promotion that fires."""
+    """Size of the headline product: several blocks, ragged, with stages that wrap and promotion that fires.
+
+    Where blocks work off tiles, more tiles than there are blocks at once.
+    """
     if kind == "emulator":
+        if plan.specialised:
+            return 2 * plan.block[0] + 13, plan.block[1] + 9, oracles.wrapping_k(plan) + 5
         return plan.block[0] + 13, plan.block[1] - 7, max(1024, oracles.wrapping_k(plan)) + 5
+    if plan.specialised:
+        return 2571, 1533, max(4096, oracles.wrapping_k(plan)) + 3
     return 1031, 1013, max(4096, oracles.wrapping_k(plan)) + 3
 
 

@@ -33,7 +33,6 @@ from math import ceil, inf, sqrt
 
 import numpy as np
 
-from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.plan import Plan
@@ -65,14 +64,14 @@ def _word_statistics(scheme: Scheme, index: int) -> tuple[float, float]:
         return 1.0, 1.0
     if scheme.exact:
         return 0.0, 0.0
-    ulp, worst = 2.0**-scheme.format.fraction_bits, 1.0
+    worst = 1.0
     for word in scheme.words[: index - 1]:
-        worst *= ROUNDINGS[word.rounding].worst * ulp
-    rule = ROUNDINGS[scheme.words[index - 1].rounding]
+        worst *= word.left(scheme.format).worst
+    rule = scheme.words[index - 1].left(scheme.format)
     # A remainder of the first word is up to one ulp of x; a later one's is as
     # much smaller again. Its size varies with where x lies in its binade: by
     # 1 at the bottom, which is the safe side.
-    return rule.mean * ulp * worst, rule.rms * ulp * worst
+    return rule.mean * worst, rule.rms * worst
 
 
 def _split_terms(scheme: Scheme) -> tuple[float, float]:

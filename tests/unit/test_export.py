@@ -40,7 +40,7 @@ CASES = {
     "fp32-tt": {"problem": {"layout": "tt"}, "split": {"scheme": "fp32"}, "tile": SMALL},
     "slices-nn": {"split": {"scheme": "ootomo"}, "tile": {**SMALL, "split_k": 3}},
     "wgmma-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "ootomo", "where": "mixed"}, "target": {"gpu": "h100"},
-                 "tile": {"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2, "split_k": 3}},
+                 "tile": {"block": [128, 96, 64], "warp": [64, 96, 64], "cluster": 2, "split_k": 3}},
     "wgmma-tn": {"problem": {"layout": "tn"}, "split": {"scheme": "scaled", "special": "fast", "where": "prepass"},
                  "target": {"gpu": "h100"}, "tile": {"block": [64, 128, 32], "warp": [64, 128, 32], "cluster": 1, "split_k": 1},
                  "pipeline": {"loads": "bulk", "consumers": "pingpong"}},

@@ -190,8 +190,7 @@ REFUSED = {
     "A by columns": ({"layout": "tn", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
     "A of wide words": ({"scheme": "tf32x3", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
     "A with row scales": ({"scheme": "scaled", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
-    "A over stages": ({"split": {"where": "mixed", "promote": 256}}, "[split] where", "cannot be split on its way to the registers"),
-    "A never promoted": ({"split": {"where": "mixed", "promote": 0}}, "[split] where", "cannot be split on its way to the registers"),
+    "A of one step": ({"split": {"where": "mixed"}, "tile": {"block": [64, 64, 16]}}, "[split] where", "cannot be split on its way to the registers"),
     "words it does not take": ({"scheme": "fp32"}, "[fragment] policy", "no wgmma fragment of f32"),
     "clusters without it": ({"policy": "mma", "tile": {"cluster": 2}}, "[tile] cluster", "kernels of policy mma have no such choice"),
     "turns without it": ({"policy": "mma", "pipeline": {"consumers": "pingpong"}}, "[pipeline] consumers", "kernels of policy mma have no such choice"),
@@ -343,6 +342,7 @@ def test_a_kernel_that_overlaps_follows_one_of_ours_or_waits():
 
     class Recorder:
         name = kind = "recorder"
+        clusters_at_once = None
 
         def __init__(self):
             self.launched = []

@@ -1,16 +1,16 @@
-// kernel    gemm_f32_ootomo__wgmma_m64n160k16_f16_cta128x160x64_w64x160x64_s2_f1_g8_p64_c2_mixed_bulk_nn__sm90a_b1cc3943
+// kernel    gemm_f32_ootomo__wgmma_m64n64k16_f16_cta64x64x64_w64x64x64_s7_f1_g16_p64_prepass_bulk_nn__sm90a_95f7c857
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 64 k (ootomo's own: every 16 k)
 // special   exact
-// fragment  wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16
-// tiles     block 128x160x64, warp 64x160, 2 stages, 384 threads, clusters of 2
-// shared    147488 B dynamic
+// fragment  wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16
+// tiles     block 64x64x64, warp 64x64, 7 stages, 256 threads
+// shared    229488 B dynamic
 // target    sm_90a
-// plan      b1cc3943, rendered by gemmgen 0.1.0
+// plan      95f7c857, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_b1cc3943 {
+namespace gemmgen_95f7c857 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -98,8 +98,58 @@ GG_DEVICE void count(u64* counters, u32 counts) {
     }
 }
 
+// Splits operand a into words and packs them as the main kernel's stages want them:
+//     [m / 64][k / 64][word: 2][m: 64][k: 64], rows swizzled, edges zero.
+// A thread takes 8 consecutive k of one row.
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, k contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u8* __restrict__ words,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int tiles_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int k0 = block % tiles_k * 32;
+    const int outer0 = block / tiles_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 8;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[8];
+
+    const float* from = x + (long long)(o) * ld + (k0 + my_k);
+    const bool inside = o < outer;
+    if (inside && k0 + my_k + 8 <= k && ((u64)from & 15) == 0) {
+        for (int i = 0; i < 8; i += 4) {
+            const float4 four = *(const float4*)(from + i);
+            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
+        }
+    } else {
+        for (int i = 0; i < 8; ++i)
+            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
+    }
+
+    u32 packed[WORDS][4];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 63) / 64, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 64) {
+        const int row = o % 64, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 64) * stages_k + kk / 64) * 16384 + row * 128;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+#pragma unroll
+            for (int i = 0; i < 1; ++i)
+                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
+                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 160][k / 64][word: 2][n: 160][k: 64], rows swizzled, edges zero.
+//     [n / 64][k / 64][word: 2][n: 64][k: 64], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -133,15 +183,15 @@ GG_DEVICE void split_b(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 159) / 160;
-    if (o < panels * 160 && kk < stages_k * 64) {
-        const int row = o % 160, chunk = kk % 64 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 160) * stages_k + kk / 64) * 40960 + row * 128;
+    const int stages_k = (k + 63) / 64, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 64) {
+        const int row = o % 64, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 64) * stages_k + kk / 64) * 16384 + row * 128;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 20480 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -149,44 +199,47 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemm_f32_ootomo__wgmma_m64n160k16_f16_cta128x160x64_w64x160x64_s2_f1_g8_p64_c2_mixed_bulk_nn__sm90a_b1cc3943_split(
+gemm_f32_ootomo__wgmma_m64n64k16_f16_cta64x64x64_w64x64x64_s7_f1_g16_p64_prepass_bulk_nn__sm90a_95f7c857_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
-    u8* __restrict__ b_words,
-    u64* __restrict__ b_status)
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
-    split_b((int)blockIdx.x, b, ldb, n, k, b_words, b_status);
+    const int blocks_a = ((m + 63) / 64) * (((k + 63) / 64 * 64 + 31) / 32);
+    if ((int)blockIdx.x < blocks_a)
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
+    else
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 160
-//            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 160] is computed by 2 x 1 warpgroups
-//        m0  | group   | group   |      of 64 x 160. Each thread keeps its part of C in registers for the whole
-//   BLOCK_M  |         |         |      loop over k, in 2 sets of 80 floats.
-//    = 128   +---------+---------+
-//              WARP_N                   Shared memory holds 2 stages of k, 64 deep, which a further warpgroup fills.
-constexpr int BLOCK_M = 128, BLOCK_N = 160, BLOCK_K = 64;
-constexpr int WARP_M = 64, WARP_N = 160;  // of a warpgroup
+//                n0        BLOCK_N = 64
+//            +---------+---------+      A tile C[m0 : m0 + 64, n0 : n0 + 64] is computed by 1 x 1 warpgroup
+//        m0  | group   | group   |      of 64 x 64. Each thread keeps its part of C in registers for the whole
+//   BLOCK_M  |         |         |      loop over k, in 3 sets of 32 floats.
+//    = 64    +---------+---------+
+//              WARP_N                   Shared memory holds 7 stages of k, 64 deep, which a further warpgroup fills.
+constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 64;
+constexpr int WARP_M = 64, WARP_N = 64;  // of a warpgroup
 constexpr int WARPS_N = 1;
-constexpr int GROUPS = 2;  // warpgroups that multiply; one more copies
-constexpr int THREADS = 384;
-constexpr int STAGES = 2;
-constexpr int GROUP = 8;  // rows of tiles that are worked on together
-constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
-constexpr int TILES_M = 1, TILES_N = 1;  // fragments of m64n160k16 in a warpgroup
+constexpr int GROUPS = 1;  // warpgroups that multiply; one more copies
+constexpr int THREADS = 256;
+constexpr int STAGES = 7;
+constexpr int GROUP = 16;  // rows of tiles that are worked on together
+constexpr int TILES_M = 1, TILES_N = 1;  // fragments of m64n64k16 in a warpgroup
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = 128;  // one row of a tile
-constexpr int B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
-constexpr int A_STAGE = BLOCK_M * BLOCK_K * 4, B_STAGE = WORDS * B_BYTES;  // A is FP32 as it comes
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
-constexpr int RELEASES = 16;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
+constexpr int RELEASES = 4;  // arrivals that free a stage: one a warp that reads it
 
 // A barrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
 GG_DEVICE void barrier_init(u32 barrier, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// The copy engine and the other blocks see the barriers made so far.
+// The copy engine sees the barriers made so far.
 GG_DEVICE void barrier_init_visible() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
@@ -197,15 +250,8 @@ GG_DEVICE void barrier_expect(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Arrives at the barrier of the same address in block `block` of the cluster.
-GG_DEVICE void barrier_arrive_at(u32 barrier, u32 block) {
-    asm volatile(
-        "{\n"
-        ".reg .b32 there;\n"
-        "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-        "}\n" ::"r"(barrier), "r"(block)
-        : "memory");
+GG_DEVICE void barrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Waits until the phase of that parity has ended.
@@ -220,21 +266,10 @@ GG_DEVICE void barrier_wait(u32 barrier, u32 parity) {
         : "memory");
 }
 
-// `bytes`, a multiple of 16, by the copy engine to the same address in all blocks of the cluster, and each one's barrier.
-GG_DEVICE void copy_bulk_to_all(u32 to, const void* from, u32 bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
-                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
-}
-
-GG_DEVICE int cluster_rank() {
-    u32 rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return (int)rank;
-}
-
-GG_DEVICE void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive;" ::: "memory");
-    asm volatile("barrier.cluster.wait;" ::: "memory");
+// `bytes`, a multiple of 16, from global to shared memory by the copy engine, which tells `barrier`.
+GG_DEVICE void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
 // Moves registers between warpgroups: one gives up what it does not need, others take it.
@@ -246,23 +281,6 @@ GG_DEVICE void give_up_registers() {
 template <int Registers>
 GG_DEVICE void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-
-// 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
-GG_DEVICE void copy_async_16_of(u32 to, const void* from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-
-// The same of 4 bytes.
-GG_DEVICE void copy_async_4_of(u32 to, const void* from, int bytes) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-
-// Arrives at `barrier` when all copies of this thread so far have landed.
-GG_DEVICE void copies_arrive(u32 barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"); }
-
-GG_DEVICE void load_shared_8(float* x, u32 from) {
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(from) : "memory");
 }
 
 // Where a tile lies and how, as the unit wants to be told: rows of 128 bytes, swizzled, eight rows every
@@ -281,36 +299,23 @@ GG_DEVICE void products_done() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// c[64, 160] (+)= a[64, 16] b[16, 160] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
-GG_DEVICE void multiply_add_registers(float (&c)[80], const u32 (&a)[4], u64 b, u32 keep) {
+// c[64, 64] (+)= a[64, 16] b[16, 64] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
+GG_DEVICE void multiply_add(float (&c)[32], u64 a, u64 b, u32 keep) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
-        "setp.ne.b32 p, %85, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
+        "setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-        "}, {%80, %81, %82, %83}, %84, p, 1, 1, 0;\n"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, %32, %33, p, 1, 1, 0, 0;\n"
         "}\n"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
           "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
           "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]),
-          "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]),
-          "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]),
-          "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]),
-          "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
-          "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63]),
-          "+f"(c[64]), "+f"(c[65]), "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), "+f"(c[70]), "+f"(c[71]),
-          "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]), "+f"(c[78]), "+f"(c[79])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+          "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
+        : "l"(a), "l"(b), "r"(keep));
 }
-
-// The address of 16-byte chunk `chunk` of row `row` of A's FP32 tile: the four rows whose pairs of chunks
-// half a warp reads together touch each bank once.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * (BLOCK_K * 4) + (chunk ^ (row & 3) * 2) * 16; }
 
 // What a block works on: tile after tile, those of one turn near one another so that they share operands in L2.
 struct Work {
@@ -318,16 +323,16 @@ struct Work {
     int first, count;              // stages of k
 };
 
-GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k) {
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
-    const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
+    const int rows = blocks_m;
     Work work;
     const int place = turn;
     const int group = place / (GROUP * blocks_n), in_group = place % (GROUP * blocks_n);
     const int group_rows = min(GROUP, rows - group * GROUP);
     const int row = group * GROUP + in_group % group_rows;
-    const int block_m = row * CLUSTER + rank;
-    work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
+    const int block_m = row;
+    work.panel_m = block_m;
     work.panel_n = in_group / group_rows;
     work.m0 = block_m * BLOCK_M;
     work.n0 = work.panel_n * BLOCK_N;
@@ -336,13 +341,13 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
     return work;
 }
 
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemm_f32_ootomo__wgmma_m64n160k16_f16_cta128x160x64_w64x160x64_s2_f1_g8_p64_c2_mixed_bulk_nn__sm90a_b1cc3943(
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+gemm_f32_ootomo__wgmma_m64n64k16_f16_cta64x64x64_w64x64x64_s7_f1_g16_p64_prepass_bulk_nn__sm90a_95f7c857(
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
-    const float* __restrict__ b, long long ldb,  // words cannot carry, and A
+    const float* __restrict__ b, long long ldb,  // words cannot carry
     float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
-    u64* __restrict__ a_status,
     u64* __restrict__ repaired)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -352,169 +357,143 @@ gemm_f32_ootomo__wgmma_m64n160k16_f16_cta128x160x64_w64x160x64_s2_f1_g8_p64_c2_m
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
-    const int rank = cluster_rank();
-    const int turns = (blocks_m + CLUSTER - 1) / CLUSTER * blocks_n;
-    const int first_turn = (int)blockIdx.x / CLUSTER, all_blocks = (int)gridDim.x / CLUSTER;
+    const int turns = blocks_m * blocks_n;
+    const int first_turn = (int)blockIdx.x, all_blocks = (int)gridDim.x;
 
     if (thread == 0) {
         for (int i = 0; i < STAGES; ++i) {
-            barrier_init(full + i * 8, 1 + 128);
+            barrier_init(full + i * 8, 1);
             barrier_init(free + i * 8, RELEASES);
         }
         barrier_init_visible();
     }
-    cluster_barrier();
+    __syncthreads();
 
     if (thread >= GROUPS * 128) {
-        // The copying warpgroup needs few registers.
+        // The copying warpgroup needs few registers; one thread of it does all.
         give_up_registers<40>();
-        const int mine = thread - GROUPS * 128;
-        const int column = mine % (BLOCK_K / 4) * 4, first_row = mine / (BLOCK_K / 4);  // of the tile
-        constexpr int ROWS = 128 / (BLOCK_K / 4);                                       // that all copy together
-        const bool whole = ((u64)a & 15) == 0 && lda % 4 == 0;                          // in pieces of 16 bytes
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes B's words
-        int slot = 0;
-        u32 phase = 1;  // a stage that has never been filled counts as free
+        if (thread == GROUPS * 128) {
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the words
+            int slot = 0;
+            u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1
-        for (int turn = first_turn; turn < turns; turn += all_blocks) {
-            const Work work = work_at(turn, m, n, stages_k, rank);
-            const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE + rank * (B_STAGE / CLUSTER);
-            const int rows = m - work.m0;  // that are left
-            int kk = work.first * BLOCK_K;
+            for (int turn = first_turn; turn < turns; turn += all_blocks) {
+                const Work work = work_at(turn, m, n, stages_k);
+                const u8* a_from = a_words + ((long long)work.panel_m * stages_k + work.first) * A_STAGE;
+                const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE;
 #pragma unroll 1
-            for (int tile = 0; tile < work.count; ++tile) {
-                const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
-                barrier_wait(free + slot * 8, phase);
-                if (mine == 0) {
-                    barrier_expect(arrival, B_STAGE);
-                    copy_bulk_to_all(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
+                for (int tile = 0; tile < work.count; ++tile) {
+                    const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
+                    barrier_wait(free + slot * 8, phase);
+                    barrier_expect(arrival, STAGE_BYTES);
+                    copy_bulk(stage, a_from, A_STAGE, arrival);
+                    copy_bulk(stage + A_STAGE, b_from, B_STAGE, arrival);
+                    a_from += A_STAGE;
+                    b_from += B_STAGE;
+                    if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
-                const float* from = a + (long long)(work.m0 + first_row) * lda + kk + column;
-                if (whole) {
-                    const int bytes = max(0, min(4, k - kk - column)) * 4;
-#pragma unroll 4
-                    for (int row = first_row; row < BLOCK_M; row += ROWS, from += ROWS * lda)
-                        copy_async_16_of(stage + at_a(row, column / 4), row < rows && bytes ? from : a, row < rows ? bytes : 0);
-                } else {  // bases and rows that are not 16-byte aligned: by single elements
-#pragma unroll 1
-                    for (int row = first_row; row < BLOCK_M; row += ROWS, from += ROWS * lda)
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) {
-                            const bool inside = row < rows && kk + column + e < k;
-                            copy_async_4_of(stage + at_a(row, column / 4) + e * 4, inside ? from + e : a, inside ? 4 : 0);
-                        }
-                }
-                copies_arrive(arrival);
-                b_from += B_STAGE;
-                kk += BLOCK_K;
-                if (++slot == STAGES) slot = 0, phase ^= 1;
             }
         }
     } else {
-        take_registers<232>();
+        take_registers<240>();
         const int group = thread / 128, lane = thread % 128;  // lane of the warpgroup
         const int warp_m = group / WARPS_N * WARP_M, warp_n = group % WARPS_N * WARP_N;
         int slot = 0;
         u32 phase = 0;
-        // Every warp that has read a stage says so, to every block that fills it.
+        // Every warp that has read a stage says so.
         const auto release = [&](int which) {
-            if (thread % 32 < CLUSTER) barrier_arrive_at(free + which * 8, thread % 32);
+            if (thread % 32 == 0) barrier_arrive(free + which * 8);
         };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
-            const Work work = work_at(turn, m, n, stages_k, rank);
+            const Work work = work_at(turn, m, n, stages_k);
             const int m0 = work.m0, n0 = work.n0;
-            float acc[TILES_M][TILES_N][80] = {};    // in the matrix unit
-            float sum[TILES_M][TILES_N][80] = {};    // in FP32 registers
-            // A lane splits pairs of k of two rows, eight apart, for each step.
-            const int a_row = warp_m + lane / 32 * 16 + lane % 32 / 4, a_column = lane % 4 * 2;
-            const int tiles_n = (n + BLOCK_N - 1) / BLOCK_N;
-            int turn_to_count = (work.first + tiles_n - work.n0 / BLOCK_N % tiles_n) % tiles_n;  // 0: this block counts what words cannot hold
-#pragma unroll 1
-            for (int tile = 0; tile < work.count; ++tile) {
-                barrier_wait(full + slot * 8, phase);
-                const u32 stage = stages + slot * STAGE_BYTES;
-                const u64 b_at = descriptor(stage + A_STAGE + warp_n * ROW_BYTES);
-#pragma unroll
-                for (int first = 0; first < K_STEPS; first += 4) {
-                    u32 words[4][TILES_M][WORDS][4];
-#pragma unroll
-                    for (int step = 0; step < 4; ++step) {
-#pragma unroll
-                        for (int i = 0; i < TILES_M; ++i) {
-                            float x[8];
-#pragma unroll
-                            for (int r = 0; r < 4; ++r)
-                                load_shared_8(x + 2 * r, stage + at_a(a_row + i * 64 + r % 2 * 8, (first + step) * 4 + r / 2 * 2 + a_column / 4) + a_column % 4 * 4);
-                            split_run(words[step][i], x);
-                            if (turn_to_count == 0) count(a_status, losses(words[step][i], x));
-                        }
-                        products_follow();
-#pragma unroll
-                        for (int i = 0; i < TILES_M; ++i)
-#pragma unroll
-                            for (int j = 0; j < TILES_N; ++j) {
-                                multiply_add_registers(acc[i][j], words[step][i][1],
-                                    b_at + (0 * B_BYTES + j * 160 * ROW_BYTES + (first + step) * 32) / 16, step > 0);
-                                multiply_add_registers(acc[i][j], words[step][i][0],
-                                    b_at + (1 * B_BYTES + j * 160 * ROW_BYTES + (first + step) * 32) / 16, 1);
-                            }
-                        end_of_products();
-                    }
-                    products_done<0>();
-#pragma unroll
-                    for (int i = 0; i < TILES_M; ++i)
-#pragma unroll
-                        for (int j = 0; j < TILES_N; ++j)
-#pragma unroll
-                            for (int r = 0; r < 80; ++r) acc[i][j][r] *= 0x1p-11f;
-                    products_follow();
-#pragma unroll
-                    for (int step = 0; step < 4; ++step) {
-#pragma unroll
-                        for (int i = 0; i < TILES_M; ++i)
-#pragma unroll
-                            for (int j = 0; j < TILES_N; ++j) {
-                                multiply_add_registers(acc[i][j], words[step][i][0],
-                                    b_at + (0 * B_BYTES + j * 160 * ROW_BYTES + (first + step) * 32) / 16, 1);
-                            }
-                        end_of_products();
-                    }
-                    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k its sum moves over.
-                    products_done<0>();
-#pragma unroll
-                    for (int i = 0; i < TILES_M; ++i)
-#pragma unroll
-                        for (int j = 0; j < TILES_N; ++j)
-#pragma unroll
-                            for (int r = 0; r < 80; ++r) sum[i][j][r] += acc[i][j][r];
-                }
-                release(slot);
+            float acc_main[TILES_M][TILES_N][32] = {};  // in the matrix unit
+            float sum_main[TILES_M][TILES_N][32] = {};  // in FP32 registers
+            float acc_correction[TILES_M][TILES_N][32] = {};  // in the matrix unit; 2^11 too large
+            int held = -1;  // the stage that is still being read
+            const auto advance = [&]() {
+                held = slot;
                 if (++slot == STAGES) slot = 0, phase ^= 1;
-                if (++turn_to_count == tiles_n) turn_to_count = 0;
+            };
+            // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
+            // unit's sum moves over, while the products that stay in the unit are at work.
+            const auto promote = [&]() {
+                products_done<1>();
+#pragma unroll
+                for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 32; ++r) {
+                            sum_main[i][j][r] += acc_main[i][j][r];
+                        }
+            };
+            // Issues the products of steps [FIRST, LAST) of the stage at `stage`; they run on while this thread goes on.
+            const auto issue = [&](u32 stage, int first, int last, u32 keep) {
+                const u64 a_at = descriptor(stage + warp_m * ROW_BYTES), b_at = descriptor(stage + A_STAGE + warp_n * ROW_BYTES);
+                products_follow();
+                // Sums that move out at the end of a chunk come first, so that the others hide it.
+#pragma unroll
+                for (int step = first; step < last; ++step) {
+#pragma unroll
+                    for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+                        for (int j = 0; j < TILES_N; ++j) {
+                            multiply_add(acc_main[i][j],
+                                         a_at + (0 * A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (0 * B_BYTES + j * 64 * ROW_BYTES + step * 32) / 16, step == first ? keep : 1);
+                        }
+                }
+                end_of_products();
+#pragma unroll
+                for (int step = first; step < last; ++step) {
+#pragma unroll
+                    for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+                        for (int j = 0; j < TILES_N; ++j) {
+                            multiply_add(acc_correction[i][j],
+                                         a_at + (1 * A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (0 * B_BYTES + j * 64 * ROW_BYTES + step * 32) / 16, 1);
+                            multiply_add(acc_correction[i][j],
+                                         a_at + (0 * A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (1 * B_BYTES + j * 64 * ROW_BYTES + step * 32) / 16, 1);
+                        }
+                }
+                end_of_products();
+            };
+#pragma unroll 1
+            for (int chunk = 0; chunk < work.count; chunk += 1) {
+                barrier_wait(full + slot * 8, phase);
+                issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
+                promote();
+                if (held >= 0) release(held);  // all that read it is done
+                advance();
             }
+            products_done<0>();
+            if (held >= 0) release(held);
 
             // Element r of fragment (i, j) is C[row, column]; every second one is its neighbour's right hand.
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
             const int column0 = n0 + warp_n + (lane & 3) * 2;
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
             const bool pairs = ldc % 2 == 0 && ((u64)c & 7) == 0;
-            u32 bad[3] = {};  // a bit an element: not finite
+            u32 bad[1] = {};  // a bit an element: not finite
 #pragma unroll
             for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
                 for (int j = 0; j < TILES_N; ++j)
 #pragma unroll
-                    for (int r = 0; r < 80; r += 2) {
+                    for (int r = 0; r < 32; r += 2) {
                         const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                        const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                        const int column = column0 + j * 64 + (r & 1) + (r >> 2) * 8;
                         if (row >= m || column >= n) continue;
-                        float product[2] = {sum[i][j][r], sum[i][j][r + 1]};
+                        float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]), fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
                         bool store[2] = {true, column + 1 < n};
 #pragma unroll
                         for (int e = 0; e < 2; ++e)
                             if (store[e] && !(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
-                                const int element = (i * TILES_N + j) * 80 + r + e;
+                                const int element = (i * TILES_N + j) * 32 + r + e;
                                 bad[element / 32] |= 1u << element % 32;
                                 store[e] = false;
                             }
@@ -533,14 +512,14 @@ gemm_f32_ootomo__wgmma_m64n160k16_f16_cta128x160x64_w64x160x64_s2_f1_g8_p64_c2_m
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 3; ++group)
+    for (int group = 0; group < 1; ++group)
         while (bad[group]) {
             const int element = group * 32 + __ffs((int)bad[group]) - 1;
             bad[group] &= bad[group] - 1;
-            const int r = element % 80;
-            const int j = element / 80 % TILES_N, i = element / (80 * TILES_N);
+            const int r = element % 32;
+            const int j = element / 32 % TILES_N, i = element / (32 * TILES_N);
             const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-            const long long column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+            const long long column = column0 + j * 64 + (r & 1) + (r >> 2) * 8;
             float product = 0.0f;
             for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
             float* to = c + row * ldc + column;
@@ -550,7 +529,6 @@ gemm_f32_ootomo__wgmma_m64n160k16_f16_cta128x160x64_w64x160x64_s2_f1_g8_p64_c2_m
 
         }
     }
-    cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_b1cc3943
+}  // namespace gemmgen_95f7c857
