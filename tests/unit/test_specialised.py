@@ -420,7 +420,7 @@ def test_explain_prints_the_skeletons_own_equations(gemmgen, write_spec):
     path = write_spec('[split]\nscheme = "ootomo"\n[fragment]\npolicy = "wgmma"\n[target]\ngpu = "h100"\n')
     ran = gemmgen("explain", path)
     assert ran.code == 0
-    for part in ("W5 ", "W27", "W32", "M1 ", "C23", "C25", "binds", "cluster", "rejected", "front of T3"):
+    for part in ("W5 ", "W27", "W32", "M1 ", "C23", "C25", "binds", "cluster", "rejected", "front of W12", "the least W13 a FLOP wins"):
         assert part in ran.out, part
     for part in ("R3 ", "M11", "C15", "G1 "):
         assert f"\n  {part}" not in ran.out, part
