@@ -77,21 +77,20 @@ def bulk_specs(draw, gpus=BULK_GPUS):
         gpus: those that have it.
     """
     depth = draw(mostly(st.sampled_from([16, 32, 64]), st.sampled_from([8, 24, 128])))
-    width = st.integers(1, 24).map(lambda count: 8 * count)
-    warp = (draw(mostly(st.sampled_from([64, 64, 128]), st.integers(1, 300))), draw(mostly(width, st.integers(1, 300))))
+    width = st.integers(1, 16).map(lambda count: 8 * count)
+    warp = (draw(mostly(st.sampled_from([64, 64, 64, 128]), st.integers(1, 300))), draw(mostly(width, st.integers(1, 300))))
     consumers = draw(st.sampled_from(["cooperative", "pingpong"]))
-    down, across = draw(st.sampled_from([(1, 1), (2, 1), (1, 2), (3, 1), (2, 2)]))
+    down, across = draw(mostly(st.sampled_from([(1, 1), (2, 1), (1, 2), (3, 1)]), st.just((2, 2))))
     block = warp if consumers == "pingpong" else (down * warp[0], across * warp[1])
-    where = draw(st.sampled_from(["prepass", "mixed"]))
-    held = [16, depth] if where == "mixed" else [0, 16, depth, 2 * depth, 256]
+    where = draw(st.sampled_from(["prepass", "prepass", "mixed"]))
     return {
         "problem": {
-            "layout": draw(st.sampled_from(["nn", "nt", "tn", "tt"] if where == "prepass" else ["nn", "nt", "nn", "tn"])),
+            "layout": draw(st.sampled_from(["nn", "nt"]) if where == "mixed" else st.sampled_from(["nn", "nt", "tn", "tt"])),
             "m": draw(st.integers(0, 1 << 20)), "n": draw(st.integers(0, 1 << 20)), "k": draw(st.integers(0, 1 << 20)),
         },
         "split": {
             "scheme": draw(st.sampled_from(SCHEMES.names())), "where": draw(mostly(st.just(where), st.sampled_from(["shared", "register"]))),
-            "promote": draw(mostly(st.sampled_from(held), st.integers(0, 1 << 20))), "special": draw(st.sampled_from(["exact", "fast"])),
+            "promote": draw(mostly(st.sampled_from([0, 16, depth, 2 * depth, 256]), st.integers(0, 1 << 20))), "special": draw(st.sampled_from(["exact", "fast"])),
         },
         "fragment": {"policy": draw(mostly(st.just("wgmma"), st.sampled_from(["auto", "mma"])))},
         "tile": {

@@ -22,7 +22,7 @@ def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
     assert outcomes["verified"] and outcomes["refused"], outcomes
 
 
-@pytest.mark.parametrize("shard", range(4))
+@pytest.mark.parametrize("shard", range(8))
 def test_a_random_spec_of_the_other_skeleton_does_so_too(shard):
-    outcomes = check_many(12, shard, bulk_specs(), emulated)
+    outcomes = check_many(EACH // 2, shard, bulk_specs(), emulated)
     assert outcomes["refused"] and outcomes["verified"] + outcomes["compiled"], outcomes
