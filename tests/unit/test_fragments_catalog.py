@@ -86,7 +86,7 @@ def test_copies_may_be_in_other_lanes():
 
 def test_kernels_are_made_of_fragments_that_have_a_template():
     templates = {path.name for path in (TEMPLATES / "atoms").glob("*.j2")}
-    assert templates <= {row.atom for row in ROWS.values()}
+    assert templates <= {row.atom for row in FRAGMENTS.rows()}
     for row in ROWS.values():
         assert (shapes("nvidia", row.word, row.policy).get(row.shape_name) == row) == (row.atom in templates)
     assert "m16n8k16" in shapes("nvidia", "f16")
