@@ -1,4 +1,4 @@
-"""Tensor memory and tcgen05: rows, budgets, what is chosen and what refused. What compiles: tests/compile/test_blackwell.py."""
+"""Tensor memory and tcgen05: rows, budgets, what is chosen and what refused. What compiles: tests/compile/test_tcgen05.py."""
 
 from __future__ import annotations
 
