@@ -130,25 +130,30 @@ class Parameter:
 def regions(plan: Plan) -> tuple[Region, ...]:
     """`Plan.workspace`, as data."""
     scales = 4 if plan.scheme.normalize == "row" else 0
-    words = len(plan.scheme.words) * plan.scheme.format.bytes if plan.where == "prepass" else 0
+    words = len(plan.scheme.words) * plan.scheme.format.bytes
+    before = [operand.name for operand in plan.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
+    rows = "m_clusters" if "m_clusters" in padded(plan) else "m_padded"
     none = "" if scales else "; none in this scheme"
     return (
         Region("status", "unsigned long long", 8 * len(status_fields()), (), True, "the counters"),
         Region("a_absmax", "unsigned int", scales, ("m_padded",), True, f"largest magnitudes of A's rows{none}"),
         Region("b_absmax", "unsigned int", scales, ("n_padded",), True, f"largest magnitudes of B's columns{none}"),
-        Region("arrived", "unsigned int", 4 if slices else 0, ("m_padded", "n_padded"), True,
-               f"slices of k that have left their part, for each block of C{'' if slices else '; none in this kernel'}",
+        Region("arrived", "unsigned int", 4 * plan.sharers if slices else 0, (rows, "n_padded"), True,
+               f"slices of k that have left their part, for each {'warpgroup' if plan.specialised else 'block'} of C{'' if slices else '; none in this kernel'}",
                per=plan.block[0] * plan.block[1]),
-        Region("a_words", "unsigned char", words, ("m_padded", "k_padded"), False, "A's words, packed"),
-        Region("b_words", "unsigned char", words, ("n_padded", "k_padded"), False, "B's words, packed"),
-        Region("parts", "float", 4 * slices, ("m_padded", "n_padded"), False, "the sums of the slices of k"),
+        Region("a_words", "unsigned char", words * ("a" in before), ("m_padded", "k_padded"), False, "A's words, packed"),
+        Region("b_words", "unsigned char", words * ("b" in before), ("n_padded", "k_padded"), False, "B's words, packed"),
+        Region("parts", "float", 4 * slices, (rows, "n_padded"), False, "the sums of the slices of k"),
     )
 
 
 def padded(plan: Plan) -> dict[str, tuple[str, int]]:
     """Each padded extent: what it is rounded up from, and to a multiple of what."""
-    return {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.padded(1, 1, 1))}
+    found = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.padded(1, 1, 1))}
+    if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
+        found["m_clusters"] = ("m", plan.block[0] * plan.cluster)
+    return found
 
 
 def status_fields() -> list[str]:
@@ -170,7 +175,7 @@ _MEANINGS = {
     "alpha": "factor of A B", "beta": "factor of what C held", "lda": "elements from one stored row of A to the next",
     "ldb": "the same of B", "ldc": "the same of C", "a_words": "packed words of A", "b_words": "packed words of B",
     "a_absmax": "largest magnitudes of A's rows", "b_absmax": "largest magnitudes of B's columns",
-    "parts": "the sums of the slices of k", "arrived": "slices that have left theirs, for each block of C",
+    "parts": "the sums of the slices of k", "arrived": "slices that have left theirs, for each part of C",
     **{name: "counters: " + ", ".join(fields) for name, fields in STATUS.items()},
 }
 _POINTERS = {
@@ -294,9 +299,11 @@ def _one_line(text: str) -> str:
 
 def _blocks(plan: Plan, launch: Launch) -> str:
     """The blocks of a launch, as C."""
+    constants = {"split_k": plan.split_k, "cluster": plan.cluster}
+
     def factor(extent: str, tile: int) -> str:
-        if extent == "split_k":
-            return str(plan.split_k)
+        if extent in constants:
+            return str(constants[extent])
         return f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})"
 
     return " + ".join(" * ".join(factor(*one) for one in product) for product in launch.grid)
@@ -308,7 +315,7 @@ def _role(source: Source, launch: Launch) -> str:
 
 _ROLE_MEANINGS = {
     "absmax": "the largest magnitude of each row of A and column of B",
-    "split": "A and B into words",
+    "split": "operands into words",
     "gemm": "the product of the words, and C",
 }
 
@@ -321,6 +328,8 @@ def _context(plan: Plan, source: Source, name: str) -> dict[str, Any]:
     overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
     return {
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch,
+        # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
+        "nvcc_arch": f"-gencode arch=compute_{plan.arch[3:]},code={plan.arch}" if plan.fragment.arch else f"-arch={plan.arch}",
         "arch_number": plan.arch.removeprefix("sm_"), "kernels": source.text.rstrip("\n"),
         "namespace": f"gemmgen_{plan.hash}", **_stored(plan),
         "scheme_line": _one_line(f"{plan.scheme.name}: {plan.scheme.title}"),
@@ -338,10 +347,11 @@ def _context(plan: Plan, source: Source, name: str) -> dict[str, Any]:
             for region in regions(plan)
         ],
         "launches": [
-            {"symbol": launch.symbol, "blocks": _blocks(plan, launch), "threads": launch.threads,
-             "shared_bytes": launch.shared_bytes, "params": params, "meaning": _ROLE_MEANINGS[_role(source, launch)]}
+            {"symbol": launch.symbol, "blocks": _blocks(plan, launch), "most_blocks": launch.most_blocks, "threads": launch.threads,
+             "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "params": params, "meaning": _ROLE_MEANINGS[_role(source, launch)]}
             for launch, params in zip(source.launches, parameters(source.launches))
         ],
+        "overlapping": any(launch.overlaps for launch in source.launches),
         "example": {
             "m": m, "n": n, "k": k, "safety": SAFETY, "worst_case": _rounded_up(example.scaled), "overflow": int(overflows),
             "coherent": _rounded_up(example.coherent), "random": _rounded_up(example.random),
@@ -392,6 +402,7 @@ def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapp
             "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name,
             "where": plan.where, "loads": plan.loads, "promote": plan.promote, "special": plan.special,
             "block": list(plan.block), "warp": list(plan.warp), "stages": plan.stages, "split_k": plan.split_k,
+            "cluster": plan.cluster, "consumers": plan.consumers,
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
@@ -418,12 +429,14 @@ def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapp
             {"name": field, "offset": 8 * i, "type": "unsigned long long", "meaning": meaning}
             for i, (field, meaning) in enumerate(_status_meanings(plan))
         ],
-        "launch_rule": "in this order, one-dimensional: blocks = sum over grid of the products of ceil(extent / tile); skip a launch of "
-                       "0 blocks; where alpha = 0, launch as if k = 0, because A and B are not to be read",
+        "launch_rule": "in this order, one-dimensional: blocks = sum over grid of the products of ceil(extent / tile), at most "
+                       "largest_grid; where there are more than most_blocks, launch most_blocks; skip a launch of 0 blocks; "
+                       "where alpha = 0, launch as if k = 0, because A and B are not to be read",
         "launches": [
             {
                 "symbol": launch.symbol, "role": _role(source, launch),
                 "grid": [[{"extent": extent, "tile": tile} for extent, tile in product] for product in launch.grid],
+                "most_blocks": launch.most_blocks, "cluster": launch.cluster, "overlaps": launch.overlaps,
                 "threads": launch.threads, "dynamic_shared_bytes": launch.shared_bytes,
                 "static_shared_bytes": binary.kernels[launch.symbol].static_shared_bytes,
                 "registers": binary.kernels[launch.symbol].registers,

@@ -2,7 +2,8 @@
 
 The header stands alone: no gemmgen, no other headers, C++17 device code for
 NVRTC and nvcc. It fills a fragment from a rule without shared memory
-(`foreach_ij`), finds the holder of an element (`map`) and multiplies.
+(`foreach_ij`), finds the holder of an element (`map`) and multiplies. Where
+the instruction reads operands from shared memory, it makes their descriptors.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from gemmgen import __version__
 from gemmgen.catalog.fragment import Fragment, FragmentMap
+from gemmgen.catalog.number import FORMATS
 from gemmgen.render import render_text
 
 CONVERSION = {
@@ -44,13 +46,15 @@ class Operand:
     accumulates: bool
 
 
-def operands(fragment: Fragment) -> tuple[Operand, Operand, Operand]:
+def operands(fragment: Fragment) -> dict[str, Operand]:
+    """Those that lanes hold, by name."""
     m, n, k = fragment.shape
-    return (
+    every = (
         Operand("A", "m, k", m, k, fragment.a, False),
         Operand("B", "k, n", k, n, fragment.b, False),
         Operand("C", "m, n", m, n, fragment.c, True),
     )
+    return {operand.name: operand for operand in every if operand.map}
 
 
 def fragment_header(fragment: Fragment) -> str:
@@ -62,7 +66,9 @@ def fragment_header(fragment: Fragment) -> str:
         operands=operands(fragment),
         source=textwrap.wrap(f"Source: {fragment.source}.", 110),
         guard=f"{fragment.name.upper()}_CUH",
+        issuers="warp" if fragment.threads == 32 else "warpgroup",
         version=__version__,
+        bytes=FORMATS[fragment.word].bytes,
         convert=instruction,
         word=word,
         constraint=constraint,
@@ -77,9 +83,14 @@ def _multiply(fragment: Fragment) -> dict[str, Any]:
     constraints: dict[str, str] = {}
     first = 0
     for letter, held in (("c", fragment.c), ("a", fragment.a), ("b", fragment.b)):
+        if held is None:
+            continue
         numbers = range(held.register_count)
         lists[letter] = "{" + ", ".join(f"%{first + i}" for i in numbers) + "}"
         kind = "+f" if letter == "c" else "r"
         constraints[letter] = ", ".join(f'"{kind}"({letter}.r[{i}])' for i in numbers)
         first += len(numbers)
-    return {"registers": [lists[letter] for letter in "cabc"], "constraints": constraints}
+    return {
+        "registers": [lists[letter] for letter in "cabc" if letter in lists], "constraints": constraints,
+        "held": {"c": fragment.c.register_count, "a": fragment.a.register_count},
+    }

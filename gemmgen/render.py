@@ -43,8 +43,8 @@ class Launch:
         most_blocks: where blocks work off one tile after another, as many as the GPU
             holds at once; more do not help.
         cluster: blocks of a cluster, which the kernel declares itself.
-        overlaps: whether it may start while the launch before it still runs: it waits for
-            that one's results itself.
+        overlaps: whether it may start while the launch before it in this list still runs: it
+            waits for that one's results itself. Where that one is skipped, it may not.
     """
 
     symbol: str

@@ -131,8 +131,7 @@ def judged(loaded: LoadedSpec) -> Explanation:
         if searched.feasible:
             return explain(loaded)
         plan = request.plan(searched.nearest)
-        numbers = _numbers(plan)
-        broken = _first_broken(numbers, request.skeleton.constraints)
+        numbers, broken = _numbers(plan), searched.broken
         error = refusal(broken, plan, numbers, loaded.place)
         error.problem += f"; it breaks {broken.number}, {broken.form}: {broken.filled(numbers)}"
         errors.append(error)
@@ -196,8 +195,9 @@ class _Request:
         warp = tuple(decided[name] for name in ("WM", "WN", "WK"))
         way = Way.of(decided) if "held" in decided or "mixed" in decided else choices.ways[0]
         fragment = self.fragment
-        if fragment.widest and fragment.shape[1] <= warp[1] <= fragment.widest * fragment.shape[1]:
-            fragment = fragment.wide(warp[1] // fragment.shape[1])  # one instruction for the whole tile
+        count, over = divmod(warp[1], fragment.shape[1])
+        if fragment.widest and count and not over:  # as few instructions as can be for the whole tile
+            fragment = fragment.wide(max(times for times in range(1, fragment.widest + 1) if count % times == 0))
         turns = decided.get("pingpong", int(choices.consumers == "pingpong"))
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=fragment, gpu=self.gpu, where=way.where, loads=way.loads,
@@ -255,13 +255,16 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -
                 remedy='leave them "auto", or policy = "mma"',
             )
     else:
-        alone = {"where": where == "mixed", "loads": loads == "bulk", "cluster": spec.tile.cluster, "consumers": spec.pipeline.consumers != "auto"}
-        if any(alone.values()):
-            raise InfeasibleSpec(
-                f"{place}: [fragment] policy", f"{fragment.policy} does not go with this pipeline",
-                got=", ".join(key for key, asked in alone.items() if asked), needs="policy = wgmma, and a GPU that has it",
-                remedy="leave them out",
-            )
+        asked = {
+            "[split] where": where == "mixed" and where, "[pipeline] loads": loads == "bulk" and loads,
+            "[tile] cluster": spec.tile.cluster != 1 and spec.tile.cluster, "[pipeline] consumers": _unless_auto(spec.pipeline.consumers),
+        }
+        for key, value in asked.items():
+            if value:
+                raise InfeasibleSpec(
+                    f"{place}: {key}", f"kernels of policy {fragment.policy} have no such choice", got=value,
+                    needs="policy = wgmma, and a GPU that has it", has=gpu.arch, remedy="leave it out",
+                )
         ways = space.ways(where, loads, gpu.arch_number >= FIRST_ASYNC, held="spread" if fragment.on_matrix_unit else "grouped")
     return _Request(loaded, scheme, gpu, fragment, Choices(
         block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages,
@@ -318,8 +321,11 @@ def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: s
     least = min(known.values(), key=lambda row: row.min_arch)
     raise InfeasibleSpec(
         f"{place}: [fragment] {'shape' if policy == 'mma' or shape else 'policy'}",
-        f"{gpu.name} does not have {shape}" if shape else f"{gpu.name} has no matrix instruction for {scheme.word}",
-        got=shape, needs=least.arch or f"sm_{(known[shape] if shape else least).min_arch} or newer", has=gpu.arch, remedy="another gpu",
+        f"{gpu.name} does not have {shape}" if shape
+        else f"{gpu.name} has no {'matrix instruction' if policy == 'mma' else policy} for {scheme.word}",
+        got=shape or (None if policy == "mma" else policy),
+        needs=least.arch or f"sm_{(known[shape] if shape else least).min_arch} or newer", has=gpu.arch,
+        remedy="another gpu" if policy == "mma" else 'another gpu, or policy = "auto"',
     )
 
 
@@ -410,8 +416,7 @@ def _chosen(request: _Request) -> _Solution:
             known, order = space.ranked(searched, fixed, skeleton)
             return _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
     plan = request.plan(searched.nearest)
-    check(plan, request.loaded.place)
-    raise AssertionError(f"the space rejects what check accepts: {plan}")
+    raise refusal(searched.broken, plan, _numbers(plan), request.loaded.place)
 
 
 def _certain(skeleton: Skeleton, allow_spills: bool) -> tuple[Constraint, ...]:
@@ -540,7 +545,7 @@ def _accumulators(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infeasi
         f"{place}: [tile] warp", "the accumulators leave no room in the register file",
         needs=f"{_equation(plan, ACCUMULATOR_REGISTERS).shown(numbers)}, and about {figure(numbers['other_registers'] + numbers['fragment_registers'] * plan.specialised)} more",
         has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}",
-        remedy="a smaller warp tile, promote = 0, or [build] allow_spills = true",
+        remedy=f"a smaller warp tile, {'promote = 0, ' if plan.promote and plan.where != 'mixed' else ''}or [build] allow_spills = true",
     )
 
 

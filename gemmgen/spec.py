@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from gemmgen.catalog.table import Strict, parse, read_toml, shown
 from gemmgen.errors import SpecError
@@ -50,6 +50,16 @@ def _auto_int(low: int, high: int) -> Any:
     return _or_auto(
         Annotated[int, Field(ge=low, le=high)], {"type": "integer", "minimum": low, "maximum": high}
     )
+
+
+CLUSTERS = (1, 2, 4, 8)
+"""Blocks of a cluster: by any of these every stage of B divides into pieces of 16 bytes."""
+
+
+def _whole_parts(blocks: int) -> int:
+    if blocks not in CLUSTERS:
+        raise ValueError("1, 2, 4 or 8")
+    return blocks
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_./-]+$")]
@@ -97,7 +107,7 @@ class Tile(Strict):
     warp: AutoTriple = Field(None, description="m, n, k of a warp, with policy wgmma of a warpgroup; its k is the block's k")
     group: _auto_int(1, 64) = Field(None, description="block rows of C that are worked on together, so that L2 serves them")
     split_k: _auto_int(1, 64) = Field(None, description="slices of k that different blocks sum, for few tiles of C")
-    cluster: _auto_int(1, 8) = Field(
+    cluster: _or_auto(Annotated[int, AfterValidator(_whole_parts)], {"enum": list(CLUSTERS)}) = Field(
         None, description="with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them"
     )
 

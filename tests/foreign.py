@@ -5,16 +5,15 @@ Nothing here looks at a Plan or a Source.
 
 from __future__ import annotations
 
-from typing import Any
-
 import math
+from typing import Any
 
 import numpy as np
 
 
 def extents(manifest: dict, m: int, n: int, k: int) -> dict[str, int]:
-    """m, n, k and what the manifest derives from them."""
-    sizes = {"m": m, "n": n, "k": k}
+    """m, n, k, what the manifest derives from them, and the plan's numbers that grids name."""
+    sizes = {"m": m, "n": n, "k": k, "split_k": manifest["plan"]["split_k"], "cluster": manifest["plan"]["cluster"]}
     for name, rule in manifest["padded"].items():
         sizes[name] = -(-sizes[rule["of"]] // rule["multiple"]) * rule["multiple"]
     return sizes
@@ -25,9 +24,17 @@ def layout(manifest: dict, sizes: dict[str, int]) -> tuple[dict[str, int], int, 
     unit, end, zeroed, offsets = manifest["workspace"]["alignment"], 0, 0, {}
     for region in manifest["workspace"]["regions"]:
         offsets[region["name"]] = end = -(-end // unit) * unit
-        end += region["factor"] * int(np.prod([sizes[extent] for extent in region["extents"]], dtype=object))
+        end += region["factor"] * math.prod(sizes[extent] for extent in region["extents"]) // region["per"]
         zeroed = end if region["zeroed"] else zeroed
     return offsets, zeroed, -(-end // unit) * unit
+
+
+def blocks(launch: dict, sizes: dict[str, int]) -> int:
+    """How many to launch."""
+    wanted = sum(
+        math.prod(-(-sizes[factor["extent"]] // factor["tile"]) for factor in product) for product in launch["grid"]
+    )
+    return min(wanted, launch["most_blocks"] or wanted)
 
 
 def stored(manifest: dict, name: str, x: np.ndarray, extra: int) -> tuple[np.ndarray, int]:
@@ -59,11 +66,11 @@ def product(
         array, values[f"ld{name}"] = stored(manifest, name, x, 3)
         buffers[name] = device.upload(array, name)
         values[name] = address(buffers[name])
+    follows = False  # one of these launches
     for launch in manifest["launches"]:
-        blocks = sum(
-            math.prod(-(-sizes[factor["extent"]] // factor["tile"]) for factor in product) for product in launch["grid"]
-        )
-        if not blocks:
+        count, overlaps = blocks(launch, sizes), launch["overlaps"] and follows
+        follows = count > 0
+        if not count:
             continue
         args = []
         for param in launch["params"]:
@@ -73,7 +80,7 @@ def product(
             else:
                 held = address(workspace) + offsets[value["region"]] + value["offset"]
             args.append(("pointer" if param["type"].endswith("*") else param["type"], held))
-        device.launch(launch["symbol"], blocks, launch["threads"], launch["dynamic_shared_bytes"], args)
+        device.launch(launch["symbol"], count, launch["threads"], launch["dynamic_shared_bytes"], args, overlaps)
     out = device.download(buffers["c"], np.float32, m * values["ldc"]).reshape(m, -1)[:, :n]
     after = device.download(workspace, np.uint8, nbytes)
     at = offsets["status"]

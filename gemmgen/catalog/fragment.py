@@ -133,24 +133,32 @@ class FragmentMap(Strict):
 
     def register_expression(self, axis: int) -> str:
         """The part of the register `r`, likewise."""
-        inside = _linear(self.registers, axis, "r")
-        if axis == 0 or self.repeats == 1:
-            return inside if self.repeats == 1 else _linear(self.registers + ((0, 0),), axis, "r")
-        beside = f"(r >> {len(self.registers)}) * {self.width}"
-        inside = _linear(self.registers + ((0, 0),), axis, "r")  # a bit more: r has others above these
-        return beside if inside == "0" else f"{inside} + {beside}"
+        return self._repeated(self.registers, axis, "r")
 
     def index_expression(self, axis: int) -> str:
         """The part of `index`, register and position in one number, likewise."""
-        return _linear(self.packed + self.registers, axis, "index")
+        return self._repeated(self.packed + self.registers, axis, "index")
+
+    def _repeated(self, offsets: tuple[Offset, ...], axis: int, name: str) -> str:
+        """The part of a number whose lowest bits count inside one repeat and the others repeats, as C."""
+        if self.repeats == 1:
+            return _linear(offsets, axis, name)
+        inside = _linear((*offsets, (0, 0)), axis, name)  # a bit more: there are others above these
+        if axis == 0:
+            return inside
+        beside = f"({name} >> {len(offsets)}) * {self.width}"
+        return beside if inside == "0" else f"{inside} + {beside}"
 
     def holder_expressions(self) -> tuple[str, str]:
         """The lane and the index that hold copy `copy` of element (i, j), as C."""
         copies = iter(range(self.copies.bit_length() - 1))
-        return tuple(
+        lane, index = (
             _gathered([_source(offset, copies) for offset in offsets], self._axis_bits)
             for offsets in (self.lanes, self.packed + self.registers)
         )
+        if self.repeats > 1:
+            index += f" + (j >> {self.width.bit_length() - 1}) * {self.elements // self.repeats}"
+        return lane, index
 
     @property
     def _axis_bits(self) -> dict[str, int]:
@@ -158,7 +166,7 @@ class FragmentMap(Strict):
         offsets = self.lanes + self.packed + self.registers
         return {
             "i": sum(row > 0 for row, _ in offsets),
-            "j": sum(column > 0 for _, column in offsets),
+            "j": sum(column > 0 for _, column in offsets) + (self.repeats > 1),  # others above these, too
             "copy": self.copies.bit_length() - 1,
         }
 
@@ -385,6 +393,19 @@ class Fragment(Row):
 
 
 FRAGMENTS = Table("fragment", "fragments", Fragment)
+
+
+def find(name: str, where: str) -> Fragment:
+    """A row of the table, or, by a name with its own shape, a wider instruction of one: `wgmma_m64n128k16_f16`.
+
+    Raises:
+        UnknownName, SpecError: as `Table.get`.
+    """
+    for row in FRAGMENTS.rows() if name not in FRAGMENTS.names() else ():
+        for shape, wide in row.shapes.items():
+            if name == row.name.replace(row.shape_name, shape):
+                return wide.model_copy(update={"name": name})
+    return FRAGMENTS.get(name, where=where)
 
 
 def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:

@@ -262,7 +262,8 @@ def explain(
     specs: Specs,
     latex: Annotated[bool, typer.Option("--latex", help="Typeset the equations with their values.")] = False,
     candidate: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=(
-        "Look at this choice instead: block, warp, stages, fragment_buffers, group, promote."))] = None,
+        "Look at this choice instead: block, warp, group, split_k, cluster, where, promote, loads, stages, fragment_buffers, "
+        "consumers."))] = None,
     as_json: Json = False,
 ) -> int:
     """Tell what the model decides for a spec, equation by equation with numbers.
@@ -416,6 +417,7 @@ def schemes(name: Name = None, as_json: Json = False) -> None:
 @app.command(epilog=_examples(
     "gemmgen fragments",
     "gemmgen fragments mma_m16n8k16_f16",
+    "gemmgen fragments wgmma_m64n128k16_f16",
     "gemmgen fragments mma_m16n8k16_f16 --header -o mma_m16n8k16_f16.cuh",
 ))
 def fragments(
@@ -424,8 +426,12 @@ def fragments(
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header goes.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the matrix instructions, or tell which lane of one holds which element."""
-    from gemmgen.catalog.fragment import FRAGMENTS
+    """List the matrix instructions, or tell which lane of one holds which element.
+
+    An instruction that comes in many widths is listed once; a NAME with another
+    n stands for that width.
+    """
+    from gemmgen.catalog.fragment import FRAGMENTS, find
     from gemmgen.cli import show
 
     if header and (not name or as_json):
@@ -436,21 +442,21 @@ def fragments(
     if header and name:
         from gemmgen.fragments import fragment_header
 
-        text = fragment_header(FRAGMENTS.get(name, where="gemmgen fragments"))
+        text = fragment_header(find(name, "gemmgen fragments"))
         if output:
             [written] = write_paths({output: text})
             return emit(f"wrote {written}")
         return emit(text, end="")
     if name:
-        row = FRAGMENTS.get(name, where="gemmgen fragments")
+        row = find(name, "gemmgen fragments")
         emit_json(row.model_dump(mode="json")) if as_json else emit(show.fragment_text(row))
         return
     rows = FRAGMENTS.rows()
     if as_json:
         return emit_json([row.model_dump(mode="json") for row in rows])
     emit(show.table(
-        ("name", "shape", "words", "needs", "instruction"),
-        [(f.name, f.shape_name, f.word, f"sm_{f.min_arch}", f.instruction) for f in rows],
+        ("name", "n", "words", "threads", "operands", "needs", "instruction"),
+        [(f.name, show.widths(f), f.word, f.threads, show.operand_places(f), show.needs(f), f.instruction) for f in rows],
     ))
 
 

@@ -112,10 +112,16 @@ def text(explanation: Explanation) -> str:
         f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in specialised.skeleton_of(plan.fragment).constraints
     ))
     if len(e.best) > 1:
-        parts.append("best by predicted time\n" + _candidates(e.best))
-        parts.append("front of T3 (intensity) against P1 (threads): none beats another in both\n" + _candidates(e.front))
-        parts.append(f"{figure(e.tied)} candidates lie within {100 * space.TIE:g} % of the fastest and count as equal: the largest T3 wins, "
-                     "then the least T13, the largest P1, the least R3")
+        number = {equation.symbol: equation.number for _, group in _groups(plan) for equation in group}
+        intensity = number["intensity"]
+        order = (
+            f"the least {number['fetch_bytes']} a FLOP wins, then the least {number['fill_bytes']} a FLOP, the least {number['dram_bytes']}"
+            if plan.specialised
+            else f"the largest {intensity} wins, then the least {number['dram_bytes']}, the largest {number['tlp']}, the least {number['shared_bytes']}"
+        )
+        parts.append("best by predicted time\n" + _candidates(e.best, intensity))
+        parts.append(f"front of {intensity} (intensity) against P1 (threads): none beats another in both\n" + _candidates(e.front, intensity))
+        parts.append(f"{figure(e.tied)} candidates lie within {100 * space.TIE:g} % of the fastest and count as equal: {order}")
     return "\n\n".join(parts)
 
 
@@ -141,11 +147,12 @@ def _decisions(c: Candidate) -> str:
             + (f", clusters of {c.cluster}, {c.consumers}" if c.loads == "bulk" else ""))
 
 
-def _candidates(rows: Sequence[Candidate]) -> str:
+def _candidates(rows: Sequence[Candidate], intensity: str) -> str:
+    """A table of candidates; `intensity` is the number of its equation."""
     return table(
-        ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "cluster", "turns", "registers", "blocks an SM", "T3", "P1", "ms"),
+        ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "cluster", "turns", "registers", "blocks an SM", intensity, "P1", "ms"),
         [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.where, c.loads, c.stages, c.fragment_buffers, c.group,
-          c.split_k, c.cluster, c.consumers == "pingpong" and "two" or "-", c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
+          c.split_k, c.cluster, "two" if c.consumers == "pingpong" else "-", c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
         indent="  ",
     )
 

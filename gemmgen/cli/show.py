@@ -166,18 +166,63 @@ def scheme_text(scheme: Scheme) -> str:
 
 
 def fragment_text(fragment: Fragment) -> str:
-    m, n, k = fragment.shape
+    from gemmgen.fragments import operands
+
     head = facts({
         "name": fragment.name, "source": fragment.source, "instruction": fragment.instruction,
-        "words": fragment.word, "needs": f"sm_{fragment.min_arch}", "map": fragment.map_source,
+        "words": fragment.word, "needs": needs(fragment), "threads": fragment.threads, "operands": operand_places(fragment),
+        **({"n": widths(fragment)} if fragment.widest else {}), "map": fragment.map_source,
     })
     grids = [
-        f"{label} [{axes}], {rows}x{columns}: lane:element{_held_again(held)}\n{lane_grid(held, rows, columns)}"
-        for label, held, axes, rows, columns in (
-            ("A", fragment.a, "m, k", m, k), ("B", fragment.b, "k, n", k, n), ("C", fragment.c, "m, n", m, n),
-        )
+        f"{x.name} [{x.axes}], {x.rows}x{x.columns}: lane:element{_held_again(x.map)}"
+        f"{', where it comes from registers' if fragment.from_shared and not x.accumulates else ''}\n"
+        f"{lane_grid(x.map, x.rows, x.columns)}"
+        for x in operands(fragment).values()
     ]
-    return "\n\n".join([head, *grids])
+    return "\n\n".join([head, *grids, *([_descriptor_text(fragment)] if fragment.descriptor else [])])
+
+
+def needs(fragment: Fragment) -> str:
+    """The targets that have the instruction."""
+    return f"{fragment.arch} alone" if fragment.arch else f"sm_{fragment.min_arch}"
+
+
+def widths(fragment: Fragment) -> str:
+    """The n of the instructions that a row stands for; a wider one's name has its shape."""
+    n = fragment.shape[1]
+    if not fragment.widest:
+        return str(n)
+    return f"{n} to {n * fragment.widest} in steps of {n}"
+
+
+def operand_places(fragment: Fragment) -> str:
+    """Where the instruction takes A and B from."""
+    return "A registers or shared memory, B shared memory" if fragment.from_shared else "registers"
+
+
+def _descriptor_text(fragment: Fragment) -> str:
+    """The fields of what tells the instruction where an operand lies in shared memory, and the layout that it means."""
+    field, unit = fragment.descriptor, 16
+    meanings = {
+        "address": f"of the tile in shared memory, in units of {unit} B",
+        "leading": "1: not looked at, where k is contiguous and rows are swizzled",
+        "stride": f"from {field.rows} rows to the next {field.rows}, in units of {unit} B",
+        "swizzle": ", ".join(f"{code}: rows of {row_bytes} B" for row_bytes, code in field.swizzles.items()),
+    }
+    rows = [
+        (name, f"{low} to {low + width - 1}", meanings[name])
+        for name in meanings for low, width in (getattr(field, name),)
+    ]
+    constants = [
+        (f"{row_bytes} B", f"{field.constant(int(row_bytes)):#018x}", f"byte ^ (byte / 128 % {int(row_bytes) // unit}) * {unit}")
+        for row_bytes in field.swizzles
+    ]
+    return "\n".join([
+        "descriptor of a tile in shared memory: rows of consecutive k, each row of A an m, each of B an n",
+        table(("field", "bits", "what"), rows, indent="  "),
+        "", f"by length of a row; byte = row * length + {unit} * chunk of k, from a tile's start at whole {field.rows} rows",
+        table(("row", "without address", "lies at"), constants, indent="  "),
+    ])
 
 
 def _held_again(held: FragmentMap) -> str:

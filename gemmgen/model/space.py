@@ -204,7 +204,8 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
     fm, fn, fk = fragment.shape
     scaled = scheme.normalize == "row"
     return {
-        "M": hints.m, "N": hints.n, "K": hints.k, "FM": fm, "FN": fn, "FK": fk,
+        # Of a product without elements no equation tells anything; it is planned as the smallest that has some.
+        "M": max(1, hints.m), "N": max(1, hints.n), "K": max(1, hints.k), "FM": fm, "FN": fn, "FK": fk,
         "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies, "b_lanes": fragment.b.lane_copies if fragment.b else 1,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
@@ -251,12 +252,14 @@ class Space:
             counts at the first that it breaks.
         columns: the symbols of those that remain.
         nearest: decisions of a rejected candidate that came furthest, where none remains.
+        broken: the constraint that it breaks, with all others of those.
     """
 
     candidates: int
     rejected: dict[str, int]
     columns: Mapping[str, Any]
     nearest: dict[str, int] | None = None
+    broken: Constraint | None = None
 
     @property
     def feasible(self) -> int:
@@ -297,7 +300,7 @@ def enumerate_space(
             if broken:
                 rejected[constraint.label] = broken
             if not holds.any():
-                return Space(candidates, rejected, {}, _nearest(columns, skeleton.decisions))
+                return Space(candidates, rejected, {}, _nearest(columns, skeleton.decisions), constraint)
             columns = {name: value[holds] for name, value in columns.items()}
     return Space(candidates, rejected, columns)
 

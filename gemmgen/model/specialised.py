@@ -149,9 +149,6 @@ SPLIT_POWER = 0.8
 CLUSTER_SECONDS = 1.0e-6
 """Measured at 1024: what forming clusters and their two barriers cost a launch."""
 
-TENSOR_CYCLES = Equation(
-    "M1", "tensor_cycles", "products * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)", "cycles a tile and stage", "EGEMM eq. 5, from a rate",
-)
 SHARED_CYCLES = Equation(
     "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
     "what instructions read and copies write",
@@ -181,13 +178,12 @@ UNIT_SECONDS = Equation(
     "W30", "unit_seconds", "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
-SPLIT_SECONDS = Equation("M17", "split_seconds", "split_bytes / dram_rate", "s", "the split kernels are bound by device memory")
 SECONDS = Equation(
     "W32", "seconds", "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + where(cluster > 1, cluster_seconds, 0)", "s", "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
-    TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
-    KERNEL_SECONDS, SPLIT_SECONDS, SECONDS, time.TFLOPS,
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
+    KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 
 

@@ -113,13 +113,15 @@ def gemm(
             "parts": device.empty(work.bytes - work.parts, "parts"),
             **counters,
         }
+        follows = False  # one of these launches
         for launch in source.launches:
             blocks = launch.blocks(values)
             if launch.most_blocks and device.clusters_at_once:
                 blocks = min(blocks, device.clusters_at_once * launch.cluster)
             if blocks:
                 args = [(param_type(name), values[name]) for name in launch.params]
-                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps)
+                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
+            follows = blocks > 0
         out = device.download(c_buffer, np.float32, stored_c.size)
         status = {
             counted: int(value)

@@ -15,6 +15,8 @@ import pytest
 
 import foreign
 from gemmgen.build import build
+from gemmgen.catalog.fragment import shapes
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.export import export
 from gemmgen.plan import STATUS
@@ -29,9 +31,11 @@ FIELDS = [field for fields in STATUS.values() for field in fields]
 
 
 @cache
-def prepared(scheme: str, layout: str, special: str = "exact"):
+def prepared(scheme: str, layout: str, special: str = "exact", policy: str = "auto", where: str = "auto", cluster: int = 1):
+    tile = {"cluster": cluster, "split_k": 2} if cluster > 1 else {}
     plan = solve(loads({
-        "problem": {"layout": layout}, "split": {"scheme": scheme, "special": special}, "target": {"gpu": local_gpu()},
+        "problem": {"layout": layout}, "split": {"scheme": scheme, "special": special, "where": where},
+        "fragment": {"policy": policy}, "tile": tile, "target": {"gpu": local_gpu()},
     }))
     source = render(plan)
     return plan, source, build(source)
@@ -45,12 +49,17 @@ def nvcc(*arguments: object, cwd: Path) -> None:
     assert not done.returncode, done.stderr
 
 
+def compiled_for(plan) -> list[str]:
+    """What the export's README says to nvcc."""
+    return ["-std=c++17", "-gencode", f"arch=compute_{plan.arch[3:]},code={plan.arch}"]
+
+
 @pytest.mark.parametrize(("scheme", "layout"), zip(SCHEMES.names(), ["nn", "nt", "tn", "tt"] * 9))
 def test_the_example_passes(scheme, layout, tmp_path):
     plan, source, binary = prepared(scheme, layout, "fast" if layout == "nt" else "exact")
     folder = tmp_path / "out"
     export(plan, source, binary, folder, name="lab_gemm")
-    nvcc("-std=c++17", f"-arch={plan.gpu.arch}", "lab_gemm.cu", "example.cpp", "-o", "example", cwd=folder)
+    nvcc(*compiled_for(plan), "lab_gemm.cu", "example.cpp", "-o", "example", cwd=folder)
     done = subprocess.run([folder / "example"], capture_output=True, text=True)
     print(done.stdout)
     assert not done.returncode, done.stdout + done.stderr
@@ -62,7 +71,7 @@ class Library:
 
     def __init__(self, folder: Path, plan, source, binary):
         export(plan, source, binary, folder, name="lab_gemm")
-        nvcc("-std=c++17", f"-arch={plan.gpu.arch}", "-shared", "-Xcompiler=-fPIC", "lab_gemm.cu", "-o", "lib.so", cwd=folder)
+        nvcc(*compiled_for(plan), "-shared", "-Xcompiler=-fPIC", "lab_gemm.cu", "-o", "lib.so", cwd=folder)
         library = ctypes.CDLL(str(folder / "lib.so"))
         i, f, p, l, z = ctypes.c_int, ctypes.c_float, ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t
         self.workspace_bytes, self.call = library.lab_gemm_workspace_bytes, library.lab_gemm
@@ -110,6 +119,14 @@ def scaled(tmp_path_factory):
     return Library(tmp_path_factory.mktemp("scaled") / "out", *prepared("scaled", "tn"))
 
 
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory):
+    """A warp-specialised kernel with clusters and slices of k, whose launch overlaps the split pass."""
+    if not any(row.runs_on(GPUS.get(local_gpu()).arch) for row in shapes("nvidia", "f16", "wgmma").values()):
+        pytest.skip("this GPU has no wgmma")
+    return Library(tmp_path_factory.mktemp("clusters") / "out", *prepared("ootomo", "nt", policy="wgmma", where="mixed", cluster=2))
+
+
 def matrices(m, n, k, seed=0):
     rng = np.random.default_rng(seed)
     return [rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n))]
@@ -121,7 +138,7 @@ def ours(library: Library, a, b, c, alpha, beta):
     return result.c, result.status
 
 
-@pytest.mark.parametrize("which", ["library", "scaled"])
+@pytest.mark.parametrize("which", ["library", "scaled", "clusters"])
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (-0.5, 2.0)])
 @pytest.mark.parametrize("size", [(1, 1, 1), (129, 65, 33), (500, 300, 1031), (5, 7, 0), (0, 5, 7), (5, 0, 7), (1, 4099, 17)])
 def test_the_c_function_gives_gemmgens_bits(which, alpha, beta, size, request):
@@ -138,7 +155,7 @@ def test_the_c_function_gives_gemmgens_bits(which, alpha, beta, size, request):
     assert status == counted  # of the last call, not of both
 
 
-@pytest.mark.parametrize("which", ["library", "scaled"])
+@pytest.mark.parametrize("which", ["library", "scaled", "clusters"])
 def test_alpha_zero_reads_no_operand(which, request):
     library = request.getfixturevalue(which)
     a, b, c = matrices(130, 70, 90)
@@ -163,9 +180,11 @@ def test_the_caller_sees_what_the_words_could_not_hold(library):
     assert np.array_equal(finite, np.isfinite(got)) and (np.abs(got - want)[finite] <= 1e-5 * scale[finite]).all()
 
 
-def test_a_call_can_be_captured_into_a_graph(library):
+@pytest.mark.parametrize("which", ["library", "clusters"])
+def test_a_call_can_be_captured_into_a_graph(which, request):
     import cupy
 
+    library = request.getfixturevalue(which)
     m, n, k = 200, 100, 300
     a, b, c = matrices(m, n, k)
     da, db = cupy.asarray(a), cupy.asarray(np.ascontiguousarray(b.T))  # layout nt
@@ -211,9 +230,9 @@ def test_refusals_reach_the_caller(library):
     assert b"invalid" in library.error_string(1)  # CUDA's own text
 
 
-@pytest.mark.parametrize(("scheme", "layout"), [("ootomo", "nt"), ("scaled", "tn")])
-def test_the_manifest_is_enough_to_launch_the_cubin(scheme, layout, tmp_path):
-    plan, source, binary = prepared(scheme, layout)
+@pytest.mark.parametrize(("scheme", "layout", "policy"), [("ootomo", "nt", "auto"), ("scaled", "tn", "auto"), ("ootomo", "nt", "mma")])
+def test_the_manifest_is_enough_to_launch_the_cubin(scheme, layout, policy, tmp_path):
+    plan, source, binary = prepared(scheme, layout, policy=policy)
     export(plan, source, binary, tmp_path / "out", name="lab_gemm")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
 

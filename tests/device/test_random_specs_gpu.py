@@ -13,7 +13,7 @@ from test_gpu import local_gpu
 from gemmgen.run.cuda import CudaDevice
 
 pytest.importorskip("hypothesis")
-from random_specs import check_many, specs  # noqa: E402
+from random_specs import BULK_GPUS, bulk_specs, check_many, specs  # noqa: E402
 
 pytestmark = pytest.mark.device
 
@@ -25,5 +25,15 @@ SHARDS = 32
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
     outcomes = check_many(-(-EXAMPLES // SHARDS), SEED + shard, specs(gpus=(local_gpu(),)), lambda plan, source, binary: CudaDevice(binary))
+    print(dict(outcomes))
+    assert outcomes["verified"] and outcomes["refused"], outcomes
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_random_spec_of_the_other_skeleton_does_so_too(shard):
+    if local_gpu() not in BULK_GPUS:
+        pytest.skip("this GPU has no wgmma")
+    device = lambda plan, source, binary: CudaDevice(binary)  # noqa: E731
+    outcomes = check_many(-(-EXAMPLES // SHARDS), SEED + shard, bulk_specs(gpus=(local_gpu(),)), device)
     print(dict(outcomes))
     assert outcomes["verified"] and outcomes["refused"], outcomes

@@ -17,13 +17,21 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 
 BLOCK = {"block": [64, 64, 32], "warp": [32, 32, 32]}
+GROUP = {"block": [64, 16, 32], "warp": [64, 16, 32]}  # of a warpgroup
 
 
-@pytest.mark.parametrize(("scheme", "layout", "special"), [("ootomo", "nn", "exact"), ("scaled", "tt", "fast")])
-def test_the_manifest_is_enough_to_launch(scheme, layout, special, tmp_path):
+@pytest.mark.parametrize(("scheme", "layout", "special", "more"), [
+    ("ootomo", "nn", "exact", {"tile": BLOCK}),
+    ("scaled", "tt", "fast", {"tile": BLOCK}),
+    ("ootomo", "nt", "fast", {"tile": {**BLOCK, "split_k": 2}}),
+    ("ootomo", "nt", "exact", {"tile": {**GROUP, "cluster": 2, "split_k": 2}, "target": {"gpu": "h100"}}),
+    ("scaled", "tn", "exact", {"tile": {**GROUP, "cluster": 1}, "target": {"gpu": "h100"}}),
+], ids=["ootomo", "scaled", "slices", "clusters and slices", "warpgroups"])
+def test_the_manifest_is_enough_to_launch(scheme, layout, special, more, tmp_path):
+    policy = "wgmma" if "target" in more else "mma"
     plan = solve(loads({
-        "problem": {"layout": layout}, "split": {"scheme": scheme, "special": special}, "tile": BLOCK,
-        "target": {"gpu": "a100"},
+        "problem": {"layout": layout}, "split": {"scheme": scheme, "special": special}, "fragment": {"policy": policy},
+        "target": {"gpu": "a100"}, **more,
     }))
     source = render(plan)
     binary = build(source)

@@ -6,7 +6,7 @@ import pytest
 
 from gemmgen.emulate import TOGETHER
 from gemmgen.run.emulator import EmulatorDevice
-from random_specs import check_many, specs
+from random_specs import bulk_specs, check_many, specs
 
 SHARDS, EACH = 20, 50
 
@@ -20,3 +20,9 @@ def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
     outcomes = check_many(EACH, shard, specs(sides=(16, 16, 32, 32, 48)), emulated)
     assert sum(outcomes.values()) >= EACH
     assert outcomes["verified"] and outcomes["refused"], outcomes
+
+
+@pytest.mark.parametrize("shard", range(8))
+def test_a_random_spec_of_the_other_skeleton_does_so_too(shard):
+    outcomes = check_many(EACH // 2, shard, bulk_specs(), emulated)
+    assert outcomes["refused"] and outcomes["verified"] + outcomes["compiled"], outcomes

@@ -61,7 +61,38 @@ def ptx_m16n8k8_tf32(group: int, thread: int) -> dict[str, list[tuple[int, int]]
     }
 
 
+# "Register Fragments for wgmma.mma_async.m64nNk16" and "... .m64nNk8": matrix A, which may come from
+# registers, and the accumulator D. `warp` counts the warps of the warpgroup, N is 8 here.
+
+
+def ptx_wgmma(group: int, thread: int, warp: int) -> dict[str, list[tuple[int, int]]]:
+    rows = [group + warp * 16, group + warp * 16 + 8]
+    return {"c": [(rows[i >> 1 & 1], thread * 2 + (i & 1)) for i in range(4)]}
+
+
+def ptx_wgmma_k16(group: int, thread: int, warp: int = 0) -> dict[str, list[tuple[int, int]]]:
+    a = [
+        (
+            group + warp * 16 if (0 <= i < 2) or (4 <= i < 6) else group + warp * 16 + 8,
+            thread * 2 + (i & 1) if i < 4 else thread * 2 + (i & 1) + 8,
+        )
+        for i in range(8)
+    ]
+    return {"a": a, **ptx_wgmma(group, thread, warp)}
+
+
+def ptx_wgmma_k8(group: int, thread: int, warp: int = 0) -> dict[str, list[tuple[int, int]]]:
+    a = [
+        (group + warp * 16 if i in (0, 2) else group + warp * 16 + 8, thread if i in (0, 1) else thread + 4)
+        for i in range(4)
+    ]
+    return {"a": a, **ptx_wgmma(group, thread, warp)}
+
+
 PTX = {
+    "wgmma_m64n8k16_f16": ptx_wgmma_k16,
+    "wgmma_m64n8k16_bf16": ptx_wgmma_k16,
+    "wgmma_m64n8k8_tf32": ptx_wgmma_k8,
     "mma_m16n8k16_f16": ptx_m16n8k16,
     "mma_m16n8k16_bf16": ptx_m16n8k16,
     "mma_m16n8k8_f16": ptx_m16n8k8,
@@ -72,8 +103,9 @@ PTX = {
 @pytest.mark.parametrize("name", [row.name for row in FRAGMENTS.rows() if row.map_source == "documented"])
 def test_fragments_hold_what_the_ptx_isa_says(name):
     fragment = FRAGMENTS.get(name)
-    for lane in range(32):
-        for operand, elements in PTX[name](lane >> 2, lane % 4).items():
+    for lane in range(fragment.threads):
+        warp = (lane // 32,) if fragment.threads > 32 else ()
+        for operand, elements in PTX[name](lane % 32 >> 2, lane % 4, *warp).items():
             held = getattr(fragment, operand)
             assert [
                 held.element(lane, register, packed)
@@ -81,12 +113,18 @@ def test_fragments_hold_what_the_ptx_isa_says(name):
             ] == elements
 
 
+def held_of(fragment):
+    """(map, rows, columns) of the operands that lanes hold."""
+    m, n, k = fragment.shape
+    every = ((fragment.a, m, k), (fragment.b, k, n), (fragment.c, m, n))
+    return [one for one in every if one[0] is not None]
+
+
 @pytest.mark.parametrize("name", FRAGMENTS.names())
 def test_every_element_is_held_and_found_again(name):
     """Without copies the map is a bijection."""
     fragment = FRAGMENTS.get(name)
-    m, n, k = fragment.shape
-    for held, rows, columns in ((fragment.a, m, k), (fragment.b, k, n), (fragment.c, m, n)):
+    for held, rows, columns in held_of(fragment):
         elements = sorted((i, j) for *_, i, j in held.foreach_ij())
         assert elements == sorted((i, j) for i in range(rows) for j in range(columns) for _ in range(held.copies))
         for lane, register, packed, i, j in held.foreach_ij():
@@ -98,7 +136,7 @@ def test_every_element_is_held_and_found_again(name):
 def test_fragment_expressions_compute_the_map(name):
     """The C that templates print says the same as the table; integer C and Python agree here."""
     fragment = FRAGMENTS.get(name)
-    for held in (fragment.a, fragment.b, fragment.c):
+    for held, _, _ in held_of(fragment):
         for lane, r, packed, i, j in held.foreach_ij():
             if packed == 0:
                 for axis, index in ((0, i), (1, j)):
@@ -116,6 +154,7 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "legemm": (20, ((1, 1),), (("main", 0, True), ("correction", 10, False))),
     "ootomo": (22, ((1, 1),), (("main", 0, True), ("correction", 11, False))),
     "ootomo4": (22, (), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
+    "ootomo8": (19, ((1, 1),), (("main", 0, True), ("correction", 11, False))),
     "scaled": (22, ((1, 1),), (("main", 0, True),)),
     "bf16x3": (16, ((1, 1),), (("main", 0, True),)),
     "bf16x6": (24, ((1, 2), (2, 1), (2, 2)), (("main", 0, True),)),
@@ -193,7 +232,7 @@ def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
     ("[[8, 0], [0, 8]]", "[[8, 0], [0, 16]]", "covers another tile"),
     ("shape = [16, 8, 16]", "shape = [16, 8, 8]", "a map of a"),
     ("min_arch = 80", 'min_arch = "80"', "integer"),
-    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, b, c, "),
+    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, arch, b, c, "),
 ])
 def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
     good = (FRAGMENTS.folder / "mma_m16n8k16_f16.toml").read_text()

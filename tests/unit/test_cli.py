@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gemmgen import __version__
-from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli.output import write_files
@@ -170,6 +170,27 @@ def test_the_lane_grid_is_the_map(gemmgen):
     for i, line in enumerate(grid):
         for j, (lane, element) in enumerate(zip(line[::2], line[1::2], strict=True)):
             assert held.element(int(lane), int(element) // 2, int(element) % 2) == (i, j)
+
+
+def test_a_wide_instruction_is_told_by_its_own_name(gemmgen):
+    listing = next(line for line in gemmgen("fragments").out.splitlines() if line.startswith("wgmma_m64n8k16_f16"))
+    for part in ("8 to 256 in steps of 8", "128", "A registers or shared memory, B shared memory", "sm_90a alone"):
+        assert part in listing, part
+    out = gemmgen("fragments", "wgmma_m64n24k16_f16").out
+    assert "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16" in out
+    grid = out.partition("C [m, n], 64x24")[2].partition("descriptor")[0]
+    strips = [[line.split() for line in part.splitlines()[1:65]] for part in grid.split("columns ")[1:]]
+    held = find("wgmma_m64n24k16_f16", "here").c
+    for i, (left, right) in enumerate(zip(*strips, strict=True)):
+        for j, cell in enumerate(left + right):
+            lane, element = map(int, cell.split(":"))
+            assert held.element(lane, element) == (i, j)
+    told = out.partition("descriptor of a tile")[2]
+    for part in ("address  0 to 13", "swizzle  62 to 63", "1: rows of 128 B", "0x4000004000010000", "B [k, n]"):
+        assert (part in told) == (part != "B [k, n]"), part
+    assert json.loads(gemmgen("fragments", "wgmma_m64n24k16_f16", "--json").out)["shape"] == [64, 24, 16]
+    for wrong in ("wgmma_m64n12k16_f16", "wgmma_m64n264k16_f16", "mma_m16n16k16_f16"):
+        assert "unknown fragment" in gemmgen("fragments", wrong).err
 
 
 def test_a_fragment_as_a_header(gemmgen):

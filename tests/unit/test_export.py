@@ -38,17 +38,23 @@ CASES = {
     "half-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "half", "special": "fast"},
                 "tile": {"block": [64, 128, 64], "warp": [32, 32, 64]}},
     "fp32-tt": {"problem": {"layout": "tt"}, "split": {"scheme": "fp32"}, "tile": SMALL},
+    "slices-nn": {"split": {"scheme": "ootomo"}, "tile": {**SMALL, "split_k": 3}},
+    "wgmma-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "ootomo", "where": "mixed"}, "target": {"gpu": "h100"},
+                 "tile": {"block": [128, 96, 64], "warp": [64, 96, 64], "cluster": 2, "split_k": 3}},
+    "wgmma-tn": {"problem": {"layout": "tn"}, "split": {"scheme": "scaled", "special": "fast", "where": "prepass"},
+                 "target": {"gpu": "h100"}, "tile": {"block": [64, 128, 32], "warp": [64, 128, 32], "cluster": 1, "split_k": 1},
+                 "pipeline": {"loads": "bulk", "consumers": "pingpong"}},
 }
 LIMIT = exporter.LARGEST_EXTENT
 
 
 def prepared(case: str = "ootomo-nn", **more):
     """Plan, source and a binary whose machine code is none."""
-    plan = solve(loads({**CASES[case], "target": {"gpu": "a100"}, **more}))
+    plan = solve(loads({"target": {"gpu": "a100"}, **CASES[case], **more}))
     source = render(plan)
     used = KernelResources(64, 0, 0, 0, 0, 1, 512, 4096, None)
     binary = Binary(
-        arch=plan.gpu.arch, cubin=b"\x7fELF stand-in", ptx="", kernels={launch.symbol: used for launch in source.launches},
+        arch=plan.arch, cubin=b"\x7fELF stand-in", ptx="", kernels={launch.symbol: used for launch in source.launches},
         compiler="NVRTC 0.0", log="", key="0" * 64, source_name=source.file_name, from_cache=False, seconds=0.0,
     )
     return plan, source, binary
@@ -181,7 +187,7 @@ def violations(value, schema: dict, root: dict, place: str = "$") -> list[str]:
     schema = {k: v for k, v in schema.items() if k not in ("$schema", "$defs", "title", "description")}
     if "$ref" in schema:
         return violations(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root, place)
-    types = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
+    types = {"null": type(None), "object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
     found = []
     for keyword, rule in schema.items():
         if keyword == "type":
@@ -259,10 +265,10 @@ def sizes() -> list[tuple[int, int, int]]:
 def planned(plan, source, m: int, n: int, k: int) -> list[int]:
     """What the C must tell: the status code, then extents, offsets, bytes and blocks, all by the Plan."""
     m_padded, n_padded, k_padded = plan.padded(m, n, k)
-    extents = {"m": m, "n": n, "k": k, "m_padded": m_padded, "n_padded": n_padded, "k_padded": k_padded}
-    blocks = [launch.blocks(extents) for launch in source.launches]
-    if max(blocks) > exporter.LARGEST_GRID:
+    extents = plan.extents(m, n, k)
+    if max(replace(launch, most_blocks=None).blocks(extents) for launch in source.launches) > exporter.LARGEST_GRID:
         return [-100]
+    blocks = [launch.blocks(extents) for launch in source.launches]
     w = plan.workspace(m, n, k)
     return [0, m_padded, n_padded, k_padded, w.status, w.a_absmax, w.b_absmax, w.a_words, w.b_words, w.zeroed, w.bytes, *blocks]
 
@@ -326,6 +332,7 @@ def test_the_manifests_sizes_are_the_plans(case, tmp_path):
             assert launch.grid == tuple(
                 tuple((factor["extent"], factor["tile"]) for factor in product) for product in told["grid"]
             )
+            assert foreign.blocks(told, extents) == launch.blocks(plan.extents(m, n, k))
 
 
 # ---- arguments
@@ -415,11 +422,13 @@ def toolkit() -> Path:
     return Path(re.search(r"^#\$ TOP=(.*)$", text, re.M)[1].strip()).resolve()
 
 
-def test_the_launcher_compiles_and_links_with_a_foreign_program(tmp_path):
+@pytest.mark.parametrize("case", ["scaled-tt", "wgmma-nt", "wgmma-tn"])
+def test_the_launcher_compiles_and_links_with_a_foreign_program(case, tmp_path):
     """What the README says to do by hand; nvcc holds the arguments against the kernels' own."""
     nvcc, gxx, ar = need("nvcc", "g++", "ar")
-    folder = exported(tmp_path / "out", "scaled-tt")
-    run(nvcc, "-std=c++17", "-arch=sm_80", "-Xcompiler=-Wall,-Wextra,-Werror", "-c", "lab_gemm.cu", cwd=folder)
+    folder = exported(tmp_path / "out", case)
+    [told] = re.findall(r"^    nvcc (.*)$", (folder / "README.md").read_text(), re.M)
+    run(nvcc, *told.split(), "-Xcompiler=-Wall,-Wextra,-Werror", cwd=folder)
     run(ar, "rcs", "liblab_gemm.a", "lab_gemm.o", cwd=folder)
     top = toolkit()
     run(gxx, "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "liblab_gemm.a", f"-I{top}/include", f"-L{top}/lib64", "-lcudart",
@@ -452,6 +461,29 @@ def test_cmake_builds_installs_and_serves_a_project_in_plain_c(tmp_path):
     flags = run(pkg_config, "--cflags", "--libs", "lab_gemm", env=env).split()
     run(gcc, "user/main.c", *flags, f"-L{library}", "-o", "by-pkg-config", cwd=tmp_path)
     assert run(tmp_path / "by-pkg-config", env=env) == "m: below 0 or above the largest extent\n"
+
+
+def test_a_kernel_that_overlaps_is_launched_so_where_one_of_ours_came_before(tmp_path):
+    """A launch that is skipped, or that another library made, promises nothing to wait for."""
+    told = {case: (exported(tmp_path / case, case) / "lab_gemm.cu").read_text() for case in ("ootomo-nn", "wgmma-nt", "wgmma-tn")}
+    assert "overlaps" not in told["ootomo-nn"] and "cudaLaunchKernelExC" not in told["ootomo-nn"]
+    for case, before in (("wgmma-nt", [None, 0]), ("wgmma-tn", [None, None, 1])):
+        wanted = ["false" if at is None else f"at.blocks[{at}] > 0" for at in before]
+        assert re.findall(r"^        at\.blocks\[\d\], \d+, \d+, (.*), queue,$", told[case], re.M) == wanted
+        assert "cudaLaunchAttributeProgrammaticStreamSerialization" in told[case] and "CUDART_VERSION >= 12030" in told[case]
+        manifest = json.loads((tmp_path / case / "manifest.json").read_text())
+        assert [launch["overlaps"] for launch in manifest["launches"]] == [at is not None for at in before]
+
+
+def test_an_instruction_of_one_target_is_compiled_for_it_alone(tmp_path):
+    folder = exported(tmp_path / "out", "wgmma-nt")
+    assert "set(kernel_architecture 90a)" in (folder / "CMakeLists.txt").read_text()
+    assert "-gencode arch=compute_90a,code=sm_90a" in (folder / "README.md").read_text()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["target"]["arch"] == "sm_90a"
+    gemm = manifest["launches"][-1]
+    assert (gemm["cluster"], gemm["most_blocks"]) == (2, 132) and manifest["plan"]["cluster"] == 2
+    assert manifest["launches"][0]["most_blocks"] is None
 
 
 # ---- names

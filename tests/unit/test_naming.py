@@ -62,7 +62,7 @@ def test_a_name_reads_back(scheme, gpu):
         "scheme": scheme, "policy": plan.fragment.policy, "shape": plan.fragment.shape_name, "word": plan.fragment.word,
         "block": plan.block, "warp": plan.warp, "stages": plan.stages, "fragment_buffers": plan.fragment_buffers,
         "group": plan.group, "promote": plan.promote, "split_k": plan.split_k, "where": plan.where, "loads": plan.loads, "layout": plan.layout,
-        "arch": plan.gpu.arch, "hash": plan.hash,
+        "cluster": plan.cluster, "consumers": plan.consumers, "arch": plan.arch, "hash": plan.hash,
     }
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.render import render
-from random_specs import plan_or_refusal, specs
-
-outcomes = {"plan": 0, "refusal": 0}
+from random_specs import bulk_specs, plan_or_refusal, specs
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(specs())
-def _a_random_spec_gives_a_sound_plan_or_a_typed_refusal(data):
+def sound(data) -> str:
+    """What became of a spec."""
     plan = plan_or_refusal(data)
     if plan is None:
-        outcomes["refusal"] += 1
-        return
-    outcomes["plan"] += 1
+        return "refusal"
     source = render(plan)
     said = parse_name(source.name)
     assert source.name == kernel_name(plan)
@@ -27,10 +25,21 @@ def _a_random_spec_gives_a_sound_plan_or_a_typed_refusal(data):
     assert plan.shared_bytes <= plan.gpu.limits.shared_bytes_per_block
     assert plan.threads <= plan.gpu.limits.threads_per_block
     assert plan.accumulator_registers < plan.gpu.limits.registers_per_thread
+    assert (said["cluster"], said["consumers"]) == (data["tile"].get("cluster", 1), data["pipeline"].get("consumers", "cooperative"))
+    assert all(launch.blocks(plan.extents(1000, 1000, 1000)) % launch.cluster == 0 for launch in source.launches)
     assert all(launch.symbol in source.text for launch in source.launches)
     assert "Undefined" not in source.text and "None" not in source.text
+    return "plan"
 
 
-def test_a_random_spec_gives_a_sound_plan_or_a_typed_refusal():
-    _a_random_spec_gives_a_sound_plan_or_a_typed_refusal()
-    assert min(outcomes.values()) > 100, f"a test of one outcome only: {outcomes}"
+@pytest.mark.parametrize(("strategy", "count"), [(specs(), 1000), (bulk_specs(), 500)], ids=["portable", "specialised"])
+def test_a_random_spec_gives_a_sound_plan_or_a_typed_refusal(strategy, count):
+    outcomes: Counter = Counter()
+
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def each(data):
+        outcomes[sound(data)] += 1
+
+    each()
+    assert min(outcomes["plan"], outcomes["refusal"]) > count / 10, f"a test of one outcome only: {outcomes}"

@@ -49,8 +49,9 @@ def test_scheme_and_gpu_are_all_a_spec_needs(scheme, gpu):
         with pytest.raises(InfeasibleSpec, match=f"{gpu} has no matrix instruction"):
             solve(loaded)
         return
-    source = render(solve(loaded))
-    assert source.arch == target.arch
+    plan = solve(loaded)
+    source = render(plan)
+    assert source.arch == (plan.fragment.arch or target.arch)
     assert 'extern "C" __global__' in source.text and source.name in source.text
 
 
@@ -85,6 +86,7 @@ def test_shipped_specs_survive_a_round_trip(path):
 
 @pytest.mark.parametrize(("section", "key", "value"), [
     ("pipeline", "stages", True), ("pipeline", "stages", 3.0), ("pipeline", "stages", "3"), ("pipeline", "stages", None),
+    ("tile", "cluster", 2.0), ("tile", "cluster", True), ("pipeline", "consumers", "both"),
     ("tile", "block", [128, 128]), ("tile", "block", [128, 128, 32, 1]), ("tile", "block", "128x128x32"),
     ("tile", "block", [128.0, 128, 32]), ("problem", "m", -1), ("problem", "m", 2**31), ("problem", "layout", "nc"),
     ("problem", "kind", "conv"), ("split", "special", "slow"), ("build", "allow_spills", "yes"),
@@ -99,7 +101,7 @@ def test_nothing_is_coerced_or_guessed(section, key, value):
 def test_an_unknown_key_lists_the_known_ones():
     with pytest.raises(UnknownName) as caught:
         loads({**MINIMAL, "pipeline": {"stage": 3}})
-    assert caught.value.needs == "one of: fragment_buffers, loads, stages"
+    assert caught.value.needs == "one of: consumers, fragment_buffers, loads, stages"
     assert caught.value.remedy == "did you mean 'stages'?"
 
 

@@ -1,0 +1,464 @@
+"""The warp-specialised skeleton: its instruction's row, the road from spec to plan, budgets, launches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from gemmgen import export as exporter
+from gemmgen.catalog.fragment import FRAGMENTS, Descriptor, shapes
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.model import specialised
+from gemmgen.naming import kernel_name, parse_name
+from gemmgen.plan import Plan
+from gemmgen.render import render
+from gemmgen.solve import check, explain, solve
+from gemmgen.spec import loads
+
+ROWS = [row for row in FRAGMENTS.rows() if row.from_shared]
+WORDS = [row.word for row in ROWS]
+
+
+def spec(scheme="ootomo", gpu="h100", size=4096, layout="nn", policy="wgmma", **sections):
+    return loads({
+        "problem": {"m": size, "n": size, "k": size, "layout": layout}, "fragment": {"policy": policy}, "target": {"gpu": gpu},
+        **sections, "split": {"scheme": scheme, **sections.get("split", {})},
+    })
+
+
+def settled(block=(128, 128, 64), warp=(64, 128, 64), where="prepass", promote=64, stages=2, cluster=1, consumers="cooperative",
+            split_k=1, group=4, **more) -> Plan:
+    """A spec that leaves nothing open, solved."""
+    return solve(spec(
+        tile={"block": list(block), "warp": list(warp), "group": group, "split_k": split_k, "cluster": cluster},
+        pipeline={"stages": stages, "consumers": consumers}, split={"where": where, "promote": promote}, **more,
+    ))
+
+
+def several() -> list[Plan]:
+    """Plans of every kind, each that the constraints allow."""
+    found = []
+    for (block, warp), consumers, where, promote, cluster, split_k in itertools.product(
+        (((128, 128, 64), (64, 128, 64)), ((64, 128, 32), (64, 128, 32)), ((192, 64, 64), (64, 64, 64)), ((128, 128, 16), (128, 64, 16))),
+        ("cooperative", "pingpong"), ("prepass", "mixed"), (0, 16, 64, 256), (1, 2), (1, 3),
+    ):
+        try:
+            found.append(settled(block, warp, where, promote, 2, cluster, consumers, split_k))
+        except InfeasibleSpec:
+            continue
+    assert len(found) > 60
+    return found
+
+
+PLANS = several()
+
+
+# ---- the instruction's row
+
+
+@pytest.mark.parametrize(("before", "after", "complaint"), [
+    ("128 = 1, 64 = 2", "128 = 1, 64 = 1", "a code of its own"),
+    ("128 = 1, 64 = 2", "128 = 1, 64 = 4", "less than or equal to 3"),
+    ("128 = 1, 64 = 2", "256 = 1, 64 = 2", "'128', '64' or '32'"),
+    ("stride = [32, 14]", "stride = [29, 14]", "do not overlap; stride does"),
+    ("swizzle = [62, 2]", "swizzle = [63, 2]", "do not overlap; swizzle does"),
+    ("swizzle = [62, 2]", "swizzle = [64, 2]", "less than 64"),
+    ("rows = 8", "rows = 16", "keep eight neighbouring rows apart; that of 128 bytes does not"),
+    ("rows = 8\n", "", "is missing"),
+    ("widest = 32", "widest = 33", "less than or equal to 32"),
+    ('arch = "sm_90a"', 'arch = "sm_90"', "pattern"),
+])
+def test_a_row_that_cannot_be_is_refused(tmp_path, before, after, complaint):
+    name = "wgmma_m64n8k16_f16"
+    good = (FRAGMENTS.folder / f"{name}.toml").read_text()
+    assert before in good
+    path = tmp_path / f"{name}.toml"
+    path.write_text(good.replace(before, after, 1))
+    with pytest.raises(SpecError, match=complaint):
+        FRAGMENTS.get(str(path))
+
+
+def test_an_operand_is_in_registers_or_described(tmp_path):
+    good = (FRAGMENTS.folder / "wgmma_m64n8k16_f16.toml").read_text()
+    path = tmp_path / "wgmma_m64n8k16_f16.toml"
+    path.write_text(good.partition("[descriptor]")[0])
+    with pytest.raises(SpecError, match="a map of b, or a descriptor"):
+        FRAGMENTS.get(str(path))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_descriptor_is_the_ptx_isas(row):
+    """"Matrix Descriptor Format": address in bits 0 to 13, leading offset in 16 to 29, stride in 32 to 45, each in
+    units of 16 bytes, swizzle in 62 and 63: 1, 2, 3 for 128, 64, 32 bytes."""
+    for row_bytes, code in ((128, 1), (64, 2), (32, 3)):
+        assert row.descriptor.constant(row_bytes) == code << 62 | (8 * row_bytes >> 4) << 32 | 1 << 16
+
+
+def test_a_swizzle_that_leaves_two_rows_on_a_bank_does_not_load(monkeypatch):
+    fields = ROWS[0].descriptor.model_dump()
+    assert Descriptor(**fields)
+    monkeypatch.setattr(Descriptor, "place", staticmethod(lambda row, chunk, row_bytes: row * row_bytes + chunk * 16))
+    with pytest.raises(ValueError, match="keep eight neighbouring rows apart"):
+        Descriptor(**fields)
+
+
+@pytest.mark.parametrize("block_k", [16, 32, 64])
+@pytest.mark.parametrize("scheme", ["ootomo", "tf32x3"])
+def test_words_lie_where_the_unit_looks(scheme, block_k):
+    """The split kernel's `swizzle(row, chunk)` is the unit's own."""
+    if scheme == "tf32x3" and block_k == 64:
+        with pytest.raises(InfeasibleSpec, match="no swizzle"):
+            settled((64, 64, 64), (64, 64, 64), scheme=scheme, promote=0)
+        return
+    plan = settled((64, 64, block_k), (64, 64, block_k), scheme=scheme, promote=0)
+    text = render(plan).text
+    assert f"return chunk ^ (row / {plan.swizzle_rows} & {plan.swizzle_mask});" in text
+    for row in range(64):
+        for chunk in range(plan.row_chunks):
+            ours = row * plan.row_bytes + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask)) * 16
+            assert ours == Descriptor.place(row, chunk, plan.row_bytes)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_width_has_a_map_that_covers_its_tile(row):
+    assert [one.shape[1] for one in row.shapes.values()] == list(range(8, 257, 8))
+    for name, one in row.shapes.items():
+        m, n, k = one.shape
+        assert one.c.prove(m, n) is None and one.a.prove(m, k) is None
+        assert one.c.register_count == n // 2 and name in one.instruction
+        assert (one.threads, one.from_shared) == (128, True)
+        for lane, register in ((0, 0), (37, n // 2 - 1), (127, n // 4)):  # element 4 i + j of a thread, by the PTX ISA
+            i, j = register // 4, register % 4
+            assert one.c.element(lane, register) == (lane // 32 * 16 + lane % 32 // 4 + j // 2 * 8, i * 8 + lane % 4 * 2 + j % 2)
+
+
+def test_it_runs_on_one_target_alone():
+    row = ROWS[0]
+    assert [arch for arch in ("sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120") if row.runs_on(arch)] == ["sm_90", "sm_90a"]
+    assert FRAGMENTS.get("mma_m16n8k16_f16").runs_on("sm_100")
+
+
+# ---- from spec to plan
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+def test_auto_takes_the_faster_policy(gpu):
+    for size in (128, 1024, 4096):
+        by = {policy: specialised.model(solve(spec(gpu=gpu, size=size, policy=policy)))["seconds"] for policy in ("auto", "mma", "wgmma")}
+        assert by["auto"] == min(by["mma"], by["wgmma"])
+    assert solve(spec(gpu=gpu, policy="auto")).fragment.policy == "wgmma"
+    assert solve(spec(gpu=gpu, policy="auto")).arch == "sm_90a"
+    assert solve(spec(gpu=gpu, policy="auto", pipeline={"loads": "async"})).fragment.policy == "mma"
+    assert solve(spec(gpu=gpu, policy="auto", tile={"cluster": 2})).fragment.policy == "wgmma"
+    assert solve(spec("fp32", gpu=gpu, policy="auto")).fragment.policy == "fma"
+
+
+@pytest.mark.parametrize("gpu", [gpu.name for gpu in GPUS.rows() if gpu.arch != "sm_90"])
+def test_other_gpus_do_not_have_it(gpu):
+    with pytest.raises(InfeasibleSpec, match=f"{gpu} has no wgmma for f16") as caught:
+        solve(spec(gpu=gpu))
+    assert (caught.value.where, caught.value.needs) == ("spec: [fragment] policy", "sm_90a")
+    assert caught.value.has == GPUS.get(gpu).arch and "auto" in caught.value.remedy
+    if GPUS.get(gpu).arch_number >= 80:
+        assert solve(spec(gpu=gpu, policy="auto")).fragment.policy == "mma"
+
+
+TILE = {"block": [128, 128, 64], "warp": [64, 128, 64]}
+REFUSED = {
+    "split before shared memory": ({"split": {"where": "shared"}}, "[fragment] policy", "does not go with this pipeline"),
+    "split to fragments": ({"split": {"where": "register"}}, "[fragment] policy", "does not go with this pipeline"),
+    "cp.async": ({"pipeline": {"loads": "async"}}, "[fragment] policy", "does not go with this pipeline"),
+    "two fragment buffers": ({"pipeline": {"fragment_buffers": 2}}, "[fragment] policy", "does not go with this pipeline"),
+    "turns with parts of a tile": ({"tile": TILE, "pipeline": {"consumers": "pingpong"}}, "[pipeline] consumers", "compute a tile each"),
+    "rows too long": ({"tile": {"block": [128, 128, 128]}}, "[tile] block", "no swizzle for rows of this length"),
+    "rows too odd": ({"tile": {"block": [128, 128, 24]}}, "[tile] block", "no swizzle for rows of this length"),
+    "rows too short": ({"tile": {"block": [128, 128, 8]}}, "[tile] block", "no swizzle for rows of this length"),
+    "four warpgroups": ({"tile": {"block": [256, 128, 64], "warp": [64, 128, 64]}}, "[tile]", "too many warpgroups in a block"),
+    "stages": ({"tile": TILE, "pipeline": {"stages": 20}}, "[pipeline]", "stages = 20 does not fit h100"),
+    "accumulators": ({"tile": {"block": [128, 192, 16], "warp": [128, 192, 16]}}, "[tile] warp", "leave no room in the register file"),
+    "warp m": ({"tile": {"block": [96, 128, 64], "warp": [48, 128, 64]}}, "[tile] warp", "warp m is not a whole number of fragments"),
+    "warp n": ({"tile": {"warp": [64, 100, 64]}}, "[tile] warp", "warp n is not a whole number of fragments"),
+    "warp k": ({"tile": {"block": [64, 128, 64], "warp": [64, 128, 32]}}, "[tile] warp", "warp k differs from block k"),
+    "block m": ({"tile": {"block": [96, 128, 64], "warp": [64, 128, 64]}}, "[tile] block", "not a whole number of warps"),
+    "drifting promotion": ({"tile": TILE, "split": {"promote": 96}}, "[split] promote", "drifts against the stages"),
+    "A by columns": ({"layout": "tn", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
+    "A of wide words": ({"scheme": "tf32x3", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
+    "A with row scales": ({"scheme": "scaled", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
+    "A of one step": ({"split": {"where": "mixed"}, "tile": {"block": [64, 64, 16]}}, "[split] where", "cannot be split on its way to the registers"),
+    "words it does not take": ({"scheme": "fp32"}, "[fragment] policy", "no wgmma fragment of f32"),
+    "clusters without it": ({"policy": "mma", "tile": {"cluster": 2}}, "[tile] cluster", "kernels of policy mma have no such choice"),
+    "turns without it": ({"policy": "mma", "pipeline": {"consumers": "pingpong"}}, "[pipeline] consumers", "kernels of policy mma have no such choice"),
+    "mixed without it": ({"policy": "mma", "split": {"where": "mixed"}}, "[split] where", "kernels of policy mma have no such choice"),
+    "bulk without it": ({"policy": "mma", "pipeline": {"loads": "bulk"}}, "[pipeline] loads", "kernels of policy mma have no such choice"),
+    "bulk elsewhere": ({"policy": "auto", "gpu": "b200", "pipeline": {"loads": "bulk"}}, "[pipeline] loads", "kernels of policy mma"),
+}
+
+
+@pytest.mark.parametrize(("fixed", "place", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_is_refused_with_its_reason(fixed, place, words):
+    with pytest.raises(InfeasibleSpec, match=words) as caught:
+        solve(spec(**fixed))
+    assert caught.value.where == f"spec: {place}"
+    assert caught.value.needs and caught.value.remedy
+    assert caught.value.got is not None or caught.value.has
+
+
+def test_remedies_help():
+    """What a message says to write makes a plan."""
+    for case, fixed in {
+        "warp n": {"tile": {"warp": [64, 96, 64]}}, "rows too long": {"tile": {"block": [128, 128, 64]}},
+        "stages": {"tile": TILE, "pipeline": {"stages": 3}}, "A by columns": {"layout": "tn", "split": {"where": "prepass"}},
+        "turns with parts of a tile": {"tile": {**TILE, "block": [64, 128, 64]}, "pipeline": {"consumers": "pingpong"}},
+    }.items():
+        assert REFUSED[case] and solve(spec(**fixed)).specialised
+
+
+@pytest.mark.parametrize("cluster", [0, 3, 7, 16])
+def test_a_cluster_divides_any_stage_of_b(cluster):
+    """Each block copies as many bytes of it, in pieces of 16."""
+    with pytest.raises(SpecError, match="1, 2, 4 or 8"):
+        spec(tile={"cluster": cluster})
+    for count, row_bytes in itertools.product((1, 2, 4, 8), (32, 64, 128)):
+        assert 8 * row_bytes % (16 * count) == 0
+
+
+def test_a_wide_tile_takes_as_few_instructions_as_can_be():
+    for wn, width in ((8, 8), (136, 136), (256, 256), (264, 88), (272, 136)):
+        plan = settled((64, wn, 16), (64, wn, 16), promote=0, scheme="half")
+        assert plan.fragment.shape == (64, width, 16) and plan.tiles_n == wn // width
+    assert solve(spec(fragment={"policy": "wgmma", "shape": "m64n64k16"}, tile={"warp": [64, 128, 64]})).tiles_n == 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 61, 127, 1009, 7919, 65537])
+@pytest.mark.parametrize("policy", ["auto", "wgmma"])
+def test_tiny_and_prime_sizes_have_a_plan(size, policy):
+    explanation = explain(spec(size=size, policy=policy))
+    assert 0 < explanation.numbers["seconds"] < math.inf
+    assert explanation.plan.hints.m == size
+    check(explanation.plan)
+
+
+@pytest.mark.parametrize("scheme", [name for name in SCHEMES.names() if SCHEMES.get(name).word in WORDS])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_every_scheme_and_layout_has_a_plan_within_every_constraint(scheme, layout):
+    plan = solve(spec(scheme, layout=layout))
+    known = specialised.model(plan)
+    assert all(constraint.holds(known) for constraint in specialised.SPECIALISED.constraints)
+    assert plan.predicted_registers == known["registers"] == plan.launch_registers
+
+
+def test_what_is_decided_can_be_declared():
+    plan = solve(spec())
+    again = settled(
+        plan.block, plan.warp, plan.where, plan.promote, plan.stages, plan.cluster, plan.consumers, plan.split_k, plan.group,
+    )
+    assert again == plan and explain(spec(
+        tile={"block": list(plan.block), "warp": list(plan.warp), "group": plan.group, "split_k": plan.split_k, "cluster": plan.cluster},
+        pipeline={"stages": plan.stages, "consumers": plan.consumers, "loads": plan.loads, "fragment_buffers": 1},
+        split={"where": plan.where, "promote": plan.promote},
+    )).candidates == 1
+
+
+# ---- identity
+
+
+def test_clusters_and_turns_are_part_of_the_identity():
+    plan = settled((64, 128, 64), (64, 128, 64))
+    others = [replace(plan, cluster=2), replace(plan, consumers="pingpong"), replace(plan, cluster=2, consumers="pingpong")]
+    assert len({one.hash for one in (plan, *others)}) == len({kernel_name(one) for one in (plan, *others)}) == 4
+    assert {"cluster", "consumers"} <= set(plan.identity)
+    portable = solve(spec(policy="mma"))
+    assert not {"cluster", "consumers"} & set(portable.identity), "the hash of kernels that have neither stays as it was"
+
+
+def test_names_read_back():
+    assert len({kernel_name(plan) for plan in PLANS}) == len(PLANS)
+    for plan in PLANS:
+        said = parse_name(kernel_name(plan))
+        assert (said["policy"], said["shape"], said["arch"]) == ("wgmma", plan.fragment.shape_name, "sm_90a")
+        for key in ("block", "warp", "stages", "promote", "split_k", "cluster", "consumers", "where", "loads"):
+            assert said[key] == getattr(plan, key), key
+
+
+# ---- what it takes from its SM
+
+
+def test_registers_move_within_the_file():
+    for plan in PLANS:
+        limits = plan.gpu.limits
+        launched = plan.launch_registers * plan.threads
+        assert launched <= limits.registers_per_sm
+        after = 128 * (plan.producer_registers + plan.multiplying_groups * plan.multiplying_registers)
+        assert after <= launched
+        for registers in (plan.launch_registers, plan.producer_registers, plan.multiplying_registers):
+            assert registers % 8 == 0 and 24 <= registers <= 256  # what setmaxnreg takes
+        assert plan.producer_registers <= plan.launch_registers <= plan.multiplying_registers
+        text = render(plan).text
+        assert f"give_up_registers<{plan.producer_registers}>()" in text and f"take_registers<{plan.multiplying_registers}>()" in text
+
+
+def test_a_plan_and_the_model_agree():
+    for plan in PLANS:
+        known = specialised.model(plan)
+        assert known["threads"] == plan.threads and known["groups"] == plan.multiplying_groups
+        assert known["shared_bytes"] == plan.shared_bytes <= plan.gpu.limits.shared_bytes_per_block
+        assert known["stage_bytes"] == plan.stage_bytes
+        assert (known["registers"], known["register_budget"]) == (plan.launch_registers, plan.multiplying_registers)
+        assert known["producer_registers"] == plan.producer_registers
+        assert known["accumulators"] == plan.accumulator_sets
+        assert known["accumulator_registers"] == plan.accumulator_registers
+        assert (known["split_bytes"] > 0) and known["resident_blocks"] * plan.gpu.rates.sms // plan.cluster * plan.cluster == plan.resident_blocks
+
+
+# ---- launches and workspace
+
+
+def test_a_launch_is_whole_clusters_and_no_more_than_the_gpu_holds():
+    for plan in PLANS:
+        gemm = render(plan).launches[-1]
+        assert (gemm.most_blocks, gemm.cluster, gemm.overlaps) == (plan.resident_blocks, plan.cluster, True)
+        assert plan.resident_blocks % plan.cluster == 0 < plan.resident_blocks
+        for m, n in ((1, 1), (129, 7), (5000, 5000), (100_000, 3)):
+            blocks = gemm.blocks(plan.extents(m, n, 64))
+            assert blocks % plan.cluster == 0
+            assert blocks == min(plan.resident_blocks, plan.tiles(m, n) * plan.split_k)
+        assert gemm.blocks(plan.extents(0, 5, 64)) == gemm.blocks(plan.extents(5, 0, 64)) == 0
+        assert not any(launch.overlaps or launch.most_blocks for launch in render(plan).launches[:-1])
+    for launch in render(solve(spec(policy="mma"))).launches:
+        assert (launch.most_blocks, launch.cluster, launch.overlaps) == (None, 1, False)
+
+
+def test_a_kernel_that_overlaps_follows_one_of_ours_or_waits():
+    """Without k there is no split pass: what ran before belongs to others, and is to be waited for."""
+    import numpy as np
+
+    from gemmgen.run import gemm as product
+
+    class Recorder:
+        name = kind = "recorder"
+        clusters_at_once = None
+
+        def __init__(self):
+            self.launched = []
+
+        def zeros(self, nbytes, name):
+            return np.zeros(max(nbytes, 1), np.uint8)
+
+        empty = zeros
+
+        def upload(self, array, name, misalign=0):
+            return array
+
+        def launch(self, symbol, blocks, threads, shared_bytes, args, overlaps=False):
+            self.launched.append((symbol, overlaps))
+
+        def download(self, buffer, dtype, count):
+            return np.zeros(count, dtype)
+
+        def seconds(self):
+            return None
+
+        def release(self):
+            pass
+
+    plan = settled()
+    source = render(plan)
+    a, b = np.zeros((5, 3), np.float32), np.zeros((3, 4), np.float32)
+    for k, wanted in ((3, [(f"{source.name}_split", False), (source.name, True)]), (0, [(source.name, False)])):
+        device = Recorder()
+        product(device, plan, source, a[:, :k], b[:k])
+        assert device.launched == wanted
+
+
+def test_slices_leave_room_for_clusters_that_reach_below_c():
+    for plan in PLANS:
+        m, n, k = 3 * plan.block[0] + 1, plan.block[1] - 1, 1000
+        work, extents = plan.workspace(m, n, k), plan.extents(m, n, k)
+        tiles = 4 * 1  # rows of tiles are even with clusters of two, too
+        assert plan.tiles(m, n) == tiles and plan.tiles(1, n) == plan.cluster
+        words = len(plan.scheme.words) * 2 * extents["k_padded"]
+        assert plan.words_bytes(m, n, k) == (words * extents["m_padded"] * (plan.where == "prepass"), words * extents["n_padded"])
+        if plan.split_k > 1:
+            sharers = 1 if plan.consumers == "pingpong" else plan.multiplying_groups
+            assert work.zeroed - work.arrived == 4 * tiles * sharers
+            assert work.bytes - work.parts >= 4 * tiles * plan.split_k * plan.block[0] * plan.block[1]
+            below = plan.workspace(1, n, k)
+            assert below.bytes - below.parts >= 4 * plan.cluster * plan.split_k * plan.block[0] * plan.block[1]
+        else:
+            assert work.zeroed == work.arrived and work.parts == work.bytes
+        sizes = extents | {name: -(-extents[of] // unit) * unit for name, (of, unit) in exporter.padded(plan).items()}
+        lengths = {region.name: region.bytes(sizes) for region in exporter.regions(plan)}
+        assert (lengths["a_words"], lengths["b_words"]) == plan.words_bytes(m, n, k)
+        assert lengths["arrived"] == work.zeroed - work.arrived
+
+
+def test_the_text_takes_what_the_launch_gives():
+    """Parameters in the launch's order, one dimension of clusters, registers and barriers as planned."""
+    for plan in PLANS:
+        source = render(plan)
+        gemm = source.launches[-1]
+        head = source.text.partition(f"\n{gemm.symbol}(")[2].partition(")\n{")[0]
+        lines = [line.partition("//")[0] for line in head.splitlines()]
+        said = [part.replace("*", " ").split()[-1] for line in lines for part in line.split(",") if part.strip()]
+        assert said == list(gemm.params)
+        assert (f"__cluster_dims__({plan.cluster}, 1, 1)" in source.text) == (plan.cluster > 1)
+        assert f"constexpr int RELEASES = {plan.releases};" in source.text
+        assert source.text.count("griddepcontrol.wait") == source.text.count("griddepcontrol.launch_dependents") == 1
+        assert "Undefined" not in source.text and "None" not in source.text
+
+
+# ---- the command
+
+
+def test_explain_prints_the_skeletons_own_equations(gemmgen, write_spec):
+    path = write_spec('[split]\nscheme = "ootomo"\n[fragment]\npolicy = "wgmma"\n[target]\ngpu = "h100"\n')
+    ran = gemmgen("explain", path)
+    assert ran.code == 0
+    for part in ("W5 ", "W27", "W32", "M1 ", "C23", "C25", "binds", "cluster", "rejected", "front of W12", "the least W13 a FLOP wins"):
+        assert part in ran.out, part
+    for part in ("R3 ", "M11", "C15", "G1 "):
+        assert f"\n  {part}" not in ran.out, part
+    [bound] = [line for line in ran.out.splitlines() if line.startswith("binds")]
+    assert bound.removeprefix("binds").strip() in (
+        "power", "device memory", "the matrix unit", "shared memory", "L2", "a warpgroup's own chain", "a copy's latency",
+    )
+    told = json.loads(gemmgen("explain", path, "--json").out)
+    assert {"W27", "M1", "M17", "R12"} <= {one["number"] for one in told["equations"]}
+    assert told["plan"]["cluster"] in (1, 2) and told["best"][0]["consumers"] in ("cooperative", "pingpong")
+    assert gemmgen("explain", path, "--latex").out.count(r"\tag{W") >= 30
+
+
+def test_what_binds_is_the_largest():
+    known = specialised.model(settled())
+    zero = {name: 0.0 for name in ("unit_seconds", "dram_bytes", "tensor_cycles", "shared_cycles", "l2_cycles", "chain_cycles", "latency_cycles")}
+    for name, words in {
+        "unit_seconds": "power", "dram_bytes": "device memory", "tensor_cycles": "the matrix unit", "shared_cycles": "shared memory",
+        "l2_cycles": "L2", "chain_cycles": "a warpgroup's own chain", "latency_cycles": "a copy's latency",
+    }.items():
+        assert specialised.binding({**known, **zero, name: 1e30}) == words
+
+
+def test_a_candidate_of_the_skeleton(gemmgen, write_spec):
+    path = write_spec('[split]\nscheme = "ootomo"\n[target]\ngpu = "h100"\n')
+    ran = gemmgen("explain", path, "--candidate", "cluster=2", "--candidate", "consumers=pingpong", "--candidate", "where=prepass")
+    assert ran.code == 0 and "clusters of 2, pingpong" in ran.out
+    ran = gemmgen("explain", path, "--candidate", "loads=bulk", "--candidate", "block=256x256x64")
+    assert ran.code == 2 and "it breaks C" in ran.err
+
+
+def test_every_refusal_is_one_of_ours():
+    """Nothing that a spec can say of this skeleton ends in anything but a plan or a typed refusal."""
+    for block, warp, consumers, where, promote, stages, cluster in itertools.product(
+        ((64, 8, 16), (128, 256, 64), (57, 40, 32), (512, 64, 16)), ((64, 8, 16), (64, 256, 64), (128, 40, 32)),
+        ("cooperative", "pingpong"), ("prepass", "mixed"), (0, 16, 48), (2, 64), (1, 8),
+    ):
+        try:
+            settled(block, warp, where, promote, stages, cluster, consumers)
+        except GemmgenError as refusal:
+            assert isinstance(refusal, InfeasibleSpec) and refusal.needs and refusal.remedy
