@@ -1,11 +1,12 @@
 """Run every kernel of the reference set under compute-sanitizer's four tools, on the GPU of this machine.
 
-    python bench/sanitize.py [--gpu h100]
+    python bench/sanitize.py [--gpu h100] [--only hopper]
 
 Each case is a `verify` of small products (edges, special values among them) by
 one of specs/kernels, its plan re-targeted to this GPU, in a process of its own,
-since a tool watches a whole process. Other layouts are added. Prints one
-line a case and tool; exit code 1 if any tool found anything.
+since a tool watches a whole process. Other layouts are added; specs for an
+instruction that this GPU lacks are left out, and blocks that work off tiles get
+several each. Prints one line a case and tool; exit code 1 if any tool found anything.
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from concurrent.futures import ThreadPoolExecutor
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
-def cases() -> list[tuple[str, str]]:
+def cases(gpu: str) -> list[tuple[str, str]]:
     """(spec, layout) of each kernel; `own` is the spec's own layout."""
+    from gemmgen.catalog.gpu import GPUS
     from gemmgen.paths import SPECS
+    from gemmgen.solve import solve
+    from gemmgen.spec import load
 
     layouts = [("sgemm_a100", "tt"), ("scaled_a100", "tt"), ("scaled_a100", "tn"), ("tf32x3_a100", "nt"), ("shared_rtx3090", "tn"),
-               ("sgemm_h100_small", "nt"), ("wmmae_a100", "tt"), ("sgemm_t4", "nt")]
-    return [(path.stem, "own") for path in sorted((SPECS / "kernels").glob("*.toml"))] + layouts
+               ("sgemm_h100_small", "nt"), ("wmmae_a100", "tt"), ("sgemm_t4", "nt"), ("hopper", "tt"), ("hopper_mixed", "nt")]
+    every = [(path.stem, "own") for path in sorted((SPECS / "kernels").glob("*.toml"))] + layouts
+    arch = GPUS.get(gpu).arch
+    return [case for case in every if solve(load(SPECS / "kernels" / f"{case[0]}.toml")).fragment.runs_on(arch)]
 
 
 def child(gpu: str, name: str, layout: str) -> int:
@@ -45,7 +51,10 @@ def child(gpu: str, name: str, layout: str) -> int:
     check(plan)
     source = render(plan)
     binary = build(source)
-    report = verify(plan, source, binary, CudaDevice(binary), size=(plan.block[0] + 5, plan.block[1] + 3, 300))
+    device = CudaDevice(binary)
+    device.clusters_at_once = 2
+    turns = 4 if plan.specialised else 1
+    report = verify(plan, source, binary, device, size=(turns * plan.block[0] + 5, plan.block[1] + 3, 300))
     print(source.name, "passed" if report.passed else [c for c in report.checks if not c.passed])
     return 0 if report.passed else 1
 
@@ -61,6 +70,7 @@ def watched(tool: str, gpu: str, case: tuple[str, str]) -> tuple[str, int, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", default="h100")
+    parser.add_argument("--only", default="", help="specs whose name has this in it")
     parser.add_argument("--child", nargs=2, metavar=("SPEC", "LAYOUT"))
     options = parser.parse_args()
     if options.child:
@@ -68,7 +78,7 @@ def main() -> int:
     version = subprocess.run(["compute-sanitizer", "--version"], capture_output=True, text=True).stdout
     print(version.strip().splitlines()[-1] if version else "compute-sanitizer")
     failed = 0
-    jobs = [(tool, options.gpu, case) for case in cases() for tool in TOOLS]
+    jobs = [(tool, options.gpu, case) for case in cases(options.gpu) if options.only in case[0] for tool in TOOLS]
     with ThreadPoolExecutor(8) as pool:
         for line, code, out in pool.map(lambda job: watched(*job), jobs):
             print(line, "" if code == 0 else f"EXIT {code}", flush=True)

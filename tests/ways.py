@@ -17,6 +17,9 @@ def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, 
     }))
 
 
+HOPPER = {"gpu": "h100", "fragment": {"policy": "wgmma"}}
+SMALL_GROUPS = HOPPER | {"tile": {"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 1}, "stages": 3}
+
 WAYS = {
     "shared, strided and not": dict(where="shared", loads="spread", fragment_buffers=1),
     "shared, transposed": dict(where="shared", loads="spread", fragment_buffers=2, layout="tn"),
@@ -42,4 +45,28 @@ WAYS = {
     "fp32, on a T4": dict(scheme="fp32", promote=0, gpu="t4", loads="grouped", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
     "wmma": dict(fragment={"policy": "wmma"}, stages=3, fragment_buffers=2),
     "wmma, split before shared memory": dict(fragment={"policy": "wmma"}, where="shared", layout="nt", gpu="t4"),
+    "warpgroups": dict(SMALL_GROUPS, promote=64),
+    "warpgroups, side by side": dict(HOPPER, tile={"block": [64, 128, 64], "warp": [64, 64, 64], "cluster": 1}, layout="tn", stages=3),
+    "warpgroups, two fragments high": dict(HOPPER, tile={"block": [128, 32, 64], "warp": [128, 32, 64], "cluster": 1}, layout="nt", stages=2),
+    "warpgroups, short rows": dict(HOPPER, tile={"block": [64, 64, 16], "warp": [64, 64, 16], "cluster": 1}, stages=8, promote=32),
+    "warpgroups, odd width": dict(HOPPER, tile={"block": [64, 40, 32], "warp": [64, 40, 32], "cluster": 2}, stages=3, promote=128),
+    "warpgroups, promoted within a stage": dict(SMALL_GROUPS, promote=16),
+    "warpgroups, never promoted": dict(SMALL_GROUPS, promote=0, layout="tt"),
+    "warpgroups, clusters": dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, promote=128),
+    "warpgroups, clusters of four": dict(HOPPER, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 4}, stages=3, promote=32),
+    "warpgroups that take turns": dict(SMALL_GROUPS, consumers="pingpong"),
+    "warpgroups that take turns in clusters": dict(HOPPER, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, consumers="pingpong", stages=5),
+    "warpgroups, slices": dict(SMALL_GROUPS, split_k=3),
+    "warpgroups that take turns, slices, clusters": dict(
+        HOPPER, tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}, consumers="pingpong", split_k=2, promote=128),
+    "warpgroups, three words": dict(SMALL_GROUPS, scheme="bf16x6", promote=32),
+    "warpgroups, 32-bit words": dict(HOPPER, scheme="tf32x3", tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1}, promote=32),
+    "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled", layout="tn"),
+    "warpgroups, one word": dict(SMALL_GROUPS, scheme="half", promote=0),
+    "warpgroups, cut residuals": dict(SMALL_GROUPS, scheme="ootomo8"),
+    "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
+    "warpgroups that split A, clusters, slices": dict(
+        HOPPER, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, where="mixed", split_k=2, layout="nt", promote=128),
+    "warpgroups that split A and take turns": dict(SMALL_GROUPS, where="mixed", consumers="pingpong", promote=32),
+    "warpgroups that split A into three words": dict(SMALL_GROUPS, scheme="bf16x6", where="mixed", promote=16),
 }
