@@ -220,8 +220,6 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta64x128x64_w64x128x64_s4_f1_g8_p64_c2_pp
 //    = 64    +---------+---------+      one stores its tile, the other multiplies the next.
 //              WARP_N                   Shared memory holds 4 stages of k, 64 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 64, BLOCK_N = 128, BLOCK_K = 64;
-constexpr int WARP_M = 64, WARP_N = 128;  // of a warpgroup
-constexpr int WARPS_N = 1;
 constexpr int GROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;
 constexpr int STAGES = 4;
@@ -521,6 +519,23 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta64x128x64_w64x128x64_s4_f1_g8_p64_c2_pp
             const int column0 = n0 + warp_n + (lane & 3) * 2;
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
             const bool pairs = ldc % 2 == 0 && ((u64)c & 7) == 0;
+            // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
+            bool done = !read_c && pairs && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            if (done) {
+#pragma unroll
+                for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 64; r += 2) {
+                            const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                            const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                        float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]), fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
+                            done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
+                            *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
+                        }
+            }
+            if (done) continue;
             u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
             for (int i = 0; i < TILES_M; ++i)
@@ -532,24 +547,16 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta64x128x64_w64x128x64_s4_f1_g8_p64_c2_pp
                         const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                         if (row >= m || column >= n) continue;
                         float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]), fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
-                        bool store[2] = {true, column + 1 < n};
+                        float* to = c + row * ldc + column;
 #pragma unroll
-                        for (int e = 0; e < 2; ++e)
-                            if (store[e] && !(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
+                        for (int e = 0; e < 2; ++e) {
+                            if (column + e >= n) continue;
+                            if (!(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
                                 const int element = (i * TILES_N + j) * 64 + r + e;
                                 bad[element / 32] |= 1u << element % 32;
-                                store[e] = false;
+                                continue;
                             }
-                        float* to = c + row * ldc + column;
-                        if (pairs && store[0] && store[1]) {
-                            float2 old = make_float2(0.0f, 0.0f);
-                            if (read_c) old = *(float2*)to;
-                            *(float2*)to = read_c ? make_float2(fmaf(alpha, product[0], beta * old.x), fmaf(alpha, product[1], beta * old.y))
-                                                  : make_float2(alpha * product[0], alpha * product[1]);
-                        } else {
-#pragma unroll
-                            for (int e = 0; e < 2; ++e)
-                                if (store[e]) to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
                         }
                     }
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32

@@ -491,6 +491,23 @@ gemm_f32_tf32x3__wgmma_m64n160k8_tf32_cta128x160x32_w64x160x32_s3_f1_g8_p32_c2_p
             const int column0 = n0 + warp_n + (lane & 3) * 2;
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
             const bool pairs = ldc % 2 == 0 && ((u64)c & 7) == 0;
+            // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
+            bool done = !read_c && pairs && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            if (done) {
+#pragma unroll
+                for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 80; r += 2) {
+                            const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                            const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                        float product[2] = {sum_main[i][j][r], sum_main[i][j][r + 1]};
+                            done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
+                            *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
+                        }
+            }
+            if (done) continue;
             u32 bad[3] = {};  // a bit an element: not finite
 #pragma unroll
             for (int i = 0; i < TILES_M; ++i)
@@ -502,24 +519,16 @@ gemm_f32_tf32x3__wgmma_m64n160k8_tf32_cta128x160x32_w64x160x32_s3_f1_g8_p32_c2_p
                         const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
                         if (row >= m || column >= n) continue;
                         float product[2] = {sum_main[i][j][r], sum_main[i][j][r + 1]};
-                        bool store[2] = {true, column + 1 < n};
+                        float* to = c + row * ldc + column;
 #pragma unroll
-                        for (int e = 0; e < 2; ++e)
-                            if (store[e] && !(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
+                        for (int e = 0; e < 2; ++e) {
+                            if (column + e >= n) continue;
+                            if (!(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
                                 const int element = (i * TILES_N + j) * 80 + r + e;
                                 bad[element / 32] |= 1u << element % 32;
-                                store[e] = false;
+                                continue;
                             }
-                        float* to = c + row * ldc + column;
-                        if (pairs && store[0] && store[1]) {
-                            float2 old = make_float2(0.0f, 0.0f);
-                            if (read_c) old = *(float2*)to;
-                            *(float2*)to = read_c ? make_float2(fmaf(alpha, product[0], beta * old.x), fmaf(alpha, product[1], beta * old.y))
-                                                  : make_float2(alpha * product[0], alpha * product[1]);
-                        } else {
-#pragma unroll
-                            for (int e = 0; e < 2; ++e)
-                                if (store[e]) to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
                         }
                     }
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32

@@ -80,7 +80,9 @@ class _Overlapping:
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._buffers = [value for kind, value in args if kind == "pointer"]  # kept alive
         self._values = [
-            ctypes.c_void_p(value.data.ptr) if kind == "pointer" else _C_TYPES[kind](value) for kind, value in args
+            # an array, or an address, as cupy's own launch takes them
+            ctypes.c_void_p(value.data.ptr if hasattr(value, "data") else value) if kind == "pointer" else _C_TYPES[kind](value)
+            for kind, value in args
         ]
         self._pointers = (ctypes.c_void_p * len(self._values))(*(ctypes.addressof(value) for value in self._values))
         self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
