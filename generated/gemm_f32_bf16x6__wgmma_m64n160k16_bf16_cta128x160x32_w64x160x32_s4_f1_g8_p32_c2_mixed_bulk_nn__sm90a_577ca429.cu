@@ -423,6 +423,7 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
         u32 phase = 0;
         // Every warp that has read a stage says so, to every block that fills it.
         const auto release = [&](int which) {
+            __syncwarp();  // whose lanes have read A themselves
             if (thread % 32 < CLUSTER) barrier_arrive_at(free + which * 8, thread % 32);
         };
 #pragma unroll 1

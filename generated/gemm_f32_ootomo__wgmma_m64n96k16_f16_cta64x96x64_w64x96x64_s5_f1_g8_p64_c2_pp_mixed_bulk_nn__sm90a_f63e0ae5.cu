@@ -424,6 +424,7 @@ gemm_f32_ootomo__wgmma_m64n96k16_f16_cta64x96x64_w64x96x64_s5_f1_g8_p64_c2_pp_mi
         u32 phase = 0;
         // Every warp that has read a stage says so, to every block that fills it.
         const auto release = [&](int which) {
+            __syncwarp();  // whose lanes have read A themselves
             if (thread % 32 < CLUSTER) barrier_arrive_at(free + which * 8, thread % 32);
         };
         // Whose turn it is to multiply. A warpgroup that ran ahead could take a stage's last filling for its own.
