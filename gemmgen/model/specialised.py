@@ -125,22 +125,22 @@ UNIT_EFFICIENCY = 0.94
 SUSTAINED = {90: 650e12}
 """FLOP/s of FP16 products that an H100 at its 700 W sustains on random data, from these kernels and cuBLAS's alike."""
 
-GROUP_GAP = 60
+GROUP_GAP = 40
 """Fitted: cycles a stage in which one warpgroup has no product at work: promotion, the wait for the next stage."""
 
-TURN_CYCLES = 800
+TURN_CYCLES = 300
 """Fitted: cycles from one tile to the next: the first stage's way, the last product, C's way out."""
 
-STORE_CYCLES = 0.09
+STORE_CYCLES = 0.13
 """Fitted: cycles an element of C beyond that."""
 
 SPLIT_A_CYCLES = 650
 """Fitted: cycles from loading one step's A to its words in registers."""
 
-GATHER_SHARE = 1.25
+GATHER_SHARE = 2.5
 """Fitted: how much of the slices' way through L2 shows."""
 
-OVERLAP_SECONDS = 2.7e-6
+OVERLAP_SECONDS = 2.1e-6
 """Fitted: from a split pass's end to the first product of a kernel that was launched meanwhile."""
 
 SPLIT_POWER = 0.8
