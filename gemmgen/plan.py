@@ -248,8 +248,9 @@ class Plan:
 
     @property
     def releases(self) -> int:
-        """Arrivals that free a stage: every warp that reads it, in every block that fills it."""
-        return self.warps_m * self.warps_n * (WARPGROUP // 32) * self.cluster
+        """Arrivals that free a stage: every warp that reads it, in every block that fills it; every lane where lanes read A."""
+        lanes = 32 if self.where == "mixed" else 1
+        return lanes * self.warps_m * self.warps_n * (WARPGROUP // 32) * self.cluster
 
     # ---- tensor memory: [sums that stay][buffer][sums that promotion empties], each block n columns wide
 

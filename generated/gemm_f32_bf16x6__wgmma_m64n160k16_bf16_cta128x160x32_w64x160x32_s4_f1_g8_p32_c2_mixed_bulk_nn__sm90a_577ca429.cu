@@ -170,7 +170,7 @@ constexpr int ROW_BYTES = 64;  // one row of a tile
 constexpr int B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int A_STAGE = BLOCK_M * BLOCK_K * 4, B_STAGE = WORDS * B_BYTES;  // A is FP32 as it comes
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
-constexpr int RELEASES = 16;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
+constexpr int RELEASES = 512;  // arrivals that free a stage: one a lane that reads it, in every block that fills it
 
 // A barrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
 GG_DEVICE void barrier_init(u32 barrier, u32 arrivals) {
@@ -421,10 +421,10 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
         const int warp_m = group / WARPS_N * WARP_M, warp_n = group % WARPS_N * WARP_N;
         int slot = 0;
         u32 phase = 0;
-        // Every warp that has read a stage says so, to every block that fills it.
+        // Every lane that has read a stage says so, to every block that fills it.
         const auto release = [&](int which) {
-            __syncwarp();  // whose lanes have read A themselves
-            if (thread % 32 < CLUSTER) barrier_arrive_at(free + which * 8, thread % 32);
+#pragma unroll
+            for (int block = 0; block < CLUSTER; ++block) barrier_arrive_at(free + which * 8, block);
         };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {

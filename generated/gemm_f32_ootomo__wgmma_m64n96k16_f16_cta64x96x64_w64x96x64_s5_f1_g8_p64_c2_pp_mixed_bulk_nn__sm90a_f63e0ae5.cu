@@ -177,7 +177,7 @@ constexpr int ROW_BYTES = 128;  // one row of a tile
 constexpr int B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
 constexpr int A_STAGE = BLOCK_M * BLOCK_K * 4, B_STAGE = WORDS * B_BYTES;  // A is FP32 as it comes
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
-constexpr int RELEASES = 8;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
+constexpr int RELEASES = 256;  // arrivals that free a stage: one a lane that reads it, in every block that fills it
 
 // A barrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
 GG_DEVICE void barrier_init(u32 barrier, u32 arrivals) {
@@ -422,10 +422,10 @@ gemm_f32_ootomo__wgmma_m64n96k16_f16_cta64x96x64_w64x96x64_s5_f1_g8_p64_c2_pp_mi
         const int warp_m = 0, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
-        // Every warp that has read a stage says so, to every block that fills it.
+        // Every lane that has read a stage says so, to every block that fills it.
         const auto release = [&](int which) {
-            __syncwarp();  // whose lanes have read A themselves
-            if (thread % 32 < CLUSTER) barrier_arrive_at(free + which * 8, thread % 32);
+#pragma unroll
+            for (int block = 0; block < CLUSTER; ++block) barrier_arrive_at(free + which * 8, block);
         };
         // Whose turn it is to multiply. A warpgroup that ran ahead could take a stage's last filling for its own.
         int index = 0;
