@@ -51,10 +51,10 @@ GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 2;
 
-// x rounded to that many significant bits, halves away from zero.
+// x rounded to that many significant bits, halves away from zero; a NaN must not count on into another number.
 template <int Bits>
 GG_DEVICE float keep_bits(float x) {
-    return __uint_as_float((__float_as_uint(x) + (1u << (23 - Bits))) & ~((1u << (24 - Bits)) - 1));
+    return x != x ? x : __uint_as_float((__float_as_uint(x) + (1u << (23 - Bits))) & ~((1u << (24 - Bits)) - 1));
 }
 
 // Splits N elements into words, 2 to a register.

@@ -11,7 +11,7 @@ from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.errors import BuildError
 from gemmgen.fragments import fragment_header
 
-NAMES = [row.name for row in FRAGMENTS.rows() if row.from_shared]
+NAMES = [row.name for row in FRAGMENTS.rows() if row.policy == "wgmma"]
 WIDE = ["wgmma_m64n128k16_f16", "wgmma_m64n256k16_bf16", "wgmma_m64n160k8_tf32"]
 
 # C = A B + A' B of one warpgroup: A in registers and, with the same words, in shared memory.
