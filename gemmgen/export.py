@@ -31,7 +31,7 @@ from gemmgen import __version__
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.plan import STATUS, WORKSPACE_ALIGNMENT, Plan
-from gemmgen.render import Launch, Source, param_type, render_text
+from gemmgen.render import Grid, Launch, Source, param_type, render_text
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verify.bound import SAFETY, Bound, bound
 
@@ -297,7 +297,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("*/", "* /")
 
 
-def _blocks(plan: Plan, launch: Launch) -> str:
+def _blocks(plan: Plan, grid: Grid) -> str:
     """The blocks of a launch, as C."""
     constants = {"split_k": plan.split_k, "cluster": plan.cluster}
 
@@ -306,7 +306,7 @@ def _blocks(plan: Plan, launch: Launch) -> str:
             return str(constants[extent])
         return f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})"
 
-    return " + ".join(" * ".join(factor(*one) for one in product) for product in launch.grid)
+    return " + ".join(" * ".join(factor(*one) for one in product) for product in grid) or "0"
 
 
 def _role(source: Source, launch: Launch) -> str:
@@ -347,11 +347,13 @@ def _context(plan: Plan, source: Source, name: str) -> dict[str, Any]:
             for region in regions(plan)
         ],
         "launches": [
-            {"symbol": launch.symbol, "blocks": _blocks(plan, launch), "most_blocks": launch.most_blocks, "threads": launch.threads,
+            {"symbol": launch.symbol, "blocks": _blocks(plan, launch.grid), "most_blocks": launch.most_blocks, "threads": launch.threads,
+             "blocks_same_b": None if launch.same_b is None else _blocks(plan, launch.same_b),
              "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "params": params, "meaning": _ROLE_MEANINGS[_role(source, launch)]}
             for launch, params in zip(source.launches, parameters(source.launches))
         ],
         "overlapping": any(launch.overlaps for launch in source.launches),
+        "keeps_b": any(launch.same_b is not None for launch in source.launches),
         "example": {
             "m": m, "n": n, "k": k, "safety": SAFETY, "worst_case": _rounded_up(example.scaled), "overflow": int(overflows),
             "coherent": _rounded_up(example.coherent), "random": _rounded_up(example.random),
@@ -436,6 +438,7 @@ def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapp
             {
                 "symbol": launch.symbol, "role": _role(source, launch),
                 "grid": [[{"extent": extent, "tile": tile} for extent, tile in product] for product in launch.grid],
+                "terms_same_b": None if launch.same_b is None else len(launch.same_b),
                 "most_blocks": launch.most_blocks, "cluster": launch.cluster, "overlaps": launch.overlaps,
                 "threads": launch.threads, "dynamic_shared_bytes": launch.shared_bytes,
                 "static_shared_bytes": binary.kernels[launch.symbol].static_shared_bytes,

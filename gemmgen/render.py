@@ -55,12 +55,18 @@ class Launch:
     most_blocks: int | None = None
     cluster: int = 1
     overlaps: bool = False
+    same_b: Grid | None = None
 
     def blocks(self, extents: Mapping[str, int]) -> int:
         """Blocks to launch; 0 means that there is nothing to do."""
-        wanted = sum(
-            prod(-(-extents[dimension] // tile) for dimension, tile in product) for product in self.grid
-        )
+        return self._blocks(self.grid, extents)
+
+    def blocks_same_b(self, extents: Mapping[str, int]) -> int:
+        """The same where B's words are there from the launch before: a split pass's first blocks take A."""
+        return self._blocks(self.grid if self.same_b is None else self.same_b, extents)
+
+    def _blocks(self, grid: Grid, extents: Mapping[str, int]) -> int:
+        wanted = sum(prod(-(-extents[dimension] // tile) for dimension, tile in product) for product in grid)
         return min(wanted, self.most_blocks or wanted)
 
 
@@ -215,6 +221,9 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
             grid=_over(before, plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True),
             threads=plan_module.SPLIT_THREADS, shared_bytes=0,
             params=(*operands, "m", "n", "k", *words, *absmax, *(f"{operand.name}_status" for operand in before)),
+            same_b=None if scaled else _over(
+                [operand for operand in before if operand.name == "a"], plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True,
+            ),
         ))
     launches.append(Launch(
         symbol=names["gemm"],

@@ -77,14 +77,19 @@ class Library:
         self.workspace_bytes, self.call = library.lab_gemm_workspace_bytes, library.lab_gemm
         self.read_status, self.error_string = library.lab_gemm_read_status, library.lab_gemm_error_string
         self.workspace_bytes.argtypes, self.workspace_bytes.restype = (i, i, i), z
-        self.call.argtypes = (i, i, i, f, p, l, p, l, f, p, l, p, z, p)
+        self.again = getattr(library, "lab_gemm_same_b", None)
+        for function in filter(None, (self.call, self.again)):
+            function.argtypes = (i, i, i, f, p, l, p, l, f, p, l, p, z, p)
         self.read_status.argtypes = (p, p, p)
         self.error_string.argtypes, self.error_string.restype = (i,), ctypes.c_char_p
         self.plan, self.source, self.binary = plan, source, binary
         self.stored = json.loads((folder / "manifest.json").read_text())
 
-    def product(self, a, b, c, alpha=1.0, beta=0.0, *, read=True, repeat=1):
-        """C and the counters, through the C functions, on a stream of its own and a dirty workspace."""
+    def product(self, a, b, c, alpha=1.0, beta=0.0, *, read=True, repeat=1, then=None):
+        """C and the counters, through the C functions, on a stream of its own and a dirty workspace.
+
+        With `then`, another A, C is that of a second call that splits no B.
+        """
         import cupy
 
         (m, k), n = a.shape, b.shape[1]
@@ -101,6 +106,12 @@ class Library:
             for _ in range(repeat):
                 code = self.call(m, n, k, alpha, pointers[0], lda, pointers[1], ldb, beta, dc.data.ptr, ldc,
                                  workspace.data.ptr, nbytes, stream.ptr)
+                assert code == 0, self.error_string(code)
+            if then is not None:
+                da.set(foreign.stored(self.stored, "a", then, 3)[0])
+                db.fill(cupy.nan)
+                code = self.again(m, n, k, alpha, da.data.ptr, lda, db.data.ptr, ldb, beta, dc.data.ptr, ldc,
+                                  workspace.data.ptr, nbytes, stream.ptr)
                 assert code == 0, self.error_string(code)
             counted = np.zeros(len(FIELDS), np.uint64)
             assert self.read_status(workspace.data.ptr, stream.ptr, counted.ctypes.data) == 0
@@ -130,6 +141,16 @@ def clusters(tmp_path_factory):
 def matrices(m, n, k, seed=0):
     rng = np.random.default_rng(seed)
     return [rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n))]
+
+
+@pytest.mark.parametrize("made", ["library", "clusters"])
+def test_b_need_not_be_split_again(made, request):
+    library = request.getfixturevalue(made)
+    a, b, c = matrices(203, 131, 300)
+    other = matrices(203, 131, 300, seed=1)[0]
+    got, _ = library.product(a, b, c, then=other)
+    want, _ = ours(library, other, b, c, 1.0, 0.0)
+    assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
 
 
 def ours(library: Library, a, b, c, alpha, beta):

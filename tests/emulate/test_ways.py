@@ -10,12 +10,13 @@ from test_sabotage import judge_of, permutation, probes, swap
 from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.errors import EmulationError
-from gemmgen.render import render
+from gemmgen.plan import STATUS
+from gemmgen.render import Launch, param_type, render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
 from verifying import assert_passed, report_of
-from ways import WAYS, plan_of
+from ways import SMALL_GROUPS, WAYS, plan_of
 
 @pytest.mark.parametrize("name", WAYS)
 def test_each_way_verifies(name):
@@ -120,3 +121,32 @@ def test_counting_twice_is_noticed():
     assert result.status["a_overflow"] == 3 * a.size
     good = judge_of(plan)
     assert gemm(good.device, plan, good.source, a, np.ones((64, 130), np.float32)).status["a_overflow"] == a.size
+
+
+@pytest.mark.parametrize("way", [dict(stages=3), dict(SMALL_GROUPS), dict(SMALL_GROUPS, where="mixed")])
+def test_b_need_not_be_split_again(way):
+    """Weights stay: what splits A alone finds B's words where the product before left them."""
+    plan = plan_of(**way)
+    source = render(plan)
+    device = EmulatorDevice(plan, source, build(source), schedule=TOGETHER)
+    m, n, k = 70, 69, 131
+    rng = np.random.default_rng(5)
+    first, second, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (m, k), (k, n)))
+    a_words, b_words = plan.words_bytes(m, n, k)
+    values = {
+        "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0, **plan.extents(m, n, k), "b": device.upload(b, "b"),
+        "a_words": device.empty(a_words, "a_words"), "b_words": device.empty(b_words, "b_words"),
+        **{name: device.zeros(8 * len(fields), name) for name, fields in STATUS.items()},
+    }
+    found = []
+    for a, count in ((first, Launch.blocks), (second, Launch.blocks_same_b)):
+        values |= {"a": device.upload(a, "a"), "c": device.upload(np.full((m, n), np.nan, np.float32), "c")}
+        for launch in source.launches:
+            if blocks := count(launch, values):
+                args = [(param_type(name), values[name]) for name in launch.params]
+                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args)
+        found.append(device.download(values["c"], np.float32, m * n).reshape(m, n))
+        values["b"] = device.upload(np.full((k, n), np.nan, np.float32), "b")  # not to be read again
+    for a, c in zip((first, second), found):
+        fresh = gemm(EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source, a, b).c
+        assert np.array_equal(c.view(np.uint32), fresh.view(np.uint32))
