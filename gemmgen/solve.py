@@ -21,7 +21,7 @@ from gemmgen.model.equation import Constraint, Equation, figure
 from gemmgen.model.error import promote_for
 from gemmgen.model.registers import DEMAND, PREDICTED
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
-from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, OTHER_REGISTERS, Choices, Skeleton, Way
+from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, Choices, Skeleton, Way
 from gemmgen.model.specialised import SPECIALISED, skeleton_of
 from gemmgen.model.tensor_memory import COLUMNS
 from gemmgen.plan import TENSOR_COLUMNS, Hints, Plan
