@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment, shapes
@@ -68,6 +68,7 @@ class Explanation:
         front: those no other beats in both intensity (T3) and threads at work (P1).
         tied: how many the model cannot tell from the fastest.
         solve_seconds: the whole of it.
+        weighed: predicted seconds of each policy's best plan, where the spec leaves the policy open.
     """
 
     plan: Plan
@@ -79,6 +80,7 @@ class Explanation:
     front: tuple[Candidate, ...]
     tied: int
     solve_seconds: float
+    weighed: Mapping[str, float]
 
 
 def solve(loaded: LoadedSpec) -> Plan:
@@ -355,6 +357,7 @@ class _Solution:
 
     Attributes:
         known: the predictions of all feasible candidates; order: theirs, best first.
+        weighed: predicted seconds by policy, of all that were solved for.
     """
 
     request: _Request
@@ -362,6 +365,7 @@ class _Solution:
     searched: space.Space | None = None
     known: Mapping[str, Any] | None = None
     order: Sequence[int] | None = None
+    weighed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -375,7 +379,7 @@ class _Solution:
         numbers = specialised.model(self.plan)
         if self.order is None:
             one = (_candidate(numbers),)
-            return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start)
+            return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start, self.weighed)
         known = self.known
         rows = [_row(known, at) for at in self.order[:SHOWN_BEST]]
         front = [_row(known, at) for at in space.pareto_front(known)]
@@ -383,7 +387,7 @@ class _Solution:
         return Explanation(
             plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
             rejected=self.searched.rejected, best=tuple(map(_candidate, rows)), front=tuple(map(_candidate, front)), tied=tied,
-            solve_seconds=time.perf_counter() - start,
+            solve_seconds=time.perf_counter() - start, weighed=self.weighed,
         )
 
 
@@ -403,7 +407,8 @@ def _fastest(loaded: LoadedSpec) -> _Solution:
             refused.append(error)
     if not solutions:
         raise refused[-1]
-    return min(solutions, key=lambda one: one.seconds)
+    weighed = {one.plan.fragment.policy: one.seconds for one in solutions}
+    return replace(min(solutions, key=lambda one: weighed[one.plan.fragment.policy]), weighed=weighed)
 
 
 def _checked(request: _Request) -> _Solution:

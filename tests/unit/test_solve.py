@@ -13,6 +13,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import space, specialised
+from gemmgen.cli.explain import text
 from gemmgen.solve import check, explain, judged, solve
 from gemmgen.spec import loads
 
@@ -220,3 +221,10 @@ def test_help_is_immediate():
     start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "gemmgen", "explain", "--help"], check=True, capture_output=True)
     assert time.perf_counter() - start < 2  # 0.4 s on a machine with nothing else to do
+
+
+def test_explain_tells_what_each_policy_would_take():
+    explanation = explain(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": "h100"}}))
+    assert set(explanation.weighed) == {"wgmma", "mma"}
+    assert explanation.numbers["seconds"] == min(explanation.weighed.values()) == explanation.weighed[explanation.plan.fragment.policy]
+    assert "weighed" in text(explanation) and "weighed" not in text(explain(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}})))
