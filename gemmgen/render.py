@@ -45,6 +45,8 @@ class Launch:
         cluster: blocks of a cluster, which the kernel declares itself.
         overlaps: whether it may start while the launch before it in this list still runs: it
             waits for that one's results itself. Where that one is skipped, it may not.
+        same_b: of a split pass whose B may be that of the launch before: the part of its grid
+            that takes A; None elsewhere.
     """
 
     symbol: str

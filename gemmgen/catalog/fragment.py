@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from gemmgen.catalog.gpu import arch_number
 from gemmgen.catalog.number import FORMATS, WordType
 from gemmgen.catalog.table import Row, Strict, Table
 from gemmgen.paths import TEMPLATES
@@ -409,8 +410,8 @@ class Fragment(Row):
 
     def runs_on(self, arch: str) -> bool:
         """Whether a target, `sm_80`, has it; `sm_90` counts for what only `sm_90a` compiles."""
-        number = int("".join(filter(str.isdigit, arch)))
-        return number >= self.min_arch and (self.arch is None or int("".join(filter(str.isdigit, self.arch))) == number)
+        number = arch_number(arch)
+        return number >= self.min_arch and (self.arch is None or arch_number(self.arch) == number)
 
     @property
     def threads(self) -> int:

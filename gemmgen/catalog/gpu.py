@@ -15,6 +15,11 @@ Count = Annotated[int, Field(gt=0)]
 RATE_TOLERANCE = 0.02
 
 
+def arch_number(arch: str) -> int:
+    """80 for sm_80, 90 for sm_90a."""
+    return int(re.sub(r"\D", "", arch))
+
+
 class Limits(Strict):
     """Hardware limits, from the CUDA programming guide's table of compute
     capabilities and its occupancy rules."""
@@ -105,8 +110,7 @@ class Gpu(Row):
 
     @property
     def arch_number(self) -> int:
-        """80 for sm_80, 90 for sm_90a."""
-        return int(re.sub(r"\D", "", self.arch))
+        return arch_number(self.arch)
 
     @property
     def unit(self) -> MatrixUnit:

@@ -120,13 +120,13 @@ TRAFFIC = (
 # ---- time
 
 UNIT_EFFICIENCY = 0.94
-"""Measured with ncu on an H100: the share of its cycles that the matrix unit is at work in a long loop."""
+"""Assumed: the share of its cycles that the matrix unit is at work in a long loop. Where it would bind, power mostly does."""
 
 SUSTAINED = {90: 650e12}
 """FLOP/s of FP16 products that an H100 at its 700 W sustains on random data, from these kernels and cuBLAS's alike."""
 
 GROUP_GAP = 40
-"""Fitted: cycles a stage in which one warpgroup has no product at work: promotion, the wait for the next stage."""
+"""Set by hand near a fit that preferred none: cycles a stage in which one warpgroup has no product at work: promotion, the wait for the next stage."""
 
 TURN_CYCLES = 300
 """Fitted: cycles from one tile to the next: the first stage's way, the last product, C's way out."""
@@ -138,7 +138,7 @@ SPLIT_A_CYCLES = 650
 """Fitted: cycles from loading one step's A to its words in registers."""
 
 GATHER_SHARE = 2.5
-"""Fitted: how much of the slices' way through L2 shows."""
+"""Set by hand, above the fit's 1.0 to 1.8: with those, slices were chosen at 512 and 1024x1024x4096 where they lost."""
 
 OVERLAP_SECONDS = 2.1e-6
 """Fitted: from a split pass's end to the first product of a kernel that was launched meanwhile."""

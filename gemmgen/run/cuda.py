@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.build import Binary
+from gemmgen.catalog.gpu import arch_number
 from gemmgen.errors import DeviceError
 
 _SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32}
@@ -43,7 +44,7 @@ def why_not(target: Target) -> DeviceError | None:
     capability = int(cupy.cuda.Device().compute_capability)
     # A cubin runs on its own compute capability and on later minor ones of the same major.
     # What is made for one target alone, sm_90a, runs on no other.
-    number = int("".join(filter(str.isdigit, arch)))
+    number = arch_number(arch)
     alone = arch.endswith("a")
     if capability // 10 != number // 10 or capability < number or (alone and capability != number):
         return DeviceError(
