@@ -221,7 +221,10 @@ class SharedMemory(Space):
         writers: for each 16 bytes, the thread of the CTA, plus one, that wrote there by
             an ordinary store and has not yet executed fence.proxy.async; else 0. Empty
             where nothing reads shared memory but ordinary instructions.
+        name: as messages call it.
     """
+
+    name = "shared memory"
 
     def __init__(self, ctas: int, nbytes: int, proxies: bool = False):
         self.each, self.pitch = nbytes, max(16, -(-nbytes // 16) * 16)

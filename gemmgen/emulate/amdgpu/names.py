@@ -52,7 +52,7 @@ _PARTS = (
 
 def canonical(mnemonic: str) -> tuple[str, str]:
     """(name, encoding): `v_add_nc_u32_e32` is (`v_add_u32`, `e32`)."""
-    name, encoding = _ENCODINGS.match(mnemonic).groups()
+    name, encoding = _ENCODINGS.match(mnemonic.replace("v_dual_", "v_")).groups()
     name = _SAME.get(name, name)
     for pattern, replacement in _PARTS:
         name = pattern.sub(replacement, name)
