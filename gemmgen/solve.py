@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment, shapes
-from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.gpu import FIRST_ASYNC, GPUS, Gpu
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.errors import InfeasibleSpec, UnknownName
 from gemmgen.model import space, specialised
@@ -21,7 +21,7 @@ from gemmgen.model.equation import Constraint, Equation, figure
 from gemmgen.model.error import promote_for
 from gemmgen.model.registers import DEMAND, PREDICTED
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
-from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, Choices, Skeleton, Way
+from gemmgen.model.space import BLOCK_K, Choices, Skeleton, Way
 from gemmgen.model.specialised import SPECIALISED, skeleton_of
 from gemmgen.model.tensor_memory import COLUMNS
 from gemmgen.plan import TENSOR_COLUMNS, Hints, Plan
@@ -278,7 +278,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -
                     f"{place}: {key}", f"kernels of policy {fragment.policy} have no such choice", got=value,
                     needs="policy = wgmma, and a GPU that has it", has=gpu.arch, remedy="leave it out",
                 )
-        ways = space.ways(where, loads, gpu.arch_number >= FIRST_ASYNC, held="spread" if fragment.on_matrix_unit else "grouped")
+        ways = space.ways(where, loads, gpu.async_copies, held="spread" if fragment.on_matrix_unit else "grouped")
     return _Request(loaded, scheme, gpu, fragment, Choices(
         block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages,
         fragment_buffers=spec.pipeline.fragment_buffers, group=spec.tile.group, split_k=spec.tile.split_k, promote=(promote,),

@@ -23,7 +23,6 @@ from gemmgen.plan import PADDING, Hints, Plan
 
 BLOCK_K = (16, 32, 64, 128)
 MAX_BLOCK = 256
-FIRST_ASYNC = 80  # sm_ number
 LEAST_WARP = 32
 """Smaller warps fetch more than they multiply; a search considers them where larger ones leave SMs idle."""
 STAGES = (2, 3, 4, 5, 6, 7, 8)
@@ -210,7 +209,7 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
         "split_reads": 2 if scaled else 1, "other_registers": OTHER_REGISTERS,
-        "has_async": int(gpu.arch_number >= FIRST_ASYNC), "fetched_together": fragment.fetched_together,
+        "has_async": int(gpu.async_copies), "fetched_together": fragment.fetched_together,
         "by_lanes": int(fragment.policy == "mma"), "padding": PADDING if fragment.policy == "wmma" else 0,
         "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
         **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
