@@ -92,7 +92,7 @@ class Split(Strict):
 
 
 class FragmentChoice(Strict):
-    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05"] = Field(
+    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05", "mfma"] = Field(
         "auto",
         description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
         "shared memory; tcgen05: the same with sums in tensor memory, compiled and never run; auto takes the fastest that the "
@@ -130,7 +130,7 @@ class Pipeline(Strict):
 
 
 class Target(Strict):
-    vendor: Literal["nvidia"] = Field("nvidia", description="whose GPU")
+    vendor: Literal["auto", "nvidia", "amd"] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
     gpu: Name = Field(description="a name under specs/gpus, or a .toml file")
 
 
