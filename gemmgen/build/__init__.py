@@ -9,17 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gemmgen.build.binary import Binary, KernelResources
     from gemmgen.build.cache import Cache
-    from gemmgen.build.cubin import KernelResources, read_cubin
-    from gemmgen.build.cuda import Binary, compile_cuda
+    from gemmgen.build.cubin import CubinResources, read_cubin
+    from gemmgen.build.cuda import compile_cuda
     from gemmgen.build.nvrtc import Compiler, find_compiler
     from gemmgen.render import Source
 
 _HOMES = {
+    "Binary": "binary",
+    "KernelResources": "binary",
     "Cache": "cache",
-    "KernelResources": "cubin",
+    "CubinResources": "cubin",
     "read_cubin": "cubin",
-    "Binary": "cuda",
     "compile_cuda": "cuda",
     "Compiler": "nvrtc",
     "find_compiler": "nvrtc",
@@ -30,6 +32,7 @@ __all__ = [
     "Binary",
     "Cache",
     "Compiler",
+    "CubinResources",
     "KernelResources",
     "compile_cuda",
     "find_compiler",

@@ -13,16 +13,17 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gemmgen.build import cache as caching
+from gemmgen.build.binary import Binary, refuse_spills
 from gemmgen.build.cache import USER_CACHE, Cache
-from gemmgen.build.cubin import KernelResources, read_cubin
+from gemmgen.build.cubin import read_cubin
 from gemmgen.build.diagnostics import accounts_differ, refusal
 from gemmgen.build.nvrtc import INSTALL, Compiler, find_compiler
-from gemmgen.errors import BuildError, ResourceError
+from gemmgen.errors import BuildError
 
 _OPTIONS = (
     "-std=c++17",
@@ -40,35 +41,6 @@ _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.M)
 _ABSOLUTE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]/", re.M)
 _ARCH_OPTIONS = ("-arch", "--gpu-architecture")
 _FILE_OPTIONS = ("-I", "--include-path", "-include", "--pre-include", "-pch", "--pch", "--use-pch")
-
-
-@dataclass(frozen=True)
-class Binary:
-    """Machine code for one architecture, and what it uses.
-
-    Attributes:
-        arch: the architecture, as `sm_80`.
-        cubin: the machine code, an ELF file.
-        ptx: the PTX it was assembled from, with line information.
-        kernels: the resources of each kernel, by name.
-        compiler: who built it, as `NVRTC 13.5`.
-        log: the compiler's warnings and ptxas's account.
-        key: SHA-256, in hex, over everything that determined the bytes.
-        source_name: what line information and diagnostics call the source.
-        from_cache: whether it was built before.
-        seconds: how long the compiler took when it did build it.
-    """
-
-    arch: str
-    cubin: bytes = field(repr=False)
-    ptx: str = field(repr=False)
-    kernels: Mapping[str, KernelResources] = field(hash=False)
-    compiler: str
-    log: str = field(repr=False, compare=False)
-    key: str
-    source_name: str
-    from_cache: bool = field(compare=False)
-    seconds: float = field(compare=False)
 
 
 def compile_cuda(
@@ -116,7 +88,7 @@ def compile_cuda(
         if store:
             _keep(store, binary)
     if not allow_spills:
-        _check_spills(binary)
+        refuse_spills(binary)
     return binary
 
 
@@ -213,8 +185,8 @@ def _build(
         )
     return Binary(
         arch=arch,
-        cubin=output.cubin,
-        ptx=output.ptx.replace(f'"{_FOLDER}{name}"', f'"{name}"'),
+        code=output.cubin,
+        assembly=output.ptx.replace(f'"{_FOLDER}{name}"', f'"{name}"'),
         kernels=kernels,
         compiler=compiler.name,
         log=log,
@@ -227,8 +199,8 @@ def _build(
 
 def _keep(cache: Cache, binary: Binary) -> None:
     parts = {
-        "cubin": binary.cubin,
-        "ptx": binary.ptx.encode(),
+        "code": binary.code,
+        "assembly": binary.assembly.encode(),
         "log": binary.log.encode(),
         "seconds": repr(binary.seconds).encode(),
     }
@@ -241,30 +213,13 @@ def _find(cache: Cache, key: str, compiler: Compiler, arch: str, name: str) -> B
         return None
     return Binary(
         arch=arch,
-        cubin=parts["cubin"],
-        ptx=parts["ptx"].decode(),
-        kernels=read_cubin(parts["cubin"]),
+        code=parts["code"],
+        assembly=parts["assembly"].decode(),
+        kernels=read_cubin(parts["code"]),
         compiler=compiler.name,
         log=parts["log"].decode(),
         key=key,
         source_name=name,
         from_cache=True,
         seconds=float(parts["seconds"]),
-    )
-
-
-def _check_spills(binary: Binary) -> None:
-    """Raises ResourceError for the kernel that spills most, if any does."""
-    spilled = {name: used for name, used in binary.kernels.items() if used.spill_bytes}
-    if not spilled:
-        return
-    name, used = max(spilled.items(), key=lambda item: item[1].spill_bytes)
-    others = f"; {len(spilled) - 1} more spill" if len(spilled) > 1 else ""
-    raise ResourceError(
-        f"{binary.source_name}: kernel {name}",
-        f"spills registers to local memory on {binary.arch}{others}",
-        needs="0 B of spill stores and loads",
-        has=f"{used.registers} registers a thread, {used.spill_store_bytes} B of spill stores,"
-        f" {used.spill_load_bytes} B of spill loads, a stack of {used.stack_bytes} B",
-        remedy="a smaller warp tile, fewer accumulators, or allow spills in the spec",
     )

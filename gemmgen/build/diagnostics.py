@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gemmgen.build.cubin import KernelResources
+from gemmgen.build.cubin import CubinResources
 from gemmgen.build.nvrtc import INSTALL, Compiler, Output
 from gemmgen.errors import BuildError
 
@@ -86,7 +86,7 @@ def _remedy(message: str, compiler: Compiler, arch: str) -> str | None:
     return None
 
 
-def accounts_differ(log: str, kernels: Mapping[str, KernelResources]) -> tuple[str, str] | None:
+def accounts_differ(log: str, kernels: Mapping[str, CubinResources]) -> tuple[str, str] | None:
     """Compare the registers and spills that `ptxas -v` logs with those of the cubin.
 
     Where both tell of spills, how many bytes is no matter: for kernels that spill

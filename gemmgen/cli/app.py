@@ -203,7 +203,7 @@ def build(
         plan, source = planned(path)
         binary = compiled(source)
         files = write_files(output, {
-            source.file_name: source.text, f"{source.name}.ptx": binary.ptx, f"{source.name}.cubin": binary.cubin,
+            source.file_name: source.text, f"{source.name}.ptx": binary.assembly, f"{source.name}.cubin": binary.code,
         })
         value = {
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,

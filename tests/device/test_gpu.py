@@ -137,7 +137,7 @@ def test_the_unit_model_is_the_hardware(kind):
     c = (draws(rng, (count, 16, 8), kind) * np.exp2(rng.integers(-20, 5, (count, 16, 8)))).astype(np.float32)
     binary = compile_cuda(MMA, gpu.arch, name="one_mma.cu")
     module = cupy.cuda.function.Module()
-    module.load(binary.cubin)
+    module.load(binary.code)
     d = cupy.empty((count, 16, 8), cupy.float32)
     inputs = [cupy.asarray(x) for x in (a.view(np.uint32), b.view(np.uint32), c)]
     module.get_function("one_mma")(((count + 7) // 8,), (256,), (*inputs, d, np.int32(count)))

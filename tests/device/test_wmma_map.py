@@ -97,7 +97,7 @@ def launch():
     def run(text: str, symbol: str, arrays, shape, dtype):
         if text not in modules:
             modules[text] = cupy.cuda.function.Module()
-            modules[text].load(compile_cuda(text, arch(), name="wmma_map.cu", options=toolkit_headers()).cubin)
+            modules[text].load(compile_cuda(text, arch(), name="wmma_map.cu", options=toolkit_headers()).code)
         out = cupy.full(shape, -1, dtype)
         modules[text].get_function(symbol)((1,), (32,), (*map(cupy.asarray, arrays), out))
         return cupy.asnumpy(out)
