@@ -343,7 +343,7 @@ class Fragment(Row):
             `constructed`: ours, where no instruction prescribes any.
         min_arch: the first sm_ number that has it, with these maps.
         archs: AMD's targets that have it; there later ones may drop what earlier ones had.
-        instruction: its mnemonic as the compiler's assembly prints it.
+        instruction: its mnemonic as the compiler's assembly prints it, of AMD's for the newest of its targets.
         builtin: what compilers call AMD's; the mnemonic gives NVIDIA's.
         shape: (m, n, k).
         word: type of A and B; the accumulator is FP32.
