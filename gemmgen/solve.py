@@ -216,10 +216,13 @@ class _Request:
 def _requests(loaded: LoadedSpec) -> list[_Request]:
     """The spec with its names looked up, once for each policy that it leaves open."""
     spec, place = loaded.spec, loaded.place
-    scheme = SCHEMES.get(spec.split.scheme, where=f"{place}: [split] scheme", relative_to=loaded.folder)
+    if spec.target.gpu is None:
+        raise SpecError(f"{place}: [target] gpu", "is missing", needs="a name under specs/gpus, or a .toml file", remedy='gpu = "a100", or --gpu a100')
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
     if _unless_auto(spec.target.vendor) not in (None, gpu.vendor):
         raise SpecError(f"{place}: [target] vendor", f"{gpu.name} is not {spec.target.vendor}'s", got=spec.target.vendor, needs=gpu.vendor, remedy="leave it out")
+    name = "ootomo" if spec.split.scheme == "auto" else spec.split.scheme
+    scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     requests, refused = [], []
     for fragment in _fragments(spec.fragment, scheme, gpu, place):
         try:
@@ -316,7 +319,7 @@ def _fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> 
     if asked or scheme.word == "f32":
         return [_fragment(asked or "fma", choice.shape, scheme, gpu, place)]
     if gpu.vendor == "amd":
-        return [_fragment("mfma" if gpu.limits.warp_size == 64 else "wmma", choice.shape, scheme, gpu, place)]
+        return [_fragment(gpu.portable_policy, choice.shape, scheme, gpu, place)]
     portable = shapes(gpu.vendor, scheme.word, "mma")
     found = []
     if choice.shape is None or choice.shape not in portable:
@@ -338,8 +341,8 @@ def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: s
     known = shapes(gpu.vendor, scheme.word, policy)
     if not known:
         raise InfeasibleSpec(
-            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known", got=policy,
-            needs=f"a row under specs/fragments for {scheme.word}", remedy='policy = "auto"',
+            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known of {gpu.vendor}", got=policy,
+            needs=f"a row under specs/fragments for {scheme.word}", remedy="another scheme" if scheme.word == "f32" else 'policy = "auto"',
         )
     if shape is not None and shape not in known:
         raise UnknownName(f"{place}: [fragment] shape", f"{scheme.word} fragment of {gpu.vendor}", shape, known)
@@ -347,13 +350,14 @@ def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: s
     if usable:  # of those that differ in n alone, the first can be made as wide as a tile
         return max(usable, key=lambda row: (row.shape[0] * row.shape[2], row.shape[0], -row.shape[1], -(row.instructions or 1)))
     least = min(known.values(), key=lambda row: row.min_arch or 0)
+    portable = policy == gpu.portable_policy
     raise InfeasibleSpec(
-        f"{place}: [fragment] {'shape' if policy == 'mma' or shape else 'policy'}",
+        f"{place}: [fragment] {'shape' if portable or shape else 'policy'}",
         f"{gpu.name} does not have {shape}" if shape
-        else f"{gpu.name} has no {'matrix instruction' if policy == 'mma' else policy} for {scheme.word}",
-        got=shape or (None if policy == "mma" else policy),
+        else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {scheme.word}",
+        got=shape or (None if portable else policy),
         needs=least.arch or _targets(known[shape] if shape else least), has=gpu.arch,
-        remedy="another gpu" if policy == "mma" else 'another gpu, or policy = "auto"',
+        remedy="another gpu" if portable else 'another gpu, or policy = "auto"',
     )
 
 

@@ -137,6 +137,13 @@ class Gpu(Row):
         return self.vendor == "nvidia" and self.arch_number >= FIRST_ASYNC
 
     @property
+    def portable_policy(self) -> str:
+        """The programming interface of its matrix units that kernels of the portable skeleton use: CDNA's MFMA, RDNA's WMMA."""
+        if self.vendor == "amd":
+            return "mfma" if self.limits.warp_size == 64 else "wmma"
+        return "mma"
+
+    @property
     def unit(self) -> MatrixUnit:
         return UNITS.get(self.matrix_unit)
 
