@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from ways import can_multiply
 
-from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
@@ -45,7 +45,7 @@ def test_scheme_and_gpu_are_all_a_spec_needs(scheme, gpu):
     target, word = GPUS.get(gpu), SCHEMES.get(scheme).word
     loaded = loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}}, "here")
     policy = "fma" if word == "f32" else target.portable_policy
-    if not any(row.runs_on(target.arch) for row in candidates(target.vendor, word, policy)):
+    if not can_multiply(gpu, scheme):
         with pytest.raises(InfeasibleSpec, match=f"{gpu} has no matrix instruction|no {policy} fragment of {word}"):
             solve(loaded)
         return
