@@ -107,7 +107,7 @@ def test_an_unknown_key_lists_the_known_ones():
 
 def test_messages_name_the_file_as_the_user_did(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("x.toml").write_text("[split]\n")
+    Path("x.toml").write_text("[split]\npromote = -1\n")
     with pytest.raises(SpecError) as caught:
         load("x.toml")
-    assert str(caught.value).startswith("x.toml: [split] scheme: is missing")
+    assert str(caught.value).startswith("x.toml: [split] promote: is not acceptable")
