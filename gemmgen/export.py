@@ -386,7 +386,7 @@ def _contents(plan: Plan, source: Source, binary: Binary, name: str) -> dict[str
         file.format(name=name): render_text(f"export/{template}.j2", **context).encode()
         for file, (template, _) in _FILES.items() if template
     }
-    files[f"{name}.cubin"] = binary.cubin
+    files[f"{name}.cubin"] = binary.code
     manifest = _manifest(plan, source, binary, name, files)
     files[MANIFEST] = (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode()
     return files

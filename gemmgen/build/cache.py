@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-FORMAT = 1
+FORMAT = 2
 """Changes when the layout of an entry or the meaning of a key does."""
 
 _MAGIC = b"gemmgen cache %d " % FORMAT

@@ -19,6 +19,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gemmgen.build.binary import KernelResources
 from gemmgen.build.elf import FUNCTION, Elf
 from gemmgen.errors import BuildError
 
@@ -47,43 +48,39 @@ _RESERVED_SECTION = ".nv.shared.reserved.0"
 _RESERVED_BYTES = 1024
 
 
-@dataclass(frozen=True)
-class KernelResources:
-    """Resources of one kernel, as the compiler allocated them.
+@dataclass(frozen=True, kw_only=True)
+class CubinResources(KernelResources):
+    """Resources of one CUDA kernel.
 
     Attributes:
-        registers: 32-bit registers a thread.
-        static_shared_bytes: shared memory a block that the source declares with
-            a size, without what CUDA reserves for itself.
         spill_store_bytes: bytes a thread that spill stores move, each
             instruction counted once, in the kernel and in functions it calls.
         spill_load_bytes: the same for loads.
-        stack_bytes: local memory a thread, holding spilled registers and arrays
-            with run-time indices; None where recursion leaves it unbounded.
         barriers: named barriers a block (16 where the number is computed).
         constant_bytes: constant memory of all banks, parameters included.
-        code_bytes: machine code, padding included.
         max_threads: the launch bound (x, y, z), or None without one. Only the
             product matters.
     """
 
-    registers: int
-    static_shared_bytes: int
     spill_store_bytes: int
     spill_load_bytes: int
-    stack_bytes: int | None
     barriers: int
     constant_bytes: int
-    code_bytes: int
     max_threads: tuple[int, int, int] | None
 
     @property
     def spill_bytes(self) -> int:
-        """Bytes a thread that spill stores and spill loads move together."""
         return self.spill_store_bytes + self.spill_load_bytes
 
+    @property
+    def spill_account(self) -> str:
+        return (
+            f"{self.spill_store_bytes} B of spill stores, {self.spill_load_bytes} B of spill loads,"
+            f" a stack of {self.stack_bytes} B"
+        )
 
-def read_cubin(cubin: bytes) -> dict[str, KernelResources]:
+
+def read_cubin(cubin: bytes) -> dict[str, CubinResources]:
     """The resources of every kernel in a cubin, by the kernel's name.
 
     Raises:
@@ -106,14 +103,14 @@ class _Reader:
         self.sections = {section.name: section for section in elf.sections}
         self.by_symbol = dict(self._attributes_of_symbols())
 
-    def kernels(self) -> dict[str, KernelResources]:
+    def kernels(self) -> dict[str, CubinResources]:
         return {
             symbol.name: self._kernel(index, symbol.name)
             for index, symbol in enumerate(self.elf.symbols)
             if symbol.kind == FUNCTION and symbol.other & _ENTRY
         }
 
-    def _kernel(self, symbol: int, name: str) -> KernelResources:
+    def _kernel(self, symbol: int, name: str) -> CubinResources:
         text = self.sections.get(f".text.{name}")
         registers = self.by_symbol.get((_REGCOUNT, symbol))
         if text is None or registers is None:
@@ -123,7 +120,7 @@ class _Reader:
         stack = self.by_symbol.get(
             (_MIN_STACK_SIZE, symbol), self.by_symbol.get((_FRAME_SIZE, symbol), 0)
         )
-        return KernelResources(
+        return CubinResources(
             registers=registers,
             static_shared_bytes=self._shared(name),
             spill_store_bytes=stores,

@@ -107,7 +107,7 @@ class CudaDevice:
 
         self._cupy = cupy
         self._module = cupy.cuda.function.Module()
-        self._module.load(binary.cubin)
+        self._module.load(binary.code)
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
         self.name = properties["name"].decode()
         self._events: list[Any] = []

@@ -46,7 +46,7 @@ class EmulatorDevice:
     def emulator(self) -> Emulator:
         if self._emulator is None:
             self._emulator = Emulator(
-                self.binary.ptx, self.plan.gpu.unit, source=self.source.text,
+                self.binary.assembly, self.plan.gpu.unit, source=self.source.text,
                 source_name=self.source.file_name, processes=self.processes,
             )
         return self._emulator

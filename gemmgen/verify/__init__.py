@@ -120,7 +120,7 @@ def resources(plan: Plan, source: Source, binary: Binary) -> Resources:
 
 def tensor_columns(binary: Binary) -> int:
     """Columns of tensor memory that a binary's code allocates; the cubin's tables do not tell."""
-    return sum(map(int, re.findall(r"tcgen05\.alloc\.\S+ \[[^]]*\], (\d+);", binary.ptx)))
+    return sum(map(int, re.findall(r"tcgen05\.alloc\.\S+ \[[^]]*\], (\d+);", binary.assembly)))
 
 
 class Judge:

@@ -22,6 +22,7 @@ from gemmgen.build import cuda, nvrtc
 from gemmgen.build.cache import Cache
 from gemmgen.build.cubin import read_cubin
 from gemmgen.build.cuda import compile_cuda, find_compiler
+from gemmgen.build.request import Request
 from gemmgen.errors import BuildError, GemmgenError, ResourceError
 
 SCALE = """\
@@ -209,7 +210,7 @@ def test_the_cubin_and_the_log_tell_the_same(arch):
 
 def test_resources_are_read_again_from_the_cubin():
     binary = compile_cuda(SHARED, "sm_80", cache=None)
-    assert read_cubin(binary.cubin) == binary.kernels
+    assert read_cubin(binary.code) == binary.kernels
 
 
 def test_spills_are_an_error_that_says_what_to_do(tmp_path):
@@ -220,7 +221,7 @@ def test_spills_are_an_error_that_says_what_to_do(tmp_path):
     )
     spill = allowed.kernels["spill"]
     assert str(caught.value) == (
-        "gemm.cu: kernel spill: spills registers to local memory on sm_80\n"
+        "gemm.cu: kernel spill: spills registers to memory on sm_80\n"
         "  needs  0 B of spill stores and loads\n"
         f"  has    64 registers a thread, {spill.spill_store_bytes} B of spill stores, "
         f"{spill.spill_load_bytes} B of spill loads, a stack of {spill.stack_bytes} B\n"
@@ -257,7 +258,7 @@ def test_every_listed_architecture_compiles():
     for arch in listed:
         binary = compile_cuda(SCALE, arch, cache=None)
         assert binary.arch == arch
-        assert f".target {arch}\n" in binary.ptx
+        assert f".target {arch}\n" in binary.assembly
         assert set(binary.kernels) == {"scale"}
 
 
@@ -275,9 +276,9 @@ def test_no_accepted_architecture_is_left_out():
 
 def test_the_parts_of_a_binary(tmp_path):
     binary = compile_cuda(SCALE, "sm_80", name="split/scale.cu", cache=None)
-    assert binary.cubin.startswith(b"\x7fELF")
-    assert ".visible .entry scale(" in binary.ptx
-    assert "\0" not in binary.ptx
+    assert binary.code.startswith(b"\x7fELF")
+    assert ".visible .entry scale(" in binary.assembly
+    assert "\0" not in binary.assembly
     assert re.fullmatch(r"NVRTC \d+\.\d+", binary.compiler)
     assert re.fullmatch(r"[0-9a-f]{64}", binary.key)
     assert (binary.arch, binary.source_name, binary.from_cache) == (
@@ -293,11 +294,11 @@ def test_the_parts_of_a_binary(tmp_path):
 def test_line_information_names_the_source_and_no_folder_of_this_machine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     binary = compile_cuda(SCALE, "sm_80", name="scale.cu", cache=Cache(tmp_path / "cache"))
-    assert re.findall(r"^\s*\.file\s+(.*)$", binary.ptx, re.M) == ['1 "scale.cu"']
-    assert re.search(r"^\s*\.loc\s+1 3 ", binary.ptx, re.M)  # the multiplication
+    assert re.findall(r"^\s*\.file\s+(.*)$", binary.assembly, re.M) == ['1 "scale.cu"']
+    assert re.search(r"^\s*\.loc\s+1 3 ", binary.assembly, re.M)  # the multiplication
     for folder in (tmp_path, Path.home(), find_compiler().path.parent):
-        assert str(folder) not in binary.ptx
-        assert str(folder).encode() not in binary.cubin
+        assert str(folder) not in binary.assembly
+        assert str(folder).encode() not in binary.code
 
 
 def test_a_warning_does_not_stop_a_build():
@@ -385,14 +386,14 @@ def test_requests_that_cannot_be_served(arguments, told):
 
 
 def test_truncated_cubins_are_build_errors():
-    cubin = compile_cuda(SHARED, "sm_120a", cache=None).cubin
+    cubin = compile_cuda(SHARED, "sm_120a", cache=None).code
     for size in [*range(0, 200), *range(200, len(cubin), 41), len(cubin) - 1]:
         with pytest.raises(BuildError):
             read_cubin(cubin[:size])
 
 
 def test_damaged_cubins_are_build_errors_or_harmless():
-    cubin = compile_cuda(SPILL, "sm_90a", cache=None, allow_spills=True).cubin
+    cubin = compile_cuda(SPILL, "sm_90a", cache=None, allow_spills=True).code
     chance = random.Random(1)
     for _ in range(500):
         bad = bytearray(cubin)
@@ -479,11 +480,10 @@ def test_the_key_holds_all_that_determines_the_bytes(tmp_path):
     ]
     assert len({binary.key for binary in built}) == len(built)
     assert compile_cuda(SCALE, "sm_80", cache=Cache(tmp_path)).key == built[0].key
-    with_other_compiler = cuda._key(
-        dataclasses.replace(find_compiler(), identity="NVRTC 13.9 build 00"),
-        *(SCALE, "sm_80", "kernel.cu", ()),
-    )
-    assert with_other_compiler != built[0].key
+    request = Request(SCALE, "sm_80", "kernel.cu", ())
+    other = dataclasses.replace(find_compiler(), identity="NVRTC 13.9 build 00")
+    keys = [request.key(compiler, cuda._options(request)) for compiler in (find_compiler(), other)]
+    assert keys[0] == built[0].key != keys[1]
 
 
 def test_a_damaged_entry_is_built_again(tmp_path):
@@ -533,8 +533,8 @@ extern "C" __global__ void half_add(half* x, unsigned n) {
 def test_bundled_headers(tmp_path):
     cache = Cache(tmp_path)
     binary = compile_cuda(HALF, "sm_80", cache=cache)
-    assert str(tmp_path) not in binary.ptx
-    assert str(tmp_path).encode() not in binary.cubin
+    assert str(tmp_path) not in binary.assembly
+    assert str(tmp_path).encode() not in binary.code
     assert compile_cuda(HALF, "sm_80", cache=cache).from_cache
     folders = [path.name for path in (tmp_path / "headers").iterdir()]
     assert len(folders) == 1 and folders[0].startswith("nvrtc-")
@@ -559,8 +559,8 @@ while not all((folder / f"ready-{n}").exists() for n in "12"):
 binary = compile_cuda(text, "sm_80", cache=Cache(folder / "cache"))
 maps = pathlib.Path("/proc/self/maps").read_text()
 print(json.dumps({
-    "cubin": hashlib.sha256(binary.cubin).hexdigest(),
-    "ptx": hashlib.sha256(binary.ptx.encode()).hexdigest(),
+    "cubin": hashlib.sha256(binary.code).hexdigest(),
+    "ptx": hashlib.sha256(binary.assembly.encode()).hexdigest(),
     "driver": "libcuda.so" in maps,
     "compiler": "libnvrtc.so" in maps,
 }))
@@ -585,7 +585,7 @@ def test_two_processes_with_one_empty_cache(text, tmp_path):
     here = compile_cuda(text, "sm_80", cache=Cache(tmp_path / "cache"))
     assert here.from_cache
     assert told[0] == told[1]
-    assert told[0]["cubin"] == hashlib.sha256(here.cubin).hexdigest()
+    assert told[0]["cubin"] == hashlib.sha256(here.code).hexdigest()
     assert not told[0]["driver"]
     assert told[0]["compiler"]
     assert not list((tmp_path / "cache").rglob(".unfinished-*"))

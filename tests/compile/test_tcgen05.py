@@ -38,7 +38,7 @@ def assert_as_predicted(plan, source, binary):
     assert plan.shared_bytes == specialised.model(plan)["shared_bytes"] <= plan.gpu.limits.shared_bytes_per_block
     # Every product of a stage is one instruction, and every commit tells a barrier that somebody waits for.
     products = len(plan.scheme.products) * plan.k_steps
-    text = binary.ptx.partition(f".entry {source.name}(")[2]
+    text = binary.assembly.partition(f".entry {source.name}(")[2]
     assert len(re.findall(r"tcgen05\.mma\.", text)) == products
     assert len(re.findall(r"tcgen05\.commit\.", text)) == 1 + plan.promote_chunks * bool(plan.moving) + bool(plan.staying)
     assert len(re.findall(r"tcgen05\.(?:alloc|dealloc|relinquish_alloc_permit)\.", text)) == 3
@@ -104,4 +104,4 @@ def test_consumer_blackwell_compiles_without(scheme):
     plan = solve(loads({"split": {"scheme": scheme}, "target": {"gpu": "rtx5090"}}))
     assert plan.fragment.policy in ("mma", "fma") and plan.arch == "sm_120"
     binary = build(render(plan))
-    assert all(kernel.spill_bytes == 0 for kernel in binary.kernels.values()) and "tcgen05" not in binary.ptx
+    assert all(kernel.spill_bytes == 0 for kernel in binary.kernels.values()) and "tcgen05" not in binary.assembly

@@ -50,7 +50,7 @@ def source(name: str, row_bytes: int) -> str:
 def test_the_primitives_compile(name, row_bytes):
     binary = compile_cuda(source(name, row_bytes), "sm_90a", name=f"{name}_test.cu")
     row = find(name, "here")
-    assert binary.ptx.count(row.instruction) == 2
+    assert binary.assembly.count(row.instruction) == 2
     assert binary.kernels["product"].spill_bytes == 0
 
 

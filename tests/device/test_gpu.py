@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ways import WAYS, plan_of
+from ways import NVIDIA, WAYS, plan_of
 
 from gemmgen.build import build, compile_cuda
 from gemmgen.catalog.gpu import GPUS
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.device
 
 def local_gpu() -> str:
     """The name of a GPU row that this machine's GPU runs."""
-    for row in GPUS.rows():
+    for row in map(GPUS.get, NVIDIA):
         if cuda.why_not(row) is None:
             return row.name
     pytest.skip("no CUDA GPU that runs any of specs/gpus")
@@ -137,7 +137,7 @@ def test_the_unit_model_is_the_hardware(kind):
     c = (draws(rng, (count, 16, 8), kind) * np.exp2(rng.integers(-20, 5, (count, 16, 8)))).astype(np.float32)
     binary = compile_cuda(MMA, gpu.arch, name="one_mma.cu")
     module = cupy.cuda.function.Module()
-    module.load(binary.cubin)
+    module.load(binary.code)
     d = cupy.empty((count, 16, 8), cupy.float32)
     inputs = [cupy.asarray(x) for x in (a.view(np.uint32), b.view(np.uint32), c)]
     module.get_function("one_mma")(((count + 7) // 8,), (256,), (*inputs, d, np.int32(count)))

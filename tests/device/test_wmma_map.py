@@ -82,7 +82,7 @@ def toolkit_headers() -> list[str]:
 def arch() -> str:
     """An architecture of specs/gpus that this machine's GPU runs."""
     for gpu in GPUS.rows():
-        if cuda.why_not(gpu) is None and gpu.arch_number >= ROW.min_arch:
+        if gpu.vendor == "nvidia" and cuda.why_not(gpu) is None and gpu.arch_number >= ROW.min_arch:
             return gpu.arch
     pytest.skip(f"no CUDA GPU from sm_{ROW.min_arch} on")
 
@@ -97,7 +97,7 @@ def launch():
     def run(text: str, symbol: str, arrays, shape, dtype):
         if text not in modules:
             modules[text] = cupy.cuda.function.Module()
-            modules[text].load(compile_cuda(text, arch(), name="wmma_map.cu", options=toolkit_headers()).cubin)
+            modules[text].load(compile_cuda(text, arch(), name="wmma_map.cu", options=toolkit_headers()).code)
         out = cupy.full(shape, -1, dtype)
         modules[text].get_function(symbol)((1,), (32,), (*map(cupy.asarray, arrays), out))
         return cupy.asnumpy(out)

@@ -44,7 +44,7 @@ def run(row: Fragment, body: str, out: tuple[int, ...], *inputs: np.ndarray, int
         f'extern "C" __global__ void kernel(const float* x, const float* y, int p, int q, {c_type}* out) {{\n{body}\n}}\n'
     )
     binary = compile_cuda(text, f"sm_{row.min_arch}", name=f"{row.name}_test.cu")
-    with Emulator(binary.ptx, unit_of(row), source=text, processes=1) as emulator:
+    with Emulator(binary.assembly, unit_of(row), source=text, processes=1) as emulator:
         arrays = [emulator.upload(np.asarray(array, np.float32), name=name) for name, array in zip("xy", inputs)]
         arrays += [None] * (2 - len(arrays))
         result = emulator.alloc(4 * int(np.prod(out)), name="out")
@@ -188,7 +188,7 @@ def test_the_wmma_instruction_compiles(arch):
     text = f"{fragment_header(row)}\nusing namespace {row.name};\n" + (
         'extern "C" __global__ void kernel(const float* x, const float* y, float* out) {\n' + MULTIPLY + "}\n"
     )
-    assert compile_cuda(text, arch).ptx.count(row.instruction) == 1
+    assert compile_cuda(text, arch).assembly.count(row.instruction) == 1
 
 
 # ---------------------------------------------------------------- scan

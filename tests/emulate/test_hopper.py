@@ -29,7 +29,7 @@ EVERY = (*SCHEDULES, TOGETHER)
 
 @cache
 def ptx_of(text: str) -> str:
-    return compile_cuda(text, "sm_90a", allow_spills=True).ptx
+    return compile_cuda(text, "sm_90a", allow_spills=True).assembly
 
 
 def launch(case: Case, text: str, schedule):

@@ -21,7 +21,7 @@ UNIT_OF = {"sm_80": "ampere", "sm_90": "hopper", "sm_120": "blackwell"}
 
 @cache
 def ptx_of(text, arch="sm_80"):
-    return compile_cuda(text, arch, allow_spills=True).ptx
+    return compile_cuda(text, arch, allow_spills=True).assembly
 
 
 def emulator(text, arch="sm_80", **options):

@@ -46,7 +46,7 @@ def device_words(plan, a, b):
     size = plan.scheme.format.bytes
     padded = dict(zip("mnk", plan.padded(M, N, K)))
     stored = {"a": a if plan.layout[0] == "n" else a.T, "b": b if plan.layout[1] == "n" else b.T}
-    with Emulator(binary.ptx, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
+    with Emulator(binary.assembly, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
         values = {"m": M, "n": N, "k": K, "lda": stored["a"].shape[1], "ldb": stored["b"].shape[1]}
         values |= {f"{x}_padded": extent for x, extent in padded.items()}
         for x, outer in (("a", "m"), ("b", "n")):

@@ -78,7 +78,7 @@ SHARED_ADDRESS = "(unsigned)__cvta_generic_to_shared({})".format
 
 @cache
 def ptx_of(text, arch):
-    return compile_cuda(text, arch, name="kernel.cu", allow_spills=True).ptx
+    return compile_cuda(text, arch, name="kernel.cu", allow_spills=True).assembly
 
 
 def run(text, grid, block, shared, *args, out, arch="sm_80", offset=0, **options):

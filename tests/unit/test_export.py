@@ -21,7 +21,7 @@ import pytest
 
 import foreign
 from gemmgen import export as exporter
-from gemmgen.build import Binary, KernelResources
+from gemmgen.build import Binary, CubinResources
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints, STATUS
@@ -52,9 +52,12 @@ def prepared(case: str = "ootomo-nn", **more):
     """Plan, source and a binary whose machine code is none."""
     plan = solve(loads({"target": {"gpu": "a100"}, **CASES[case], **more}))
     source = render(plan)
-    used = KernelResources(64, 0, 0, 0, 0, 1, 512, 4096, None)
+    used = CubinResources(
+        registers=64, static_shared_bytes=0, stack_bytes=0, code_bytes=4096, spill_store_bytes=0, spill_load_bytes=0,
+        barriers=1, constant_bytes=512, max_threads=None,
+    )
     binary = Binary(
-        arch=plan.arch, cubin=b"\x7fELF stand-in", ptx="", kernels={launch.symbol: used for launch in source.launches},
+        arch=plan.arch, code=b"\x7fELF stand-in", assembly="", kernels={launch.symbol: used for launch in source.launches},
         compiler="NVRTC 0.0", log="", key="0" * 64, source_name=source.file_name, from_cache=False, seconds=0.0,
     )
     return plan, source, binary
@@ -101,7 +104,7 @@ def test_the_folder_holds_what_the_manifest_tells(case, tmp_path):
     found = contents(tmp_path / "out")
     found.pop("manifest.json")
     assert hashes == {file: hashlib.sha256(content).hexdigest() for file, content in found.items()}
-    assert found[f"{name}.cubin"] == binary.cubin
+    assert found[f"{name}.cubin"] == binary.code
     assert source.text.encode().rstrip() in found[f"{name}.cu"]
     assert [launch["symbol"] for launch in manifest["launches"]] == [launch.symbol for launch in source.launches]
     assert [[p["name"] for p in launch["params"]] for launch in manifest["launches"]] == [
