@@ -273,7 +273,7 @@ def division_scale(cursor: Cursor):
         cases = [  # the first that holds: (when, power of the scale, what it applies to, whether to scale back)
             (near_largest, scale, of_denominator, True),
             (subnormal_divisor, scale, True, False),
-            (subnormal_inverse & subnormal_quotient, scale, of_denominator, True),
+            (subnormal_inverse & subnormal_quotient, -scale, of_denominator, True),
             (subnormal_inverse, -scale, True, False),
             (subnormal_quotient, scale, of_numerator, True),
             (tiny, scale, True, False),
@@ -300,10 +300,14 @@ def division_fma(cursor: Cursor):
     scale = 64 if type_ == "f32" else 128
 
     def run(wave):
-        values = [read(wave) for read in reads]
-        result = with_nans(fma(*values), values)
+        values = np.broadcast_arrays(*[read(wave) for read in reads])
         power = np.where(wave.mask_of(VCC), np.where(np.abs(values[2]) >= 2, scale, -scale), 0)
-        write(wave, ldexp(result, power))
+        if type_ == "f32":  # rounded once, after scaling
+            x, y, z = (value.astype(F64) for value in values)
+            result = np.ldexp(rounding.add_to_odd(x * y, z), power).astype(F32)
+        else:
+            result = ldexp(fma(*values), power)
+        write(wave, with_nans(result, values))
 
     return run
 
@@ -315,7 +319,7 @@ def division_fixup(cursor: Cursor):
     def function(quotient, denominator, numerator):
         dtype, info = quotient.dtype, np.finfo(quotient.dtype)
         below = np.frexp(numerator)[1] - np.frexp(denominator)[1] < info.minexp - info.nmant - 1
-        result = np.where(below, dtype.type(0), np.abs(quotient))
+        result = np.where(below, dtype.type(0), np.where(np.isfinite(quotient), np.abs(quotient), dtype.type(np.inf)))
         result = np.where(np.isinf(denominator) | (numerator == 0), dtype.type(0), result)
         result = np.where(np.isinf(numerator) | (denominator == 0), dtype.type(np.inf), result)
         result = np.where(np.signbit(denominator) != np.signbit(numerator), -result, result)
