@@ -1,9 +1,9 @@
 """Loads, stores and atomic operations.
 
 Each reads its registers when it is issued and becomes a Flight; what it does to
-memory is a function that the machine calls, at once or when a wait comes.
-Addresses are aligned to the access, or for more than 4 bytes to 4: so wide an
-access may be less aligned here, as the runtime sets it up.
+memory is a function that the machine calls, at once or when a wait comes. Loads and
+stores need no alignment, since the runtime sets the hardware up so and the compiler
+relies on it (it merges loads of neighbouring bytes); atomic operations do.
 """
 
 from __future__ import annotations
@@ -29,33 +29,30 @@ _HIGH, _LOW, _SIXTEEN = np.uint32(0xFFFF0000), np.uint32(0xFFFF), np.uint32(16)
 
 def load_words(space: Space, offsets: np.ndarray, nbytes: int) -> np.ndarray:
     """`[n, words]` uint32 from `[n]` offsets; fewer than 4 bytes are zero extended."""
-    if nbytes < 4:
-        return space.load(offsets, nbytes).astype(U32)[:, None]
     unit = _unit(offsets, nbytes)
     if unit == nbytes:
-        return np.ascontiguousarray(space.load(offsets, nbytes)).view(U32).reshape(len(offsets), -1)
-    parts = [space.load(offsets + first, unit) for first in range(0, nbytes, unit)]
-    return np.stack(parts, 1).view(U32).reshape(len(offsets), -1)
+        values = np.ascontiguousarray(space.load(offsets, nbytes))
+    else:
+        values = np.stack([space.load(offsets + first, unit) for first in range(0, nbytes, unit)], 1)
+    if nbytes < 4:
+        return values.view(f"u{nbytes}").astype(U32).reshape(-1, 1)
+    return values.view(U32).reshape(len(offsets), -1)
 
 
 def store_words(space: Space, offsets: np.ndarray, nbytes: int, words: np.ndarray) -> None:
     """`[n, words]` uint32 to `[n]` offsets."""
-    if nbytes < 4:
-        return space.store(offsets, nbytes, words[:, 0].astype(f"u{nbytes}"))
     unit = _unit(offsets, nbytes)
-    words = np.ascontiguousarray(words)
-    if unit == nbytes:
-        moved = np.dtype(np.complex128) if unit == 16 else np.dtype(f"u{unit}")
-        return space.store(offsets, unit, words.view(moved).reshape(-1))
-    parts = words.view(f"u{unit}").reshape(len(offsets), -1)
+    words = words.astype(f"u{nbytes}") if nbytes < 4 else np.ascontiguousarray(words)
+    moved = np.dtype(np.complex128) if unit == 16 else np.dtype(f"u{unit}")
+    parts = words.view(moved).reshape(len(offsets), -1)
     for number, first in enumerate(range(0, nbytes, unit)):
         space.store(offsets + first, unit, np.ascontiguousarray(parts[:, number]))
 
 
 def _unit(offsets: np.ndarray, nbytes: int) -> int:
-    """Bytes to move at a time: the widest that size and alignment allow, at least 4."""
-    low = int(np.bitwise_or.reduce(offsets)) | nbytes
-    return 16 if low % 16 == 0 else 8 if low % 8 == 0 else 4
+    """Bytes to move at a time: the widest that size and alignment allow."""
+    low = int(np.bitwise_or.reduce(offsets)) | nbytes | 16
+    return low & -low
 
 
 # ---------------------------------------------------------------- addresses
@@ -163,10 +160,18 @@ _STORED = {
 }  # fmt: skip
 
 
-def _vector_kinds(cursor: Cursor, store: bool) -> tuple[str, ...]:
-    """What an access to global memory counts as."""
+def _vector_kinds(cursor: Cursor, store: bool) -> Callable:
+    """What an access counts as, given its addresses. A flat one that meets only global memory is like a global
+    one: the compiler, where it knows that, waits for nothing else."""
     kind = cursor.target.store_kind if store else "vector"
-    return (f"flat {kind}", "flat lds") if cursor.name.startswith("flat") else (kind,)
+    if not cursor.name.startswith("flat"):
+        return lambda addresses: (kind,)
+    return lambda addresses: (f"flat {kind}", "flat lds") if _in_lds(addresses).any() else (kind,)
+
+
+def _in_lds(addresses: np.ndarray) -> np.ndarray:
+    """Which flat addresses lie in the aperture of LDS."""
+    return addresses >> 32 == SHARED_WINDOW >> 32
 
 
 def _loads(cursor: Cursor, index: int, nbytes: int, sign: str, half: int | None) -> Callable:
@@ -212,7 +217,7 @@ def _global_load(cursor: Cursor, suffix: str):
                 words = _load(wave, lanes, chosen, addresses[chosen], nbytes, flat)
             land(wave, lanes, chosen, words)
 
-        wave.issue(kinds, slots, perform, lanes.mask, Touched(addresses, lanes.columns, nbytes, False, wave.shape[1]))
+        wave.issue(kinds(addresses), slots, perform, lanes.mask, Touched(addresses, lanes.columns, nbytes, False, wave.shape[1]))
 
     return run
 
@@ -221,7 +226,7 @@ def _load(wave, lanes: Lanes, chosen, addresses: np.ndarray, nbytes: int, flat: 
     arena = wave.strip.launch.arena
     if not len(addresses):
         return np.zeros((0, max(1, nbytes // 4)), U32)
-    local = (addresses >> 32 == SHARED_WINDOW >> 32) if flat else None
+    local = _in_lds(addresses) if flat else None
     if local is None or not local.any():
         return load_words(arena, addresses - _BASE, nbytes)
     words = np.zeros((len(addresses), max(1, nbytes // 4)), U32)
@@ -256,14 +261,14 @@ def _global_store(cursor: Cursor, suffix: str):
             if not len(there):
                 return
             with lanes.located(chosen):
-                local = there >> 32 == SHARED_WINDOW >> 32 if flat else np.zeros(len(there), bool)
+                local = _in_lds(there) if flat else np.zeros(len(there), bool)
                 if not local.all():
                     store_words(wave.strip.launch.arena, there[~local] - _BASE, nbytes, words[chosen][~local])
                 if local.any():
                     offsets = _local(wave, lanes, chosen, there, local, nbytes)
                     store_words(wave.strip.local, offsets, nbytes, words[chosen][local])
 
-        wave.issue(kinds, (), perform, lanes.mask, Touched(addresses, lanes.columns, nbytes, True, wave.shape[1]))
+        wave.issue(kinds(addresses), (), perform, lanes.mask, Touched(addresses, lanes.columns, nbytes, True, wave.shape[1]))
 
     return run
 
@@ -706,14 +711,14 @@ def _global_atomic(cursor: Cursor, operation: str, dtype: np.dtype):
             there = addresses[chosen]
             if not len(there):
                 return
-            if flat and (there >> 32 == SHARED_WINDOW >> 32).any():
+            if flat and _in_lds(there).any():
                 raise Fault("a flat atomic operation on LDS is not supported", needs="an ordinary one")
             with lanes.located(chosen), wave.strip.launch.lock:
                 old = take_turns(wave.strip.launch.arena, there - _BASE, x[chosen], y[chosen], update)
             if land:
                 land(wave, lanes, chosen, old.view(U32).reshape(len(old), -1))
 
-        wave.issue(kinds, slots, perform, lanes.mask, Touched(addresses, lanes.columns, dtype.itemsize, True, wave.shape[1]))
+        wave.issue(kinds(addresses), slots, perform, lanes.mask, Touched(addresses, lanes.columns, dtype.itemsize, True, wave.shape[1]))
 
     return run
 
