@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate.amdgpu import AmdEmulator
+from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
+from gemmgen.emulate.amdgpu.local import banks_of, phases
+from gemmgen.emulate.banks import extra_wavefronts
 from gemmgen.errors import EmulationError
 
 U16, U32, U64, I16, I32, I64 = np.uint16, np.uint32, np.uint64, np.int16, np.int32, np.int64
@@ -635,3 +637,33 @@ def test_undefined_bits_that_are_used_are_a_fault(name):
     body, message = UNDEFINED_AND_USED[name]
     with pytest.raises(EmulationError, match=message):
         run(body, U32, np.array([0x1234, 5], U32))
+
+
+# ---------------------------------------------------------------- LDS
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_every_lane_is_in_one_phase_whose_words_fill_the_banks(target):
+    row = TARGETS[target]
+    for kind in ("read", "write"):
+        for size in (1, 2, 4, 8, 12, 16):
+            groups = phases(row, kind, size)
+            assert sorted(lane for group in groups for lane in group) == list(range(row.wave))
+            assert all(len(group) * -(-size // 4) <= row.banks for group in groups)
+
+
+def test_conflicts_are_counted_within_phases():
+    lane = np.arange(64)
+    count = lambda target, kind, size, words: extra_wavefronts(  # noqa: E731
+        words[: TARGETS[target].wave] * 4, None, size, banks_of(TARGETS[target]), kind
+    )
+    for target in TARGETS:
+        assert count(target, "read", 4, lane) == count(target, "read", 8, lane * 2) == count(target, "read", 16, lane * 4) == 0
+        assert count(target, "read", 4, lane * 0) == 0  # one word for all
+    assert count("gfx942", "read", 4, lane * 2) == 2 and count("gfx950", "read", 4, lane * 2) == 1
+    assert count("gfx942", "read", 4, lane * 32) == 62 and count("gfx1100", "read", 4, lane * 32) == 31
+    # rows of 16 bytes, lanes 0 to 7 of a column of 8 rows, then the next column: consecutive phases have no
+    # conflict where the fours that MI300X and RDNA 3 mix have
+    words = (lane % 8 * 32 + (lane // 8 + lane % 8) % 8 * 4)
+    assert count("gfx942", "write", 16, words) == 0 == count("gfx1201", "read", 16, words)
+    assert count("gfx942", "read", 16, words) == 8 and count("gfx1100", "read", 16, words) == 4

@@ -38,8 +38,9 @@ import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.amdgpu.decode import A, EXEC, M0, S, SLOTS, TTMP, V, VCC, Block, Instruction, Program, slot_name
-from gemmgen.emulate.amdgpu.local import LocalMemory, PrivateMemory, conflict_counter
+from gemmgen.emulate.amdgpu.local import LocalMemory, PrivateMemory, banks_of
 from gemmgen.emulate.amdgpu.target import Target
+from gemmgen.emulate.banks import ConflictCounter
 from gemmgen.emulate.launch import LaunchStats, Schedule
 from gemmgen.emulate.memory import GLOBAL_BASE, Arena, Fault
 from gemmgen.emulate.report import Source
@@ -710,7 +711,7 @@ class Strip:
             self.waves = [Wave(self, indices)]
         else:
             self.waves = [Wave(self, range(index, index + 1)) for index in indices]
-        self.conflicts = conflict_counter(launch.target, len(ctas))
+        self.conflicts = ConflictCounter(len(ctas), banks_of(launch.target))
 
     def run(self) -> LaunchStats:
         """Run all workgroups to their end.
