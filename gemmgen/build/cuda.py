@@ -9,20 +9,19 @@ machine: nothing in a Binary tells where it was built.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from gemmgen.build import cache as caching
-from gemmgen.build.binary import Binary, refuse_spills
+from gemmgen.build.binary import Binary
 from gemmgen.build.cache import USER_CACHE, Cache
 from gemmgen.build.cubin import read_cubin
-from gemmgen.build.diagnostics import accounts_differ, refusal
+from gemmgen.build.diagnostics import Dialect, refusal
 from gemmgen.build.nvrtc import INSTALL, Compiler, find_compiler
+from gemmgen.build.ptxas import accounts_differ
+from gemmgen.build.request import Product, Request, fulfil
 from gemmgen.errors import BuildError
 
 _OPTIONS = (
@@ -36,11 +35,25 @@ _FOLDER = "/gemmgen/"
 """Where every source pretends to lie. NVRTC completes a relative name with the current
 folder and writes the result into PTX and cubin; it leaves an absolute name alone."""
 
-_NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.M)
-_ABSOLUTE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]/", re.M)
 _ARCH_OPTIONS = ("-arch", "--gpu-architecture")
 _FILE_OPTIONS = ("-I", "--include-path", "-include", "--pre-include", "-pch", "--pch", "--use-pch")
+
+_DIALECT = Dialect(
+    front_end=re.compile(
+        r"^(?P<file>\S.*?)\((?P<line>\d+)\): (?:\w+ )?error(?: #\S+)?: (?P<message>.*)$", re.M
+    ),
+    next_report=re.compile(r"^\S.*\(\d+\): ", re.M),
+    quotation=re.compile(r"^(.*)\n *\^", re.M),
+    assembler=re.compile(
+        r"^\s*ptxas [^\n;]*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<message>.*)$", re.M
+    ),
+    elsewhere=re.compile(
+        r"^\s*(?:ptxas|nvrtc|Command-line)[\s:]*(?:error|fatal)\s*: (?P<message>.*)$", re.M
+    ),
+)
+"""How NVRTC and the ptxas in it word their errors."""
+
+_NO_HEADER = re.compile(r"(?:could not|cannot) open source file")
 
 
 def compile_cuda(
@@ -71,25 +84,18 @@ def compile_cuda(
             or option it refuses.
         ResourceError: a kernel spills, and `allow_spills` is false.
     """
-    _check_request(text, name, options)
+    request = Request(text, arch, name, options)
+    request.check(_ARCH_OPTIONS)
     compiler = find_compiler()
-    if arch not in compiler.archs:
-        raise BuildError(
-            name,
-            f"cannot be compiled for this architecture by {compiler.name}",
-            got=arch,
-            needs="one of: " + ", ".join(compiler.archs),
-        )
-    key = _key(compiler, text, arch, name, options)
-    store = None if _reads_unkeyed_files(text, options) else cache
-    binary = store and _find(store, key, compiler, arch, name)
-    if not binary:
-        binary = _build(compiler, text, arch, name, options, cache, key)
-        if store:
-            _keep(store, binary)
-    if not allow_spills:
-        refuse_spills(binary)
-    return binary
+    return fulfil(
+        request,
+        compiler,
+        _options(request),
+        make=lambda: _make(compiler, request, cache),
+        read=read_cubin,
+        cache=None if request.reads_unkeyed_files(_FILE_OPTIONS) else cache,
+        allow_spills=allow_spills,
+    )
 
 
 def __getattr__(attribute: str) -> Any:
@@ -98,82 +104,31 @@ def __getattr__(attribute: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
 
 
-def _check_request(text: str, name: str, options: Sequence[str]) -> None:
-    if not _NAME.fullmatch(name):
-        raise BuildError(
-            "name",
-            "a source's name is a relative path",
-            got=name,
-            needs="parts of letters, digits and _ . + -, with / between them",
-        )
-    if isinstance(options, str):
-        raise BuildError(name, "options is one string", got=options, needs="a list of strings")
-    for part in (text, *options):
-        if "\0" in part or not _encodes(part):
-            raise BuildError(name, "the source or an option holds a character that is not text")
-    for option in options:
-        if option.startswith(_ARCH_OPTIONS):
-            raise BuildError(name, "the architecture is an argument, not an option", got=option)
+def _options(request: Request) -> list[str]:
+    line_info = [] if request.includes else [_LINE_INFO]
+    return [f"-arch={request.arch}", *_OPTIONS, *line_info, *request.options]
 
 
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    return True
-
-
-def _reads_unkeyed_files(text: str, options: Sequence[str]) -> bool:
-    """Whether the result can depend on files that the key knows nothing of."""
-    return bool(_ABSOLUTE_INCLUDE.search(text)) or any(
-        option.startswith(_FILE_OPTIONS) for option in options
-    )
-
-
-def _key(compiler: Compiler, text: str, arch: str, name: str, options: Sequence[str]) -> str:
-    """What determines the bytes. Bundled headers belong to the compiler's identity."""
-    facts = [caching.FORMAT, compiler.identity, *_options(text, arch, options), name, text]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-
-
-def _options(text: str, arch: str, options: Sequence[str]) -> list[str]:
-    line_info = [] if _INCLUDE.search(text) else [_LINE_INFO]
-    return [f"-arch={arch}", *_OPTIONS, *line_info, *options]
-
-
-def _build(
-    compiler: Compiler,
-    text: str,
-    arch: str,
-    name: str,
-    options: Sequence[str],
-    cache: Cache | None,
-    key: str,
-) -> Binary:
-    headers = compiler.headers(cache) if _INCLUDE.search(text) else None
+def _make(compiler: Compiler, request: Request, cache: Cache | None) -> Product:
+    name = request.name
+    headers = compiler.headers(cache) if request.includes else None
     folders = [f"-I{headers}", f"-I{headers / 'cccl'}"] if headers else []
     start = time.perf_counter()
-    output = compiler.run(text, _FOLDER + name, [*_options(text, arch, options), *folders])
+    output = compiler.run(request.text, _FOLDER + name, [*_options(request), *folders])
     seconds = time.perf_counter() - start
     log = output.log.replace(_FOLDER + name, name)
     if headers:
         log = log.replace(f"{headers}/", "")
     if not output.ok:
-        raise refusal(replace(output, log=log), compiler, arch, name)
+        raise refusal(_DIALECT, log, output.ptx, request, partial(_remedy, compiler, request.arch))
     if not output.cubin or not output.ptx:
         raise BuildError(
             name,
             f"{compiler.name} gave no machine code or no PTX for it",
-            got=" ".join(options) or None,
+            got=" ".join(request.options) or None,
             remedy="leave out options that stop the compiler early",
         )
-    kernels = read_cubin(output.cubin)
-    if not kernels:
-        raise BuildError(
-            name, "defines no kernel", needs='a function that is extern "C" __global__'
-        )
-    if accounts := accounts_differ(log, kernels):
+    if accounts := accounts_differ(log, read_cubin(output.cubin)):
         raise BuildError(
             name,
             f"the cubin and the log of {compiler.name} disagree about resources",
@@ -183,43 +138,21 @@ def _build(
             remedy="no recursion and no calls through pointers; if there are none, "
             f"{INSTALL} for a compiler whose cubins gemmgen can read",
         )
-    return Binary(
-        arch=arch,
+    return Product(
         code=output.cubin,
         assembly=output.ptx.replace(f'"{_FOLDER}{name}"', f'"{name}"'),
-        kernels=kernels,
-        compiler=compiler.name,
         log=log,
-        key=key,
-        source_name=name,
-        from_cache=False,
         seconds=seconds,
     )
 
 
-def _keep(cache: Cache, binary: Binary) -> None:
-    parts = {
-        "code": binary.code,
-        "assembly": binary.assembly.encode(),
-        "log": binary.log.encode(),
-        "seconds": repr(binary.seconds).encode(),
-    }
-    cache.put(binary.key, parts)
-
-
-def _find(cache: Cache, key: str, compiler: Compiler, arch: str, name: str) -> Binary | None:
-    parts = cache.get(key)
-    if parts is None:
-        return None
-    return Binary(
-        arch=arch,
-        code=parts["code"],
-        assembly=parts["assembly"].decode(),
-        kernels=read_cubin(parts["code"]),
-        compiler=compiler.name,
-        log=parts["log"].decode(),
-        key=key,
-        source_name=name,
-        from_cache=True,
-        seconds=float(parts["seconds"]),
-    )
+def _remedy(compiler: Compiler, arch: str, message: str) -> str | None:
+    if _NO_HEADER.search(message):
+        if compiler.bundles_headers:
+            return f"include only what {compiler.name} brings, or name a folder with -I"
+        return f"{INSTALL} for a compiler that brings the CUDA headers, or name a folder with -I"
+    if "too much shared data" in message:
+        return "dynamic shared memory (extern __shared__), which may be larger"
+    if "not supported on .target" in message and f"{arch}a" in compiler.archs:
+        return f"compile for {arch}a: some instructions exist for one chip only"
+    return None

@@ -22,6 +22,7 @@ from gemmgen.build import cuda, nvrtc
 from gemmgen.build.cache import Cache
 from gemmgen.build.cubin import read_cubin
 from gemmgen.build.cuda import compile_cuda, find_compiler
+from gemmgen.build.request import Request
 from gemmgen.errors import BuildError, GemmgenError, ResourceError
 
 SCALE = """\
@@ -479,11 +480,10 @@ def test_the_key_holds_all_that_determines_the_bytes(tmp_path):
     ]
     assert len({binary.key for binary in built}) == len(built)
     assert compile_cuda(SCALE, "sm_80", cache=Cache(tmp_path)).key == built[0].key
-    with_other_compiler = cuda._key(
-        dataclasses.replace(find_compiler(), identity="NVRTC 13.9 build 00"),
-        *(SCALE, "sm_80", "kernel.cu", ()),
-    )
-    assert with_other_compiler != built[0].key
+    request = Request(SCALE, "sm_80", "kernel.cu", ())
+    other = dataclasses.replace(find_compiler(), identity="NVRTC 13.9 build 00")
+    keys = [request.key(compiler, cuda._options(request)) for compiler in (find_compiler(), other)]
+    assert keys[0] == built[0].key != keys[1]
 
 
 def test_a_damaged_entry_is_built_again(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.build.cubin import CubinResources, read_cubin
-from gemmgen.build.diagnostics import accounts_differ
+from gemmgen.build.ptxas import accounts_differ
 from gemmgen.errors import BuildError
 
 STORE, LOAD = 0x387, 0x983  # STL, LDL

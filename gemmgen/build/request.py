@@ -1,0 +1,194 @@
+"""What every compile shares, whichever compiler does it: the request is checked, keyed and
+looked up; what is new is made, read and kept; and what spills is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gemmgen.build.binary import Binary, KernelResources, refuse_spills
+from gemmgen.build.cache import FORMAT, Cache
+from gemmgen.errors import BuildError
+
+_NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.M)
+_ABSOLUTE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]/", re.M)
+
+
+class Compiler(Protocol):
+    """A compiler at hand.
+
+    Attributes:
+        name: what people call it, as `NVRTC 13.5`.
+        identity: names this build of it, the same wherever it is installed.
+        archs: every architecture it compiles for.
+    """
+
+    name: str
+    identity: str
+    archs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a compiler made of a source it accepted; `seconds` is how long it took."""
+
+    code: bytes
+    assembly: str
+    log: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """A source to compile.
+
+    Attributes:
+        text: the source.
+        arch: the architecture, as `sm_80` or `gfx90a`.
+        name: a relative path to call the source by.
+        options: the caller's further options, one string each.
+    """
+
+    text: str
+    arch: str
+    name: str
+    options: Sequence[str]
+
+    @property
+    def includes(self) -> bool:
+        """Whether the source includes files. Line information would tell where they lie."""
+        return bool(_INCLUDE.search(self.text))
+
+    def check(self, arch_options: tuple[str, ...]) -> None:
+        """Refuse what no compiler should see.
+
+        Args:
+            arch_options: how options that choose an architecture begin.
+
+        Raises:
+            BuildError: a name that is no relative path, options that are not a list
+                of strings or choose the architecture, or characters that are not text.
+        """
+        if not _NAME.fullmatch(self.name):
+            raise BuildError(
+                "name",
+                "a source's name is a relative path",
+                got=self.name,
+                needs="parts of letters, digits and _ . + -, with / between them",
+            )
+        if isinstance(self.options, str):
+            raise BuildError(self.name, "options is one string", got=self.options, needs="a list of strings")
+        for part in (self.text, *self.options):
+            if "\0" in part or not _encodes(part):
+                raise BuildError(self.name, "the source or an option holds a character that is not text")
+        for option in self.options:
+            if option.startswith(arch_options):
+                raise BuildError(self.name, "the architecture is an argument, not an option", got=option)
+
+    def key(self, compiler: Compiler, all_options: Sequence[str]) -> str:
+        """What determines the bytes. Bundled headers belong to the compiler's identity."""
+        facts = [FORMAT, compiler.identity, *all_options, self.name, self.text]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    def reads_unkeyed_files(self, file_options: tuple[str, ...]) -> bool:
+        """Whether the result can depend on files that the key knows nothing of.
+
+        Args:
+            file_options: how options that name files or folders begin.
+        """
+        return bool(_ABSOLUTE_INCLUDE.search(self.text)) or any(
+            option.startswith(file_options) for option in self.options
+        )
+
+
+def fulfil(
+    request: Request,
+    compiler: Compiler,
+    all_options: Sequence[str],
+    *,
+    make: Callable[[], Product],
+    read: Callable[[bytes], Mapping[str, KernelResources]],
+    cache: Cache | None,
+    allow_spills: bool,
+) -> Binary:
+    """The Binary of a request that was checked: from the cache, or made and kept.
+
+    Args:
+        all_options: what the compiler is told: the architecture, gemmgen's options, the caller's.
+        make: compiles, or raises a BuildError.
+        read: the resources of each kernel in machine code.
+        cache: where to look first and keep the result; None for neither.
+        allow_spills: accept kernels that spill registers to memory.
+
+    Raises:
+        BuildError: an architecture the compiler does not know, a source without a
+            kernel, or whatever `make` and `read` raise.
+        ResourceError: a kernel spills, and `allow_spills` is false.
+    """
+    if request.arch not in compiler.archs:
+        raise BuildError(
+            request.name,
+            f"cannot be compiled for this architecture by {compiler.name}",
+            got=request.arch,
+            needs="one of: " + ", ".join(compiler.archs),
+        )
+    key = request.key(compiler, all_options)
+    product = cache and _kept(cache, key)
+    from_cache = product is not None
+    if product is None:
+        product = make()
+    kernels = read(product.code)
+    if not kernels:
+        raise BuildError(request.name, "defines no kernel", needs='a function that is extern "C" __global__')
+    if cache and not from_cache:
+        _keep(cache, key, product)
+    binary = Binary(
+        arch=request.arch,
+        code=product.code,
+        assembly=product.assembly,
+        kernels=kernels,
+        compiler=compiler.name,
+        log=product.log,
+        key=key,
+        source_name=request.name,
+        from_cache=from_cache,
+        seconds=product.seconds,
+    )
+    if not allow_spills:
+        refuse_spills(binary)
+    return binary
+
+
+def _keep(cache: Cache, key: str, product: Product) -> None:
+    parts = {
+        "code": product.code,
+        "assembly": product.assembly.encode(),
+        "log": product.log.encode(),
+        "seconds": repr(product.seconds).encode(),
+    }
+    cache.put(key, parts)
+
+
+def _kept(cache: Cache, key: str) -> Product | None:
+    parts = cache.get(key)
+    if parts is None:
+        return None
+    return Product(
+        code=parts["code"],
+        assembly=parts["assembly"].decode(),
+        log=parts["log"].decode(),
+        seconds=float(parts["seconds"]),
+    )
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
