@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gemmgen.build.binary import Binary, KernelResources
     from gemmgen.build.cache import Cache
+    from gemmgen.build.clang import Clang, find_clang
+    from gemmgen.build.code_object import CodeObjectResources, read_code_object
     from gemmgen.build.cubin import CubinResources, read_cubin
     from gemmgen.build.cuda import compile_cuda
+    from gemmgen.build.hip import compile_hip
     from gemmgen.build.nvrtc import Compiler, find_compiler
     from gemmgen.render import Source
 
@@ -20,24 +23,19 @@ _HOMES = {
     "Binary": "binary",
     "KernelResources": "binary",
     "Cache": "cache",
+    "Clang": "clang",
+    "find_clang": "clang",
+    "CodeObjectResources": "code_object",
+    "read_code_object": "code_object",
     "CubinResources": "cubin",
     "read_cubin": "cubin",
     "compile_cuda": "cuda",
+    "compile_hip": "hip",
     "Compiler": "nvrtc",
     "find_compiler": "nvrtc",
 }
 
-__all__ = [
-    "build",
-    "Binary",
-    "Cache",
-    "Compiler",
-    "CubinResources",
-    "KernelResources",
-    "compile_cuda",
-    "find_compiler",
-    "read_cubin",
-]
+__all__ = ["build", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
@@ -47,7 +45,7 @@ def __getattr__(name: str) -> Any:
 
 
 def build(source: Source, *, cache: Cache | None = None) -> Binary:
-    """Compile a rendered Source.
+    """Compile a rendered Source: HIP for an architecture `gfx...`, else CUDA.
 
     Args:
         cache: where finished binaries are kept; None is the user's own cache.
@@ -57,8 +55,10 @@ def build(source: Source, *, cache: Cache | None = None) -> Binary:
         ResourceError: it spills and may not.
     """
     from gemmgen.build.cuda import compile_cuda
+    from gemmgen.build.hip import compile_hip
 
+    compile_source = compile_hip if source.arch.startswith("gfx") else compile_cuda
     options = {} if cache is None else {"cache": cache}
-    return compile_cuda(
+    return compile_source(
         source.text, source.arch, name=source.file_name, allow_spills=source.allow_spills, **options
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gemmgen.errors import ResourceError
 
@@ -23,6 +24,9 @@ class KernelResources(ABC):
         code_bytes: machine code.
     """
 
+    spill_problem: ClassVar[str] = "spills registers to memory"
+    spill_limit: ClassVar[str] = "0 B of spill stores and loads"
+
     registers: int
     static_shared_bytes: int
     stack_bytes: int | None
@@ -31,12 +35,13 @@ class KernelResources(ABC):
     @property
     @abstractmethod
     def spill_bytes(self) -> int:
-        """Bytes a thread that spills move to and from memory; 0 where nothing spills."""
+        """How much a thread spills, in the bytes that the vendor's compiler counts; 0 where
+        registers hold all they should."""
 
     @property
     @abstractmethod
     def spill_account(self) -> str:
-        """What is spilled and where to, in words."""
+        """The same in words."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +79,11 @@ def refuse_spills(binary: Binary) -> None:
     if not spilled:
         return
     name, used = max(spilled.items(), key=lambda item: item[1].spill_bytes)
-    others = f"; {len(spilled) - 1} more spill" if len(spilled) > 1 else ""
+    others = f"; so do {len(spilled) - 1} more" if len(spilled) > 1 else ""
     raise ResourceError(
         f"{binary.source_name}: kernel {name}",
-        f"spills registers to memory on {binary.arch}{others}",
-        needs="0 B of spill stores and loads",
+        f"{used.spill_problem} on {binary.arch}{others}",
+        needs=used.spill_limit,
         has=f"{used.registers} registers a thread, {used.spill_account}",
         remedy="a smaller warp tile, fewer accumulators, or allow spills in the spec",
     )

@@ -8,27 +8,32 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from gemmgen.errors import BuildError
 
 SYMBOL_TABLE = 2  # SHT_SYMTAB
+NOTE = 7  # SHT_NOTE
 NO_BITS = 8  # SHT_NOBITS: has a size, but no bytes in the file
+DYNAMIC_SYMBOLS = 11  # SHT_DYNSYM: those a loader may ask for
 FUNCTION = 2  # STT_FUNC
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_NOTE = struct.Struct("<III")
 
 
 @dataclass(frozen=True)
 class Section:
-    """One section header; `offset` and `size` are in bytes."""
+    """One section header; `offset` (in the file) and `size` are in bytes, `address` is where it is loaded."""
 
     name: str
     type: int
     flags: int
+    address: int
     offset: int
     size: int
     link: int
@@ -37,12 +42,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """One symbol; `section` is an index into `Elf.sections`."""
+    """One symbol; `section` is an index into `Elf.sections`, `value` an address where the file
+    is one that is loaded, `size` in bytes."""
 
     name: str
     kind: int
     other: int
     section: int
+    value: int
+    size: int
 
 
 class Elf:
@@ -74,7 +82,7 @@ class Elf:
             raise self.damaged("its section names are in a section that is not there", got=names)
         strings = self.slice(rows[names][4], rows[names][5]) if rows else b""
         self.sections = tuple(
-            Section(self._string(strings, row[0]), row[1], row[2], *row[4:8]) for row in rows
+            Section(self._string(strings, row[0]), row[1], row[2], *row[3:8]) for row in rows
         )
         for section in self.sections:
             self.content(section)  # all of them lie inside the file
@@ -95,7 +103,15 @@ class Elf:
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
         """The symbol table in file order, because attributes refer to an index into it."""
-        table = next((s for s in self.sections if s.type == SYMBOL_TABLE), None)
+        return self._symbols(SYMBOL_TABLE)
+
+    @cached_property
+    def dynamic_symbols(self) -> tuple[Symbol, ...]:
+        """What a loader may ask for; it is there in a stripped file, too."""
+        return self._symbols(DYNAMIC_SYMBOLS)
+
+    def _symbols(self, kind: int) -> tuple[Symbol, ...]:
+        table = next((s for s in self.sections if s.type == kind), None)
         if table is None:
             return ()
         if table.size % _SYMBOL.size:
@@ -104,9 +120,34 @@ class Elf:
             raise self.damaged("its symbol names are in a section that is not there")
         strings = self.content(self.sections[table.link])
         return tuple(
-            Symbol(self._string(strings, name), info & 0xF, other, section)
-            for name, info, other, section, _, _ in _SYMBOL.iter_unpack(self.content(table))
+            Symbol(self._string(strings, name), info & 0xF, *rest)
+            for name, info, *rest in _SYMBOL.iter_unpack(self.content(table))
         )
+
+    def loaded(self, symbol: Symbol) -> memoryview:
+        """The bytes a symbol of a loaded file names."""
+        if symbol.section >= len(self.sections):
+            raise self.damaged("a symbol is in a section that is not there", got=symbol.name)
+        home = self.sections[symbol.section]
+        start = symbol.value - home.address
+        if home.type == NO_BITS or start < 0 or start + symbol.size > home.size:
+            raise self.damaged("a symbol lies outside its section", got=symbol.name)
+        return self.slice(home.offset + start, symbol.size)
+
+    def notes(self) -> Iterator[tuple[bytes, int, memoryview]]:
+        """Owner, type and content of every note."""
+        for section in self.sections:
+            if section.type != NOTE:
+                continue
+            data, at = self.content(section), 0
+            while at + _NOTE.size <= len(data):
+                name_size, size, kind = _NOTE.unpack_from(data, at)
+                start = at + _NOTE.size + _padded(name_size)
+                if start + size > len(data):
+                    raise self.damaged("a note runs past its section")
+                owner = bytes(data[at + _NOTE.size : at + _NOTE.size + name_size]).rstrip(b"\0")
+                yield owner, kind, data[start : start + size]
+                at = start + _padded(size)
 
     def _string(self, strings: memoryview, start: int) -> str:
         # Names end at a zero byte; the limit keeps a damaged table from costing quadratic time.
@@ -117,3 +158,7 @@ class Elf:
             return text.decode()
         except UnicodeDecodeError:
             raise self.damaged("a name is not text", got=text) from None
+
+
+def _padded(size: int) -> int:
+    return -(-size // 4) * 4

@@ -27,6 +27,7 @@ from gemmgen.errors import BuildError
 
 INSTALL = "pip install 'gemmgen[cuda]'"
 
+_BUILD_ID = (b"GNU", 3)  # the note's owner and NT_GNU_BUILD_ID
 _OLDEST_ARCH = 75  # the first whose matrix units and machine code gemmgen knows
 
 _int_p = ctypes.POINTER(ctypes.c_int)
@@ -275,9 +276,8 @@ def _build_id(path: Path) -> str:
         if not size:
             raise BuildError(str(path), "is empty")
         elf = Elf(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), str(path))
-    note = next((s for s in elf.sections if s.name == ".note.gnu.build-id"), None)
-    # 16 bytes of note header and owner ("GNU") come before the identifier.
-    return bytes(elf.content(note))[16:].hex() if note else f"of {size} bytes"
+    number = next((content for owner, kind, content in elf.notes() if (owner, kind) == _BUILD_ID), None)
+    return f"of {size} bytes" if number is None else bytes(number).hex()
 
 
 def _load_builtins(path: Path, version: tuple[int, int]) -> None:
