@@ -341,7 +341,7 @@ def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: s
     known = shapes(gpu.vendor, scheme.word, policy)
     if not known:
         raise InfeasibleSpec(
-            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known of {gpu.vendor}", got=policy,
+            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known for {gpu.vendor}", got=policy,
             needs=f"a row under specs/fragments for {scheme.word}", remedy="another scheme" if scheme.word == "f32" else 'policy = "auto"',
         )
     if shape is not None and shape not in known:

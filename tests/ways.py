@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from gemmgen.catalog.fragment import candidates
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
 TILE = {"block": [64, 64, 32], "warp": [32, 32, 32]}
+
+
+NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) for vendor in ("nvidia", "amd"))
+
+
+def can_multiply(gpu: str, scheme: str) -> bool:
+    """Whether the GPU has what multiplies the scheme's words."""
+    row, word = GPUS.get(gpu), SCHEMES.get(scheme).word
+    return any(one.runs_on(row.arch) for one in candidates(row.vendor, word, "fma" if word == "f32" else row.portable_policy))
 
 
 def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", **pipeline) -> Plan:
