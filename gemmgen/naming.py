@@ -18,7 +18,7 @@ _NAME = re.compile(
     r"^gemm_f32_(?P<scheme>[a-z][a-z0-9_]*?)__(?P<policy>[a-z0-9]+)_(?P<shape>m\d+n\d+k\d+)_(?P<word>[a-z0-9]+)"
     r"_cta(?P<block>\d+x\d+x\d+)_w(?P<warp>\d+x\d+x\d+)_s(?P<stages>\d+)_f(?P<fragment_buffers>\d+)"
     r"_g(?P<group>\d+)_p(?P<promote>\d+)(?:_k(?P<split_k>\d+))?(?:_c(?P<cluster>\d+))?(?P<consumers>_pp)?"
-    r"_(?P<where>[a-z]+)_(?P<loads>[a-z]+)_(?P<layout>[nt]{2})__(?P<arch>sm\d+[af]?)_(?P<hash>[0-9a-f]{8})$"
+    r"_(?P<where>[a-z]+)_(?P<loads>[a-z]+)_(?P<layout>[nt]{2})__(?P<arch>sm\d+[af]?|gfx[0-9a-f]+?)_(?P<hash>[0-9a-f]{8})$"
 )
 
 

@@ -19,7 +19,6 @@ SPLIT_THREADS = 256
 SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
 SPLIT_TILE_K = 32
 SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
-ABSMAX_TILE_OUTER = 32
 ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
 WARPGROUP = 128  # threads
@@ -239,7 +238,17 @@ class Plan:
     def threads(self) -> int:
         if self.specialised:
             return (self.multiplying_groups + 1) * WARPGROUP
-        return self.warps_m * self.warps_n * 32
+        return self.warps_m * self.warps_n * self.lanes
+
+    @property
+    def lanes(self) -> int:
+        """Threads of a warp; of AMD a wavefront."""
+        return self.gpu.limits.warp_size
+
+    @property
+    def absmax_outer(self) -> int:
+        """Rows of A or columns of B that one block of the maxima's kernel takes: one a lane."""
+        return self.lanes
 
     @property
     def multiplying_groups(self) -> int:
@@ -462,7 +471,10 @@ class Plan:
         return COPY_BYTES // self.scheme.format.bytes
 
     def parts(self, operand: Operand) -> int:
-        """Loads of one tile that a thread holds: 16 bytes of words, or a chunk's FP32 elements."""
+        """Loads of one tile that a thread holds: 16 bytes of words or of FP32, or a chunk's FP32 elements."""
+        if self.where == "register":
+            copying = self.copying(operand)
+            return copying.down_steps * copying.across_steps
         chunks = operand.tile * self.row_chunks * (len(self.scheme.words) if self.where == "prepass" else 1)
         return -(-chunks // self.threads)
 
@@ -475,7 +487,7 @@ class Plan:
         """Registers that hold the next tile on its way to shared memory."""
         if self.loads == "async":
             return 0
-        return self.all_parts * (4 if self.where == "prepass" else self.chunk_elements)
+        return self.all_parts * (self.chunk_elements if self.where == "shared" else 4)
 
     @property
     def places_a_step(self) -> int:
@@ -515,17 +527,19 @@ class Plan:
     @property
     def padding(self) -> int:
         """Bytes after each row of words, where rows cannot be swizzled."""
-        return PADDING if self.fragment.policy == "wmma" else 0
+        return PADDING if self.fragment.by_stride else 0
 
     @property
     def run(self) -> int:
-        """Consecutive k of a row that a lane splits for one instruction; a quarter of it, for four lanes share a row."""
-        return self.fragment.shape[2] // 4
+        """Consecutive k of a row that a lane splits for one step."""
+        return self.fragment.run
 
     @property
     def run_swizzle(self) -> Swizzle:
-        """Of FP32 tiles that lie [outer][k]: a phase's lanes, four to a row, read `run` k each."""
+        """Of FP32 tiles that lie [outer][k]: a phase's lanes, each in a row of its own or four to a row, read `run` k each."""
         line = max(1, 8 // (self.block[2] * 4 // COPY_BYTES))
+        if self.fragment.vendor == "amd":
+            return Swizzle(line, 8 // line - 1, 1)
         stride = self.run * 4 * 4 // COPY_BYTES
         return Swizzle(line, max(1, 8 // stride // line) - 1, stride)
 
@@ -552,10 +566,15 @@ class Plan:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of the main kernel."""
+        """Shared memory of the main kernel."""
         own = BARRIER_BYTES * self.tensor_barriers if self.in_tensor_memory else 0
         barriers = own + 2 * self.stages * BARRIER_BYTES + (BARRIER_BYTES * self.multiplying_groups if self.split_k > 1 else 0)
         return self.stages * self.stage_bytes + (barriers if self.specialised else 0)
+
+    @property
+    def static_shared(self) -> bool:
+        """Whether the kernel declares its shared memory with its size, which AMD's compiler counts; CUDA allows no more than 48 KiB so."""
+        return self.gpu.vendor == "amd"
 
     @property
     def row_bytes(self) -> int:

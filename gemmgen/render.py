@@ -20,8 +20,8 @@ from gemmgen.naming import kernel_name
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Operand, Plan
 
-PLATFORM = {"nvidia": "cuda"}
-SUFFIX = {"nvidia": ".cu"}
+PLATFORM = {"nvidia": "cuda", "amd": "hip"}
+SUFFIX = {"nvidia": ".cu", "amd": ".hip"}
 
 
 Grid = tuple[tuple[tuple[str, int], ...], ...]
@@ -89,7 +89,7 @@ class Source:
 
     Attributes:
         name: of the kernel, and the file's stem.
-        text: CUDA C++, header-free.
+        text: CUDA C++ or HIP, header-free.
         launches: in order.
         arch: the compile target.
         allow_spills: whether the build accepts spills.
@@ -151,7 +151,7 @@ def render(plan: Plan) -> Source:
             tile_outer=plan_module.SPLIT_TILE_OUTER,
             tile_k=plan_module.SPLIT_TILE_K,
             elements=plan_module.SPLIT_ELEMENTS,
-            absmax_outer=plan_module.ABSMAX_TILE_OUTER,
+            absmax_outer=plan.absmax_outer,
             absmax_k=plan_module.ABSMAX_TILE_K,
         ),
     )
@@ -190,7 +190,7 @@ def _header(plan: Plan, name: str) -> str:
         "fragment": plan.fragment.instruction,
         "tiles": f"block {bm}x{bn}x{bk}, warp {wm}x{wn}, {plan.stages} stages, {plan.threads} threads"
                  + (f", clusters of {plan.cluster}" if plan.cluster > 1 else ""),
-        "shared": f"{plan.shared_bytes} B dynamic",
+        "shared": f"{plan.shared_bytes} B {'static' if plan.static_shared else 'dynamic'}",
         **({"checked": "compiled and its resources checked; not emulated, never run"} if plan.in_tensor_memory else {}),
         "target": plan.arch,
         "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
@@ -214,7 +214,7 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
     absmax = ("a_absmax", "b_absmax") if scaled else ()
     if scaled:
         launches.append(Launch(
-            symbol=names["absmax"], grid=_over(before, plan_module.ABSMAX_TILE_OUTER, plan_module.ABSMAX_TILE_K),
+            symbol=names["absmax"], grid=_over(before, plan.absmax_outer, plan_module.ABSMAX_TILE_K),
             threads=plan_module.SPLIT_THREADS, shared_bytes=0, params=(*operands, "m", "n", "k", *absmax),
         ))
     if before:
@@ -233,7 +233,7 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
             ("m", plan.block[0] * plan.cluster), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ()),
             *((("cluster", 1),) if plan.cluster > 1 else ()),
         ),),
-        threads=plan.threads, shared_bytes=plan.shared_bytes,
+        threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes,
         params=(
             *words, *absmax,
             *(operands if plan.takes_operands else ()),

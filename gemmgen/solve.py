@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gemmgen.catalog.fragment import Fragment, shapes
-from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.fragment import Fragment, candidates, shapes
+from gemmgen.catalog.gpu import FIRST_ASYNC, GPUS, Gpu
 from gemmgen.catalog.scheme import SCHEMES, Scheme
-from gemmgen.errors import InfeasibleSpec, UnknownName
+from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model import space, specialised
 from gemmgen.model.equation import Constraint, Equation, figure
 from gemmgen.model.error import promote_for
 from gemmgen.model.registers import DEMAND, PREDICTED
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
-from gemmgen.model.space import BLOCK_K, FIRST_ASYNC, Choices, Skeleton, Way
+from gemmgen.model.space import BLOCK_K, Choices, Skeleton, Way
 from gemmgen.model.specialised import SPECIALISED, skeleton_of
 from gemmgen.model.tensor_memory import COLUMNS
 from gemmgen.plan import TENSOR_COLUMNS, Hints, Plan
@@ -216,8 +216,13 @@ class _Request:
 def _requests(loaded: LoadedSpec) -> list[_Request]:
     """The spec with its names looked up, once for each policy that it leaves open."""
     spec, place = loaded.spec, loaded.place
-    scheme = SCHEMES.get(spec.split.scheme, where=f"{place}: [split] scheme", relative_to=loaded.folder)
+    if spec.target.gpu is None:
+        raise SpecError(f"{place}: [target] gpu", "is missing", needs="a name under specs/gpus, or a .toml file", remedy='gpu = "a100", or --gpu a100')
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
+    if _unless_auto(spec.target.vendor) not in (None, gpu.vendor):
+        raise SpecError(f"{place}: [target] vendor", f"{gpu.name} is not {spec.target.vendor}'s", got=spec.target.vendor, needs=gpu.vendor, remedy="leave it out")
+    name = "ootomo" if spec.split.scheme == "auto" else spec.split.scheme
+    scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     requests, refused = [], []
     for fragment in _fragments(spec.fragment, scheme, gpu, place):
         try:
@@ -278,9 +283,14 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -
                     f"{place}: {key}", f"kernels of policy {fragment.policy} have no such choice", got=value,
                     needs="policy = wgmma, and a GPU that has it", has=gpu.arch, remedy="leave it out",
                 )
-        ways = space.ways(where, loads, gpu.arch_number >= FIRST_ASYNC, held="spread" if fragment.on_matrix_unit else "grouped")
+        ways = space.held_ways(where, loads) if gpu.vendor == "amd" else space.ways(where, loads, gpu.async_copies, held="spread" if fragment.on_matrix_unit else "grouped")
+    if not ways:
+        raise InfeasibleSpec(
+            f"{place}: [pipeline] loads", f"kernels for {gpu.name} load tiles through registers, where the compiler puts it", got=loads,
+            needs="grouped", has=gpu.arch, remedy='loads = "grouped", or leave it out',
+        )
     return _Request(loaded, scheme, gpu, fragment, Choices(
-        block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages,
+        block=spec.tile.block, warp=spec.tile.warp, stages=spec.pipeline.stages or (2 if gpu.vendor == "amd" else None),
         fragment_buffers=spec.pipeline.fragment_buffers, group=spec.tile.group, split_k=spec.tile.split_k, promote=(promote,),
         small=spec.problem.m * spec.problem.n < (2 * space.LEAST_WARP) ** 2 * gpu.rates.sms,
         ways=ways, cluster=spec.tile.cluster, consumers=_unless_auto(spec.pipeline.consumers),
@@ -308,6 +318,8 @@ def _fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> 
     asked = _unless_auto(choice.policy)
     if asked or scheme.word == "f32":
         return [_fragment(asked or "fma", choice.shape, scheme, gpu, place)]
+    if gpu.vendor == "amd":
+        return [_fragment(gpu.portable_policy, choice.shape, scheme, gpu, place)]
     portable = shapes(gpu.vendor, scheme.word, "mma")
     found = []
     if choice.shape is None or choice.shape not in portable:
@@ -320,26 +332,32 @@ def _fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> 
     return found
 
 
+def _targets(fragment: Fragment) -> str:
+    """Which targets have it, in words."""
+    return " or ".join(fragment.archs) if fragment.archs else f"sm_{fragment.min_arch} or newer"
+
+
 def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
     known = shapes(gpu.vendor, scheme.word, policy)
     if not known:
         raise InfeasibleSpec(
-            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known", got=policy,
-            needs=f"a row under specs/fragments for {scheme.word}", remedy='policy = "auto"',
+            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known of {gpu.vendor}", got=policy,
+            needs=f"a row under specs/fragments for {scheme.word}", remedy="another scheme" if scheme.word == "f32" else 'policy = "auto"',
         )
     if shape is not None and shape not in known:
         raise UnknownName(f"{place}: [fragment] shape", f"{scheme.word} fragment of {gpu.vendor}", shape, known)
-    usable = [row for name, row in known.items() if row.runs_on(gpu.arch) and shape in (None, name)]
-    if usable:  # of those that differ in n, the first can be made as wide as a tile
-        return max(usable, key=lambda row: (row.shape[2], -row.shape[1]))
-    least = min(known.values(), key=lambda row: row.min_arch)
+    usable = [row for row in candidates(gpu.vendor, scheme.word, policy) if row.runs_on(gpu.arch) and shape in (None, row.shape_name)]
+    if usable:  # of those that differ in n alone, the first can be made as wide as a tile
+        return max(usable, key=lambda row: (row.shape[0] * row.shape[2], row.shape[0], -row.shape[1], -(row.instructions or 1)))
+    least = min(known.values(), key=lambda row: row.min_arch or 0)
+    portable = policy == gpu.portable_policy
     raise InfeasibleSpec(
-        f"{place}: [fragment] {'shape' if policy == 'mma' or shape else 'policy'}",
+        f"{place}: [fragment] {'shape' if portable or shape else 'policy'}",
         f"{gpu.name} does not have {shape}" if shape
-        else f"{gpu.name} has no {'matrix instruction' if policy == 'mma' else policy} for {scheme.word}",
-        got=shape or (None if policy == "mma" else policy),
-        needs=least.arch or f"sm_{(known[shape] if shape else least).min_arch} or newer", has=gpu.arch,
-        remedy="another gpu" if policy == "mma" else 'another gpu, or policy = "auto"',
+        else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {scheme.word}",
+        got=shape or (None if portable else policy),
+        needs=least.arch or _targets(known[shape] if shape else least), has=gpu.arch,
+        remedy="another gpu" if portable else 'another gpu, or policy = "auto"',
     )
 
 

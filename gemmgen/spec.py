@@ -1,7 +1,7 @@
 """The declared Spec: the user's words, checked strictly and nothing decided.
 
-Anything may be left out or be "auto", but for the scheme and the GPU. What a
-value means is said once, in its field's description; the JSON schema and the
+Anything may be left out or be "auto"; the GPU may be said when the file is
+loaded instead, so that one spec serves several. What a value means is said once, in its field's description; the JSON schema and the
 messages print it from there.
 """
 
@@ -76,7 +76,9 @@ class Problem(Strict):
 
 
 class Split(Strict):
-    scheme: Name = Field(description="a name under specs/schemes, or a .toml file")
+    scheme: Name = Field(
+        "auto", description="a name under specs/schemes, or a .toml file; auto takes FP16 words that stay right on the GPU's matrix unit"
+    )
     where: Literal["auto", "prepass", "shared", "register", "mixed"] = Field(
         "auto",
         description="prepass: a split kernel writes packed words to global memory; shared: the main kernel splits between "
@@ -92,7 +94,7 @@ class Split(Strict):
 
 
 class FragmentChoice(Strict):
-    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05"] = Field(
+    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05", "mfma"] = Field(
         "auto",
         description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
         "shared memory; tcgen05: the same with sums in tensor memory, compiled and never run; auto takes the fastest that the "
@@ -130,8 +132,8 @@ class Pipeline(Strict):
 
 
 class Target(Strict):
-    vendor: Literal["nvidia"] = Field("nvidia", description="whose GPU")
-    gpu: Name = Field(description="a name under specs/gpus, or a .toml file")
+    vendor: Literal["auto", "nvidia", "amd"] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
+    gpu: Name | None = Field(None, description="a name under specs/gpus, or a .toml file; where a spec serves several, --gpu tells it")
 
 
 class BuildChoice(Strict):
@@ -142,11 +144,11 @@ class Spec(Strict):
     """What the user asks for. See `specs/kernels/` for examples."""
 
     problem: Problem = Problem()
-    split: Split
+    split: Split = Split()
     fragment: FragmentChoice = FragmentChoice()
     tile: Tile = Tile()
     pipeline: Pipeline = Pipeline()
-    target: Target
+    target: Target = Target()
     build: BuildChoice = BuildChoice()
 
 
@@ -162,9 +164,19 @@ class LoadedSpec(Strict):
     place: str
     folder: Path | None = None
 
+    def on(self, gpu: str | None) -> LoadedSpec:
+        """The same for another GPU; None leaves the spec's own."""
+        if gpu is None:
+            return self
+        target = self.spec.target.model_copy(update={"gpu": gpu})
+        return self.model_copy(update={"spec": self.spec.model_copy(update={"target": target})})
 
-def load(path: str | Path) -> LoadedSpec:
+
+def load(path: str | Path, gpu: str | None = None) -> LoadedSpec:
     """Read a spec file.
+
+    Args:
+        gpu: instead of the file's own: a name under specs/gpus, or a .toml file from the current folder on.
 
     Raises:
         SpecError: the file or a value in it is not acceptable.
@@ -174,7 +186,8 @@ def load(path: str | Path) -> LoadedSpec:
         raise SpecError(str(path), "is not a spec", got=path.name, needs="a .toml file",
                         remedy="see specs/kernels for examples")
     data = read_toml(path)
-    return LoadedSpec(spec=parse(Spec, data, shown(path)), place=shown(path), folder=path.resolve().parent)
+    loaded = LoadedSpec(spec=parse(Spec, data, shown(path)), place=shown(path), folder=path.resolve().parent)
+    return loaded.on(str(Path(gpu).resolve()) if gpu and gpu.endswith(".toml") else gpu)
 
 
 def loads(data: dict[str, Any], place: str = "spec") -> LoadedSpec:

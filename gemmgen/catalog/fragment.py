@@ -19,6 +19,9 @@ from gemmgen.catalog.number import FORMATS, WordType
 from gemmgen.catalog.table import Row, Strict, Table
 from gemmgen.paths import TEMPLATES
 
+CHUNK_BYTES = 16
+"""What a lane fetches from shared memory at once."""
+
 STRIP = 16
 """Columns of a tile that a picture of it shows side by side."""
 
@@ -131,6 +134,10 @@ class FragmentMap(Strict):
     def lane_expression(self, axis: int) -> str:
         """The lane's own part of the row (axis 0) or column (axis 1), as C."""
         return _linear(self.lanes, axis, "lane")
+
+    def lane_chunk(self, axis: int, elements: int) -> str:
+        """The lane's own part of the row or column, counted in chunks of so many elements, as C."""
+        return _linear(tuple(tuple(one // elements for one in offset) for offset in self.lanes), axis, "lane")
 
     def register_expression(self, axis: int) -> str:
         """The part of the register `r`, likewise."""
@@ -330,33 +337,55 @@ class Fragment(Row):
             `tcgen05` is one `tcgen05.mma`, which one thread issues, with A and B in
             shared memory and C in tensor memory, whose lanes the map of c counts:
             a warpgroup's 128 threads as `tcgen05.ld.32x32b` gives it to them.
+            AMD's: `mfma` is one matrix instruction of a CDNA wavefront, `wmma` one of an RDNA
+            wavefront; both maps are documented.
         map_source: whether the maps are `documented`, `measured`, or
             `constructed`: ours, where no instruction prescribes any.
         min_arch: the first sm_ number that has it, with these maps.
-        instruction: its mnemonic as the compiler's assembly prints it.
+        archs: AMD's targets that have it; there later ones may drop what earlier ones had.
+        instruction: its mnemonic as the compiler's assembly prints it, of AMD's for the newest of its targets.
+        builtin: what compilers call AMD's; the mnemonic gives NVIDIA's.
         shape: (m, n, k).
         word: type of A and B; the accumulator is FP32.
         a, b, c: the maps, over (m, k), (k, n) and (m, n); no a or b where it never is in registers.
         arch: the one target that has the instruction, where later ones do not.
         widest: instructions of up to this many times n exist; `wide` gives them.
+        deepest: as many of the instruction, one k after another, make a fragment of which a lane holds
+            whole 16-byte chunks; `deep` gives it.
+        instructions: how many of the instruction make this fragment; none for one.
         descriptor: how operands are found that stay in shared memory.
         instruction_word: what the instruction itself is told, where its mnemonic does not say types and extents.
     """
 
-    vendor: Literal["nvidia"]
-    policy: Literal["mma", "wmma", "fma", "wgmma", "tcgen05"]
+    vendor: Literal["nvidia", "amd"]
+    policy: Literal["mma", "wmma", "fma", "wgmma", "tcgen05", "mfma"]
     map_source: Literal["documented", "measured", "constructed"]
-    min_arch: int
+    min_arch: int | None = None
+    archs: Annotated[tuple[Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")], ...], Field(min_length=1, strict=False)] | None = None
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.:]{1,100}$")]
     shape: Annotated[tuple[int, int, int], Field(strict=False)]
-    word: WordType
+    builtin: Annotated[str, Field(pattern=r"^__builtin_amdgcn_[a-z0-9_]{1,60}$")] | None = None
+    word: WordType | Literal["i8"]
     a: FragmentMap | None = None
     b: FragmentMap | None = None
     c: FragmentMap
     arch: Annotated[str, Field(pattern=r"^sm_\d{2,3}[af]$")] | None = None
     widest: Annotated[int, Field(gt=1, le=32)] | None = None
+    deepest: Annotated[int, Field(gt=1, le=8)] | None = None
+    instructions: int | None = None
     descriptor: Descriptor | None = None
     instruction_word: InstructionWord | None = None
+
+    @model_validator(mode="after")
+    def _belongs(self) -> Fragment:
+        """Targets and names are told as its vendor's are."""
+        if self.vendor == "amd" and (self.archs is None or self.builtin is None or self.min_arch is not None):
+            raise ValueError("archs and builtin, and no min_arch, where the vendor is amd")
+        if self.vendor == "nvidia" and (self.min_arch is None or self.archs is not None or self.builtin is not None):
+            raise ValueError("min_arch, and neither archs nor builtin, where the vendor is nvidia")
+        if (self.policy == "mfma") > (self.vendor == "amd"):
+            raise ValueError("policy mfma where the vendor is amd")
+        return self
 
     @model_validator(mode="after")
     def _maps_cover(self) -> Fragment:
@@ -378,7 +407,7 @@ class Fragment(Row):
             complaint = held.prove(rows, columns)
             if complaint:
                 raise ValueError(f"a map of {label} that covers its tile; this one {complaint}")
-            wanted = 1 if label == "c" else 4 // FORMATS[self.word].bytes
+            wanted = 1 if label == "c" else 4 // self.word_bytes
             if held.packed_count != wanted:
                 raise ValueError(f"{wanted} to a 32-bit register in the map of {label}, not {held.packed_count}")
         return self
@@ -395,8 +424,32 @@ class Fragment(Row):
 
     @property
     def atom(self) -> str:
-        """The template that fetches its operands and issues it, one for each policy."""
-        return f"{self.policy}.j2"
+        """The template that fetches its operands and issues it: one for each policy, and one for AMD's matrix units."""
+        return "matrix_core.j2" if self.vendor == "amd" else f"{self.policy}.j2"
+
+    @property
+    def word_bytes(self) -> int:
+        return 1 if self.word == "i8" else FORMATS[self.word].bytes
+
+    @property
+    def by_stride(self) -> bool:
+        """Whether fetches tell rows by one distance, so that these are padded, not swizzled."""
+        return self.policy == "wmma" and self.vendor == "nvidia"
+
+    @property
+    def by_lanes(self) -> bool:
+        """Whether lanes may fill fragments themselves: the maps are documented, and no fetch instruction is needed."""
+        return self.policy == "mma" or self.vendor == "amd"
+
+    @property
+    def run(self) -> int:
+        """Consecutive k of one row that a lane may fill as one; in `mma` four lanes share a row's k in runs of our choice."""
+        return self.shape[2] // 4 if self.policy == "mma" else self.a.elements if self.a else 0
+
+    @property
+    def whole_chunks(self) -> bool:
+        """Whether a lane's part of an operand is whole 16-byte chunks of a row; instructions that fetch fragments do not ask."""
+        return self.vendor != "amd" or self.run * self.word_bytes % CHUNK_BYTES == 0
 
     @property
     def from_shared(self) -> bool:
@@ -409,7 +462,11 @@ class Fragment(Row):
         return self.instruction_word is not None
 
     def runs_on(self, arch: str) -> bool:
-        """Whether a target, `sm_80`, has it; `sm_90` counts for what only `sm_90a` compiles."""
+        """Whether a target, `sm_80` or `gfx90a`, has it; `sm_90` counts for what only `sm_90a` compiles."""
+        if self.archs:
+            return arch in self.archs
+        if not arch.startswith("sm_"):
+            return False
         number = arch_number(arch)
         return number >= self.min_arch and (self.arch is None or arch_number(self.arch) == number)
 
@@ -420,8 +477,9 @@ class Fragment(Row):
 
     @property
     def shapes(self) -> dict[str, Fragment]:
-        """Itself and its wider ones, by shape name."""
-        return {one.shape_name: one for one in map(self.wide, range(1, (self.widest or 1) + 1))}
+        """Itself and its wider and deeper ones, by shape name."""
+        wide = map(self.wide, range(1, (self.widest or 1) + 1))
+        return {one.shape_name: one for one in (*wide, *([self.deep(self.deepest)] if self.deepest else []))}
 
     def wide(self, times: int) -> Fragment:
         """The instruction that covers `times` of this one's n."""
@@ -431,6 +489,20 @@ class Fragment(Row):
         return self.model_copy(update={
             "shape": (m, n * times, k), "instruction": self.instruction.replace(f"n{n}k", f"n{n * times}k"),
             "c": FragmentMap(**self.c.model_dump(), repeats=times), "widest": None,
+        })
+
+    def deep(self, times: int) -> Fragment:
+        """A fragment of `times` as many k, for as many instructions one after another.
+
+        A lane then holds `times` runs of k that follow one another, and instruction q takes the q-th
+        of each lane: another order of k than one instruction's own, the same for A and B.
+        """
+        m, n, k = self.shape
+        axis = {"a": 1, "b": 0}
+        maps = {label: _deepened(getattr(self, label), axis[label], times) for label in axis}
+        return self.model_copy(update={
+            "name": self.name.replace(self.shape_name, f"m{m}n{n}k{k * times}"), "shape": (m, n, k * times), "map_source": "constructed",
+            "deepest": None, "instructions": times, **maps,
         })
 
     @property
@@ -454,6 +526,17 @@ class Fragment(Row):
         return f"m{m}n{n}k{k}"
 
 
+def _deepened(held: FragmentMap, axis: int, times: int) -> FragmentMap:
+    """The map of `times` instructions along k, which is `axis`: runs of k in a lane grow, and lanes move apart by as much."""
+    run = held.elements
+
+    def spread(offset: tuple[int, int]) -> tuple[int, int]:
+        return tuple(one * times if at == axis and one >= run else one for at, one in enumerate(offset))
+
+    more = tuple(tuple(run << bit if at == axis else 0 for at in range(2)) for bit in range(times.bit_length() - 1))
+    return FragmentMap(**held.model_dump(exclude={"lanes", "registers"}), lanes=tuple(map(spread, held.lanes)), registers=(*held.registers, *more))
+
+
 FRAGMENTS = Table("fragment", "fragments", Fragment)
 
 
@@ -470,14 +553,19 @@ def find(name: str, where: str) -> Fragment:
     return FRAGMENTS.get(name, where=where)
 
 
-def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:
-    """The fragments of a vendor and policy for a word type that kernels can be made of, by shape name.
+def candidates(vendor: str, word: str, policy: str = "mma") -> list[Fragment]:
+    """The fragments of a vendor and policy for a word type that kernels can be made of, those of one instruction first.
 
-    Those are the ones with a template; the others serve as `gemmgen fragments NAME --header`.
+    Those are the ones with a template and whole chunks; the others serve as `gemmgen fragments NAME --header`.
     """
-    return {
-        name: one for row in FRAGMENTS.rows()
-        if (row.vendor, row.word, row.policy) == (vendor, word, policy)
-        and (TEMPLATES / "atoms" / row.atom).is_file()
-        for name, one in row.shapes.items()
-    }
+    found = [
+        one for row in FRAGMENTS.rows()
+        if (row.vendor, row.word, row.policy) == (vendor, word, policy) and (TEMPLATES / "atoms" / row.atom).is_file()
+        for one in row.shapes.values() if one.whole_chunks
+    ]
+    return sorted(found, key=lambda one: one.instructions or 1)
+
+
+def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:
+    """The same by shape name, where several have one the first of them."""
+    return {one.shape_name: one for one in reversed(candidates(vendor, word, policy))}

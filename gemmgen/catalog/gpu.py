@@ -15,16 +15,33 @@ Count = Annotated[int, Field(gt=0)]
 RATE_TOLERANCE = 0.02
 
 
+VENDOR_OF = {"sm_": "nvidia", "gfx": "amd"}
+"""Whose compile target begins so."""
+FIRST_ASYNC = 80
+"""The first sm_ number that copies from global to shared memory past the registers."""
+
+
 def arch_number(arch: str) -> int:
-    """80 for sm_80, 90 for sm_90a."""
+    """80 for sm_80, 90 for sm_90a; for AMD the digits as they are written, in base 16: 0x90a for gfx90a.
+
+    Numbers order the generations of one vendor; AMD's all lie above NVIDIA's.
+    """
+    if arch.startswith("gfx"):
+        return int(arch[3:], 16)
     return int(re.sub(r"\D", "", arch))
 
 
 class Limits(Strict):
-    """Hardware limits, from the CUDA programming guide's table of compute
-    capabilities and its occupancy rules."""
+    """Hardware limits: NVIDIA's from the CUDA programming guide's table of compute
+    capabilities and its occupancy rules, AMD's from the ISA guides and LLVM's AMDGPU usage guide.
 
-    warp_size: Literal[32]
+    In words common to both: a wavefront is a warp; a compute unit of CDNA, and a workgroup
+    processor of RDNA, which two compute units make, is an SM; LDS is shared memory; each of its
+    four SIMDs has a quarter of the registers. A register is 32 bits of one lane, be it an
+    architectural or an accumulation one.
+    """
+
+    warp_size: Literal[32, 64]
     threads_per_block: Count
     threads_per_sm: Count
     blocks_per_sm: Count
@@ -44,7 +61,7 @@ class Rates(Strict):
     what they rest on, and must agree with them.
     """
 
-    sms: Annotated[int, Field(gt=0, description="streaming multiprocessors")]
+    sms: Annotated[int, Field(gt=0, description="streaming multiprocessors; of AMD, compute units, or RDNA's workgroup processors")]
     boost_mhz: Annotated[int, Field(gt=0, description="boost clock, the one of f32_tflops")]
     tensor_boost_mhz: Annotated[int, Field(gt=0, description="boost clock under matrix work, the one of f16_tflops")]
     f32_fma_per_clock: Annotated[int, Field(gt=0, description="FP32 multiply-adds of one SM in a clock")]
@@ -87,13 +104,13 @@ class Gpu(Row):
 
     Attributes:
         title: its full name.
-        arch: the compile target, `sm_80`.
+        arch: the compile target, `sm_80` or `gfx90a`.
         matrix_unit: the row of specs/units that says how its matrix unit rounds.
     """
 
     title: Annotated[str, Field(pattern=LINE)]
-    vendor: Literal["nvidia"]
-    arch: Annotated[str, Field(pattern=r"^sm_\d{2,3}[af]?$")]
+    vendor: Literal["nvidia", "amd"]
+    arch: Annotated[str, Field(pattern=r"^(sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4})$")]
     matrix_unit: str
     limits: Limits
     rates: Rates
@@ -101,6 +118,8 @@ class Gpu(Row):
     @model_validator(mode="after")
     def _consistent(self) -> Gpu:
         limits = self.limits
+        if VENDOR_OF[self.arch[:3]] != self.vendor:
+            raise ValueError(f"an arch of vendor {self.vendor}; {self.arch} is {VENDOR_OF[self.arch[:3]]}'s")
         if limits.shared_bytes_per_block + limits.shared_bytes_reserved_per_block > limits.shared_bytes_per_sm:
             raise ValueError("shared_bytes_per_block of at most shared_bytes_per_sm, less shared_bytes_reserved_per_block")
         if limits.threads_per_block > limits.threads_per_sm:
@@ -111,6 +130,18 @@ class Gpu(Row):
     @property
     def arch_number(self) -> int:
         return arch_number(self.arch)
+
+    @property
+    def async_copies(self) -> bool:
+        """Whether copies to shared memory go past the registers, in the background."""
+        return self.vendor == "nvidia" and self.arch_number >= FIRST_ASYNC
+
+    @property
+    def portable_policy(self) -> str:
+        """The programming interface of its matrix units that kernels of the portable skeleton use: CDNA's MFMA, RDNA's WMMA."""
+        if self.vendor == "amd":
+            return "mfma" if self.limits.warp_size == 64 else "wmma"
+        return "mma"
 
     @property
     def unit(self) -> MatrixUnit:

@@ -36,6 +36,7 @@ class Data(StrEnum):
 
 
 Specs = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")]
+OtherGpu = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="For this GPU instead of the spec's own; see gemmgen gpus.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")]
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything about this one; a .toml file will do.")]
 
@@ -95,6 +96,7 @@ def verify(
     n: Annotated[int | None, typer.Option(help="Its columns.")] = None,
     k: Annotated[int | None, typer.Option(help="Its summed dimension.")] = None,
     as_json: Json = False,
+    gpu: OtherGpu = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes on stderr.")] = False,
 ) -> int:
     """Build kernels and check that they are right.
@@ -126,7 +128,7 @@ def verify(
     def serve(path: Path) -> tuple[str, Any, int]:
         start = time.perf_counter()
         progress = Progress(path.name, quiet or as_json)
-        kernel = built(load(path), progress)
+        kernel = built(load(path, gpu), progress)
         report = verified(kernel, device, progress, size=(m, n, k), **own)
         text = show.report(kernel.plan, report, time.perf_counter() - start)
         return text, report.as_dict(), EXIT_OK if report.passed else EXIT_USAGE if report.unverified and not report.failed else EXIT_FAILED
@@ -143,6 +145,7 @@ def render(
     specs: Specs,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE|DIR", help=(
         "A file, or a folder (one that exists, or ends in /) for KERNEL_NAME.cu; default: stdout."))] = None,
+    gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
     """Print a spec's kernels as source.
@@ -158,7 +161,7 @@ def render(
                         remedy=f"-o {output}/")
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        plan, source = planned(path)
+        plan, source = planned(path, gpu)
         written = None
         if folder:
             written = write_files(folder, {source.file_name: source.text})[source.file_name]
@@ -188,6 +191,7 @@ def render(
 def build(
     specs: Specs,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the files.")] = Path("build-out"),
+    gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
     """Compile a spec's kernels to PTX and machine code.
@@ -200,7 +204,7 @@ def build(
     from gemmgen.cli.pipeline import planned
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        plan, source = planned(path)
+        plan, source = planned(path, gpu)
         binary = compiled(source)
         files = write_files(output, {
             source.file_name: source.text, f"{source.name}.ptx": binary.assembly, f"{source.name}.cubin": binary.code,
@@ -225,6 +229,7 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")],
     name: Annotated[str | None, typer.Option(help="Prefix of the C functions; default: from scheme, layout and plan.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
+    gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
     """Write a folder that another project embeds.
@@ -240,7 +245,7 @@ def export(
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
-    plan, source = planned(spec)
+    plan, source = planned(spec, gpu)
     binary = compiled(source)
     files = exporter.export(plan, source, binary, output, name=name, force=force)
     value = {
@@ -265,6 +270,7 @@ def explain(
     candidate: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=(
         "Look at this choice instead: block, warp, group, split_k, cluster, where, promote, loads, stages, fragment_buffers, "
         "consumers."))] = None,
+    gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
     """Tell what the model decides for a spec, equation by equation with numbers.
@@ -278,7 +284,7 @@ def explain(
     from gemmgen.spec import load
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        loaded = load(path)
+        loaded = load(path, gpu)
         if candidate:
             loaded = explaining.with_candidate(loaded, candidate)
         explanation = judged(loaded) if candidate else explained(loaded)
@@ -310,6 +316,7 @@ def bench(
     each_size: Annotated[bool, typer.Option("--solve-each-size", help=(
         "Solve each spec for every size, instead of once for its own m, n, k."))] = False,
     main_kernel: Annotated[bool, typer.Option(help="Also time each main kernel without its split pass.")] = True,
+    gpu: OtherGpu = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write bench.csv, bench.json and bench.txt there.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
         "Draw speed.png and error.png from a bench.csv, beside it or into --out; needs no GPU."))] = None,
@@ -339,7 +346,7 @@ def bench(
     if out:
         write_files(out, {})  # before minutes are spent
     progress = Progress("bench", quiet or as_json)
-    kernels, notes = racers(specs, wanted, each_size, progress)
+    kernels, notes = racers(specs, wanted, each_size, progress, gpu)
 
     def save(table: benching.Table) -> None:
         if out:

@@ -31,13 +31,13 @@ class Built:
     binary: Binary
 
 
-def planned(path: str | Path) -> tuple[Plan, Source]:
-    """A spec file's plan and source."""
+def planned(path: str | Path, gpu: str | None = None) -> tuple[Plan, Source]:
+    """A spec file's plan and source, for `gpu` instead of its own where one is given."""
     from gemmgen.render import render
     from gemmgen.solve import solve
     from gemmgen.spec import load
 
-    plan = solve(load(path))
+    plan = solve(load(path, gpu))
     return plan, render(plan)
 
 
@@ -100,11 +100,12 @@ def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
 
 
 def racers(
-    specs: Sequence[Path], sizes: Sequence[tuple[int, int, int]], each_size: bool, progress: Progress,
+    specs: Sequence[Path], sizes: Sequence[tuple[int, int, int]], each_size: bool, progress: Progress, gpu: str | None = None,
 ) -> tuple[list[Kernel], list[str]]:
     """(what specs give to time, what of it cannot be built and why), compiled side by side.
 
     Args:
+        gpu: for all of them, instead of their own.
         each_size: solve each spec once more for every size, for a kernel that runs only there.
 
     Raises:
@@ -120,7 +121,7 @@ def racers(
     names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in specs]
     jobs = [
         (name, solved_for(loaded, size) if size else loaded, size)
-        for name, loaded in zip(names, map(load, specs)) for size in (sizes if each_size else (None,))
+        for name, loaded in zip(names, (load(path, gpu) for path in specs)) for size in (sizes if each_size else (None,))
     ]
 
     def prepared(job: tuple[str, LoadedSpec, tuple[int, int, int] | None]) -> Kernel | GemmgenError:

@@ -187,6 +187,8 @@ def fragment_text(fragment: Fragment) -> str:
 
 def needs(fragment: Fragment) -> str:
     """The targets that have the instruction."""
+    if fragment.archs:
+        return " ".join(fragment.archs)
     return f"{fragment.arch} alone" if fragment.arch else f"sm_{fragment.min_arch}"
 
 

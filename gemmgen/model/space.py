@@ -23,7 +23,6 @@ from gemmgen.plan import PADDING, Hints, Plan
 
 BLOCK_K = (16, 32, 64, 128)
 MAX_BLOCK = 256
-FIRST_ASYNC = 80  # sm_ number
 LEAST_WARP = 32
 """Smaller warps fetch more than they multiply; a search considers them where larger ones leave SMs idle."""
 STAGES = (2, 3, 4, 5, 6, 7, 8)
@@ -56,9 +55,9 @@ PIPELINE_CONSTRAINTS = (
 )
 WAY_CONSTRAINTS = (
     Constraint("C14", "asynchronous copies", "(held > 0) | (has_async > 0)", "cp.async came with sm_80"),
-    Constraint("C15", "stages", "(held == 0) | (stages == 2)", "two stages take turns while the next tile is in registers"),
+    Constraint("C15", "stages", "(held == 0) | (stages == 2) | (amd > 0)", "two stages take turns while the next tile is in registers; AMD's kernels may go round more"),
     Constraint("C16", "split in shared", "(split_shared == 0) | (held > 0)", "what is split before shared memory passes through registers"),
-    Constraint("C17", "split in register", "(split_register == 0) | (held == 0)", "what is split behind shared memory is copied there as it is"),
+    Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (amd > 0)", "what is split behind shared memory is copied there as it is, on AMD through registers"),
     Constraint("C18", "scaled rows", "(split_reads == 1) | (split_shared + split_register == 0)",
                "row scales ask for a pass over the operands first, which may as well split them"),
     Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map"),
@@ -123,6 +122,15 @@ WAYS = tuple(Way(where, loads) for where, loads in (
 
 BULK_WAYS = (Way("prepass", "bulk"), Way("mixed", "bulk"))
 """Those of the warp-specialised skeleton."""
+
+
+HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register", "grouped"))
+"""AMD's: tiles come through registers, and where their loads stand among the matrix instructions its compiler decides."""
+
+
+def held_ways(where: str | None, loads: str | None) -> tuple[Way, ...]:
+    """The ways that a spec leaves open on AMD; none where it asks for others."""
+    return tuple(way for way in HELD_WAYS if where in (None, way.where) and loads in (None, way.loads))
 
 
 def bulk_ways(where: str | None, loads: str | None) -> tuple[Way, ...]:
@@ -210,8 +218,8 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
         "split_reads": 2 if scaled else 1, "other_registers": OTHER_REGISTERS,
-        "has_async": int(gpu.arch_number >= FIRST_ASYNC), "fetched_together": fragment.fetched_together,
-        "by_lanes": int(fragment.policy == "mma"), "padding": PADDING if fragment.policy == "wmma" else 0,
+        "has_async": int(gpu.async_copies), "amd": int(gpu.vendor == "amd"), "fetched_together": fragment.fetched_together,
+        "by_lanes": int(fragment.by_lanes), "padding": PADDING if fragment.by_stride else 0,
         "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
         **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
     }

@@ -1,4 +1,4 @@
-"""The GPUs: limits against NVIDIA's table per compute capability, rates against one another."""
+"""The GPUs: limits against NVIDIA's table per compute capability and LLVM's rules for AMD's, rates against one another."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import SpecError
 
 ROWS = {name: GPUS.get(name) for name in GPUS.names()}
+NVIDIA = [name for name, row in ROWS.items() if row.vendor == "nvidia"]
+AMD = [name for name, row in ROWS.items() if row.vendor == "amd"]
 
 # CUDA C++ Programming Guide, technical specifications per compute capability: resident
 # threads and blocks of an SM; KiB of shared memory of an SM and of a block. Then the
@@ -36,10 +38,11 @@ def capability(name: str) -> tuple[int, int]:
 def test_the_gpus_people_ask_for_are_there():
     assert {
         "t4", "a100", "a100_80gb", "a800", "h100", "h200", "b200", "l40s", "rtx3090", "rtx4090", "rtx5090",
+        "mi100", "mi210", "mi250x", "mi300x", "mi355x", "rx7900xtx", "rx9070xt",
     } <= set(ROWS)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NVIDIA)
 def test_limits_are_those_of_the_compute_capability(name):
     threads, blocks, sm_kib, block_kib, granularity, reserved = PER_CAPABILITY[capability(name)]
     assert ROWS[name].limits.model_dump() == {
@@ -57,12 +60,17 @@ def test_rates_agree(name):
     vector = 2 * rates.sms * rates.boost_mhz * 1e6 * rates.f32_fma_per_clock
     assert rates.f16_tflops * 1e12 == pytest.approx(tensor, rel=0.02)
     assert rates.f32_tflops * 1e12 == pytest.approx(vector, rel=0.02)
-    assert rates.f32_fma_per_clock == FP32_PER_CLOCK[capability(name)]
     assert rates.tensor_boost_mhz <= rates.boost_mhz
+
+
+@pytest.mark.parametrize("name", NVIDIA)
+def test_rates_a_clock_are_those_of_the_compute_capability(name):
+    rates = ROWS[name].rates
+    assert rates.f32_fma_per_clock == FP32_PER_CLOCK[capability(name)]
     assert rates.shared_bytes_per_clock == (64 if capability(name) == (7, 5) else 128)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NVIDIA)
 def test_the_matrix_unit_is_the_generations_and_its_words_have_rates(name):
     row = ROWS[name]
     assert row.matrix_unit == UNIT_OF[capability(name)]
@@ -73,7 +81,9 @@ def test_the_matrix_unit_is_the_generations_and_its_words_have_rates(name):
 TF32 = {
     "a100": 156, "a100_80gb": 156, "a800": 156, "h100": 494.7, "h200": 494.7, "b200": 1125, "l40s": 183,
     "rtx3090": 35.6, "rtx4090": 82.6, "rtx5090": 104.8, "t4": None,
+    "mi100": None, "mi210": None, "mi250x": None, "mi300x": 653.7, "mi355x": None, "rx7900xtx": None, "rx9070xt": None,
 }
+BF16 = {"t4": None, "mi100": 92.3}  # where it differs from f16
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -81,13 +91,14 @@ def test_rates_of_other_words(name):
     rates = ROWS[name].rates
     assert rates.tensor_tflops("f16") == rates.f16_tflops
     assert rates.tensor_tflops("tf32") == (TF32[name] and pytest.approx(TF32[name], rel=0.02))
-    assert rates.tensor_tflops("bf16") == (None if name == "t4" else rates.f16_tflops)
+    assert rates.tensor_tflops("bf16") == (BF16[name] and pytest.approx(BF16[name], rel=0.02) if name in BF16 else rates.f16_tflops)
 
 
 @pytest.mark.parametrize(("one", "other", "differing"), [
     ("a100_80gb", "a800", set()),
     ("a100", "a100_80gb", {"dram_gb_per_s", "dram_gib"}),
     ("h100", "h200", {"dram_gb_per_s", "dram_gib"}),
+    ("mi210", "mi250x", {"sms", "f16_tflops", "f32_tflops"}),
     ("rtx4090", "l40s", {"sms", "tensor_fma_per_clock", "f16_tflops", "f32_tflops", "dram_gb_per_s", "dram_gib", "l2_mib"}),
 ])
 def test_gpus_of_one_chip_differ_only_where_they_do(one, other, differing):
@@ -118,3 +129,64 @@ def test_numbers_that_disagree_are_refused(tmp_path, before, after, complaint):
     path.write_text(good.replace(before, after, 1))
     with pytest.raises(SpecError, match=complaint):
         GPUS.get(str(path))
+
+
+# ---- AMD, after LLVM's AMDGPU back end (AMDGPUBaseInfo.cpp and the targets' features), per target:
+# compute units of what a workgroup shares, SIMDs of it, lanes of a wavefront, wavefronts and
+# registers of a lane of a SIMD, registers that one lane may address, the registers' granularity,
+# barriers; then KiB of LDS, and of a workgroup, and its granularity in 32-bit words.
+CDNA2_ON = dict(units=1, simds=4, lanes=64, waves=8, registers=512, addressable=512, granule=8, barriers=16)
+RDNA = dict(units=2, simds=4, lanes=32, waves=16, registers=1536, addressable=256, granule=24, barriers=32, lds=128, mine=64, words=256)
+TARGETS = {
+    "gfx908": dict(CDNA2_ON, waves=10, registers=256, addressable=256, granule=4, lds=64, mine=64, words=128),
+    "gfx90a": dict(CDNA2_ON, lds=64, mine=64, words=128),
+    "gfx942": dict(CDNA2_ON, lds=64, mine=64, words=128),
+    "gfx950": dict(CDNA2_ON, lds=160, mine=160, words=320),
+    "gfx1100": RDNA,
+    "gfx1201": RDNA,
+}
+# Compute units, and FLOPs of one of them in a clock, as AMD's architecture papers and data sheets state them:
+# FP32 outside the matrix units, then f16 on them.
+CHIPS = {
+    "mi100": (120, 128, 1024), "mi210": (104, 128, 1024), "mi250x": (110, 128, 1024), "mi300x": (304, 256, 2048),
+    "mi355x": (256, 256, 4096), "rx7900xtx": (96, 256, 512), "rx9070xt": (64, 256, 1024),
+}
+AMD_UNITS = {
+    "gfx908": "cdna1", "gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna4", "gfx1100": "rdna3", "gfx1201": "rdna4",
+}
+
+
+@pytest.mark.parametrize("name", AMD)
+def test_limits_are_those_of_the_amd_target(name):
+    target = TARGETS[ROWS[name].arch]
+    waves = target["simds"] * target["waves"]
+    assert ROWS[name].limits.model_dump() == {
+        "warp_size": target["lanes"], "threads_per_block": 1024, "threads_per_sm": waves * target["lanes"],
+        # A workgroup of two wavefronts or more takes a barrier; where those may run out, the row lets no more in.
+        "blocks_per_sm": waves if waves // 2 <= target["barriers"] else target["barriers"],
+        "registers_per_sm": target["simds"] * target["registers"] * target["lanes"], "registers_per_thread": target["addressable"],
+        "register_allocation_unit": target["granule"] * target["lanes"],
+        "shared_bytes_per_sm": target["lds"] * 1024, "shared_bytes_per_block": target["mine"] * 1024,
+        "shared_bytes_reserved_per_block": 0, "shared_allocation_unit": target["words"] * 4,
+    }
+
+
+@pytest.mark.parametrize("name", AMD)
+def test_an_amd_chip_is_its_compute_units(name):
+    units, f32, f16 = CHIPS[name]
+    row, share = ROWS[name], TARGETS[ROWS[name].arch]["units"]
+    assert row.rates.sms * share == units
+    assert (2 * row.rates.f32_fma_per_clock, 2 * row.rates.tensor_fma_per_clock["f16"]) == (f32 * share, f16 * share)
+    assert row.matrix_unit == AMD_UNITS[row.arch]
+    assert set(row.unit.block) <= set(row.rates.tensor_fma_per_clock)
+    assert not row.async_copies
+
+
+def test_a_target_is_its_vendors(tmp_path):
+    path = tmp_path / "mi210.toml"
+    path.write_text((GPUS.folder / "mi210.toml").read_text().replace('vendor = "amd"', 'vendor = "nvidia"'))
+    with pytest.raises(SpecError, match="an arch of vendor nvidia; gfx90a is amd's"):
+        GPUS.get(str(path))
+    assert [ROWS[name].arch_number for name in ("mi100", "mi210", "mi300x", "mi355x", "rx7900xtx", "rx9070xt")] == [
+        0x908, 0x90A, 0x942, 0x950, 0x1100, 0x1201,
+    ]
