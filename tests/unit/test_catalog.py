@@ -100,7 +100,9 @@ PTX = {
 }
 
 
-@pytest.mark.parametrize("name", [row.name for row in FRAGMENTS.rows() if row.map_source == "documented" and not row.in_tensor_memory])
+@pytest.mark.parametrize("name", [
+    row.name for row in FRAGMENTS.rows() if row.vendor == "nvidia" and row.map_source == "documented" and not row.in_tensor_memory
+])  # AMD's: test_matrix_cores.py
 def test_fragments_hold_what_the_ptx_isa_says(name):
     fragment = FRAGMENTS.get(name)
     for lane in range(fragment.threads):
@@ -232,7 +234,7 @@ def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
     ("[[8, 0], [0, 8]]", "[[8, 0], [0, 16]]", "covers another tile"),
     ("shape = [16, 8, 16]", "shape = [16, 8, 8]", "a map of a"),
     ("min_arch = 80", 'min_arch = "80"', "integer"),
-    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, arch, b, c, "),
+    ('policy = "mma"', 'policy = "mma"\nflavour = 1', "one of: a, arch, archs, b, builtin, c, "),
 ])
 def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
     good = (FRAGMENTS.folder / "mma_m16n8k16_f16.toml").read_text()

@@ -1,4 +1,4 @@
-"""The fragments beyond the PTX ISA's tables (test_catalog.py): measured maps, the way back, refusals."""
+"""The fragments beyond the tables of their documents (test_catalog.py, test_matrix_cores.py): names, measured maps, the way back, refusals."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import re
 
 import pytest
 
-from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, shapes
-from gemmgen.catalog.number import FORMATS
+from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, candidates, shapes
 from gemmgen.errors import SpecError
 from gemmgen.paths import TEMPLATES
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if not row.in_tensor_memory}  # of those: test_blackwell.py
+NVIDIA = [name for name, row in ROWS.items() if row.vendor == "nvidia"]
+AMD = [name for name, row in ROWS.items() if row.vendor == "amd"]
+BYTES = {"i8": 1, "f16": 2, "bf16": 2, "tf32": 4, "f32": 4}
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NVIDIA)
 def test_names_instructions_and_shapes_agree(name):
     row = ROWS[name]
     assert name == f"{row.policy}_{row.shape_name}_{row.word}"
@@ -37,10 +39,29 @@ def test_names_instructions_and_shapes_agree(name):
     assert row.min_arch == (80 if row.word in ("bf16", "tf32") or row.shape == (16, 8, 16) else 75)
 
 
+@pytest.mark.parametrize("name", AMD)
+def test_names_mnemonics_and_builtins_agree(name):
+    """Of AMD's; tests/compile/test_matrix_instructions.py asks the compiler."""
+    row = ROWS[name]
+    m, n, k = row.shape
+    family, policy, words = {
+        "gfx9": ("mfma", "mfma", {"tf32": "xf32"}), "gfx11": ("rdna3", "wmma", {"i8": "iu8"}), "gfx12": ("rdna4", "wmma", {"i8": "iu8"}),
+    }[row.archs[0][:-2]]
+    assert (name, row.policy) == (f"{family}_{row.shape_name}_{row.word}", policy)
+    assert all(arch.startswith(row.archs[0][:-2]) for arch in row.archs) and list(row.archs) == sorted(row.archs)
+    sums = {"INT32": "i32", "FP32": "f32"}[row.sums]
+    assert (row.word == "i8") == (sums == "i32")
+    start, last = f"{policy}_{sums}_{m}x{n}x{k}", words.get(row.word, row.word)
+    assert row.instruction in (f"v_{start}{last}", f"v_{start}_{last}")  # without the bar before gfx942
+    ends = {"mfma": ("", "_1k"), "rdna3": ("_w32",), "rdna4": ("_w32_gfx12",)}[family]
+    assert row.builtin in [f"__builtin_amdgcn_{start}{bar}{last}{end}" for bar in ("", "_") for end in ends]
+    assert (row.map_source, row.min_arch, row.threads) == ("documented", None, {"mfma": 64, "wmma": 32}[policy])
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_a_register_is_full(name):
     row = ROWS[name]
-    assert {held.packed_count for held in (row.a, row.b) if held} == {4 // FORMATS[row.word].bytes}
+    assert {held.packed_count for held in (row.a, row.b) if held} == {4 // BYTES[row.word]}
     assert row.c.packed_count == row.c.copies == 1
     m, n, k = row.shape
     for held, rows, columns in ((row.a, m, k), (row.b, k, n), (row.c, m, n)):
@@ -92,7 +113,7 @@ def test_kernels_are_made_of_fragments_that_have_a_template():
     templates = {path.name for path in (TEMPLATES / "atoms").glob("*.j2")}
     assert templates <= {row.atom for row in FRAGMENTS.rows()}
     for row in ROWS.values():
-        assert (shapes("nvidia", row.word, row.policy).get(row.shape_name) == row) == (row.atom in templates)
+        assert (row in candidates(row.vendor, row.word, row.policy)) == (row.atom in templates and row.whole_chunks)
     assert "m16n8k16" in shapes("nvidia", "f16")
     assert all(row.policy == "mma" for row in shapes("nvidia", "f16").values())
     for gpu in ("a100", "h100", "h200", "b200", "l40s"):
@@ -158,7 +179,9 @@ def test_a_header_of_ones_own_row(gemmgen, tmp_path):
     ("mma_m16n8k8_tf32", 'policy = "mma"', 'policy = "fma"', "word f32 with policy fma"),
     ("wmma_m16n16k16_f16", 'map_source = "measured"\n', "", "is missing"),
     ("mma_m16n8k8_f16", 'instruction = "mma', 'instruction = "\\"; trap; mma', "match pattern"),
-    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "hmma"', "'mma', 'wmma', 'fma', 'wgmma' or 'tcgen05'"),
+    ("mma_m16n8k8_f16", 'min_arch = 75', 'archs = ["gfx90a"]', "min_arch, and neither archs nor builtin, where the vendor is nvidia"),
+    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "mfma"', "policy mfma where the vendor is amd"),
+    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "hmma"', "'mma', 'wmma', 'fma', 'wgmma', 'tcgen05' or 'mfma'"),
 ])
 def test_a_row_that_cannot_be_is_refused(tmp_path, name, before, after, complaint):
     good = (FRAGMENTS.folder / f"{name}.toml").read_text()
