@@ -383,6 +383,8 @@ class Fragment(Row):
             raise ValueError("archs and builtin, and no min_arch, where the vendor is amd")
         if self.vendor == "nvidia" and (self.min_arch is None or self.archs is not None or self.builtin is not None):
             raise ValueError("min_arch, and neither archs nor builtin, where the vendor is nvidia")
+        if self.instructions:
+            raise ValueError("no number of instructions: a row is one of them, and deepest tells how many make a fragment")
         if (self.policy == "mfma") > (self.vendor == "amd"):
             raise ValueError("policy mfma where the vendor is amd")
         return self

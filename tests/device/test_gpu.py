@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ways import WAYS, plan_of
+from ways import NVIDIA, WAYS, plan_of
 
 from gemmgen.build import build, compile_cuda
 from gemmgen.catalog.gpu import GPUS
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.device
 
 def local_gpu() -> str:
     """The name of a GPU row that this machine's GPU runs."""
-    for row in GPUS.rows():
+    for row in map(GPUS.get, NVIDIA):
         if cuda.why_not(row) is None:
             return row.name
     pytest.skip("no CUDA GPU that runs any of specs/gpus")

@@ -82,7 +82,7 @@ def toolkit_headers() -> list[str]:
 def arch() -> str:
     """An architecture of specs/gpus that this machine's GPU runs."""
     for gpu in GPUS.rows():
-        if cuda.why_not(gpu) is None and gpu.arch_number >= ROW.min_arch:
+        if gpu.vendor == "nvidia" and cuda.why_not(gpu) is None and gpu.arch_number >= ROW.min_arch:
             return gpu.arch
     pytest.skip(f"no CUDA GPU from sm_{ROW.min_arch} on")
 

@@ -81,7 +81,7 @@ def test_a_spec_that_cannot_be(gemmgen, write_spec, tmp_path, text, parts):
 
 def test_an_empty_spec(gemmgen, tmp_path):
     (tmp_path / "x.toml").write_text("")
-    check_refused(gemmgen("render", tmp_path / "x.toml"), "x.toml: split: is missing")
+    check_refused(gemmgen("render", tmp_path / "x.toml"), "x.toml: [target] gpu: is missing")
 
 
 @pytest.mark.parametrize(("content", "parts"), [

@@ -207,7 +207,7 @@ def test_other_gpus_do_not_have_it(gpu):
     ({"pipeline": {"loads": "async"}}, "tcgen05 does not go with this pipeline"),
     ({"pipeline": {"fragment_buffers": 2}}, "tcgen05 does not go with this pipeline"),
     ({"split": {"where": "mixed"}}, "tcgen05 does not go with this pipeline"),
-    ({"split": {"scheme": "fp32"}}, "no tcgen05 fragment of f32 is known"),
+    ({"split": {"scheme": "fp32"}}, "no tcgen05 fragment of f32 is known for nvidia"),
 ])
 def test_what_cannot_be(sections, problem):
     error = refused(**sections)

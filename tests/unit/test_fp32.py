@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ways import NVIDIA
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
@@ -59,7 +60,7 @@ def test_what_needs_a_matrix_unit_is_refused():
 
 
 def test_no_matrix_unit_has_to_know_the_word():
-    for gpu in GPUS.rows():
+    for gpu in map(GPUS.get, NVIDIA):
         assert "f32" not in gpu.unit.block and "f32" not in gpu.rates.tensor_fma_per_clock
         assert solve(spec(gpu.name)).fragment.engine == "FP32 CUDA core"
 
@@ -109,7 +110,7 @@ def test_the_cuda_cores_stand_in_for_the_matrix_units():
     assert rates["tensor_fma_per_clock"] == h100.rates.f32_fma_per_clock == 128
     assert rates["clock_hz"] / units["clock_hz"] == pytest.approx(h100.rates.boost_mhz / h100.rates.tensor_boost_mhz)
     assert not time.efficiency(h100, "f32").measured and time.efficiency(h100, "f16").measured
-    for gpu in GPUS.rows():
+    for gpu in map(GPUS.get, NVIDIA):
         assert 0.4 < specialised.model(solve(spec(gpu.name)))["tflops"] / gpu.rates.f32_tflops < 1
 
 

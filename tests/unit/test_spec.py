@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from ways import can_multiply
 
-from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
@@ -45,7 +45,7 @@ def test_scheme_and_gpu_are_all_a_spec_needs(scheme, gpu):
     target, word = GPUS.get(gpu), SCHEMES.get(scheme).word
     loaded = loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}}, "here")
     policy = "fma" if word == "f32" else target.portable_policy
-    if not any(row.runs_on(target.arch) for row in candidates(target.vendor, word, policy)):
+    if not can_multiply(gpu, scheme):
         with pytest.raises(InfeasibleSpec, match=f"{gpu} has no matrix instruction|no {policy} fragment of {word}"):
             solve(loaded)
         return
@@ -107,7 +107,7 @@ def test_an_unknown_key_lists_the_known_ones():
 
 def test_messages_name_the_file_as_the_user_did(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("x.toml").write_text("[split]\n")
+    Path("x.toml").write_text("[split]\npromote = -1\n")
     with pytest.raises(SpecError) as caught:
         load("x.toml")
-    assert str(caught.value).startswith("x.toml: [split] scheme: is missing")
+    assert str(caught.value).startswith("x.toml: [split] promote: is not acceptable")

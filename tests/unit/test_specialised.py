@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from ways import NVIDIA
 
 from gemmgen import export as exporter
 from gemmgen.catalog.fragment import FRAGMENTS, Descriptor, shapes
@@ -159,7 +160,7 @@ def test_auto_takes_the_faster_policy(gpu):
     assert solve(spec("fp32", gpu=gpu, policy="auto")).fragment.policy == "fma"
 
 
-@pytest.mark.parametrize("gpu", [gpu.name for gpu in GPUS.rows() if gpu.arch != "sm_90"])
+@pytest.mark.parametrize("gpu", [name for name in NVIDIA if GPUS.get(name).arch != "sm_90"])
 def test_other_gpus_do_not_have_it(gpu):
     with pytest.raises(InfeasibleSpec, match=f"{gpu} has no wgmma for f16") as caught:
         solve(spec(gpu=gpu))
