@@ -372,7 +372,7 @@ class Fragment(Row):
     arch: Annotated[str, Field(pattern=r"^sm_\d{2,3}[af]$")] | None = None
     widest: Annotated[int, Field(gt=1, le=32)] | None = None
     deepest: Annotated[int, Field(gt=1, le=8)] | None = None
-    instructions: Annotated[int, Field(gt=1, le=8)] | None = None
+    instructions: int | None = None
     descriptor: Descriptor | None = None
     instruction_word: InstructionWord | None = None
 
@@ -437,8 +437,6 @@ class Fragment(Row):
         for bits in ("lanes", "registers", "packed"):
             if [k for _, k in getattr(self.a, bits)] != [k for k, _ in getattr(self.b, bits)]:
                 raise ValueError(f"{bits} of a and b that stand for the same k, for the unit multiplies what lies at the same place of both")
-        if self.instructions and self.a.register_count % self.instructions:
-            raise ValueError(f"registers of a that {self.instructions} instructions can share, not {self.a.register_count}")
         return self
 
     @property

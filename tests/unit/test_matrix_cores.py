@@ -90,6 +90,11 @@ def order(deep: Fragment, base: Fragment, label: str, instruction: int) -> dict[
     return stands_for
 
 
+def proven(fragment: Fragment) -> Fragment:
+    """The same as if it were a row of a table, which proves itself."""
+    return Fragment.model_validate(fragment.model_dump() | {"instructions": None})
+
+
 @pytest.mark.parametrize("name", DEEP)
 def test_instructions_share_the_k_of_a_fragment(name):
     """Each takes as many k as it has, A and B the same ones, and together they take every k once."""
@@ -103,7 +108,7 @@ def test_instructions_share_the_k_of_a_fragment(name):
         every += orders[0].values()
     assert sorted(every) == list(range(k * times))
     assert deep.c == base.c
-    assert Fragment.model_validate(deep.model_dump()) == deep  # proves itself as a row of a table does
+    assert proven(deep) == deep.model_copy(update={"instructions": None})
 
 
 @pytest.mark.parametrize("name", DEEP)
@@ -140,7 +145,7 @@ def test_a_deep_and_b_not_is_seen(name):
     faulty = deep.model_copy(update={"b": beside})
     assert order(faulty, base, "a", 0) != order(faulty, base, "b", 0)
     with pytest.raises(ValueError, match="lanes of a and b that stand for the same k"):
-        Fragment.model_validate(faulty.model_dump())
+        proven(faulty)
 
 
 # ---- refusals
@@ -153,7 +158,7 @@ def test_a_deep_and_b_not_is_seen(name):
     ('builtin = "__builtin_amdgcn_mfma_f32_32x32x8f16"', "", "archs and builtin, and no min_arch"),
     ("__builtin_amdgcn_mfma_f32_32x32x8f16", "__builtin_trap(); __builtin_amdgcn_mfma", "match pattern"),
     ('"gfx908", ', '"sm_80", ', "match pattern"),
-    ("deepest = 2", "deepest = 2\ninstructions = 3", "registers of a that 3 instructions can share, not 2"),
+    ("deepest = 2", "instructions = 2", "no number of instructions"),
     ('word = "f16"', 'word = "i8"', "4 to a 32-bit register in the map of a, not 2"),
     ('word = "f16"', 'word = "u8"', "'i8'"),
 ])
