@@ -134,7 +134,8 @@ def _answer(command: tuple[str, ...]) -> str:
 def _run(command: tuple[str, ...], folder: Path, given: bytes = b"") -> subprocess.CompletedProcess:
     # Clang obeys many variables (CPATH, CCC_OVERRIDE_OPTIONS); none of them may change the bytes.
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    environment = kept | {"LC_ALL": "C", "TMPDIR": str(folder)}
     try:
-        return subprocess.run(command, cwd=folder, env=kept | {"LC_ALL": "C", "TMPDIR": str(folder)}, input=given, capture_output=True)
+        return subprocess.run(command, cwd=folder, env=environment, input=given, capture_output=True)
     except OSError as error:
         raise BuildError(command[0], "cannot be run", got=str(error)) from None

@@ -80,7 +80,7 @@ class Request:
                 "name",
                 "a source's name is a relative path",
                 got=self.name,
-                needs="parts of letters, digits and _ . + -, with / between them, none of them . or .. or one that begins with -",
+                needs="parts of letters, digits and _ . + -, none . or .. or beginning with -, and / between them",
             )
         if isinstance(self.options, str):
             raise BuildError(self.name, "options is one string", got=self.options, needs="a list of strings")
@@ -145,7 +145,11 @@ def fulfil(
         product = make()
     kernels = read(product.code)
     if not kernels:
-        raise BuildError(request.name, "defines no kernel", needs='a function that is extern "C" and __global__, which is __attribute__((global))')
+        raise BuildError(
+            request.name,
+            "defines no kernel",
+            needs='a function that is extern "C" and __global__ or, without headers, __attribute__((global))',
+        )
     if cache and not from_cache:
         _keep(cache, key, product)
     binary = Binary(

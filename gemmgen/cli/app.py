@@ -28,6 +28,7 @@ class DeviceKind(StrEnum):
     auto = "auto"
     emulator = "emulator"
     cuda = "cuda"
+    hip = "hip"
 
 
 class Data(StrEnum):
@@ -89,7 +90,7 @@ def _for_each(specs: list[Path], as_json: bool, serve: Callable[[Path], tuple[st
 ))
 def verify(
     specs: Specs,
-    device: Annotated[DeviceKind, typer.Option(help="Where to run; auto: a GPU if one can run it.")] = DeviceKind.auto,
+    device: Annotated[DeviceKind, typer.Option(help="Where to run; auto: a GPU of the spec's vendor if one can run it.")] = DeviceKind.auto,
     a: Annotated[Path | None, typer.Option(help="Your own A, [M, K] in a .npy file.")] = None,
     b: Annotated[Path | None, typer.Option(help="Your own B, [K, N] in a .npy file.")] = None,
     m: Annotated[int | None, typer.Option(help="Rows of the product the errors are reported of.")] = None,
@@ -102,8 +103,9 @@ def verify(
     """Build kernels and check that they are right.
 
     Each kernel is compiled, run, and held against exact oracles, derived error
-    bounds and the predicted resources. Without a GPU, the compiled PTX is
-    executed on the CPU over a bit-exact model of the GPU's matrix unit.
+    bounds and the predicted resources. Without a GPU, the compiler's assembly,
+    PTX or AMD's, is executed on the CPU over a bit-exact model of the GPU's
+    matrix unit.
 
     Exit code 1 means that a kernel is not right, 2 that the request is not, or
     that nothing here can run the kernel: then only its resources are checked.
@@ -139,12 +141,13 @@ def verify(
 @app.command(epilog=_examples(
     "gemmgen render specs/kernels/sgemm_a100.toml",
     "gemmgen render my.toml -o my_kernel.cu",
+    "gemmgen render my.toml --gpu mi210 -o my_kernel.hip",
     "gemmgen render specs/kernels/*.toml -o generated/",
 ))
 def render(
     specs: Specs,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE|DIR", help=(
-        "A file, or a folder (one that exists, or ends in /) for KERNEL_NAME.cu; default: stdout."))] = None,
+        "A file, or a folder (one that exists, or ends in /) for KERNEL_NAME.cu or .hip; default: stdout."))] = None,
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
@@ -194,25 +197,30 @@ def build(
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
-    """Compile a spec's kernels to PTX and machine code.
+    """Compile a spec's kernels to assembly and machine code.
 
-    Writes KERNEL_NAME.cu, .ptx and .cubin and prints what each kernel uses. No
-    GPU is needed. A kernel that spills registers fails with exit code 1.
+    Writes KERNEL_NAME.cu, .ptx and .cubin, for AMD .hip, .s and .co, and prints
+    what each kernel uses. No GPU is needed. A kernel that spills registers fails
+    with exit code 1.
     """
+    from gemmgen.build import SUFFIXES
     from gemmgen.build import build as compiled
     from gemmgen.cli import show
     from gemmgen.cli.pipeline import planned
+    from gemmgen.verify import standing
 
     def serve(path: Path) -> tuple[str, Any, int]:
         plan, source = planned(path, gpu)
         binary = compiled(source)
+        assembly, code = SUFFIXES[plan.gpu.vendor]
         files = write_files(output, {
-            source.file_name: source.text, f"{source.name}.ptx": binary.assembly, f"{source.name}.cubin": binary.code,
+            source.file_name: source.text, source.name + assembly: binary.assembly, source.name + code: binary.code,
         })
         value = {
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
             "seconds": binary.seconds, "files": [str(file) for file in files.values()],
             "kernels": show.kernel_facts(plan, source, binary), "plan": plan.as_dict(),
+            **({"standing": standing(plan)} if standing(plan) else {}),
         }
         wrote = "\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files.values()))
         return f"{show.build_table(plan, source, binary)}\n{wrote}", value, EXIT_OK

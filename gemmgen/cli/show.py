@@ -75,6 +75,8 @@ def report(plan: Plan, judged: Report, seconds: float) -> str:
         word = paint("ok    ", GREEN) if check.passed else paint("FAILED", RED)
         detail = check.detail.replace("\n", "\n" + " " * (LABEL + name_width + 9))
         lines.append(("checks" if i == 0 else "", f"{word} {check.name:<{name_width}}  {detail}"))
+    if judged.standing:
+        lines.append(("standing", judged.standing))
     if judged.unverified:
         return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines),
                           f"{paint('NOT VERIFIED', RED)}: {judged.unverified}, never run; resources were checked, numbers were not"])
@@ -113,11 +115,14 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
             "static_shared_bytes": used.static_shared_bytes, "dynamic_shared_bytes": launch.shared_bytes,
             "spill_bytes": used.spill_bytes, "stack_bytes": used.stack_bytes,
             "occupancy": round(resident.fraction, 4), "blocks_per_sm": resident.blocks, "limited_by": resident.limited_by,
+            **({"agprs": used.agprs, "sgprs": used.sgprs} if plan.gpu.vendor == "amd" else {}),
         })
     return rows
 
 
 def build_table(plan: Plan, source: Source, binary: Binary) -> str:
+    from gemmgen.verify import standing
+
     compiled = "from the cache" if binary.from_cache else f"in {binary.seconds:.1f} s"
     rows = [
         (row["role"], row["threads"], row["registers"], row["static_shared_bytes"], row["dynamic_shared_bytes"],
@@ -130,6 +135,7 @@ def build_table(plan: Plan, source: Source, binary: Binary) -> str:
         f"{'kernel':<{LABEL}}{source.name}",
         f"{'compiled':<{LABEL}}for {binary.arch} by {binary.compiler}, {compiled}",
         table(header, rows, indent="  "),
+        *(f"{'standing':<{LABEL}}{text}" for text in [standing(plan)] if text),
     ])
 
 

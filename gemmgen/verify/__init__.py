@@ -58,6 +58,7 @@ class Report:
         errors: of the headline product: the user's matrices, or U[-1, 1]; None where nothing could run.
         bound: what they are held against.
         status: what the kernels counted there.
+        standing: of an AMD kernel, as `standing` says it; else empty.
         unverified: why the numbers could not be judged; empty where they were.
     """
 
@@ -71,6 +72,7 @@ class Report:
     status: dict[str, int]
     seconds: float | None
     checks: tuple[Check, ...] = field(default=())
+    standing: str = ""
     unverified: str = ""
 
     @property
@@ -102,14 +104,32 @@ class Report:
             "seconds": self.seconds,
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "passed": self.passed,
+            **({"standing": self.standing} if self.standing else {}),
             **({"unverified": self.unverified} if self.unverified else {}),
         }
+
+
+def standing(plan: Plan, ran_on: Device | None = None) -> str:
+    """What has been done with an AMD kernel, and what never was: no AMD GPU has been within reach of the
+    project. Every report of one says it, in these words; empty of an NVIDIA kernel.
+
+    Args:
+        ran_on: what executed it; None where it was only built.
+    """
+    if plan.gpu.vendor != "amd":
+        return ""
+    built = "compiled; resources read from the code object"
+    if ran_on is None:
+        return f"{built}; every instruction emulated and layouts checked by gemmgen verify; never run on AMD hardware"
+    if ran_on.kind == "hip":
+        return f"{built}; run on {ran_on.name}"
+    return f"{built}; every instruction emulated; layouts checked; never run on AMD hardware"
 
 
 def resources(plan: Plan, source: Source, binary: Binary) -> Resources:
     """What the main kernel takes from its SM."""
     used = binary.kernels[source.name]
-    shared = used.static_shared_bytes + plan.shared_bytes
+    shared = used.static_shared_bytes + (0 if plan.static_shared else plan.shared_bytes)
     return Resources(
         registers=used.registers, predicted_registers=plan.predicted_registers,
         spill_bytes=max(kernel.spill_bytes for kernel in binary.kernels.values()),
@@ -261,7 +281,7 @@ def resources_only(plan: Plan, source: Source, binary: Binary, reason: str) -> R
     """What can be said of a kernel that nothing here can run: that it was compiled, and what it takes."""
     return Report(
         kernel=source.name, arch=plan.arch, device="none", resources=resources(plan, source, binary), errors=None, bound=None, size=None,
-        status={}, seconds=None, checks=(Judge(plan, source, binary, None).resources(),), unverified=reason,
+        status={}, seconds=None, checks=(Judge(plan, source, binary, None).resources(),), standing=standing(plan), unverified=reason,
     )
 
 
@@ -325,7 +345,7 @@ def verify(
     return Report(
         kernel=source.name, arch=plan.arch, device=device.name, resources=resources(plan, source, binary),
         errors=found, bound=limit, size=(headline.a.shape[0], headline.b.shape[1], headline.a.shape[1]),
-        status=result.status, seconds=result.seconds, checks=tuple(checks),
+        status=result.status, seconds=result.seconds, checks=tuple(checks), standing=standing(plan, device),
     )
 
 

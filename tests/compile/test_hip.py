@@ -319,9 +319,18 @@ def test_headers_of_ones_own(tmp_path):
             KERNEL + "k(float* c) {\n f(c);\n g(c); }", "kernel.hip:2:2",
             "undeclared identifier 'f' (the first of 2 errors)", "f(c);", None,
         ),
-        ("#include <hip/hip_runtime.h>", "kernel.hip:1:10", "file not found", "#include <hip/hip_runtime.h>", "without headers"),
-        ('extern "C" __global__ void k();', "kernel.hip:1:12", "'__global__'", 'extern "C" __global__ void k();', "__attribute__((global))"),
-        (KERNEL + "k(int* c) {\n c[threadIdx.x] = 1; }", "kernel.hip:2:4", "'threadIdx'", "c[threadIdx.x] = 1; }", "workitem_id_x"),
+        (
+            "#include <hip/hip_runtime.h>", "kernel.hip:1:10",
+            "file not found", "#include <hip/hip_runtime.h>", "without headers",
+        ),
+        (
+            'extern "C" __global__ void k();', "kernel.hip:1:12",
+            "'__global__'", 'extern "C" __global__ void k();', "__attribute__((global))",
+        ),
+        (
+            KERNEL + "k(int* c) {\n c[threadIdx.x] = 1; }", "kernel.hip:2:4",
+            "'threadIdx'", "c[threadIdx.x] = 1; }", "workitem_id_x",
+        ),
         (
             matrix_kernel("gfx950").replace("16x16x16f16", "16x16x32_f16").replace("(4)", "(8)", 1), "kernel.hip:8:43",
             "needs target feature gfx950-insts", None, "an instruction that gfx90a has",

@@ -55,10 +55,11 @@ def counted(count: int, short: tuple[int, int], codes: tuple[int | None, int, in
     return struct.pack(f">B{form}", code, count)
 
 
-SINGLE = (
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(max_size=300)
+NUMBERS = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
+SINGLE = st.none() | st.booleans() | NUMBERS | st.text() | st.binary(max_size=300)
+VALUES = st.recursive(
+    SINGLE, lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(0, 9), inner), max_leaves=20
 )
-VALUES = st.recursive(SINGLE, lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(0, 9), inner), max_leaves=20)
 
 
 @given(VALUES)
