@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+from collections import Counter
 
 import pytest
 
@@ -107,6 +109,22 @@ def test_copies_may_be_in_other_lanes():
     assert held.prove(8, 2) is None
     assert held.map(5, 1) == [(25, 0, 0), (29, 0, 0)]
     assert [eval(held.holder_expressions()[0], {"i": 5, "j": 1, "copy": copy}) for copy in (0, 1)] == [25, 29]
+
+
+def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
+    """Looking at bits says what counting says, of maps that cover and of maps that do not."""
+    rng, proven = random.Random(3), 0
+    for _ in range(3000):
+        offsets = [rng.choice([(0, 0), (1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4)]) for _ in range(7)]
+        if rng.random() < 0.5:
+            offsets = rng.sample([(1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4), (0, 0)], 7)
+        held = FragmentMap(lanes=offsets[:5], registers=offsets[5:6], packed=offsets[6:], copies=rng.choice([1, 2, 2, 3, 4]), repeats=rng.choice([1, 1, 2]))
+        rows, columns = rng.choice([4, 8]), rng.choice([4, 8, 16])
+        counts = Counter((i, j) for *_, i, j in held.foreach_ij())
+        right = counts == {(i, j): held.copies for i in range(rows) for j in range(columns)}
+        assert (held.prove(rows, columns) is None) == right, held
+        proven += right
+    assert 100 < proven < 2000
 
 
 def test_kernels_are_made_of_fragments_that_have_a_template():
