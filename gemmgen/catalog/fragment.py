@@ -452,7 +452,7 @@ class Fragment(Row):
             raise ValueError("maps of a and b where the vendor is amd: its operands are in registers")
         for bits in ("lanes", "registers", "packed"):
             if [k for _, k in getattr(self.a, bits)] != [k for k, _ in getattr(self.b, bits)]:
-                raise ValueError(f"{bits} of a and b that stand for the same k, for the unit multiplies what lies at the same place of both")
+                raise ValueError(f"{bits} of a and b that stand for the same k, for the unit multiplies place by place")
         return self
 
     @property

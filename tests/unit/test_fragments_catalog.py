@@ -1,4 +1,4 @@
-"""The fragments beyond the tables of their documents (test_catalog.py, test_matrix_cores.py): names, measured maps, the way back, refusals."""
+"""Fragments beyond their documents' tables (test_catalog.py, test_matrix_cores.py): names, measured maps, the way back, refusals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_names_mnemonics_and_builtins_agree(name):
     row = ROWS[name]
     m, n, k = row.shape
     family, policy, words = {
-        "gfx9": ("mfma", "mfma", {"tf32": "xf32"}), "gfx11": ("rdna3", "wmma", {"i8": "iu8"}), "gfx12": ("rdna4", "wmma", {"i8": "iu8"}),
+        "gfx9": ("mfma", "mfma", {"tf32": "xf32"}),
+        "gfx11": ("rdna3", "wmma", {"i8": "iu8"}),
+        "gfx12": ("rdna4", "wmma", {"i8": "iu8"}),
     }[row.archs[0][:-2]]
     assert (name, row.policy) == (f"{family}_{row.shape_name}_{row.word}", policy)
     assert all(arch.startswith(row.archs[0][:-2]) for arch in row.archs) and list(row.archs) == sorted(row.archs)
@@ -118,7 +120,8 @@ def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
         offsets = [rng.choice([(0, 0), (1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4)]) for _ in range(7)]
         if rng.random() < 0.5:
             offsets = rng.sample([(1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4), (0, 0)], 7)
-        held = FragmentMap(lanes=offsets[:5], registers=offsets[5:6], packed=offsets[6:], copies=rng.choice([1, 2, 2, 3, 4]), repeats=rng.choice([1, 1, 2]))
+        copies, repeats = rng.choice([1, 2, 2, 3, 4]), rng.choice([1, 1, 2])
+        held = FragmentMap(lanes=offsets[:5], registers=offsets[5:6], packed=offsets[6:], copies=copies, repeats=repeats)
         rows, columns = rng.choice([4, 8]), rng.choice([4, 8, 16])
         counts = Counter((i, j) for *_, i, j in held.foreach_ij())
         right = counts == {(i, j): held.copies for i in range(rows) for j in range(columns)}
