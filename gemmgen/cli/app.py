@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -231,34 +232,41 @@ def build(
 @app.command(epilog=_examples(
     "gemmgen export specs/kernels/sgemm_a100.toml -o third_party/sgemm",
     "gemmgen export my.toml -o sgemm/ --name my_sgemm",
+    "gemmgen export my.toml --gpu mi210 --arch gfx90a --arch gfx942 -o sgemm/",
 ))
 def export(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file (.toml); see specs/kernels.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")],
     name: Annotated[str | None, typer.Option(help="Prefix of the C functions; default: from scheme, layout and plan.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
+    archs: Annotated[list[str] | None, typer.Option("--arch", metavar="ARCH", help=(
+        "Also for this architecture of AMD's, as gfx942, if it has the plan's matrix instruction."))] = None,
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
     """Write a folder that another project embeds.
 
-    It holds the kernels with a C launcher, a header free of CUDA, the cubin, a
-    manifest, CMake and pkg-config files and an example. An earlier export in
-    DIR is replaced; other files are never touched. No GPU is needed.
+    It holds the kernels with a C launcher, a header free of CUDA and HIP, the
+    machine code, a manifest, CMake and pkg-config files and an example. An
+    earlier export in DIR is replaced; other files are never touched. No GPU is
+    needed.
     """
     from gemmgen import export as exporter
     from gemmgen.build import build as compiled
     from gemmgen.cli import show
     from gemmgen.cli.pipeline import planned
+    from gemmgen.verify import standing
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
     plan, source = planned(spec, gpu)
-    binary = compiled(source)
-    files = exporter.export(plan, source, binary, output, name=name, force=force)
+    targets = exporter.target_archs(plan, archs or ())
+    binary, *others = [compiled(replace(source, arch=arch)) for arch in targets]
+    files = exporter.export(plan, source, binary, output, others=others, name=name, force=force)
     value = {
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
+        **({"archs": targets, "standing": standing(plan)} if standing(plan) else {}),
     }
     if as_json:
         emit_json(value)
