@@ -11,7 +11,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -29,6 +28,7 @@ from gemmgen.plan import Hints, STATUS
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from programs import need, run
 
 SMALL = {"block": [64, 64, 32], "warp": [32, 32, 32]}
 CASES = {
@@ -93,20 +93,6 @@ def code_ending(case: str) -> str:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def need(*tools: str) -> list[str]:
-    """Paths of tools, or a skip that says which test did not happen."""
-    paths = [shutil.which(tool) for tool in tools]
-    if missing := [tool for tool, path in zip(tools, paths) if not path]:
-        pytest.skip(f"NOT COMPILED: no {', '.join(missing)} on PATH")
-    return paths
-
-
-def run(*command: object, cwd: Path | None = None, env: dict | None = None) -> str:
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True)
-    assert not done.returncode, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 # ---- what is in it
