@@ -227,6 +227,15 @@ class Plan:
         text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
+    @property
+    def standing(self) -> str | None:
+        """How far such kernels have been checked, where none has ever run; None where some have."""
+        if self.in_tensor_memory:
+            return "compiled and its resources checked; not emulated, never run"
+        if self.gpu.vendor == "amd":
+            return "compiled, its resources read from the code object, every instruction emulated; never run on AMD hardware"
+        return None
+
     # ---- geometry of the main kernel
 
     @property

@@ -191,7 +191,7 @@ def _header(plan: Plan, name: str) -> str:
         "tiles": f"block {bm}x{bn}x{bk}, warp {wm}x{wn}, {plan.stages} stages, {plan.threads} threads"
                  + (f", clusters of {plan.cluster}" if plan.cluster > 1 else ""),
         "shared": f"{plan.shared_bytes} B {'static' if plan.static_shared else 'dynamic'}",
-        **({"checked": "compiled and its resources checked; not emulated, never run"} if plan.in_tensor_memory else {}),
+        **({"checked": plan.standing} if plan.standing else {}),
         "target": plan.arch,
         "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
     }

@@ -339,6 +339,12 @@ def _targets(fragment: Fragment) -> str:
 
 def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
     known = shapes(gpu.vendor, scheme.word, policy)
+    if policy == "rocwmma":
+        raise InfeasibleSpec(
+            f"{place}: [fragment] policy", "there are no kernels on rocWMMA's fragments", got=policy,
+            needs="rocWMMA's headers, which come with ROCm alone: without them no such kernel could be compiled or checked here",
+            remedy=f'policy = "{gpu.portable_policy}", on the matrix instructions themselves',
+        )
     if not known:
         raise InfeasibleSpec(
             f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known for {gpu.vendor}", got=policy,

@@ -94,11 +94,12 @@ class Split(Strict):
 
 
 class FragmentChoice(Strict):
-    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05", "mfma"] = Field(
+    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05", "mfma", "rocwmma"] = Field(
         "auto",
         description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
         "shared memory; tcgen05: the same with sums in tensor memory, compiled and never run; auto takes the fastest that the "
-        "GPU has of tcgen05, wgmma and mma, and fma for f32 words",
+        "GPU has of tcgen05, wgmma and mma, and fma for f32 words; on AMD mfma (CDNA) or wmma (RDNA); rocwmma is refused: its headers "
+        "are in no package index, so that its kernels could not be checked",
     )
     shape: _or_auto(Annotated[str, Field(pattern=r"^m\d+n\d+k\d+$")], {"type": "string"}) = Field(
         None, description="the matrix instruction's shape, such as m16n8k16"

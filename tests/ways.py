@@ -82,3 +82,39 @@ WAYS = {
     "warpgroups that split A and take turns": dict(SMALL_GROUPS, where="mixed", consumers="pingpong", promote=32),
     "warpgroups that split A into three words": dict(SMALL_GROUPS, scheme="bf16x6", where="mixed", promote=16),
 }
+
+
+MI210, MI300X, MI355X, RX7900XTX, RX9070XT = ({"gpu": name} for name in ("mi210", "mi300x", "mi355x", "rx7900xtx", "rx9070xt"))
+
+AMD_WAYS = {
+    "mfma": dict(MI210, fragment_buffers=2),
+    "mfma, shared, transposed": dict(MI210, where="shared", layout="tn"),
+    "mfma, shared, cut words, never promoted": dict(MI210, where="shared", scheme="legemm", promote=0, fragment_buffers=2),
+    "mfma, register": dict(MI300X, where="register", layout="nt"),
+    "mfma, register, strided": dict(MI300X, where="register", layout="tn", fragment_buffers=2),
+    "mfma, register, slices": dict(MI210, where="register", split_k=3, layout="tt"),
+    "mfma, narrow": dict(MI210, fragment={"shape": "m16n16k32"}, layout="tt", tile={"block": [48, 80, 32], "warp": [48, 16, 32]}),
+    "mfma, narrow, register": dict(MI300X, fragment={"shape": "m16n16k32"}, where="register", layout="tn"),
+    "mfma, promoted at once": dict(MI300X, promote=16, fragment_buffers=1),
+    "mfma, three words": dict(MI300X, scheme="bf16x6", where="shared", promote=32),
+    "mfma, row scales": dict(MI210, scheme="scaled", layout="tn"),
+    "mfma, bits": dict(MI300X, scheme="egemm", layout="nt", promote=0),
+    "mfma, 32-bit words": dict(MI300X, scheme="tf32x3", promote=32),
+    "mfma, 32-bit words, narrow, register": dict(
+        MI300X, scheme="tf32x3", fragment={"shape": "m16n16k16"}, where="register", promote=32, layout="tn",
+    ),
+    "mfma, one instruction": dict(MI355X, where="shared", layout="tt"),
+    "mfma, one narrow instruction of bf16": dict(MI355X, scheme="bf16x3", fragment={"shape": "m16n16k32"}, where="register"),
+    "mfma, a ring of three": dict(MI300X, stages=3, fragment_buffers=2),
+    "mfma, a ring of four, one buffer": dict(MI355X, stages=4, fragment_buffers=1, where="shared"),
+    "wmma of RDNA3": dict(RX7900XTX, fragment_buffers=1),
+    "wmma of RDNA3, shared": dict(RX7900XTX, where="shared", layout="tn", fragment_buffers=2),
+    "wmma of RDNA3, register": dict(RX7900XTX, where="register", layout="nt"),
+    "wmma of RDNA3, register, strided": dict(RX7900XTX, where="register", layout="tn", scheme="bf16x3"),
+    "wmma of RDNA3, row scales, slices": dict(RX7900XTX, scheme="scaled", layout="tt", split_k=2),
+    "wmma of RDNA4": dict(RX9070XT, fragment_buffers=2),
+    "wmma of RDNA4, shared, three words": dict(RX9070XT, where="shared", scheme="bf16x6", promote=32, layout="tt"),
+    "wmma of RDNA4, register": dict(RX9070XT, where="register", layout="tn"),
+    "wmma of RDNA4, a ring of three": dict(RX9070XT, stages=3, scheme="egemm", promote=0),
+}
+"""The same on AMD's matrix cores."""

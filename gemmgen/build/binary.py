@@ -22,6 +22,7 @@ class KernelResources(ABC):
         stack_bytes: memory a thread of its own, holding spilled registers and arrays
             with run-time indices; None where it is unbounded.
         code_bytes: machine code.
+        spill_problem, spill_limit: how a message refuses a kernel that spills.
     """
 
     spill_problem: ClassVar[str] = "spills registers to memory"
@@ -83,7 +84,7 @@ def refuse_spills(binary: Binary) -> None:
     if not spilled:
         return
     name, used = max(spilled.items(), key=lambda item: item[1].spill_bytes)
-    others = f"; so do {len(spilled) - 1} more" if len(spilled) > 1 else ""
+    others = f"; further kernels: {len(spilled) - 1}" if len(spilled) > 1 else ""
     raise ResourceError(
         f"{binary.source_name}: kernel {name}",
         f"{used.spill_problem} on {binary.arch}{others}",

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,9 +51,9 @@ class Clang:
         """Run clang on a source of `folder`, with exactly these arguments."""
         return _run((*self.driver, *arguments), folder)
 
-    def assemble(self, assembly: bytes, arch: str, target: Path) -> subprocess.CompletedProcess:
+    def assemble(self, assembly: bytes, arguments: tuple[str, ...], target: Path) -> subprocess.CompletedProcess:
         """AMDGPU assembly -> an object file."""
-        command = (*self.driver, f"--target={_TARGET}", f"-mcpu={arch}", "-x", "assembler", "-c", "-", "-o", target.name)
+        command = (*self.driver, f"--target={_TARGET}", *arguments, "-x", "assembler", "-c", "-", "-o", target.name)
         return _run(command, target.parent, assembly)
 
     def link(self, source: Path, target: Path) -> subprocess.CompletedProcess:
@@ -126,14 +127,15 @@ def _by_number(arch: str) -> int:
 
 
 def _answer(command: tuple[str, ...]) -> str:
-    done = _run(command, Path.cwd())
+    done = _run(command, Path(tempfile.gettempdir()))
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
 def _run(command: tuple[str, ...], folder: Path, given: bytes = b"") -> subprocess.CompletedProcess:
     # Clang obeys many variables (CPATH, CCC_OVERRIDE_OPTIONS); none of them may change the bytes.
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    environment = kept | {"LC_ALL": "C", "TMPDIR": str(folder)}
     try:
-        return subprocess.run(command, cwd=folder, env=kept | {"LC_ALL": "C", "TMPDIR": str(folder)}, input=given, capture_output=True)
+        return subprocess.run(command, cwd=folder, env=environment, input=given, capture_output=True)
     except OSError as error:
         raise BuildError(command[0], "cannot be run", got=str(error)) from None

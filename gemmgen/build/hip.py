@@ -31,7 +31,7 @@ _OPTIONS = (
     "-nostdinc", "-nogpuinc", "-nogpulib",  # neither headers nor device libraries: a source brings all it needs
     "--target=x86_64-unknown-linux-gnu",  # the host, which lends the sizes of its types
     "-std=c++17", "-O3",
-    "-mcode-object-version=5",  # clang's own default, 6, is not loaded by ROCm before 6.4
+    "-mcode-object-version=5",  # ROCm before 6.3 does not load 6, the default (github.com/ROCm/ROCR-Runtime/issues/321)
     "-fuse-cuid=none",  # else a symbol is named after a hash of the path
     "-fno-crash-diagnostics",  # else files are left behind
 )  # fmt: skip
@@ -40,7 +40,7 @@ _OPTIONS = (
 # linking leaves a code object that is the same as without them.
 _LINE_INFO = ("-gline-directives-only", "-fdebug-compilation-dir=.")
 
-_ARCH_OPTIONS = ("--offload-arch", "--no-offload-arch", "--cuda-gpu-arch", "-mcpu", "--target", "-target")
+_ARCH_OPTIONS = ("--offload", "--no-offload", "--cuda-gpu-arch", "-mcpu", "-march", "--target", "-target")
 _FILE_OPTIONS = ("-I", "-i", "--include", "-F", "-B", "--sysroot", "--config", "--rocm", "--hip", "-fplugin", "-fprofile", "@")
 
 _DIALECT = Dialect(
@@ -132,7 +132,16 @@ def _make(clang: Clang, request: Request) -> Product:
         compiled = clang.compile((*_options(request), "-S", "-o", "-", "--", request.name), home)
         done(compiled)
         assembly = compiled.stdout
-        done(clang.assemble(assembly, request.arch, out / "kernel.o"))
+        if b".amdgcn_target" not in assembly:
+            raise BuildError(
+                request.name,
+                f"{clang.name} gave no assembly for it",
+                got=" ".join(request.options) or None,
+                remedy="leave out options that stop the compiler early",
+            )
+        # What kind of machine it is for, as -mwavefrontsize64, the assembler must know, too.
+        machine = (option for option in request.options if option.startswith("-m") and option != "-mllvm")
+        done(clang.assemble(assembly, (f"-mcpu={request.arch}", *machine), out / "kernel.o"))
         done(clang.link(out / "kernel.o", out / "kernel.co"))
         seconds = time.perf_counter() - start
         return Product(

@@ -14,7 +14,8 @@ from gemmgen.build.binary import Binary, KernelResources, refuse_spills
 from gemmgen.build.cache import FORMAT, Cache
 from gemmgen.errors import BuildError
 
-_NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
+_PART = r"(?!-|\.\.?(?:/|$))[A-Za-z0-9_.+-]+"  # no option, and no way out of a folder
+_NAME = re.compile(f"{_PART}(/{_PART})*")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b", re.M)
 _ABSOLUTE_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]/", re.M)
 
@@ -79,7 +80,7 @@ class Request:
                 "name",
                 "a source's name is a relative path",
                 got=self.name,
-                needs="parts of letters, digits and _ . + -, with / between them",
+                needs="parts of letters, digits and _ . + -, none . or .. or beginning with -, and / between them",
             )
         if isinstance(self.options, str):
             raise BuildError(self.name, "options is one string", got=self.options, needs="a list of strings")
@@ -144,7 +145,11 @@ def fulfil(
         product = make()
     kernels = read(product.code)
     if not kernels:
-        raise BuildError(request.name, "defines no kernel", needs='a function that is extern "C" __global__')
+        raise BuildError(
+            request.name,
+            "defines no kernel",
+            needs='a function that is extern "C" and __global__ or, without headers, __attribute__((global))',
+        )
     if cache and not from_cache:
         _keep(cache, key, product)
     binary = Binary(

@@ -1,7 +1,7 @@
 """Run the compiler's PTX on the CPU, over bit-exact models of matrix units."""
 
 from gemmgen.emulate.emulator import Emulator
-from gemmgen.emulate.machine import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, LaunchStats, Schedule
+from gemmgen.emulate.launch import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, LaunchStats, Schedule
 from gemmgen.emulate.memory import Buffer
 from gemmgen.emulate.tensor_map import TensorMap
 

@@ -1,19 +1,49 @@
 """Shared-memory bank conflicts.
 
-Shared memory has 32 banks of 4 bytes. One wavefront serves one word of each
-bank. A warp's access of up to 4 bytes a lane is one phase; 8 bytes go half a
-warp at a time, 16 bytes (and the rows of ldmatrix) a quarter. Each phase with
+Shared memory has banks of 4 bytes. One wavefront serves one word of each
+bank. An access is divided into phases of some lanes each. Each phase with
 an active lane needs at least one wavefront; what it needs beyond that is
 counted here.
+
+NVIDIA's has 32 banks. A warp's access of up to 4 bytes a lane is one phase;
+8 bytes go half a warp at a time, 16 bytes (and the rows of ldmatrix) a quarter.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-BANKS, BANK_BYTES = 32, 4
+BANK_BYTES = 4
+
+Phases = Sequence[Sequence[int]]
+"""The lanes of each phase."""
+
+
+@dataclass(frozen=True)
+class Banks:
+    """How a GPU serves accesses to shared memory.
+
+    Attributes:
+        count: of banks.
+        phases: of an access, by its kind (`read`, `write`) and its bytes a lane.
+    """
+
+    count: int
+    phases: Callable[[str, int], Phases]
+
+
+@lru_cache
+def consecutive(lanes: int, size: int) -> Phases:
+    """Phases of so many lanes that 32 words are asked for in each, at most 32."""
+    each = 32 // max(1, size // BANK_BYTES)
+    return tuple(tuple(range(first, first + each)) for first in range(0, lanes, each))
+
+
+NVIDIA = Banks(32, lambda kind, size: consecutive(32, size))
 
 
 class ConflictCounter:
@@ -24,22 +54,26 @@ class ConflictCounter:
 
     Args:
         ctas: how many there are in each vector, next to one another for each warp.
+        banks: of the GPU.
 
     Attributes:
         extra: extra wavefronts of each source line.
     """
 
-    def __init__(self, ctas: int):
-        self.ctas = ctas
+    def __init__(self, ctas: int, banks: Banks = NVIDIA):
+        self.ctas, self.banks = ctas, banks
         self.extra: dict[str, int] = {}
 
-    def count(self, place: str, addresses: np.ndarray, active: np.ndarray | None, size: int) -> None:
+    def count(
+        self, place: str, addresses: np.ndarray, active: np.ndarray | None, size: int, kind: str = "read"
+    ) -> None:
         """One access of a warp vector.
 
         Args:
             addresses: `[lanes, columns]`, byte addresses in the CTA's shared memory.
             active: `[lanes, columns]` bool, or None for all.
             size: bytes a lane.
+            kind: `read` or `write`.
         """
         columns = addresses.shape[1]
         alike = self._alike(addresses) and (active is None or self._alike(active))
@@ -47,7 +81,7 @@ class ConflictCounter:
         extra = 0
         for column in range(0, columns, step):
             lanes = None if active is None else active[:, column].tobytes()
-            extra += step * _pattern(addresses[:, column].tobytes(), lanes, size)
+            extra += step * _pattern(addresses[:, column].tobytes(), lanes, size, self.banks, kind)
         if extra:
             self.extra[place] = self.extra.get(place, 0) + extra
 
@@ -60,25 +94,27 @@ class ConflictCounter:
 
 
 @lru_cache(maxsize=1 << 14)
-def _pattern(addresses: bytes, active: bytes | None, size: int) -> int:
+def _pattern(addresses: bytes, active: bytes | None, size: int, banks: Banks, kind: str) -> int:
     """`extra_wavefronts`, of which loops and launches ask the same again and again."""
     lanes = None if active is None else np.frombuffer(active, bool)
-    return extra_wavefronts(np.frombuffer(addresses, np.int64), lanes, size)
+    return extra_wavefronts(np.frombuffer(addresses, np.int64), lanes, size, banks, kind)
 
 
-def extra_wavefronts(addresses: np.ndarray, active: np.ndarray | None, size: int) -> int:
+def extra_wavefronts(
+    addresses: np.ndarray, active: np.ndarray | None, size: int, banks: Banks = NVIDIA, kind: str = "read"
+) -> int:
     """Wavefronts beyond the least number, for one warp.
 
     Args:
         addresses: `[lanes]` byte addresses; active: `[lanes]` bool or None; size: bytes a lane.
+        kind: `read` or `write`.
     """
-    lanes = np.arange(len(addresses)) if active is None else np.flatnonzero(active)
     words_each = max(1, size // BANK_BYTES)
-    phase_lanes = 32 // words_each
     extra = 0
-    for first in range(0, len(addresses), phase_lanes):
-        here = addresses[lanes[(lanes >= first) & (lanes < first + phase_lanes)]]
+    for phase in banks.phases(kind, size):
+        lanes = np.asarray(phase)
+        here = addresses[lanes if active is None else lanes[active[lanes]]]
         if len(here):
             words = np.unique((here // BANK_BYTES)[:, None] + np.arange(words_each))
-            extra += int(np.bincount(words % BANKS).max()) - 1
+            extra += int(np.bincount(words % banks.count).max()) - 1
     return extra

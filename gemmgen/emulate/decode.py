@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from gemmgen.emulate.flow import weak_topological_order
+from gemmgen.emulate.flow import entry_first
 from gemmgen.emulate.ptx import SIZES, Entry, Module, Statement
 from gemmgen.emulate.report import Source
 from gemmgen.errors import EmulationError
@@ -457,10 +457,7 @@ def _in_order(blocks: list[Block]) -> list[Block]:
         if not leaves and block.following >= 0:
             following.append(block.following)
         successors.append(following)
-    order = weak_topological_order(successors)
-    # the entry must stay block 0, even where unreachable blocks would sort before it
-    order.remove(0)
-    order.insert(0, 0)
+    order = entry_first(successors)
     place = {old: new for new, old in enumerate(order)} | {-1: -1}
     for block in blocks:
         block.targets = tuple(place[target] for target in block.targets)

@@ -23,8 +23,10 @@ from gemmgen.emulate import (  # noqa: F401
     isa_wmma,
 )
 from gemmgen.emulate.decode import DTYPES, Decoder, Program
-from gemmgen.emulate.machine import LAZY_HIGHEST, Launch, LaunchStats, Schedule
-from gemmgen.emulate.memory import Arena, Buffer
+from gemmgen.emulate.host import HostMemory
+from gemmgen.emulate.launch import LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
+from gemmgen.emulate.machine import Launch
+from gemmgen.emulate.memory import Buffer
 from gemmgen.emulate.ptx import Param, parse
 from gemmgen.emulate.report import Source
 from gemmgen.emulate.strips import Progress, run_strips
@@ -33,7 +35,7 @@ from gemmgen.errors import EmulationError, UnknownName
 Argument = Buffer | int | float | bytes | None
 
 
-class Emulator:
+class Emulator(HostMemory):
     """A PTX module on an emulated GPU.
 
     Args:
@@ -66,100 +68,12 @@ class Emulator:
         module = parse(ptx)
         named = os.path.basename(module.files[min(module.files)]) if module.files else "kernel.ptx"
         self.source = Source(source_name or named, tuple((source or "").splitlines()))
-        self._variables = [variable for variable in module.variables if variable.space != "shared"]
-        self._closed = False
+        super().__init__([(v.name, v.nbytes, v.initial) for v in module.variables if v.space != "shared"])
         symbols = self.forget()
         self.programs: dict[str, Program] = {
             name: Decoder(module, entry, symbols, self.source).decode()
             for name, entry in module.entries.items()
         }
-
-    def __enter__(self) -> Emulator:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def forget(self) -> dict[str, int]:
-        """As newly made, without reading the PTX again: no buffers, and the module's variables as they were.
-
-        Returns:
-            The addresses of the variables, which are the same each time.
-        """
-        self._open()
-        self._arena = Arena()
-        addresses = {}
-        for variable in self._variables:
-            buffer = self.alloc(variable.nbytes, name=variable.name, fill=0)
-            if variable.initial:
-                self._arena.fill(buffer, np.frombuffer(variable.initial, np.uint8))
-            addresses[variable.name] = buffer.address
-        return addresses
-
-    def close(self) -> None:
-        """Let go of the memory; the emulator is of no use afterwards."""
-        self._closed = True
-        self._arena = Arena(1 << 12)
-
-    # ---- memory
-    def alloc(self, nbytes: int, *, name: str, fill: int | None = None) -> Buffer:
-        """A buffer in global memory.
-
-        Args:
-            nbytes: its length.
-            name: as errors call it.
-            fill: the value of every byte; None leaves it uninitialised, and
-                reading it is an error until something is written there.
-        """
-        self._open()
-        buffer = self._arena.allocate(int(nbytes), name)
-        if fill is not None:
-            self._arena.fill(buffer, fill)
-        return buffer
-
-    def upload(self, array: np.ndarray, *, name: str, offset: int = 0) -> Buffer:
-        """A buffer with the bytes of `array` in it.
-
-        Args:
-            offset: bytes by which its address misses a multiple of 256.
-        """
-        self._open()
-        data = np.ascontiguousarray(array)
-        buffer = self._arena.allocate(data.nbytes, name, offset)
-        self._arena.fill(buffer, data.reshape(-1).view(np.uint8))
-        return buffer
-
-    def read(self, buffer: Buffer, dtype, shape) -> np.ndarray:
-        """A buffer's content as an array.
-
-        Raises:
-            EmulationError: nothing has written some of its bytes, or the shape does not fit.
-        """
-        array, written = self.read_partial(buffer, dtype, shape)
-        if not written.all():
-            at = tuple(int(i) for i in np.unravel_index(int(np.argmin(written)), written.shape))
-            raise EmulationError(
-                f"buffer `{buffer.name}`",
-                "the kernel did not write all of it",
-                got=f"element {at} is the first of {int((~written).sum())} of {written.size} missing",
-                needs="every element to be written",
-            )
-        return array
-
-    def read_partial(self, buffer: Buffer, dtype, shape) -> tuple[np.ndarray, np.ndarray]:
-        """The array, and a bool array of the same shape: which elements were written."""
-        self._open()
-        data, written = self._arena.contents(buffer)
-        dtype = np.dtype(dtype)
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        nbytes = int(np.prod(shape)) * dtype.itemsize
-        if nbytes > buffer.nbytes:
-            raise EmulationError(
-                f"buffer `{buffer.name}`", "is too short for that shape",
-                got=f"{shape} of {dtype}", needs=f"{nbytes} bytes", has=f"{buffer.nbytes} bytes",
-            )  # fmt: skip
-        array = data[:nbytes].view(dtype).reshape(shape)
-        return array, written[:nbytes].reshape(-1, dtype.itemsize).all(1).reshape(shape)
 
     # ---- running
     def launch(
@@ -188,7 +102,7 @@ class Emulator:
         if entry not in self.programs:
             raise UnknownName(self.source.name, "entry", entry, self.programs)
         program = self.programs[entry]
-        grid, block = _dims(entry, "grid", grid), _dims(entry, "block", block)
+        grid, block = checked_dims(entry, "grid", grid), checked_dims(entry, "block", block)
         self._check_threads(program, block)
         cluster = self._cluster(program, grid)
         launch = Launch(
@@ -205,10 +119,6 @@ class Emulator:
             cluster=cluster,
         )
         return run_strips(launch, self.strip, self.processes, progress)
-
-    def _open(self) -> None:
-        if self._closed:
-            raise EmulationError("emulator", "it has been closed", remedy="make a new Emulator")
 
     def _check_threads(self, program: Program, block: tuple[int, int, int]) -> None:
         threads, limit = int(np.prod(block)), program.entry.threads
@@ -275,12 +185,3 @@ def _kind(param: Param) -> str:
     if param.type.startswith("f"):
         return "a float"
     return f"an int of {8 * DTYPES[param.type].itemsize} bits"
-
-
-def _dims(entry: str, what: str, dims) -> tuple[int, int, int]:
-    sizes = tuple(int(size) for size in dims)
-    if len(sizes) != 3 or min(sizes) < 1:
-        raise EmulationError(
-            f"entry {entry}", f"the {what} is not three positive sizes", got=tuple(dims), needs="(x, y, z)"
-        )
-    return sizes

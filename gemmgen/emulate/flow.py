@@ -16,6 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
+def entry_first(successors: Sequence[Sequence[int]]) -> list[int]:
+    """That order, with block 0 in front even where blocks that nothing reaches would sort before it."""
+    order = weak_topological_order(successors)
+    order.remove(0)
+    return [0, *order]
+
+
 def weak_topological_order(successors: Sequence[Sequence[int]]) -> list[int]:
     """The blocks in the order described above; block 0 is the entry.
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
+from gemmgen.emulate.atomic import take_turns, updates
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
 from gemmgen.emulate.isa_integer import U32, U64
 from gemmgen.emulate.memory import GLOBAL_BASE, SHARED_WINDOW, Fault
@@ -284,23 +285,6 @@ def _fence_proxy(warp, mask) -> None:
 # ---------------------------------------------------------------- atomic operations
 
 
-def _updates(operation: str, dtype: np.dtype):
-    """The new value, as a function of (old, operand, second operand)."""
-    one = dtype.type(1)
-    return {
-        "add": lambda old, x, y: old + x,
-        "min": lambda old, x, y: np.minimum(old, x),
-        "max": lambda old, x, y: np.maximum(old, x),
-        "and": lambda old, x, y: old & x,
-        "or": lambda old, x, y: old | x,
-        "xor": lambda old, x, y: old ^ x,
-        "exch": lambda old, x, y: x,
-        "cas": lambda old, x, y: np.where(old == x, y, old),
-        "inc": lambda old, x, y: np.where(old >= x, dtype.type(0), old + one),
-        "dec": lambda old, x, y: np.where((old == 0) | (old > x), x, old - one),
-    }[operation]
-
-
 @instruction("atom", "red")
 def atomic(cursor: Cursor):
     """Lanes that meet at one address take turns, in the order of their index."""
@@ -317,7 +301,7 @@ def atomic(cursor: Cursor):
     access = Access(cursor, int(returns), space, SIZES[type_], counted=False)
     operands = [cursor.source(i, type_) for i in range(1 + returns, len(cursor.operands))]
     dtype = DTYPES[type_]
-    update = _updates(operation, dtype)
+    update = updates(operation, dtype)
 
     def run(warp, mask):
         result = np.zeros(warp.lanes, dtype)
@@ -328,26 +312,7 @@ def atomic(cursor: Cursor):
             x, y = (value[chosen] for value in values[:2])
             shared = memory is warp.strip.shared
             with at_lanes(lanes), nullcontext() if shared else warp.strip.launch.lock:
-                result[chosen] = _take_turns(memory, offsets, x, y, update)
+                result[chosen] = take_turns(memory, offsets, x, y, update)
         warp.put(target, result, mask)
 
     return run
-
-
-def _take_turns(memory, offsets, x, y, update) -> np.ndarray:
-    """Apply `update` at `[n]` offsets one after the other; the old values."""
-    size = x.dtype.itemsize
-    old = memory.load(offsets, size).view(x.dtype)
-    raw = f"u{size}"
-    if len(np.unique(offsets)) == len(offsets):
-        memory.store(offsets, size, update(old, x, y).astype(x.dtype).view(raw))
-        return old
-    current: dict[int, np.generic] = {}
-    old = old.copy()
-    for i, offset in enumerate(offsets.tolist()):
-        if offset in current:
-            old[i] = current[offset]
-        current[offset] = x.dtype.type(update(old[i], x[i], y[i]))
-    places = np.fromiter(current, np.int64, len(current))
-    memory.store(places, size, np.array(list(current.values()), x.dtype).view(raw))
-    return old

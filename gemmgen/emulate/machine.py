@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.banks import ConflictCounter
 from gemmgen.emulate.decode import Block, Program
+from gemmgen.emulate.launch import LaunchStats, Schedule
 from gemmgen.emulate.mbarrier import Barriers
 from gemmgen.emulate.memory import Arena, Fault, SharedMemory, at_lane
 from gemmgen.emulate.report import Source
@@ -40,61 +40,6 @@ _TIMEOUTS = 50  # times in a row that waits may time out, with nothing else happ
 _ENDED, _BUSY = -1, -2  # in place of the number of the block at whose barrier a warp waits
 _REGISTERS = 1 << 16  # of an SM
 _F32 = np.dtype(np.float32)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """One way a GPU might order what the program leaves open.
-
-    Attributes:
-        warps: which warp runs first, each to its next barrier; or `together`, all
-            in step, which is several times faster and shows fewer races.
-        copies: when asynchronous copies land: at once, or when a wait forces them.
-            Where they land at once, matrix instructions are still reading their
-            operands until they are waited for, and a warp whose arrival opens an
-            mbarrier lets all others go first; where they land late, matrix
-            instructions read their operands at once.
-    """
-
-    name: str
-    warps: Literal["highest", "lowest", "together"]
-    copies: Literal["lazy", "eager"]
-
-
-LAZY_HIGHEST = Schedule("lazy copies, highest warp first", "highest", "lazy")
-EAGER_LOWEST = Schedule("eager copies, lowest warp first", "lowest", "eager")
-SCHEDULES = (LAZY_HIGHEST, EAGER_LOWEST)
-"""Together these two expose a missing barrier or a wait that waits too little:
-the results differ, or memory is read that nothing has written."""
-TOGETHER = Schedule("lazy copies, all warps in step", "together", "lazy")
-"""For questions whose answer does not depend on the order of warps."""
-
-
-@dataclass
-class LaunchStats:
-    """What a launch did.
-
-    Attributes:
-        ctas: CTAs run.
-        instructions: instructions executed, counted once a warp.
-        mma: matrix instructions executed.
-        bank_conflicts: shared-memory wavefronts beyond the least number.
-        conflict_sites: the same by source line.
-    """
-
-    ctas: int = 0
-    instructions: int = 0
-    mma: int = 0
-    bank_conflicts: int = 0
-    conflict_sites: dict[str, int] = field(default_factory=dict)
-
-    def add(self, other: LaunchStats) -> None:
-        self.ctas += other.ctas
-        self.instructions += other.instructions
-        self.mma += other.mma
-        self.bank_conflicts += other.bank_conflicts
-        for place, extra in other.conflict_sites.items():
-            self.conflict_sites[place] = self.conflict_sites.get(place, 0) + extra
 
 
 @dataclass(frozen=True)
@@ -119,6 +64,13 @@ class Launch:
     lock: AbstractContextManager
     source: Source
     cluster: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.program.entry.name
+
+    def run_strip(self, ctas: Sequence[int]) -> LaunchStats:
+        return Strip(self, ctas).run()
 
     @property
     def registers(self) -> int:

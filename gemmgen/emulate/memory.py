@@ -221,7 +221,10 @@ class SharedMemory(Space):
         writers: for each 16 bytes, the thread of the CTA, plus one, that wrote there by
             an ordinary store and has not yet executed fence.proxy.async; else 0. Empty
             where nothing reads shared memory but ordinary instructions.
+        name: as messages call it.
     """
+
+    name = "shared memory"
 
     def __init__(self, ctas: int, nbytes: int, proxies: bool = False):
         self.each, self.pitch = nbytes, max(16, -(-nbytes // 16) * 16)
@@ -235,9 +238,9 @@ class SharedMemory(Space):
         if addresses.view(np.uint64).max() > self.each - size:  # a negative one is huge
             lane = int(np.argmax((addresses < 0) | (addresses > self.each - size)))
             raise Fault(
-                f"an access of {size} bytes reaches outside shared memory",
+                f"an access of {size} bytes reaches outside {self.name}",
                 lane=lane,
-                got=f"shared memory + {int(addresses[lane])} of {self.each} bytes",
+                got=f"{self.name} + {int(addresses[lane])} of {self.each} bytes",
             )
         return addresses + base
 
@@ -276,7 +279,7 @@ class SharedMemory(Space):
         return values
 
     def describe(self, offset: int) -> str:
-        return f"shared memory + {offset % self.pitch} of {self.each} bytes"
+        return f"{self.name} + {offset % self.pitch} of {self.each} bytes"
 
 
 @dataclass(frozen=True)
@@ -343,6 +346,22 @@ class Arena(Space):
         """`[nbytes]` uint8 and `[nbytes]` bool: the bytes, and which were written."""
         part = self.slice(buffer)
         return self.data[1][part].copy(), (self.state[1][part] & WRITTEN) != 0
+
+    def write(self, buffer: Buffer, offset: int, content: bytes) -> None:
+        """Set some bytes of a buffer."""
+        start = self.slice(buffer).start + offset
+        self.data[1][start : start + len(content)] = np.frombuffer(content, np.uint8)
+        self.state[1][start : start + len(content)] = ALLOCATED | WRITTEN
+
+    def clear(self, buffer: Buffer) -> None:
+        """Nothing has written the buffer any more."""
+        self.state[1][self.slice(buffer)] = ALLOCATED
+
+    def load_partly(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """4 bytes at each of `[n]` offsets as uint32, and likewise which of their bits nothing has written."""
+        index = self._index(offsets, 4, "read")
+        written = self.state[4].take(index) >> np.uint32(1) & np.uint32(0x01010101)
+        return self.data[4].take(index), ~(written * np.uint32(0xFF))
 
     def describe(self, offset: int) -> str:
         address = offset + GLOBAL_BASE

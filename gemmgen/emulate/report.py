@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from gemmgen.emulate.memory import Fault
-from gemmgen.emulate.ptx import Statement
 from gemmgen.errors import EmulationError
 
 
 _LONGEST = 200  # characters quoted of an instruction
 
 
+class Statement(Protocol):
+    """One instruction, as a reader of its text knows it: its line of the source, 0 when unknown, and
+    the lines at which that was inlined."""
+
+    text: str
+    line: int
+    callers: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Source:
-    """The CUDA text behind a PTX module, as far as it is known.
+    """The text that was compiled, as far as it is known.
 
     Attributes:
         name: how messages call the file.
         lines: its text, or empty.
+        group, member: what the GPU's maker calls a block and a thread.
     """
 
     name: str
     lines: tuple[str, ...] = ()
+    group: str = "CTA"
+    member: str = "thread"
 
     def place(self, statement: Statement) -> str:
         """`kernel.cu:12`."""
@@ -58,7 +70,7 @@ class Source:
         """A fault as the error a person reads."""
         problem = fault.problem
         if cta is not None:
-            problem += f", in CTA {cta}, thread {thread}"
+            problem += f", in {self.group} {cta}, {self.member} {thread}"
         return EmulationError(
             self.where(entry, statement),
             problem,

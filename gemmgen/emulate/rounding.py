@@ -14,8 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gemmgen.emulate.units import CANONICAL_NAN
-
+CANONICAL_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 _F16_NAN = np.uint16(0x7FFF).view(np.float16)
 _SMALLEST_NORMAL = np.float32(2.0**-126)
 
@@ -36,11 +35,16 @@ def flush(x: np.ndarray) -> np.ndarray:
     return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
 
 
-def add_to_odd(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x + y in float64, rounded to odd. Sums of magnitude 2**1023 are not for it."""
+def two_sum(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x + y rounded to nearest, and what the rounding left, exactly (Knuth)."""
     total = x + y
     part = total - x
-    error = (x - (total - part)) + (y - part)
+    return total, (x - (total - part)) + (y - part)
+
+
+def add_to_odd(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x + y in float64, rounded to odd. Sums of magnitude 2**1023 are not for it."""
+    total, error = two_sum(x, y)
     bits = total.view(np.int64)
     fix = (error != 0) & ((bits & 1) == 0) & np.isfinite(total)
     if not fix.any():

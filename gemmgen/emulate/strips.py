@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
-from gemmgen.emulate.machine import Launch, LaunchStats, Strip
+from gemmgen.emulate.launch import GridLaunch, LaunchStats
 from gemmgen.errors import EmulationError
 
 _WORTH_SPLITTING = 16  # CTAs, from which a second process pays
@@ -35,7 +35,7 @@ def partition(ctas: int, strip: int, processes: int, cluster: int = 1) -> list[r
 
 
 def run_strips(
-    launch: Launch, strip: int, processes: int, progress: Progress | None = None
+    launch: GridLaunch, strip: int, processes: int, progress: Progress | None = None
 ) -> LaunchStats:
     """Run every CTA of the grid.
 
@@ -48,7 +48,7 @@ def run_strips(
     if workers < 2 or "fork" not in multiprocessing.get_all_start_methods():
         total = LaunchStats()
         for ctas in strips:
-            total.add(Strip(launch, ctas).run())
+            total.add(launch.run_strip(ctas))
             if progress:
                 progress(total.ctas, x * y * z)
         return total
@@ -58,7 +58,7 @@ def run_strips(
 class _Workers:
     """Processes that run strips until none is left."""
 
-    def __init__(self, launch: Launch, strips: list[range], count: int):
+    def __init__(self, launch: GridLaunch, strips: list[range], count: int):
         context = multiprocessing.get_context("fork")
         self.launch = replace(launch, lock=context.Lock())
         self.strips = strips
@@ -90,7 +90,7 @@ class _Workers:
             if number >= len(self.strips):
                 break
             try:
-                writer.send((number, Strip(self.launch, self.strips[number]).run()))
+                writer.send((number, self.launch.run_strip(self.strips[number])))
             except Exception as error:
                 with self.next.get_lock():
                     self.next.value = len(self.strips)  # strips not yet begun need not be
@@ -116,7 +116,7 @@ class _Workers:
             total.add(outcomes[number])
         if len(outcomes) < len(self.strips):
             raise EmulationError(
-                f"entry {self.launch.program.entry.name}",
+                f"entry {self.launch.name}",
                 "a worker process ended before its work was done",
                 got=f"exit codes {[process.exitcode for process in self.processes]}",
                 remedy="give the machine more memory, or use fewer processes or shorter strips",

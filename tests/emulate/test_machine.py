@@ -498,7 +498,7 @@ def test_interrupting_leaves_no_worker_behind():
 
 
 def test_a_worker_that_dies_is_noticed(monkeypatch):
-    monkeypatch.setattr("gemmgen.emulate.strips.Strip.run", lambda self: os._exit(9))
+    monkeypatch.setattr("gemmgen.emulate.machine.Strip.run", lambda self: os._exit(9))
     with pytest.raises(EmulationError, match="worker process ended"):
         run(SCALE, (64,), (32,), 0, np.ones(9, np.float32), 9, out=(np.float32, 9), processes=2)
 

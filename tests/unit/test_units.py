@@ -22,8 +22,8 @@ SETS = [
     ("H100", "hopper", "tf32", "tf32"),
 ]
 MODELS = [("volta", "f16"), ("turing", "f16")] + [
-    (unit, word) for unit in ("ampere", "hopper", "blackwell") for word in ("f16", "bf16", "tf32")
-]
+    (unit, word) for unit in ("ampere", "hopper", "blackwell", "cdna3") for word in ("f16", "bf16", "tf32")
+] + [(unit, word) for unit in ("cdna1", "cdna2", "rdna3") for word in ("f16", "bf16")]
 
 
 def bits(x):
@@ -133,7 +133,8 @@ def test_the_fast_route_is_taken():
         for case in ("normal", "cancel", "integers"):
             for word in ("f16", "bf16", "tf32"):
                 for warps in (7, 9):
-                    units.mma(UNITS.get("hopper"), word, *fragments(case, word, 8, rng, warps))
+                    for unit in [name for name, of in MODELS if of == word]:
+                        units.mma(UNITS.get(unit), word, *fragments(case, word, 8, rng, warps))
     finally:
         units._by_dot = original
     assert not calls
