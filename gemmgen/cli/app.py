@@ -443,10 +443,11 @@ def schemes(name: Name = None, as_json: Json = False) -> None:
     "gemmgen fragments mma_m16n8k16_f16",
     "gemmgen fragments wgmma_m64n128k16_f16",
     "gemmgen fragments mma_m16n8k16_f16 --header -o mma_m16n8k16_f16.cuh",
+    "gemmgen fragments mfma_m32n32k8_f16 --header -o mfma_m32n32k8_f16.hip.hpp",
 ))
 def fragments(
     name: Name = None,
-    header: Annotated[bool, typer.Option("--header", help="Print NAME as a CUDA header for one's own kernels.")] = False,
+    header: Annotated[bool, typer.Option("--header", help="Print NAME as a header for one's own kernels: CUDA, or HIP where it is AMD's.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header goes.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -459,7 +460,7 @@ def fragments(
     from gemmgen.cli import show
 
     if header and (not name or as_json):
-        raise SpecError("--header", "prints one instruction, as CUDA", got="--json" if name else "no NAME",
+        raise SpecError("--header", "prints one instruction", got="--json" if name else "no NAME",
                         needs="a NAME, without --json", remedy="gemmgen fragments")
     if output and not header:
         raise SpecError("--output", "belongs to a header", got=str(output), needs="--header", remedy="gemmgen fragments --help")

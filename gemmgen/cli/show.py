@@ -178,9 +178,13 @@ def fragment_text(fragment: Fragment) -> str:
     from gemmgen.fragments import operands
 
     head = facts({
-        "name": fragment.name, "source": fragment.source, "instruction": fragment.instruction,
-        "words": fragment.word, "needs": needs(fragment), "threads": fragment.threads, "operands": operand_places(fragment),
-        **({"n": widths(fragment)} if fragment.widest else {}), "map": fragment.map_source,
+        "name": fragment.name, "source": fragment.source,
+        "instruction": fragment.instruction + (f", {fragment.instructions} times" if fragment.instructions else ""),
+        **({"builtin": fragment.builtin} if fragment.builtin else {}),
+        "words": fragment.word, **({"sums": fragment.sums} if fragment.vendor == "amd" else {}),
+        "needs": needs(fragment), "threads": fragment.threads, "operands": operand_places(fragment),
+        **({"n": widths(fragment)} if fragment.widest else {}), **({"k": _depths(fragment)} if fragment.deepest else {}),
+        "map": fragment.map_source,
     })
     grids = [
         f"{x.name} [{x.axes}], {x.rows}x{x.columns}: lane:element{_held_again(x.map)}"
@@ -192,9 +196,9 @@ def fragment_text(fragment: Fragment) -> str:
 
 
 def needs(fragment: Fragment) -> str:
-    """The targets that have the instruction."""
+    """The targets that have the instruction; where they are many, the first and the last of a family that all has it."""
     if fragment.archs:
-        return " ".join(fragment.archs)
+        return " ".join(fragment.archs) if len(fragment.archs) <= 4 else f"{fragment.archs[0]} to {fragment.archs[-1]}"
     return f"{fragment.arch} alone" if fragment.arch else f"sm_{fragment.min_arch}"
 
 
@@ -204,6 +208,12 @@ def widths(fragment: Fragment) -> str:
     if not fragment.widest:
         return str(n)
     return f"{n} to {n * fragment.widest} in steps of {n}"
+
+
+def _depths(fragment: Fragment) -> str:
+    """The k of one instruction, and of as many as give a lane whole chunks."""
+    k, times = fragment.shape[2], fragment.deepest
+    return f"{k}, in kernels {k * times} by {times} instructions, of which a lane holds whole 16-byte chunks"
 
 
 def operand_places(fragment: Fragment) -> str:
