@@ -40,6 +40,7 @@ from gemmgen.run.hip import MOST_THREADS
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verify import standing
 from gemmgen.verify.bound import SAFETY, Bound, bound
+from gemmgen.verify.record import resources
 
 if TYPE_CHECKING:
     from gemmgen.build import Binary
@@ -507,14 +508,7 @@ def _amd(plan: Plan, source: Source, binaries: Sequence[Binary], name: str) -> d
         "code_objects": [
             {
                 "arch": binary.arch, "file": name + _code_ending(plan, binary.arch),
-                "kernels": {
-                    symbol: {
-                        "registers": used.registers, "agprs": used.agprs, "sgprs": used.sgprs, "scratch_bytes": used.scratch_bytes,
-                        "static_shared_bytes": used.static_shared_bytes, "kernarg_bytes": used.kernarg_bytes,
-                        "wavefront_size": used.wavefront_size,
-                    }
-                    for symbol, used in ((launch.symbol, binary.kernels[launch.symbol]) for launch in source.launches)
-                },
+                "kernels": {launch.symbol: resources(binary.kernels[launch.symbol]) for launch in source.launches},
             }
             for binary in binaries
         ],

@@ -41,6 +41,10 @@ class EmulatorDevice:
         self.name = f"emulator ({engine})"
         self._emulator: Emulator | AmdEmulator | None = None  # made when first used, and kept: assembly is decoded once
 
+    def facts(self) -> dict[str, Any]:
+        """What runs the kernels, as a record of a run keeps it."""
+        return {"name": self.name, "target": self.plan.arch, "wavefront_size": self.plan.lanes}
+
     def set_schedule(self, schedule: Schedule) -> None:
         """Use `schedule` from the next run on."""
         self.schedule = schedule

@@ -234,6 +234,7 @@ class FakeReport:
 
     passed = True
     unverified = ""
+    device_kind = "emulator"
 
     def as_dict(self):
         return {"passed": self.passed, "errors": {"relative_frobenius": float("nan")}}
