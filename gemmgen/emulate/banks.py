@@ -113,6 +113,7 @@ def extra_wavefronts(
     extra = 0
     for phase in banks.phases(kind, size):
         lanes = np.asarray(phase)
+        lanes = lanes[lanes < len(addresses)]
         here = addresses[lanes if active is None else lanes[active[lanes]]]
         if len(here):
             words = np.unique((here // BANK_BYTES)[:, None] + np.arange(words_each))

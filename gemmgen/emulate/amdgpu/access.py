@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gemmgen.emulate.amdgpu.decode import DTYPES, S, Cursor, instruction
-from gemmgen.emulate.amdgpu.machine import Touched
+from gemmgen.emulate.amdgpu.machine import SCRATCH_RESOURCE, Touched
 from gemmgen.emulate.atomic import take_turns, updates
 from gemmgen.emulate.memory import GLOBAL_BASE, SHARED_WINDOW, Fault, Space
 
 U32, U64 = DTYPES["u32"], DTYPES["u64"]
 _BASE = np.int64(GLOBAL_BASE)
+_PRIVATE = np.int64(1 << 40)  # takes scratch addresses, for comparing them, away from those of global memory
 _HINTS = ("glc", "slc", "dlc", "sc0", "sc1", "nt", "scope", "th", "scal", "nv")
 _HIGH, _LOW, _SIXTEEN = np.uint32(0xFFFF0000), np.uint32(0xFFFF), np.uint32(16)
 
@@ -89,7 +90,7 @@ class Lanes:
         if self.flat is None and isinstance(chosen, slice):
             return values.reshape(self.shape)
         result = np.zeros(self.shape[0] * self.shape[1], values.dtype)
-        result[self._places(chosen)] = values
+        result[self.places(chosen)] = values
         return result.reshape(self.shape)
 
     def mask_of(self, chosen) -> np.ndarray | None:
@@ -98,7 +99,7 @@ class Lanes:
             return None
         return self.spread(np.ones(len(self.columns[chosen]), bool), chosen)
 
-    def _places(self, chosen) -> np.ndarray:
+    def places(self, chosen) -> np.ndarray:
         places = np.arange(len(self.columns)) if self.flat is None else self.flat
         return places[chosen]
 
@@ -116,7 +117,7 @@ class _located:
 
     def __exit__(self, kind, fault, trace):
         if isinstance(fault, Fault) and fault.lane is not None:
-            fault.lane = int(self.lanes._places(self.chosen)[fault.lane])
+            fault.lane = int(self.lanes.places(self.chosen)[fault.lane])
         return False
 
 
@@ -291,6 +292,130 @@ for _space in ("global", "flat"):
         instruction(f"{_space}_load_{_suffix}")(lambda cursor, suffix=_suffix: _global_load(cursor, suffix))
     for _suffix in _STORED:
         instruction(f"{_space}_store_{_suffix}")(lambda cursor, suffix=_suffix: _global_store(cursor, suffix))
+
+
+# ---------------------------------------------------------------- scratch memory
+
+
+class ScratchAddress:
+    """The sum of an operand with the lanes' addresses, or `off`, a scalar one, or `off`, and a constant."""
+
+    def __init__(self, cursor: Cursor, index: int, base: int):
+        self.offset = cursor.number("offset")
+        self.parts = [
+            cursor.read(i, "u32") for i in (index, base) if cursor.text(i) != "off" and cursor.operands[i].constant != 0
+        ]
+
+    def __call__(self, wave) -> np.ndarray:
+        """`[lanes, columns]` int64."""
+        total = np.full(wave.shape, self.offset, np.int64)
+        for part in self.parts:
+            total = total + part(wave).view(np.int32)
+        return total
+
+
+class BufferAddress:
+    """The address of a buffer instruction on scratch memory, the only buffer there is here (CDNA 2 reaches it so)."""
+
+    def __init__(self, cursor: Cursor):
+        cursor.count(4)
+        uses = cursor.flag("offen")
+        if not uses and cursor.text(1) != "off":
+            cursor.refuse("buffer instruction is not supported")
+        self.resource = cursor.slot(2, 4)
+        self.inner = ScratchAddress(cursor, 1, 3)
+
+    def __call__(self, wave) -> np.ndarray:
+        for word, wanted in enumerate(SCRATCH_RESOURCE):
+            slot = self.resource + word
+            if wave.state[slot] is not None:
+                wave.check(slot)
+            if (wave.r[slot] != np.uint32(wanted)).any():
+                raise Fault("a buffer instruction reaches for another buffer than scratch memory", needs="a global one")
+        return self.inner(wave)
+
+
+def _scratch_load(cursor: Cursor, suffix: str, address: Callable):
+    nbytes, sign, half = _LOADED[suffix]
+    count = max(1, nbytes // 4)
+    first = cursor.slot(0, count)
+    if half is not None or cursor.operands[0].half:
+        cursor.refuse("half of a register in scratch memory is not supported")
+    cursor.drop(*_HINTS)
+
+    def run(wave):
+        lanes = Lanes(wave)
+        addresses = lanes.pick(address(wave))
+
+        def perform(columns):
+            chosen = lanes.among(columns)
+            with lanes.located(chosen):
+                values, undefined = wave.private.load(addresses[chosen], lanes.places(chosen), nbytes)
+            if nbytes < 4 and sign == "i":
+                values = values.astype(f"i{nbytes}").astype(np.int32).view(U32)
+            mask = lanes.mask_of(chosen)
+            for word in range(count):
+                unknown = lanes.spread(undefined[:, word], chosen)
+                wave.load(first + word, lanes.spread(values[:, word], chosen), mask, unknown if unknown.any() else None)
+
+        touched = Touched(addresses - _PRIVATE, lanes.columns, nbytes, False)
+        wave.issue(("vector",), range(first, first + count), perform, lanes.mask, touched)
+
+    return run
+
+
+def _scratch_store(cursor: Cursor, suffix: str, index: int, address: Callable):
+    nbytes, high = _STORED[suffix]
+    count = max(1, nbytes // 4)
+    first = cursor.slot(index, count)
+    if high or cursor.operands[index].half:
+        cursor.refuse("half of a register in scratch memory is not supported")
+    cursor.drop(*_HINTS)
+    kind = cursor.target.store_kind
+
+    def run(wave):
+        lanes = Lanes(wave)
+        addresses = lanes.pick(address(wave))
+        zero = np.zeros((), U32)
+        values, undefined = [], []
+        for slot in range(first, first + count):
+            unknown = None if wave.state[slot] is None else wave.undefined(slot)
+            values.append(lanes.pick(wave.r[slot]))
+            undefined.append(lanes.pick(zero if unknown is None else unknown))
+        values, undefined = np.stack(values, 1), np.stack(undefined, 1)
+
+        def perform(columns):
+            chosen = lanes.among(columns)
+            with lanes.located(chosen):
+                wave.private.store(addresses[chosen], lanes.places(chosen), nbytes, values[chosen], undefined[chosen])
+
+        wave.issue((kind,), (), perform, lanes.mask, Touched(addresses - _PRIVATE, lanes.columns, nbytes, True))
+
+    return run
+
+
+for _suffix in _LOADED:
+
+    @instruction(f"scratch_load_{_suffix}")
+    def _build_scratch_load(cursor: Cursor, suffix=_suffix):
+        cursor.count(3)
+        return _scratch_load(cursor, suffix, ScratchAddress(cursor, 1, 2))
+
+    @instruction(f"buffer_load_{_suffix}")
+    def _build_buffer_load(cursor: Cursor, suffix=_suffix):
+        return _scratch_load(cursor, suffix, BufferAddress(cursor))
+
+
+for _suffix in _STORED:
+
+    @instruction(f"scratch_store_{_suffix}")
+    def _build_scratch_store(cursor: Cursor, suffix=_suffix):
+        cursor.count(3)
+        return _scratch_store(cursor, suffix, 1, ScratchAddress(cursor, 0, 2))
+
+    @instruction(f"buffer_store_{_suffix}")
+    def _build_buffer_store(cursor: Cursor, suffix=_suffix):
+        return _scratch_store(cursor, suffix, 0, BufferAddress(cursor))
 
 
 # ---------------------------------------------------------------- scalar memory

@@ -660,8 +660,8 @@ class Decoder:
         for name, meaning in (("round_mode_32", "FP32"), ("round_mode_16_64", "FP16 and FP64")):
             if kernel.setting(f"float_{name}"):
                 self._refuse(f"rounding mode of {meaning} is not to nearest", f".amdhsa_float_{name} 0")
-        if kernel.setting("private_segment_fixed_size"):
-            self._refuse("scratch memory is not supported", "a kernel without spills or arrays in private memory")
+        if kernel.setting("uses_dynamic_stack"):
+            self._refuse("a stack of unknown size is not supported", ".amdhsa_uses_dynamic_stack 0")
         if kernel.setting("wavefront_size32", int(self.target.wave == 32)) != (self.target.wave == 32):
             self._refuse("compiled for another wave size", f"waves of {self.target.wave} lanes on {self.target.name}")
 

@@ -387,6 +387,22 @@ def _sign_changed(cursor: Cursor, index: int):
     return changed
 
 
+@instruction("v_bitop3_b32")
+def any_logic(cursor: Cursor):
+    """Any function of three bits, by its table: bit 4 a + 2 b + c of it is the result."""
+    cursor.count(4)
+    table = cursor.number("bitop3")
+
+    def function(a, b, c):
+        result = np.zeros((), U32)
+        for row in range(8):
+            if table >> row & 1:
+                result = result | (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+        return result
+
+    return elementwise(cursor, function, ["u32"] * 3)
+
+
 @instruction("v_swap_b32")
 def swap(cursor: Cursor):
     first, second = cursor.slot(0), cursor.slot(1)

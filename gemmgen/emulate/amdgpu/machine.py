@@ -37,7 +37,7 @@ import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.amdgpu.decode import A, EXEC, M0, S, SLOTS, TTMP, V, VCC, Block, Instruction, Program, slot_name
-from gemmgen.emulate.amdgpu.local import LocalMemory, conflict_counter
+from gemmgen.emulate.amdgpu.local import LocalMemory, PrivateMemory, conflict_counter
 from gemmgen.emulate.amdgpu.target import Target
 from gemmgen.emulate.launch import LaunchStats, Schedule
 from gemmgen.emulate.memory import GLOBAL_BASE, Arena, Fault
@@ -172,6 +172,7 @@ class Wave:
         lanes: `[lanes, columns]` bool, their lanes that EXEC leaves on, None for all; executed: the
             same while an instruction runs that moves values between lanes and has fewer.
         cta: `[columns]`, each wave's workgroup within the strip; number: its index there.
+        private: scratch memory.
         issued, done: by kind, `[columns]`: operations issued, and of those known to be complete.
         pending: flights, in the order of issue.
         arrived, passed: `[columns]`, barriers signalled, and passed.
@@ -204,6 +205,7 @@ class Wave:
         self.flush32 = self.flush16 = None
         self.mode = np.zeros(columns, np.uint32)
         self.at: int | np.ndarray = 0
+        self.private = PrivateMemory(launch.program.kernel.setting("private_segment_fixed_size"), self.shape)
         self._set_up(launch)
 
     # ---- at launch
@@ -226,6 +228,9 @@ class Wave:
                     address = launch.segment if name == "kernarg_segment_ptr" else launch.dispatch
                     self._define(slot, address & 0xFFFFFFFF)
                     self._define(slot + 1, address >> 32)
+                if name == "private_segment_buffer":
+                    for word, value in enumerate(SCRATCH_RESOURCE):
+                        self._define(slot + word, value)
                 slot += words
         for word in range(kernel.setting("user_sgpr_kernarg_preload_length")):
             offset = launch.segment + 4 * (kernel.setting("user_sgpr_kernarg_preload_offset") + word)
@@ -241,6 +246,8 @@ class Wave:
             if kernel.setting(f"system_sgpr_workgroup_id_{axis}", int(axis == "x")):
                 self._define(slot, value)
                 slot += 1
+        if kernel.setting("system_sgpr_private_segment_wavefront_offset"):
+            self._define(slot + kernel.setting("system_sgpr_workgroup_info"), 0)
 
     def _define(self, slot: int, value, undefined: int = 0) -> None:
         shape = self.shape if slot < S else self.shape[1:]
@@ -643,6 +650,8 @@ class Wave:
         self.passed[free] += 1
 
 
+SCRATCH_RESOURCE = (0, 0x5C7A, 0x7C4, 0x5C7A7C4)
+"""What a kernel finds in place of the buffer resource of its scratch memory."""
 _EXEC_SLOTS = (EXEC, EXEC + 1)
 _USER_SGPRS = (
     ("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2), ("kernarg_segment_ptr", 2),

@@ -202,7 +202,7 @@ class Product:
             if wave.state[slot] is not None:
                 wave.check(slot, lanes=wave.column_lanes)
         registers = np.stack([wave.r[slot] for slot in slots])
-        return registers if wave.columns is None else registers[..., wave.columns]
+        return registers if wave.columns is None else np.ascontiguousarray(registers[..., wave.columns])
 
     def __call__(self, wave) -> None:
         if self.whole and wave.lanes is not None and not (wave.lanes | ~self._chosen(wave)).all():
