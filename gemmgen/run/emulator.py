@@ -37,7 +37,8 @@ class EmulatorDevice:
         self.progress = progress
         self.conflicts: dict[str, int] = {}
         self.schedule = schedule
-        engine = f"{plan.gpu.unit.label(plan.scheme.word)} matrix unit" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
+        unit, comma, unchecked = plan.gpu.unit.label(plan.scheme.word).partition(",")
+        engine = f"{unit} matrix unit{comma}{unchecked}" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
         self.name = f"emulator ({engine})"
         self._emulator: Emulator | AmdEmulator | None = None  # made when first used, and kept: assembly is decoded once
 
