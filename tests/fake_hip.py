@@ -213,16 +213,21 @@ def emulating(unit: MatrixUnit) -> Callable[[FakeHip, Launched], None]:
     return execute
 
 
-def install(monkeypatch, fake: FakeHip) -> FakeHip:
-    """`from hip import hip` gives `fake` from now on, which learns the assembly of what is loaded."""
-    package = ModuleType("hip")
-    package.hip = fake
-    monkeypatch.setitem(sys.modules, "hip", package)
+def learning(fake: FakeHip) -> Callable[[Binary], hip.HipDevice]:
+    """The driver's own way to open a device, from which `fake` learns the assembly of what is loaded."""
     real = hip.open_device
 
     def open_device(binary: Binary) -> hip.HipDevice:
         fake.assemblies.update(dict.fromkeys(binary.kernels, binary.assembly))
         return real(binary)
 
-    monkeypatch.setattr(hip, "open_device", open_device)
+    return open_device
+
+
+def install(monkeypatch, fake: FakeHip) -> FakeHip:
+    """`from hip import hip` gives `fake` from now on."""
+    package = ModuleType("hip")
+    package.hip = fake
+    monkeypatch.setitem(sys.modules, "hip", package)
+    monkeypatch.setattr(hip, "open_device", learning(fake))
     return fake

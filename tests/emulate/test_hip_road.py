@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
 
+import fake_rocm
 import numpy as np
 import pytest
 from fake_hip import APU, MI210, FakeHip, Status, emulating, install
@@ -164,3 +169,23 @@ def test_the_probe_shows_whether_subnormal_words_are_flushed():
     other = replace(tiles, modelled=units.mma(kept, "f16", tiles.a, tiles.b, tiles.c))
     wrong = [name for tile, name in enumerate(tiles.names) if other.agreeing(tile) != tiles.d[tile].size]
     assert wrong == ["subnormal words", "subnormal words on both sides", "subnormal sums"]
+
+
+def test_the_real_hip_python_takes_the_road_too(spec, tmp_path):
+    """With hip-python itself, over a libamdhip64.so that leads to the same stand-in: a process of its own, as the
+    library stays loaded."""
+    pytest.importorskip("hip", reason="NOT RUN: hip-python is not installed")
+    fake_rocm.make_library(tmp_path)
+    folders = os.pathsep.join(map(str, (Path(fake_rocm.__file__).parent, *sys.path)))
+    done = subprocess.run(
+        [sys.executable, fake_rocm.__file__, "verify", spec, "--device", "hip", *map(str, SIZE), "--save", tmp_path / "record.json"],
+        env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": folders}, capture_output=True, text=True,
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert violations(record, SCHEMA, SCHEMA) == []
+    assert record["report"]["passed"] and record["device"]["target"] == "gfx90a:sramecc+:xnack-"
+    assert record["device"]["hip_python_version"] == metadata.version("hip-python")
+    assert all(tile["as_modelled"] == tile["elements"] for tile in record["matrix_unit"]["tiles"])
+    called = {name.replace("R0600", "") for name in fake_rocm.SIGNATURES}
+    assert called == set(done.stderr.splitlines()[-1].split()[1:]), "the library has no function that the driver does without"
