@@ -58,15 +58,15 @@ FAULTS = {
     "A's two instructions in the other order": (
         "mfma", lambda text: swap("(a, a, 9, 9)", "(a, a, 2, 3)")(swap("(a, a, 2, 3)", "(a, a, 0, 1)")(swap("(a, a, 0, 1)", "(a, a, 9, 9)")(text))), permutation,
     ),
-    "half of the lanes at the wrong k": ("mfma", swap("a_chunk = lane >> 5", "a_chunk = 0"), permutation),
-    "rows of A exchanged": ("mfma, narrow", swap("a_row = lane & 15", "a_row = (lane & 15) ^ 1"), permutation),
+    "half of the lanes at the wrong k": ("mfma", swap("a_chunk = (lane >> 5)", "a_chunk = 0"), permutation),
+    "rows of A exchanged": ("mfma, narrow", swap("a_row = (lane & 15)", "a_row = (lane & 15) ^ 1"), permutation),
     "C's register of another row": ("mfma", swap("(r >> 2) * 8", "(r >> 2) * 4"), permutation),
     "C's upper lanes four rows off": ("mfma, register", swap("(lane >> 5) * 4", "(lane >> 5) * 8"), permutation),
     "the swizzle on one side only": ("mfma", swap("swizzle(row, chunk + i) * 16)", "(chunk + i) * 16)"), permutation),
     "a chunk of the run left out": ("mfma, register", swap("kk / 4 + piece", "kk / 4"), permutation),
     "the second chunk twice": ("wmma of RDNA3", swap("(address ^ 16)", "address"), permutation),
     "RDNA3's rows of C as RDNA4's": ("wmma of RDNA3", swap("r * 2", "r"), permutation),
-    "RDNA4's k as RDNA3's": ("wmma of RDNA4", swap("a_chunk = lane >> 4", "a_chunk = 0"), permutation),
+    "RDNA4's k as RDNA3's": ("wmma of RDNA4", swap("a_chunk = (lane >> 4)", "a_chunk = 0"), permutation),
     "a stage of the ring too early": ("mfma, a ring of three", swap("const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;", "const int next_slot = slot ^ 1;"), permutation),
     "shuffles that miss the upper half": ("mfma", swap("for (int mask = 32; mask > 0", "for (int mask = 16; mask > 0"), None),
 }
