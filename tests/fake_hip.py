@@ -16,7 +16,12 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-from gemmgen.build import CodeObjectResources, read_code_object
+from gemmgen.build import Binary, CodeObjectResources, read_code_object
+from gemmgen.build.code_object import Argument
+from gemmgen.catalog.unit import MatrixUnit
+from gemmgen.emulate import Buffer
+from gemmgen.emulate.amdgpu import AmdEmulator
+from gemmgen.run import hip
 
 MI210 = ("AMD Instinct MI210", "gfx90a:sramecc+:xnack-", 64, 104)
 APU = ("AMD Radeon Graphics", "gfx1036", 32, 2)
@@ -59,6 +64,7 @@ class FakeHip:
         memory: allocations, by address.
         calls: functions in the order they were called.
         launches: kernels, likewise.
+        assemblies: of each kernel, by its symbol, the text that it was assembled from.
     """
 
     gpus: tuple = (MI210,)
@@ -69,6 +75,7 @@ class FakeHip:
     launches: list[Launched] = field(default_factory=list)
     modules: list[bytes] = field(default_factory=list)
     device: int | None = None
+    assemblies: dict[str, str] = field(default_factory=dict)
     hipError_t = Status
     hipMemcpyKind = MemcpyKind
     _next: int = 0x7F0000000000
@@ -181,9 +188,46 @@ class FakeHip:
         return (Status.hipSuccess,)
 
 
+def emulating(unit: MatrixUnit) -> Callable[[FakeHip, Launched], None]:
+    """`execute` of a GPU with this matrix unit: launches run on the emulator, over what memory holds."""
+
+    def execute(fake: FakeHip, launched: Launched) -> None:
+        with AmdEmulator(fake.assemblies[launched.symbol], unit, processes=1) as emulator:
+            buffers = []  # each with the memory that it stands for, from a pointer to the end of its allocation
+
+            def value(argument: Argument) -> Buffer | bytes:
+                raw = launched.kernarg[argument.offset : argument.offset + argument.size]
+                if argument.kind != "global_buffer":
+                    return raw
+                address = int.from_bytes(raw, "little")
+                [base] = [base for base, content in fake.memory.items() if base <= address < base + content.size]
+                content = fake.memory[base][address - base :]
+                buffers.append((emulator.upload(content, name=hex(address), offset=address - base), content))
+                return buffers[-1][0]
+
+            args = [value(argument) for argument in launched.kernel.arguments]
+            emulator.launch(launched.symbol, (launched.blocks, 1, 1), (launched.threads, 1, 1), launched.shared_bytes, args)
+            for buffer, content in buffers:
+                content[:] = emulator.read(buffer, np.uint8, content.shape)
+
+    return execute
+
+
+def learning(fake: FakeHip) -> Callable[[Binary], hip.HipDevice]:
+    """The driver's own way to open a device, from which `fake` learns the assembly of what is loaded."""
+    real = hip.open_device
+
+    def open_device(binary: Binary) -> hip.HipDevice:
+        fake.assemblies.update(dict.fromkeys(binary.kernels, binary.assembly))
+        return real(binary)
+
+    return open_device
+
+
 def install(monkeypatch, fake: FakeHip) -> FakeHip:
     """`from hip import hip` gives `fake` from now on."""
     package = ModuleType("hip")
     package.hip = fake
     monkeypatch.setitem(sys.modules, "hip", package)
+    monkeypatch.setattr(hip, "open_device", learning(fake))
     return fake

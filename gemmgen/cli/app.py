@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,6 +88,7 @@ def _for_each(specs: list[Path], as_json: bool, serve: Callable[[Path], tuple[st
     "gemmgen verify specs/kernels/sgemm_a100.toml",
     "gemmgen verify my.toml --device cuda --m 1000 --n 1000 --k 4096",
     "gemmgen verify my.toml --a A.npy --b B.npy --json",
+    "gemmgen verify specs/kernels/legemm_mi210.toml --device hip",
 ))
 def verify(
     specs: Specs,
@@ -96,6 +98,8 @@ def verify(
     m: Annotated[int | None, typer.Option(help="Rows of the product the errors are reported of.")] = None,
     n: Annotated[int | None, typer.Option(help="Its columns.")] = None,
     k: Annotated[int | None, typer.Option(help="Its summed dimension.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help=(
+        "Where the record of an AMD kernel's run goes; on an AMD GPU one is left here in any case."))] = None,
     as_json: Json = False,
     gpu: OtherGpu = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes on stderr.")] = False,
@@ -107,9 +111,17 @@ def verify(
     PTX or AMD's, is executed on the CPU over a bit-exact model of the GPU's
     matrix unit.
 
+    No AMD GPU was within the project's reach. A run on one is therefore recorded
+    in a JSON file, gemmgen-hip-GPU-HASH.json: the report, the device and its
+    software, and what its matrix unit returns for chosen words. Please attach it
+    to an issue of the project.
+
     Exit code 1 means that a kernel is not right, 2 that the request is not, or
     that nothing here can run the kernel: then only its resources are checked.
     """
+    if save and len(specs) > 1:
+        raise SpecError("--save", "one file cannot take several records", got=str(save), needs="one SPEC",
+                        remedy="leave --save out: each record then has a name of its own")
     if (a is None) != (b is None):
         raise SpecError("--a, --b", "come together", got="--a alone" if b is None else "--b alone", needs="both matrices",
                         remedy="add the other one")
@@ -118,7 +130,8 @@ def verify(
                         remedy="leave the sizes out")
     from gemmgen.cli import show
     from gemmgen.cli.inputs import matrices
-    from gemmgen.cli.pipeline import built, verified
+    from gemmgen.cli.pipeline import built, recorded, verified
+    from gemmgen.verify.record import file_name
     from gemmgen.spec import MAX_EXTENT, load
 
     for option, extent in (("--m", m), ("--n", n), ("--k", k)):
@@ -131,9 +144,16 @@ def verify(
         start = time.perf_counter()
         progress = Progress(path.name, quiet or as_json)
         kernel = built(load(path, gpu), progress)
+        if save and kernel.plan.gpu.vendor != "amd":
+            raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
+                            remedy="--json, and a redirection of the output")
         report = verified(kernel, device, progress, size=(m, n, k), **own)
-        text = show.report(kernel.plan, report, time.perf_counter() - start)
-        return text, report.as_dict(), EXIT_OK if report.passed else EXIT_USAGE if report.unverified and not report.failed else EXIT_FAILED
+        text, value = show.report(kernel.plan, report, time.perf_counter() - start), report.as_dict()
+        if report.device_kind == "hip" or save and not report.unverified:
+            record = recorded(kernel, report, progress)
+            [saved] = write_paths({save or Path(file_name(kernel.plan)): json_text(record) + "\n"})
+            text, value = f"{text}\n{show.record(record, saved)}", {**value, "saved": str(saved)}
+        return text, value, EXIT_OK if report.passed else EXIT_USAGE if report.unverified and not report.failed else EXIT_FAILED
 
     return _for_each(specs, as_json, serve)
 
@@ -231,34 +251,41 @@ def build(
 @app.command(epilog=_examples(
     "gemmgen export specs/kernels/sgemm_a100.toml -o third_party/sgemm",
     "gemmgen export my.toml -o sgemm/ --name my_sgemm",
+    "gemmgen export my.toml --gpu mi210 --arch gfx90a --arch gfx942 -o sgemm/",
 ))
 def export(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file (.toml); see specs/kernels.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")],
     name: Annotated[str | None, typer.Option(help="Prefix of the C functions; default: from scheme, layout and plan.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
+    archs: Annotated[list[str] | None, typer.Option("--arch", metavar="ARCH", help=(
+        "Also for this architecture of AMD's, as gfx942, if it has the plan's matrix instruction."))] = None,
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
     """Write a folder that another project embeds.
 
-    It holds the kernels with a C launcher, a header free of CUDA, the cubin, a
-    manifest, CMake and pkg-config files and an example. An earlier export in
-    DIR is replaced; other files are never touched. No GPU is needed.
+    It holds the kernels with a C launcher, a header free of CUDA and HIP, the
+    machine code, a manifest, CMake and pkg-config files and an example. An
+    earlier export in DIR is replaced; other files are never touched. No GPU is
+    needed.
     """
     from gemmgen import export as exporter
     from gemmgen.build import build as compiled
     from gemmgen.cli import show
     from gemmgen.cli.pipeline import planned
+    from gemmgen.verify import standing
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
     plan, source = planned(spec, gpu)
-    binary = compiled(source)
-    files = exporter.export(plan, source, binary, output, name=name, force=force)
+    targets = exporter.target_archs(plan, archs or ())
+    binary, *others = [compiled(replace(source, arch=arch)) for arch in targets]
+    files = exporter.export(plan, source, binary, output, others=others, name=name, force=force)
     value = {
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
+        **({"archs": targets, "standing": standing(plan)} if standing(plan) else {}),
     }
     if as_json:
         emit_json(value)

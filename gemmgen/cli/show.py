@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gemmgen.cli.output import BOLD, GREEN, RED, paint
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gemmgen.build import Binary
     from gemmgen.catalog.fragment import Fragment, FragmentMap
     from gemmgen.catalog.scheme import Scheme
@@ -90,6 +92,16 @@ def report(plan: Plan, judged: Report, seconds: float) -> str:
         lines.append(("time", f"{judged.seconds * 1e3:.3f} ms for {m}x{n}x{k}, {rate:.1f} TFLOPS, from one run"))
     verdict = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
     return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), f"{verdict} in {seconds:.0f} s"])
+
+
+def record(told: Mapping[str, Any], path: Path) -> str:
+    """What a record holds beyond the report, and where it is."""
+    unit = told["matrix_unit"]
+    found = unit["summary"] if "summary" in unit else f"not probed: {unit['error']['where']}: {unit['error']['problem']}"
+    lines = [("unit", f"{unit['model']}: {found}"), ("record", str(path))]
+    if told["device"]["kind"] == "hip":
+        lines.append(("", "please attach it to an issue of the project: it tells what no one there can measure"))
+    return "\n".join(f"{label:<{LABEL}}{text}" for label, text in lines)
 
 
 def kernel_roles(source: Source) -> dict[str, str]:

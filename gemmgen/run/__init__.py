@@ -212,6 +212,15 @@ def why_not(target: Target) -> DeviceError | None:
     return _driver(target).why_not(target)
 
 
+def emulated(plan: Plan) -> bool:
+    """Whether the emulator has a model of the kernel's instructions."""
+    if plan.gpu.vendor == "amd":
+        from gemmgen.emulate.amdgpu import TARGETS
+
+        return plan.arch in TARGETS
+    return not plan.in_tensor_memory
+
+
 def _driver(target: Target) -> Any:
     """The module that drives the GPUs of `target`'s vendor."""
     return import_module(f"gemmgen.run.{DRIVERS[VENDOR_OF[target.arch[:3]]]}")
@@ -239,10 +248,12 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
             return _driver(plan).open_device(binary)
         if kind == own:
             raise reason
-    if plan.in_tensor_memory:
+    if not emulated(plan):
+        kind_of_kernel = plan.fragment.policy if plan.in_tensor_memory else plan.arch
+        other = 'policy = "mma"' if plan.in_tensor_memory else "a GPU of another architecture"
         raise NotEmulated(
-            where, f"{plan.fragment.policy} kernels are compiled, not emulated", got=kind,
-            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run", remedy='policy = "mma", or --device cuda where there is one',
+            where, f"{kind_of_kernel} kernels are compiled, not emulated", got=kind,
+            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run", remedy=f"{other}, or {where} {own} where there is one",
         )
     from gemmgen.run.emulator import EmulatorDevice
 

@@ -37,9 +37,14 @@ class EmulatorDevice:
         self.progress = progress
         self.conflicts: dict[str, int] = {}
         self.schedule = schedule
-        engine = f"{plan.gpu.unit.label(plan.scheme.word)} matrix unit" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
+        unit, comma, unchecked = plan.gpu.unit.label(plan.scheme.word).partition(",")
+        engine = f"{unit} matrix unit{comma}{unchecked}" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
         self.name = f"emulator ({engine})"
         self._emulator: Emulator | AmdEmulator | None = None  # made when first used, and kept: assembly is decoded once
+
+    def facts(self) -> dict[str, Any]:
+        """What runs the kernels, as a record of a run keeps it."""
+        return {"name": self.name, "target": self.plan.arch, "wavefront_size": self.plan.lanes}
 
     def set_schedule(self, schedule: Schedule) -> None:
         """Use `schedule` from the next run on."""

@@ -16,7 +16,7 @@ from gemmgen.run import DRIVERS, hip, open_device, why_not
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
-ANY = SimpleNamespace(arch="gfx90a", code=b"code object")
+ANY = SimpleNamespace(arch="gfx90a", code=b"code object", assembly="", kernels={})
 
 
 def refusal_of(call, *args) -> DeviceError:
