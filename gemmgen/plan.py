@@ -556,6 +556,11 @@ class Plan:
         stride = self.run * 4 * 4 // COPY_BYTES
         return Swizzle(line, max(1, 8 // stride // line) - 1, stride)
 
+    @property
+    def strided_swizzle(self) -> Swizzle:
+        """Of FP32 tiles that lie [k][outer]: a phase's 32 lanes read one float each, 8 neighbours of four k, or 16 of two."""
+        return Swizzle(self.run, 3, 2) if self.fragment.policy == "mma" else Swizzle(self.run, 1, 4)
+
     def copying(self, operand: Operand) -> Copying:
         """Of an operand's FP32 tile: whole rows along k, lines of 128 bytes along m or n."""
         rows, columns = operand.tile, self.block[2]
