@@ -73,26 +73,26 @@ def fragment_header(fragment: Fragment) -> str:
     """
     if fragment.in_tensor_memory:
         raise SpecError(
-            "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory", got=fragment.name,
-            needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
+            "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
+            got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
         )
-    template, values = ("fragment_header_hip.j2", _hip(fragment)) if fragment.vendor == "amd" else ("fragment_header.j2", _cuda(fragment))
+    hip = fragment.vendor == "amd"
     return render_text(
-        template,
+        "fragment_header_hip.j2" if hip else "fragment_header.j2",
         fragment=fragment,
         operands=operands(fragment),
         source=textwrap.wrap(f"Source: {fragment.source}.", 110),
         guard=header_name(fragment).upper().replace(".", "_"),
         version=__version__,
-        **values,
+        **(_hip(fragment) if hip else _cuda(fragment)),
     )
 
 
 def _cuda(fragment: Fragment) -> dict[str, Any]:
     instruction, word, constraint, rounding = CONVERSION[fragment.word]
     return {
-        "issuers": "warp" if fragment.threads == 32 else "warpgroup", "bytes": fragment.word_bytes, "convert": instruction, "word": word,
-        "constraint": constraint, "rounding": rounding, **_multiply(fragment),
+        "issuers": "warp" if fragment.threads == 32 else "warpgroup", "bytes": fragment.word_bytes,
+        "convert": instruction, "word": word, "constraint": constraint, "rounding": rounding, **_multiply(fragment),
     }
 
 
@@ -126,19 +126,18 @@ def _hip(fragment: Fragment) -> dict[str, Any]:
         return f"{fragment.builtin}({a}, {b}, {c}{ends})"
 
     return {
-        "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word], "operand": _operand(fragment), "call": call,
+        "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word],
+        "operand": _operand(fragment), "call": call,
         "targets": f"{', '.join(others)} or {last}" if others else last,
     }
 
 
 def _operand(fragment: Fragment) -> str:
     """The declaration of the type that the builtin takes of a lane of A or B."""
-    registers = fragment.a.register_count // (fragment.instructions or 1)
-    count = registers * fragment.a.packed_count
-    # Builtins of bf16 take its bits, but for those that gfx950 alone has.
-    element = {"f16": "_Float16", "tf32": "float", "bf16": "__bf16" if fragment.archs == ("gfx950",) else "short", "i8": "int"}[fragment.word]
-    if fragment.word == "i8":
-        count = registers
-        if fragment.policy == "mfma" and registers == 2:
-            element, count = "__INT64_TYPE__", 1
+    count = fragment.a.register_count // (fragment.instructions or 1)
+    if fragment.word == "i8":  # two registers are one number to CDNA, a vector to RDNA
+        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.policy == "mfma" else ("int", count)
+    else:  # builtins of bf16 take its bits, but for those that gfx950 alone has
+        bf16 = "__bf16" if fragment.archs == ("gfx950",) else "short"
+        element, count = {"f16": "_Float16", "bf16": bf16, "tf32": "float"}[fragment.word], count * fragment.a.packed_count
     return f"{element} Operand" + (f" __attribute__((ext_vector_type({count})))" if count > 1 else "")

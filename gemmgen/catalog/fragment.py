@@ -122,6 +122,8 @@ class FragmentMap(Strict):
 
     def prove(self, rows: int, columns: int) -> str | None:
         """None when every element of [rows, columns] is held `copies` times, else the complaint."""
+        if self._adds_each_bit_once(rows, columns):
+            return None
         wanted = {(i, j) for i in range(rows) for j in range(columns)}
         if set(self._holders) != wanted:
             odd = sorted(set(self._holders) ^ wanted)[0]
@@ -130,6 +132,20 @@ class FragmentMap(Strict):
             if len(holders) != self.copies:
                 return f"element {element} is held {len(holders)} times, not {self.copies}"
         return None
+
+    def _adds_each_bit_once(self, rows: int, columns: int) -> bool:
+        """Whether each bit of a row and of a column is one bit's offset, and the bits left over count the copies.
+
+        That is the same as holding every element so often, and quick to see for a table of them.
+        """
+        offsets = self.lanes + self.registers + self.packed
+        extents = []
+        for axis in (0, 1):
+            bits = sorted(offset[axis] for offset in offsets if offset[axis])
+            if bits != [1 << bit for bit in range(len(bits))]:
+                return False
+            extents.append(1 << len(bits))
+        return (extents[0], extents[1] * self.repeats) == (rows, columns) and 1 << offsets.count((0, 0)) == self.copies
 
     def lane_expression(self, axis: int) -> str:
         """The lane's own part of the row (axis 0) or column (axis 1), as C."""
@@ -436,7 +452,7 @@ class Fragment(Row):
             raise ValueError("maps of a and b where the vendor is amd: its operands are in registers")
         for bits in ("lanes", "registers", "packed"):
             if [k for _, k in getattr(self.a, bits)] != [k for k, _ in getattr(self.b, bits)]:
-                raise ValueError(f"{bits} of a and b that stand for the same k, for the unit multiplies what lies at the same place of both")
+                raise ValueError(f"{bits} of a and b that stand for the same k, for the unit multiplies place by place")
         return self
 
     @property

@@ -22,7 +22,10 @@ extern "C" __attribute__((global)) void one(const Operand* a, const Operand* b, 
 }
 """
 STRICT = ("-flax-vector-conversions=none",)
-CALL = {"mfma": "{0}(a[lane], b[lane], c[lane], 0, 0, 0)", "wmma": "{0}(a[lane], b[lane], c[lane])", "signed wmma": "{0}(true, a[lane], true, b[lane], c[lane], false)"}
+CALL = {
+    "mfma": "{0}(a[lane], b[lane], c[lane], 0, 0, 0)", "wmma": "{0}(a[lane], b[lane], c[lane])",
+    "signed wmma": "{0}(true, a[lane], true, b[lane], c[lane], false)",
+}  # fmt: skip
 
 
 def kernel(row: Fragment) -> str:

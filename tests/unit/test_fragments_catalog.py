@@ -1,8 +1,10 @@
-"""The fragments beyond the tables of their documents (test_catalog.py, test_matrix_cores.py): names, measured maps, the way back, refusals."""
+"""Fragments beyond their documents' tables (test_catalog.py, test_matrix_cores.py): names, measured maps, the way back, refusals."""
 
 from __future__ import annotations
 
+import random
 import re
+from collections import Counter
 
 import pytest
 
@@ -45,7 +47,9 @@ def test_names_mnemonics_and_builtins_agree(name):
     row = ROWS[name]
     m, n, k = row.shape
     family, policy, words = {
-        "gfx9": ("mfma", "mfma", {"tf32": "xf32"}), "gfx11": ("rdna3", "wmma", {"i8": "iu8"}), "gfx12": ("rdna4", "wmma", {"i8": "iu8"}),
+        "gfx9": ("mfma", "mfma", {"tf32": "xf32"}),
+        "gfx11": ("rdna3", "wmma", {"i8": "iu8"}),
+        "gfx12": ("rdna4", "wmma", {"i8": "iu8"}),
     }[row.archs[0][:-2]]
     assert (name, row.policy) == (f"{family}_{row.shape_name}_{row.word}", policy)
     assert all(arch.startswith(row.archs[0][:-2]) for arch in row.archs) and list(row.archs) == sorted(row.archs)
@@ -107,6 +111,23 @@ def test_copies_may_be_in_other_lanes():
     assert held.prove(8, 2) is None
     assert held.map(5, 1) == [(25, 0, 0), (29, 0, 0)]
     assert [eval(held.holder_expressions()[0], {"i": 5, "j": 1, "copy": copy}) for copy in (0, 1)] == [25, 29]
+
+
+def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
+    """Looking at bits says what counting says, of maps that cover and of maps that do not."""
+    rng, proven = random.Random(3), 0
+    for _ in range(3000):
+        offsets = [rng.choice([(0, 0), (1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4)]) for _ in range(7)]
+        if rng.random() < 0.5:
+            offsets = rng.sample([(1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4), (0, 0)], 7)
+        copies, repeats = rng.choice([1, 2, 2, 3, 4]), rng.choice([1, 1, 2])
+        held = FragmentMap(lanes=offsets[:5], registers=offsets[5:6], packed=offsets[6:], copies=copies, repeats=repeats)
+        rows, columns = rng.choice([4, 8]), rng.choice([4, 8, 16])
+        counts = Counter((i, j) for *_, i, j in held.foreach_ij())
+        right = counts == {(i, j): held.copies for i in range(rows) for j in range(columns)}
+        assert (held.prove(rows, columns) is None) == right, held
+        proven += right
+    assert 100 < proven < 2000
 
 
 def test_kernels_are_made_of_fragments_that_have_a_template():

@@ -1,4 +1,4 @@
-"""AMD's fragments against the formulas of their documents, written down independently, and what is made of several instructions."""
+"""AMD's fragments against their documents' formulas, written down independently, and what is made of several instructions."""
 
 from __future__ import annotations
 
@@ -176,7 +176,8 @@ def test_b_turned_alone_is_refused(tmp_path):
     """Lanes of B that count k the other way round cover their tile, too."""
     good = (FRAGMENTS.folder / "mfma_m16n16k16_f16.toml").read_text()
     path = tmp_path / "mfma_m16n16k16_f16.toml"
-    path.write_text(good.replace("[0, 8], [4, 0], [8, 0]]\nregisters = [[2, 0]]\npacked", "[0, 8], [8, 0], [4, 0]]\nregisters = [[2, 0]]\npacked", 1))
+    own, turned = (f"[0, 8], {k}]\nregisters = [[2, 0]]" for k in ("[4, 0], [8, 0]", "[8, 0], [4, 0]"))
+    path.write_text(good.replace(own, turned, 1))
     assert path.read_text() != good
     with pytest.raises(SpecError, match="lanes of a and b that stand for the same k"):
         FRAGMENTS.get(str(path))

@@ -20,7 +20,6 @@ from gemmgen.emulate.memory import GLOBAL_BASE, SHARED_WINDOW, Fault, Space
 
 U32, U64 = DTYPES["u32"], DTYPES["u64"]
 _BASE = np.int64(GLOBAL_BASE)
-_PRIVATE = np.int64(1 << 40)  # takes scratch addresses, for comparing them, away from those of global memory
 _HINTS = ("glc", "slc", "dlc", "sc0", "sc1", "nt", "scope", "th", "scal", "nv")
 _HIGH, _LOW, _SIXTEEN = np.uint32(0xFFFF0000), np.uint32(0xFFFF), np.uint32(16)
 
@@ -213,7 +212,7 @@ def _global_load(cursor: Cursor, suffix: str):
                 words = _load(wave, lanes, chosen, addresses[chosen], nbytes, flat)
             land(wave, lanes, chosen, words)
 
-        wave.issue(kinds, slots, perform, lanes.mask, Touched(addresses, lanes.columns, nbytes, False))
+        wave.issue(kinds, slots, perform, lanes.mask, Touched(addresses, lanes.columns, nbytes, False, wave.shape[1]))
 
     return run
 
@@ -264,7 +263,7 @@ def _global_store(cursor: Cursor, suffix: str):
                     offsets = _local(wave, lanes, chosen, there, local, nbytes)
                     store_words(wave.strip.local, offsets, nbytes, words[chosen][local])
 
-        wave.issue(kinds, (), perform, lanes.mask, Touched(addresses, lanes.columns, nbytes, True))
+        wave.issue(kinds, (), perform, lanes.mask, Touched(addresses, lanes.columns, nbytes, True, wave.shape[1]))
 
     return run
 
@@ -294,7 +293,7 @@ for _space in ("global", "flat"):
         instruction(f"{_space}_store_{_suffix}")(lambda cursor, suffix=_suffix: _global_store(cursor, suffix))
 
 
-# ---------------------------------------------------------------- scratch memory
+# ---------------------------------------------------------------- scratch memory, which nobody but the lane sees: it is read and written at once
 
 
 class ScratchAddress:
@@ -347,19 +346,19 @@ def _scratch_load(cursor: Cursor, suffix: str, address: Callable):
         lanes = Lanes(wave)
         addresses = lanes.pick(address(wave))
 
+        with lanes.located(slice(None)):
+            values, undefined = wave.private.load(addresses, lanes.places(slice(None)), nbytes)
+        if nbytes < 4 and sign == "i":
+            values = values.astype(f"i{nbytes}").astype(np.int32).view(U32)
+
         def perform(columns):
             chosen = lanes.among(columns)
-            with lanes.located(chosen):
-                values, undefined = wave.private.load(addresses[chosen], lanes.places(chosen), nbytes)
-            if nbytes < 4 and sign == "i":
-                values = values.astype(f"i{nbytes}").astype(np.int32).view(U32)
             mask = lanes.mask_of(chosen)
             for word in range(count):
-                unknown = lanes.spread(undefined[:, word], chosen)
-                wave.load(first + word, lanes.spread(values[:, word], chosen), mask, unknown if unknown.any() else None)
+                unknown = lanes.spread(undefined[chosen, word], chosen)
+                wave.load(first + word, lanes.spread(values[chosen, word], chosen), mask, unknown if unknown.any() else None)
 
-        touched = Touched(addresses - _PRIVATE, lanes.columns, nbytes, False)
-        wave.issue(("vector",), range(first, first + count), perform, lanes.mask, touched)
+        wave.issue(("vector",), range(first, first + count), perform, lanes.mask)
 
     return run
 
@@ -382,14 +381,9 @@ def _scratch_store(cursor: Cursor, suffix: str, index: int, address: Callable):
             unknown = None if wave.state[slot] is None else wave.undefined(slot)
             values.append(lanes.pick(wave.r[slot]))
             undefined.append(lanes.pick(zero if unknown is None else unknown))
-        values, undefined = np.stack(values, 1), np.stack(undefined, 1)
-
-        def perform(columns):
-            chosen = lanes.among(columns)
-            with lanes.located(chosen):
-                wave.private.store(addresses[chosen], lanes.places(chosen), nbytes, values[chosen], undefined[chosen])
-
-        wave.issue((kind,), (), perform, lanes.mask, Touched(addresses - _PRIVATE, lanes.columns, nbytes, True))
+        with lanes.located(slice(None)):
+            wave.private.store(addresses, lanes.places(slice(None)), nbytes, np.stack(values, 1), np.stack(undefined, 1))
+        wave.count(kind)
 
     return run
 
@@ -719,7 +713,7 @@ def _global_atomic(cursor: Cursor, operation: str, dtype: np.dtype):
             if land:
                 land(wave, lanes, chosen, old.view(U32).reshape(len(old), -1))
 
-        wave.issue(kinds, slots, perform, lanes.mask, Touched(addresses, lanes.columns, dtype.itemsize, True))
+        wave.issue(kinds, slots, perform, lanes.mask, Touched(addresses, lanes.columns, dtype.itemsize, True, wave.shape[1]))
 
     return run
 

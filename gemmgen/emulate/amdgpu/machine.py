@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -106,29 +107,25 @@ NOTHING = State(_EVERY_BIT)
 """Of a register that has never been written."""
 
 
-@dataclass(frozen=True)
 class Touched:
     """What an operation on global memory touches.
 
-    Attributes:
+    Args:
         addresses: `[n]`, of its lanes; columns: `[n]`, whose those are; size: bytes of each.
         writes: whether they may be written.
+        width: columns of the wave.
+
+    Attributes:
+        words: `[m]`, a number for each word of memory and wave that touches it.
     """
 
-    addresses: np.ndarray
-    columns: np.ndarray
-    size: int
-    writes: bool
+    def __init__(self, addresses: np.ndarray, columns: np.ndarray, size: int, writes: bool, width: int):
+        self.addresses, self.columns, self.size, self.writes, self.width = addresses, columns, size, writes, width
 
-    def meets(self, other: Touched, columns: int) -> bool:
-        """Whether one wave touches a word in both, and writes it in one."""
-        if not (self.writes or other.writes):
-            return False
-        return bool(np.isin(self._words(columns), other._words(columns)).any())
-
-    def _words(self, columns: int) -> np.ndarray:
+    @cached_property
+    def words(self) -> np.ndarray:
         words = (self.addresses[:, None] + np.arange(0, max(self.size, 4), 4)) // 4
-        return (words * columns + self.columns[:, None]).reshape(-1)
+        return (words * self.width + self.columns[:, None]).reshape(-1)
 
 
 class Flight:
@@ -143,16 +140,17 @@ class Flight:
         slots: registers it writes.
         perform: reads or writes memory, for the columns it is given or, for None, all that take part.
         touched: of global memory; None for others.
+        serial: its place in the order of issue.
     """
 
-    __slots__ = ("instruction", "needs", "columns", "undone", "lanes", "slots", "perform", "touched")
+    __slots__ = ("instruction", "needs", "columns", "undone", "lanes", "slots", "perform", "touched", "serial")
 
     def __init__(
         self, instruction: Instruction, needs: list, columns: np.ndarray, lanes: np.ndarray | None,
-        slots: tuple[int, ...], perform: Callable[[np.ndarray | None], None], touched: Touched | None,
+        slots: tuple[int, ...], perform: Callable[[np.ndarray | None], None], touched: Touched | None, serial: int,
     ):
         self.instruction, self.needs, self.columns, self.undone = instruction, needs, columns, columns
-        self.lanes, self.slots, self.perform, self.touched = lanes, slots, perform, touched
+        self.lanes, self.slots, self.perform, self.touched, self.serial = lanes, slots, perform, touched, serial
 
 
 class Wave:
@@ -174,7 +172,7 @@ class Wave:
         cta: `[columns]`, each wave's workgroup within the strip; number: its index there.
         private: scratch memory.
         issued, done: by kind, `[columns]`: operations issued, and of those known to be complete.
-        pending: flights, in the order of issue.
+        pending: flights in the order of issue, by the kinds they count as; issues: how many there were.
         arrived, passed: `[columns]`, barriers signalled, and passed.
         mode: `[columns]`, the MODE register; flush32: `[2, columns]` bool, whether FP32 subnormals are
             flushed as inputs, as results, None where neither is; flush16: the same for FP16 and FP64.
@@ -200,7 +198,8 @@ class Wave:
         kinds = {kind for counter in launch.target.counters.values() for kind in (*counter.ordered, *counter.unordered)}
         self.issued = {kind: np.zeros(columns, np.int64) for kind in kinds}
         self.done = {kind: np.zeros(columns, np.int64) for kind in kinds}
-        self.pending: list[Flight] = []
+        self.pending: dict[tuple[str, ...], list[Flight]] = {}
+        self.issues = 0
         self.arrived, self.passed = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
         self.flush32 = self.flush16 = None
         self.mode = np.zeros(columns, np.uint32)
@@ -442,14 +441,15 @@ class Wave:
         for kind in kinds:
             self.issued[kind] = self.issued[kind] + columns
             needs.append((kind, self.issued[kind]))
-        flight = Flight(self.instruction, needs, columns, lanes, tuple(slots), perform, touched)
+        self.issues += 1
+        flight = Flight(self.instruction, needs, columns, lanes, tuple(slots), perform, touched, self.issues)
         for slot in flight.slots:
             state = self.state[slot] or State()
             for other in state.flights:
                 if not self._follows(flight, other):
                     self._refuse_flight(slot, other, lanes if slot < S else columns, "overwritten")
             self.state[slot] = State(state.undefined, (*state.flights, flight))
-        self.pending.append(flight)
+        self.pending.setdefault(tuple(kinds), []).append(flight)
         if not self.strip.lazy:
             self._perform(flight, columns)
 
@@ -469,39 +469,57 @@ class Wave:
         for kind in counter.ordered + (counter.unordered if left == 0 else ()):
             done = np.maximum(self.done[kind], self.issued[kind] - left)
             self.done[kind] = done if self.columns is None else np.where(self.columns, done, self.done[kind])
-        self._complete()
+        for kinds, flights in self.pending.items():
+            if flights and not {*kinds}.isdisjoint((*counter.ordered, *counter.unordered)):
+                self._complete(flights)
 
-    def _complete(self) -> None:
-        """Let go of the flights that waits have covered; they land now at the latest."""
-        left = []
-        for flight in self.pending:
+    def _complete(self, flights: list[Flight]) -> None:
+        """Let go of the flights of one sort that waits have covered; they land now at the latest."""
+        gone = 0
+        for flight in flights:
             flying = self.flying(flight)
-            if (covered := flight.columns & ~flying).any():
-                self._land(flight, covered)
-                flight.columns = flying
-            if flying.any():
-                left.append(flight)
+            covered = flight.columns & ~flying
+            if not covered.any():
+                if flight.columns.all():  # what each wave issued later is not covered either
+                    break
                 continue
+            self._land(flight, covered)
+            flight.columns = flying
+            if flying.any():
+                continue
+            gone += 1
             for slot in flight.slots:
                 state = self.state[slot]
-                flights = tuple(each for each in state.flights if each is not flight)
-                self.state[slot] = State(state.undefined, flights) if flights or state.undefined is not None else None
-        self.pending = left
+                others = tuple(each for each in state.flights if each is not flight)
+                self.state[slot] = State(state.undefined, others) if others or state.undefined is not None else None
+        if gone:
+            flights[:] = [flight for flight in flights if flight.columns.any()]
 
     def _land(self, flight: Flight, columns: np.ndarray) -> None:
-        """Read or write memory for some columns, unless that is done; but first what those
-        waves did before, in the same place."""
+        """Read or write memory for some columns, unless that is done."""
         columns = columns & flight.undone
-        if not columns.any():
-            return
-        if flight.touched is not None:
-            for other in self.pending:
-                if other is flight:
-                    break
-                if other.touched is not None and (both := other.undone & columns).any():
-                    if flight.touched.meets(other.touched, self.shape[1]):
-                        self._perform(other, both)
-        self._perform(flight, columns)
+        if columns.any():
+            if flight.touched is not None:
+                self._land_before(flight, columns)
+            self._perform(flight, columns)
+
+    def _land_before(self, flight: Flight, columns: np.ndarray) -> None:
+        """What the same waves did before in the same places comes first, though it counts as something else."""
+        mine = tuple(kind for kind, _ in flight.needs)
+        touched = flight.touched
+        for kinds, flights in self.pending.items():
+            if kinds == mine:
+                continue
+            earlier = [
+                each for each in flights
+                if each.serial < flight.serial and each.touched is not None and (touched.writes or each.touched.writes)
+                and each.undone.any()
+            ]  # fmt: skip
+            if not earlier or not np.isin(touched.words, np.concatenate([each.touched.words for each in earlier])).any():
+                continue
+            for each in earlier:
+                if (both := each.undone & columns).any() and np.isin(touched.words, each.touched.words).any():
+                    self._perform(each, both)
 
     def _perform(self, flight: Flight, columns: np.ndarray) -> None:
         executing, self.instruction = self.instruction, flight.instruction
@@ -511,10 +529,10 @@ class Wave:
 
     def land_all(self) -> None:
         """What is still in flight lands."""
-        for flight in self.pending:
+        for flight in sorted((flight for flights in self.pending.values() for flight in flights), key=lambda f: f.serial):
             if flight.undone.any():
                 self._perform(flight, flight.undone)
-        self.pending = []
+        self.pending.clear()
 
     def load(self, slot: int, value: np.ndarray, lanes: np.ndarray | None, undefined: np.ndarray | None = None) -> None:
         """What a load brings lands in its register.

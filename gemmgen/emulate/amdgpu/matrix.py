@@ -34,7 +34,7 @@ from gemmgen.emulate.amdgpu.decode import NULL, S, Cursor, instruction
 from gemmgen.emulate.memory import Fault
 
 U32, I32 = np.dtype(np.uint32), np.dtype(np.int32)
-_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "i8": 1}
+_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "i8": 1}
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,14 @@ class Shape:
     Attributes:
         m, k: it multiplies `[m, k]` by `[k, m]`; word: the type of A and B.
         words: of A, or of B, that a lane holds.
+        block: products summed at once, where that is not what the matrix unit's row says.
     """
 
     m: int
     k: int
     word: str
     words: int
+    block: int | None = None
 
     @property
     def registers(self) -> int:
@@ -60,19 +62,17 @@ class Shape:
         return np.dtype(f"u{_BYTES[self.word]}")
 
 
-def _mfma(m: int, k: int, word: str) -> Shape:
-    return Shape(m, k, word, k * m // 64)
+def _mfma(m: int, k: int, word: str, block: int | None = None) -> Shape:
+    return Shape(m, k, word, k * m // 64, block)
 
 
 MFMA = {
-    # CDNA 2's names; bf16 without _1k is the older generation's, of half the k
-    "f32_32x32x2f32": _mfma(32, 2, "f32"), "f32_16x16x4f32": _mfma(16, 4, "f32"),
+    # CDNA 2's names; bf16 without _1k is as CDNA 1 has it: half the k, and two products at once (MMA-Sim, arXiv 2511.10909)
     "f32_32x32x8f16": _mfma(32, 8, "f16"), "f32_16x16x16f16": _mfma(16, 16, "f16"),
-    "f32_32x32x4bf16": _mfma(32, 4, "bf16"), "f32_16x16x8bf16": _mfma(16, 8, "bf16"),
+    "f32_32x32x4bf16": _mfma(32, 4, "bf16", 2), "f32_16x16x8bf16": _mfma(16, 8, "bf16", 2),
     "f32_32x32x8bf16_1k": _mfma(32, 8, "bf16"), "f32_16x16x16bf16_1k": _mfma(16, 16, "bf16"),
     "i32_32x32x8i8": _mfma(32, 8, "i8"), "i32_16x16x16i8": _mfma(16, 16, "i8"),
     # CDNA 3
-    "f32_32x32x2_f32": _mfma(32, 2, "f32"), "f32_16x16x4_f32": _mfma(16, 4, "f32"),
     "f32_32x32x8_f16": _mfma(32, 8, "f16"), "f32_16x16x16_f16": _mfma(16, 16, "f16"),
     "f32_32x32x8_bf16": _mfma(32, 8, "bf16"), "f32_16x16x16_bf16": _mfma(16, 16, "bf16"),
     "f32_32x32x4_xf32": _mfma(32, 4, "tf32"), "f32_16x16x8_xf32": _mfma(16, 8, "tf32"),
@@ -219,7 +219,10 @@ class Product:
             a, b = (x.view(np.int8) if signed else x for x, signed in zip((a, b), self.signed, strict=True))
             d = integer_product(a, b, c, self.clamp)
         else:
-            d = units.mma_columns(wave.strip.launch.unit, shape.word, a, b, c)
+            unit = wave.strip.launch.unit
+            if shape.block:
+                unit = unit.model_copy(update={"block": {**unit.block, shape.word: shape.block}})
+            d = units.mma_columns(unit, shape.word, a, b, c)
         self._write(wave, self.spread(d, shape).view(U32))
         wave.strip.stats.mma += columns
 
