@@ -74,7 +74,9 @@ class _Overlapping:
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._buffers = [value for kind, value in args if kind == "pointer"]  # kept alive
         # an array, or an address, as cupy's own launch takes them
-        self._arguments = KernelArguments([(kind, value.data.ptr if hasattr(value, "data") else value) for kind, value in args])
+        self._arguments = KernelArguments([
+            (kind, value.data.ptr if kind == "pointer" and hasattr(value, "data") else value) for kind, value in args
+        ])
         self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
         self._config = _Config(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(self._attribute), 1)
 

@@ -48,6 +48,8 @@ class _Runtime:
                 needs="ROCm's libamdhip64.so where the loader looks, of hip-python's own version",
                 remedy=f"install ROCm, or set LD_LIBRARY_PATH to its lib folder; or {_EMULATOR}",
             ) from None
+        except ValueError as error:  # a status that hip-python does not know
+            raise _refusal(function, str(error)) from None
         if status != self.hip.hipError_t.hipSuccess:
             raise _refusal(function, status.name)
         return values[0] if values else None
@@ -60,7 +62,7 @@ def _refusal(function: str, status: str) -> DeviceError:
             _PLACE, "no AMD GPU answers", got=status, needs="a GPU that rocminfo lists, and the right to open /dev/kfd (groups render, video)",
             remedy=_EMULATOR,
         )
-    if status in ("hipErrorOutOfMemory", "hipErrorMemoryAllocation"):
+    if status == "hipErrorOutOfMemory":
         return DeviceError(_PLACE, "the GPU's memory is too small", got=status, remedy="smaller --m, --n, --k or matrices")
     return DeviceError(_PLACE, f"{function} failed", got=status, remedy=f"{_EMULATOR} tells which instruction of a kernel goes wrong")
 

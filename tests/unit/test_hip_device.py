@@ -11,10 +11,11 @@ import pytest
 from fake_hip import APU, MI210, FakeHip, Status, install
 
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.errors import DeviceError
+from gemmgen.errors import DeviceError, NotEmulated
 from gemmgen.run import DRIVERS, hip, open_device, why_not
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from gemmgen.verify import standing
 
 ANY = SimpleNamespace(arch="gfx90a", code=b"code object", assembly="", kernels={})
 
@@ -52,6 +53,18 @@ def test_a_function_that_the_library_lacks_is_told_as_rocm_s(monkeypatch):
     monkeypatch.setattr(FakeHip, "hipGetDeviceCount", absent)
     assert why_not(GPUS.get("mi210")).got == "failed to dlsym 'hipGetDeviceCount'"
     assert fake.calls == ["hipGetDeviceCount"]
+
+
+def test_a_status_that_hip_python_does_not_know_is_told_as_it_is(monkeypatch):
+    install(monkeypatch, FakeHip())
+    device = hip.HipDevice(ANY)
+
+    def unknown(self, size):
+        raise ValueError("99999 is not a valid hipError_t")
+
+    monkeypatch.setattr(FakeHip, "hipMalloc", unknown)
+    error = refusal_of(device.zeros, 8, "c")
+    assert error.problem == "hipMalloc failed" and error.got == "99999 is not a valid hipError_t"
 
 
 def test_no_gpu(monkeypatch):
@@ -128,6 +141,15 @@ def test_a_kernel_is_not_for_the_other_vendor_s_gpus(gpu, kind):
     error = refusal_of(open_device, kind, plan, None, None)
     assert error.where == f"--device {kind}" and f"no {plan.arch} machine code" in error.problem
     assert f"--device {DRIVERS[plan.gpu.vendor]}" in error.needs
+
+
+def test_an_architecture_that_nothing_emulates_is_not_verified(monkeypatch):
+    install(monkeypatch, FakeHip(gpus=()))
+    plan = plan_for("mi100")
+    with pytest.raises(NotEmulated, match="gfx908 kernels are compiled, not emulated") as refused:
+        open_device("auto", plan, None, None)
+    assert "--device hip where there is one" in refused.value.remedy
+    assert standing(plan).endswith("not emulated, never run on AMD hardware")
 
 
 def test_auto_takes_the_gpu_where_one_runs_the_kernel(monkeypatch):
