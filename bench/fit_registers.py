@@ -1,7 +1,8 @@
 """Compile kernels of every kind, fit the register model to them and judge it on kernels it has not seen.
 
-    python bench/fit_registers.py measure bench/registers.csv [--each 110] [--jobs 2]   # minutes
-    python bench/fit_registers.py fit bench/registers.csv                               # writes the coefficients
+    python bench/fit_registers.py measure nvidia [--each 110] [--jobs 2]    # minutes; writes bench/registers.csv
+    python bench/fit_registers.py measure amd                               # bench/registers_amd.csv
+    python bench/fit_registers.py fit                                       # writes the coefficients of both
 
 `measure` draws plans at random, a fixed sequence for each architecture; every
 fourth is held out. `fit` writes gemmgen/model/register_table.py from the others
@@ -15,14 +16,15 @@ import csv
 import random
 import sys
 from collections.abc import Iterator
+from functools import cache
 from multiprocessing import Pool
 from pathlib import Path
 
 import numpy as np
 
 from gemmgen.build import build, find_compiler
-from gemmgen.catalog.fragment import shapes
-from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.fragment import candidates
+from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model import registers
 from gemmgen.model.space import (
@@ -32,7 +34,11 @@ from gemmgen.model.equation import solved
 from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
 
-ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+ARCHS = {
+    "nvidia": ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"),
+    "amd": ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"),
+}
+MEASURED = {vendor: Path(__file__).with_name(name) for vendor, name in (("nvidia", "registers.csv"), ("amd", "registers_amd.csv"))}
 TABLE = Path(registers.__file__).with_name("register_table.py")
 DECISIONS = (
     "layout", "scheme", "where", "loads", "promote", "special", "block", "warp", "stages", "fragment_buffers", "group", "split_k",
@@ -42,18 +48,25 @@ SPLITTING = 1000  # seeds from here on draw kernels that split themselves: rarer
 RIDGE = 0.3
 
 
+@cache
+def gpu_of(arch: str) -> Gpu:
+    """AMD's compiler goes by shared memory, so its targets have their own; for NVIDIA, whose compiler does not, the largest SM's."""
+    if arch in ARCHS["amd"]:
+        return next(gpu for gpu in GPUS.rows() if gpu.arch == arch)
+    return GPUS.get("h100").model_copy(update={"arch": arch, "name": arch})
+
+
 def plan_of(arch: str, row: dict[str, str]) -> Plan:
     """The plan that a row of the table describes."""
     def triple(text: str) -> tuple[int, int, int]:
         m, n, k = map(int, text.split("x"))
         return m, n, k
 
-    # The limits of the largest SM for every generation: only the compiler is asked.
-    gpu = GPUS.get("h100").model_copy(update={"arch": arch, "name": arch})
-    scheme = SCHEMES.get(row["scheme"])
-    known = [one for one in shapes("nvidia", scheme.word).values() if one.min_arch <= gpu.arch_number]
+    gpu, scheme = gpu_of(arch), SCHEMES.get(row["scheme"])
+    known = {one.shape_name: one for one in reversed(candidates(gpu.vendor, scheme.word, gpu.portable_policy)) if one.runs_on(arch)}
+    fragment = known[row["fragment"]] if "fragment" in row else max(known.values(), key=lambda one: one.shape[2])
     return Plan(
-        layout=row["layout"], scheme=scheme, fragment=max(known, key=lambda one: one.shape[2]), gpu=gpu,
+        layout=row["layout"], scheme=scheme, fragment=fragment, gpu=gpu,
         where=row["where"], loads=row["loads"], promote=int(row["promote"]), special=row["special"], block=triple(row["block"]),
         warp=triple(row["warp"]), stages=int(row["stages"]), fragment_buffers=int(row["fragment_buffers"]),
         group=int(row["group"]), split_k=int(row["split_k"]), allow_spills=True, hints=Hints(4096, 4096, 4096),
@@ -67,14 +80,17 @@ WITHOUT_ASYNC = [("prepass", "spread")] * 5 + [("prepass", "grouped")] + [("shar
 def drawn(arch: str, seed: int) -> dict[str, str]:
     """One row's decisions: what the solver might choose, and somewhat beyond what fits."""
     draw = random.Random(f"{arch}/{seed}")
+    rows = amd_rows if arch in ARCHS["amd"] else nvidia_rows
+    return next(row for row in rows(arch, draw) if is_kernel(arch, row) and (seed < SPLITTING or row["where"] != "prepass"))
+
+
+def nvidia_rows(arch: str, draw: random.Random) -> Iterator[dict[str, str]]:
     while True:
         wm, wn = draw.choice([32, 32, 48, 64, 64, 64, 80, 96, 128]), draw.choice([32, 32, 32, 48, 64, 64, 96])
         across, down, bk = draw.choice([1, 2, 2, 3, 4]), draw.choice([1, 1, 2, 2, 3, 4]), draw.choice([16, 32, 32, 32, 64])
         promote = draw.choice([0, 0, 0, 16, bk, 64, 128, 128, 256, 256])
         where, loads = draw.choice(WITHOUT_ASYNC if arch == "sm_75" else WAYS)
-        if seed >= SPLITTING and where == "prepass":
-            continue
-        row = {
+        yield {
             "layout": draw.choice(["nn", "nn", "nt", "tn", "tt"]),
             "scheme": draw.choice(["half", "ootomo", "ootomo", "legemm", "egemm", "markidis", "ootomo4", "scaled", "scaled"]),
             "where": where, "loads": loads, "split_k": draw.choice(["1", "1", "1", "1", "4"]),
@@ -82,15 +98,42 @@ def drawn(arch: str, seed: int) -> dict[str, str]:
             "block": f"{wm * down}x{wn * across}x{bk}", "warp": f"{wm}x{wn}x{bk}", "stages": str(draw.choice([2, 3, 3, 4, 5]) if loads == "async" else 2),
             "fragment_buffers": str(draw.choice([1, 2]) if bk > 16 else 1), "group": "8",
         }
-        plan = plan_of(arch, row)
-        if not all(one.holds(numbers_of({"arch": arch, **row})) for one in (*TILE_CONSTRAINTS, *WAY_CONSTRAINTS)):
-            continue
-        held = plan.accumulator_registers
-        if max(plan.block[:2]) > 256 or not 2 <= plan.threads // 32 <= 16 or plan.shared_bytes > plan.gpu.limits.shared_bytes_per_block:
-            continue
-        if promote % bk and bk % max(promote, 1) or not 16 <= held <= 192 or held + plan.fragment_registers > 260:
-            continue
-        return row
+
+
+def amd_rows(arch: str, draw: random.Random) -> Iterator[dict[str, str]]:
+    while True:
+        scheme = draw.choice(["half", "ootomo", "ootomo", "ootomo", "legemm", "egemm", "markidis", "ootomo4", "scaled", "scaled", "bf16x3", "bf16x6"])
+        known = [
+            one.shape_name for one in candidates("amd", SCHEMES.get(scheme).word, gpu_of(arch).portable_policy) if one.runs_on(arch)
+        ]
+        fragment = draw.choice([max(known), max(known), min(known)])  # the larger is the solver's
+        wm, wn = draw.choice([32, 32, 48, 64, 64, 64, 80, 96, 128]), draw.choice([32, 32, 32, 48, 64, 64, 96, 128])
+        across, down, bk = draw.choice([1, 2, 2, 3, 4]), draw.choice([1, 1, 2, 2, 3, 4]), draw.choice([16, 32, 32, 32, 64])
+        yield {
+            "layout": draw.choice(["nn", "nn", "nt", "tn", "tt"]), "scheme": scheme, "fragment": fragment,
+            "where": draw.choice(["prepass", "prepass", "prepass", "shared", "register"]), "loads": "grouped",
+            "split_k": draw.choice(["1", "1", "1", "1", "4"]),
+            "promote": str(draw.choice([0, 0, 16, 32, bk, 64, 64, 128, 128, 256, 256])), "special": draw.choice(["exact", "exact", "exact", "fast"]),
+            "block": f"{wm * down}x{wn * across}x{bk}", "warp": f"{wm}x{wn}x{bk}", "stages": str(draw.choice([2, 2, 2, 2, 3])),
+            "fragment_buffers": str(draw.choice([1, 1, 2]) if bk > 16 else 1), "group": "8",
+        }
+
+
+def is_kernel(arch: str, row: dict[str, str]) -> bool:
+    """Whether it is a kernel of the design, not too far from one that fits."""
+    plan = plan_of(arch, row)
+    numbers = numbers_of({"arch": arch, **row})
+    if not all(one.holds(numbers) for one in (*TILE_CONSTRAINTS, *WAY_CONSTRAINTS)):
+        return False
+    limits, block_k, held = plan.gpu.limits, plan.block[2], plan.accumulator_registers
+    if max(plan.block[:2]) > 256 or not 2 <= plan.threads // plan.lanes <= 16 or plan.shared_bytes > limits.shared_bytes_per_block:
+        return False
+    if plan.promote % block_k and block_k % max(plan.promote, 1):
+        return False
+    if plan.gpu.vendor == "amd":
+        pieces = plan.promote % plan.fragment.shape[2] or (block_k // plan.fragment.shape[2]) % plan.fragment_buffers
+        return not pieces and 16 <= held and held + plan.fragment_registers <= 1.02 * numbers["register_budget"]
+    return 16 <= held <= 192 and held + plan.fragment_registers <= 260
 
 
 def measured(job: tuple[str, int]) -> dict[str, str]:
@@ -101,11 +144,12 @@ def measured(job: tuple[str, int]) -> dict[str, str]:
     return {"arch": arch, "seed": str(seed), **row, "registers": str(used.registers), "spill_bytes": str(used.spill_bytes)}
 
 
-def measure(path: Path, each: int, jobs: int) -> None:
+def measure(vendor: str, each: int, jobs: int) -> None:
     seeds = [*range(each), *range(SPLITTING, SPLITTING + each // 2)]
-    work = [(arch, seed) for seed in seeds for arch in ARCHS]
-    with Pool(jobs) as pool, path.open("w", newline="") as file:
-        table = csv.DictWriter(file, ["arch", "seed", *DECISIONS, "registers", "spill_bytes"], lineterminator="\n")
+    work = [(arch, seed) for seed in seeds for arch in ARCHS[vendor]]
+    own = ("fragment",) if vendor == "amd" else ()
+    with Pool(jobs) as pool, MEASURED[vendor].open("w", newline="") as file:
+        table = csv.DictWriter(file, ["arch", "seed", *DECISIONS, *own, "registers", "spill_bytes"], lineterminator="\n")
         table.writeheader()
         for number, row in enumerate(pool.imap(measured, work), 1):
             table.writerow(row)
@@ -238,11 +282,11 @@ def _table(slopes, offsets, squeeze, count) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("verb", choices=("measure", "fit"))
-    parser.add_argument("table", type=Path)
+    parser.add_argument("vendor", nargs="?", choices=tuple(ARCHS), default="nvidia", help="whose kernels to measure")
     parser.add_argument("--each", type=int, default=110, help="kernels an architecture")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    measure(options.table, options.each, options.jobs) if options.verb == "measure" else fit(options.table)
+    measure(options.vendor, options.each, options.jobs) if options.verb == "measure" else fit()
 
 
 if __name__ == "__main__":

@@ -267,6 +267,11 @@ def bench(
     from gemmgen.run import cuda
 
     for kernel in kernels:
+        if kernel.plan.gpu.vendor != "nvidia":
+            raise DeviceError(
+                "bench", "times kernels beside cuBLAS and Triton, on NVIDIA's GPUs alone", got=kernel.plan.gpu.name,
+                remedy="gemmgen verify SPEC --device hip, which tells the seconds of a run",
+            )
         reason = cuda.why_not(kernel.plan)
         if reason is not None:
             reason.where, reason.remedy = "bench", "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda-gpu]'"

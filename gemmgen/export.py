@@ -2,10 +2,11 @@
 
     export(plan, source, binary, "third_party/sgemm", name="my_sgemm")
 
-writes the kernels with a C launcher, its header, the cubin, a manifest that is
-enough to launch the cubin without either, and the files that build, install and
-try it. The same plan gives the same bytes; only the cubin depends on the
-compiler, which the manifest names.
+writes the kernels with a C launcher, its header, their machine code (a cubin, or a
+code object for each architecture of AMD's), a manifest that is enough to launch that
+without either, and the files that build, install and try it. The same plan gives
+the same bytes; only the machine code depends on the compiler, which the manifest
+names.
 
 Sizes, workspace and arguments are tables here, read by the C text and by the
 manifest alike; the workspace's are `Plan.workspace` as data.
@@ -20,20 +21,26 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gemmgen import __version__
+from gemmgen.build import SUFFIXES
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.plan import STATUS, WORKSPACE_ALIGNMENT, Plan
-from gemmgen.render import Grid, Launch, Source, param_type, render_text
+from gemmgen.render import PLATFORM, Grid, Launch, Source, param_type, render_text
+from gemmgen.run.hip import MOST_THREADS
 from gemmgen.spec import MAX_EXTENT
+from gemmgen.verify import standing
 from gemmgen.verify.bound import SAFETY, Bound, bound
+from gemmgen.verify.record import resources
 
 if TYPE_CHECKING:
     from gemmgen.build import Binary
@@ -43,6 +50,7 @@ MANIFEST = "manifest.json"
 LARGEST_EXTENT = MAX_EXTENT - 4096
 """Rounding up to a tile, of at most 4096, must stay a 32-bit integer."""
 LARGEST_GRID = 2**31 - 1
+"""Blocks of a launch."""
 BOUND_K = (128, 1024, 4096, 16384, 65536)
 """The k for which header and manifest tell the bounds."""
 EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
@@ -59,8 +67,8 @@ _RESERVED = frozenset(
     template this thread_local throw true try typedef typeid typename typeof union unsigned using virtual void volatile
     wchar_t while xor xor_eq main size_t int64_t uint64_t uintptr_t
     """
-    # NAME.h must not be found in place of a header of C or CUDA
-    """assert complex ctype cuda cuda_runtime errno fenv float inttypes iso646 limits locale math setjmp signal stdalign
+    # NAME.h must not be found in place of a header of C, CUDA or HIP
+    """assert complex ctype cuda cuda_runtime hip errno fenv float inttypes iso646 limits locale math setjmp signal stdalign
     stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
     features unistd memory
     """
@@ -210,16 +218,18 @@ def _rounded_up(x: float) -> float:
     return float(f"{math.ceil(x / unit * (1 - 1e-12)) * unit:.2e}")
 
 
-def _bound(plan: Plan, k: int) -> Bound:
-    """The bound's coefficients; they depend on no data."""
+def _bound(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
+    """The bound's coefficients; they depend on no data. Of further archs' matrix units the largest count."""
     nothing = np.zeros((1, 1))
-    return bound(plan, np.zeros((1, k)), np.zeros((k, 1)), nothing)
+    plans = [plan, *(replace(plan, gpu=next(gpu for gpu in GPUS.rows() if gpu.arch == arch)) for arch in archs if arch != plan.arch)]
+    found = [bound(one, np.zeros((1, k)), np.zeros((k, 1)), nothing) for one in plans]
+    return Bound(**{field: max(getattr(one, field) for one in found) for field in ("relative_frobenius", "scaled", "coherent", "random")})
 
 
-def _bounds(plan: Plan) -> list[dict[str, float]]:
+def _bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
     rows = []
     for k in BOUND_K:
-        at = _bound(plan, k)
+        at = _bound(plan, k, archs)
         rows.append({
             "k": k,
             "worst_case": _rounded_up(at.scaled),
@@ -320,24 +330,38 @@ _ROLE_MEANINGS = {
 }
 
 
-def _context(plan: Plan, source: Source, name: str) -> dict[str, Any]:
+def _largest_grid(plan: Plan, source: Source) -> tuple[int, str]:
+    """Blocks that every launch may have, and the limit behind that in words."""
+    if plan.gpu.vendor == "amd":
+        return MOST_THREADS // max(launch.threads for launch in source.launches), "2^32 - 1 threads"
+    return LARGEST_GRID, "2^31 - 1 blocks"
+
+
+def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
     """Everything the templates read."""
     zeroed = [region.name for region in regions(plan) if region.zeroed]
     m, n, k = EXAMPLE_SIZE
-    example = _bound(plan, k)
+    example = _bound(plan, k, archs)
+    largest_grid, grid_limit = _largest_grid(plan, source)
     overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
     return {
-        "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch,
-        # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
-        "nvcc_arch": f"-gencode arch=compute_{plan.arch[3:]},code={plan.arch}" if plan.fragment.arch else f"-arch={plan.arch}",
-        "arch_number": plan.arch.removeprefix("sm_"), "kernels": source.text.rstrip("\n"),
+        "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
+        "platform": f"export/platform/{PLATFORM[plan.gpu.vendor]}.j2", "source_suffix": source.suffix,
+        "code_endings": [_code_ending(plan, arch) for arch in archs],
+        "target": {
+            "archs": archs, "arch_number": plan.arch.removeprefix("sm_"),
+            # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
+            "nvcc_arch": f"-gencode arch=compute_{plan.arch[3:]},code={plan.arch}" if plan.fragment.arch else f"-arch={plan.arch}",
+            "offload_archs": " ".join(f"--offload-arch={arch}" for arch in archs),
+        },
+        "standing": standing(plan), "standing_lines": textwrap.wrap(standing(plan), 84), "kernels": source.text.rstrip("\n"),
         "namespace": f"gemmgen_{plan.hash}", **_stored(plan),
         "scheme_line": _one_line(f"{plan.scheme.name}: {plan.scheme.title}"),
         "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",
-        "range_text": _range_text(plan), "bounds": _bounds(plan),
+        "range_text": _range_text(plan), "bounds": _bounds(plan, archs),
         "codes": [(argument, position, reason) for argument, (position, reason) in _ARGUMENTS.items()],
         "pad": lambda text, width: " " * max(1, width - len(text)),
-        "largest_extent": LARGEST_EXTENT, "largest_grid": LARGEST_GRID, "alignment": WORKSPACE_ALIGNMENT,
+        "largest_extent": LARGEST_EXTENT, "largest_grid": largest_grid, "grid_limit": grid_limit, "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": _status_meanings(plan), "status_bytes": 8 * len(status_fields()),
         "padded": [(extent, of, unit) for extent, (of, unit) in padded(plan).items()],
         "regions": [
@@ -359,7 +383,7 @@ def _context(plan: Plan, source: Source, name: str) -> dict[str, Any]:
             "coherent": _rounded_up(example.coherent), "random": _rounded_up(example.random),
             "overflow_text": f"the element of 1e6 was {'counted' if overflows else 'within range'}",
         },
-        "listing": [(file.format(name=name), meaning) for file, (_, meaning) in _FILES.items()],
+        "listing": [(file, meaning) for file, (_, meaning) in _files(plan, source, archs, name).items()],
     }
 
 
@@ -368,32 +392,49 @@ def _numeric_version() -> str:
     return re.match(r"\d+(\.\d+)*", __version__)[0]
 
 
-_FILES = {  # name: (template, or None where the content is not text from one; what it is)
-    "{name}.h": ("header.h", "the C header: arguments, errors, accuracy; no CUDA in it"),
-    "{name}.cu": ("kernel.cu", "kernels and launcher, self-contained"),
-    "{name}.cubin": (None, "the kernels' machine code, for the driver API"),
-    MANIFEST: (None, "how to launch the cubin: symbols, grids, arguments, workspace; hashes of all files"),
-    "CMakeLists.txt": ("CMakeLists.txt", "builds and installs a static library and the example"),
-    "{name}.pc": ("package.pc", "the pkg-config file; CMake installs it"),
-    "example.cpp": ("example.cpp", "a program that calls the library and checks the result"),
-    "README.md": ("README.md", "this file"),
-}
-
-
-def _contents(plan: Plan, source: Source, binary: Binary, name: str) -> dict[str, bytes]:
-    context = _context(plan, source, name)
-    files = {
-        file.format(name=name): render_text(f"export/{template}.j2", **context).encode()
-        for file, (template, _) in _FILES.items() if template
+def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
+    """file: (template, or None where the content is not text from one; what it is)."""
+    api, code = ("CUDA", "the cubin") if plan.gpu.vendor == "nvidia" else ("HIP", "a code object")
+    return {
+        f"{name}.h": ("header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
+        f"{name}{source.suffix}": ("kernel", "kernels and launcher, self-contained"),
+        **{name + _code_ending(plan, arch): (None, _code_meaning(plan, arch)) for arch in archs},
+        MANIFEST: (None, f"how to launch {code}: symbols, grids, arguments, workspace; hashes of all files"),
+        "CMakeLists.txt": ("CMakeLists.txt", "builds and installs a static library and the example"),
+        f"{name}.pc": ("package.pc", "the pkg-config file; CMake installs it"),
+        "example.cpp": ("example.cpp", "a program that calls the library and checks the result"),
+        "README.md": ("README.md", "this file"),
     }
-    files[f"{name}.cubin"] = binary.code
-    manifest = _manifest(plan, source, binary, name, files)
+
+
+def _code_ending(plan: Plan, arch: str) -> str:
+    """How the name of the file with the machine code for `arch` ends: AMD's tells which it is, as there may be several."""
+    _, suffix = SUFFIXES[plan.gpu.vendor]
+    return suffix if plan.gpu.vendor == "nvidia" else f"_{arch}{suffix}"
+
+
+def _code_meaning(plan: Plan, arch: str) -> str:
+    if plan.gpu.vendor == "nvidia":
+        return "the kernels' machine code, for the driver API"
+    return f"the kernels' code object for {arch}, for hipModuleLoad"
+
+
+def _contents(plan: Plan, source: Source, binaries: Sequence[Binary], name: str) -> dict[str, bytes]:
+    archs = [binary.arch for binary in binaries]
+    context = _context(plan, source, archs, name)
+    files = {
+        file: render_text(f"export/{template}.j2", **context).encode()
+        for file, (template, _) in _files(plan, source, archs, name).items() if template
+    }
+    files |= {name + _code_ending(plan, binary.arch): binary.code for binary in binaries}
+    manifest = _manifest(plan, source, binaries, name, files)
     files[MANIFEST] = (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode()
     return files
 
 
-def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
-    stored = _stored(plan)
+def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+    stored, binary, archs = _stored(plan), binaries[0], [binary.arch for binary in binaries]
+    largest_grid, _ = _largest_grid(plan, source)
     return {
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
@@ -408,12 +449,13 @@ def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapp
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
+        **(_amd(plan, source, binaries, name) if plan.gpu.vendor == "amd" else {}),
         "operands": {
             x: {"type": "float", "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 "leading_dimension": f"ld{x}"}
             for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
         },
-        "limits": {"largest_extent": LARGEST_EXTENT, "largest_grid": LARGEST_GRID},
+        "limits": {"largest_extent": LARGEST_EXTENT, "largest_grid": largest_grid},
         "alignment": {"operands": 4, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in padded(plan).items()},
         "workspace": {
@@ -453,9 +495,23 @@ def _manifest(plan: Plan, source: Source, binary: Binary, name: str, files: Mapp
             "statement": "for alpha = 1, beta = 0 and no element counted: worst_case bounds |C - C*| / (|A||B|) of every "
                          "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
                          "mean zero and for data of one sign",
-            "rows": _bounds(plan),
+            "rows": _bounds(plan, archs),
         },
         "sha256": {"kernels": source.hash, **{file: hashlib.sha256(content).hexdigest() for file, content in files.items()}},
+    }
+
+
+def _amd(plan: Plan, source: Source, binaries: Sequence[Binary], name: str) -> dict[str, Any]:
+    """What a manifest tells of AMD's kernels alone."""
+    return {
+        "standing": standing(plan),
+        "code_objects": [
+            {
+                "arch": binary.arch, "file": name + _code_ending(plan, binary.arch),
+                "kernels": {launch.symbol: resources(binary.kernels[launch.symbol]) for launch in source.launches},
+            }
+            for binary in binaries
+        ],
     }
 
 
@@ -480,12 +536,33 @@ def check_name(name: str) -> None:
                         remedy=f"--name my_{name}")
 
 
+def target_archs(plan: Plan, asked: Iterable[str]) -> list[str]:
+    """The architectures to compile a plan's kernels for: its own, then the others of `asked`.
+
+    Raises:
+        SpecError: another vendor's or a cubin's, one without the plan's matrix instruction, or one of no known GPU.
+    """
+    others = [arch for arch in dict.fromkeys(asked) if arch != plan.arch]
+    known = {gpu.arch for gpu in GPUS.rows()}  # whose matrix units the error bound needs
+    possible = [arch for arch in plan.fragment.archs or () if arch in known] or [plan.arch]
+    for arch in others:
+        if arch not in possible:
+            raise SpecError(
+                f"--arch {arch}", f"does not run this plan's kernels ({plan.fragment.instruction})", got=arch,
+                needs="one of: " + ", ".join(possible), remedy="another spec or --gpu for this architecture",
+            )
+    return [plan.arch, *others]
+
+
 def export(
-    plan: Plan, source: Source, binary: Binary, directory: str | Path, *, name: str | None = None, force: bool = False,
+    plan: Plan, source: Source, binary: Binary, directory: str | Path, *, others: Sequence[Binary] = (),
+    name: str | None = None, force: bool = False,
 ) -> list[Path]:
     """Write the folder; all of it, or nothing.
 
     Args:
+        binary: the source's machine code for the plan's own architecture.
+        others: the same for the further ones of `target_archs`.
         directory: the folder to make. One that is there already must be empty or an earlier
             export, which is replaced; files that are not an export's own are never touched.
         name: prefix of the C functions and name of the library.
@@ -502,7 +579,7 @@ def export(
     check_name(name)
     target = Path(directory)
     stale = _replaceable(target, force)
-    files = _contents(plan, source, binary, name)
+    files = _contents(plan, source, [binary, *others], name)
     try:
         _write(target.resolve(), files, stale)
     except OSError as error:

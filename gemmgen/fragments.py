@@ -1,7 +1,7 @@
-"""Fragment primitives for one's own kernels: a fragment's map as a CUDA header.
+"""Fragment primitives for one's own kernels: a fragment's map as a CUDA or HIP header.
 
 The header stands alone: no gemmgen, no other headers, C++17 device code for
-NVRTC and nvcc. It fills a fragment from a rule without shared memory
+NVRTC and nvcc, or for hiprtc, hipcc and clang. It fills a fragment from a rule without shared memory
 (`foreach_ij`), finds the holder of an element (`map`) and multiplies. Where
 the instruction reads operands from shared memory, it makes their descriptors.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 from gemmgen import __version__
 from gemmgen.catalog.fragment import Fragment, FragmentMap
-from gemmgen.catalog.number import FORMATS
 from gemmgen.errors import SpecError
 from gemmgen.render import render_text
 
@@ -24,7 +23,10 @@ CONVERSION = {
     "tf32": ("cvt.rna.tf32.f32", "unsigned", "r", "to nearest, ties away from zero"),
     "f32": ("mov.b32", "unsigned", "r", "nothing: the word is FP32 itself"),
 }
-"""Word type -> instruction that rounds an FP32 value to it, C type and asm constraint of the word, the rounding."""
+"""CUDA. Word type -> instruction that rounds an FP32 value to it, C type and asm constraint of the word, the rounding."""
+
+WORDS = {"f16": "unsigned short", "bf16": "unsigned short", "tf32": "unsigned", "i8": "signed char"}
+"""HIP. Word type -> C type of the word."""
 
 
 @dataclass(frozen=True)
@@ -58,29 +60,40 @@ def operands(fragment: Fragment) -> dict[str, Operand]:
     return {operand.name: operand for operand in every if operand.map}
 
 
+def header_name(fragment: Fragment) -> str:
+    """The file that a fragment's header is: `NAME.cuh` of NVIDIA's, `NAME.hip.hpp` of AMD's."""
+    return fragment.name + (".hip.hpp" if fragment.vendor == "amd" else ".cuh")
+
+
 def fragment_header(fragment: Fragment) -> str:
-    """The text of `NAME.cuh`; the same row gives the same bytes."""
+    """The text of its header; the same row gives the same bytes.
+
+    Raises:
+        SpecError: lanes hold none of its operands.
+    """
     if fragment.in_tensor_memory:
         raise SpecError(
-            "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory", got=fragment.name,
-            needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
+            "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
+            got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
         )
-    instruction, word, constraint, rounding = CONVERSION[fragment.word]
+    hip = fragment.vendor == "amd"
     return render_text(
-        "fragment_header.j2",
+        "fragment_header_hip.j2" if hip else "fragment_header.j2",
         fragment=fragment,
         operands=operands(fragment),
         source=textwrap.wrap(f"Source: {fragment.source}.", 110),
-        guard=f"{fragment.name.upper()}_CUH",
-        issuers="warp" if fragment.threads == 32 else "warpgroup",
+        guard=header_name(fragment).upper().replace(".", "_"),
         version=__version__,
-        bytes=FORMATS[fragment.word].bytes,
-        convert=instruction,
-        word=word,
-        constraint=constraint,
-        rounding=rounding,
-        **_multiply(fragment),
+        **(_hip(fragment) if hip else _cuda(fragment)),
     )
+
+
+def _cuda(fragment: Fragment) -> dict[str, Any]:
+    instruction, word, constraint, rounding = CONVERSION[fragment.word]
+    return {
+        "issuers": "warp" if fragment.threads == 32 else "warpgroup", "bytes": fragment.word_bytes,
+        "convert": instruction, "word": word, "constraint": constraint, "rounding": rounding, **_multiply(fragment),
+    }
 
 
 def _multiply(fragment: Fragment) -> dict[str, Any]:
@@ -100,3 +113,31 @@ def _multiply(fragment: Fragment) -> dict[str, Any]:
         "registers": [lists[letter] for letter in "cabc" if letter in lists], "constraints": constraints,
         "held": {"c": fragment.c.register_count, "a": fragment.a.register_count},
     }
+
+
+def _hip(fragment: Fragment) -> dict[str, Any]:
+    """What HIP calls words and elements, and how the builtin is called."""
+    *others, last = fragment.archs
+    ends = ", 0, 0, 0" if fragment.policy == "mfma" else ""  # nothing is broadcast, permuted or negated
+
+    def call(a: str, b: str, c: str) -> str:
+        if fragment.word == "i8" and fragment.policy == "wmma":
+            return f"{fragment.builtin}(true, {a}, true, {b}, {c}, false)"  # both signed; sums wrap
+        return f"{fragment.builtin}({a}, {b}, {c}{ends})"
+
+    return {
+        "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word],
+        "operand": _operand(fragment), "call": call,
+        "targets": f"{', '.join(others)} or {last}" if others else last,
+    }
+
+
+def _operand(fragment: Fragment) -> str:
+    """The declaration of the type that the builtin takes of a lane of A or B."""
+    count = fragment.a.register_count // (fragment.instructions or 1)
+    if fragment.word == "i8":  # two registers are one number to CDNA, a vector to RDNA
+        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.policy == "mfma" else ("int", count)
+    else:  # builtins of bf16 take its bits, but for those that gfx950 alone has
+        bf16 = "__bf16" if fragment.archs == ("gfx950",) else "short"
+        element, count = {"f16": "_Float16", "bf16": bf16, "tf32": "float"}[fragment.word], count * fragment.a.packed_count
+    return f"{element} Operand" + (f" __attribute__((ext_vector_type({count})))" if count > 1 else "")

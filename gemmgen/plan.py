@@ -33,7 +33,7 @@ LEAST_COLUMNS = 32  # an allocation is a power of two
 UNLOADED = 16  # columns that a thread reads of it at a time
 ISSUER_REGISTERS = 80  # a thread of the warpgroup that issues copies and products
 UNROLL_BELOW = 192  # registers; from there on unrolled kernels were seen to spill on sm_80
-UNROLL_SHARE = 0.75  # of a thread's share of the file, where operands are split on the way to fragments
+UNROLL_SHARE = 0.75  # of a thread's share of the file, where operands are split on the way to fragments, and everywhere on AMD
 STATUS = {
     "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
     "b_status": ("b_lossy", "b_overflow", "b_nonfinite"),
@@ -397,12 +397,16 @@ class Plan:
 
         Two fragment buffers and loads with places of their own need it. Else it lets the compiler fetch ahead,
         which costs registers; where few are left it would spill instead. Steps of plain multiply-adds are long:
-        it is the other warps that hide a fetch.
+        it is the other warps that hide a fetch. AMD's compiler may begin an unrolled stage with all of its fetches.
         """
         held = self.accumulator_registers + self.fragment_registers
         below = UNROLL_BELOW if self.fragment.on_matrix_unit else 0
-        if self.where == "register":  # a block's share of the file may be less than what one thread can name
-            below = min(below, UNROLL_SHARE * self.gpu.limits.registers_per_sm // self.threads)
+        share = UNROLL_SHARE * self.gpu.limits.registers_per_sm // self.threads
+        if self.gpu.vendor == "amd" and below:
+            held += (self.k_steps - 1) * self.fragment_registers
+            below = min(share, UNROLL_SHARE * self.gpu.limits.registers_per_thread)
+        elif self.where == "register":  # a block's share of the file may be less than what one thread can name
+            below = min(below, share)
         return self.fragment_buffers == 2 or self.loads == "spread" or held < below
 
     @property
@@ -551,6 +555,11 @@ class Plan:
             return Swizzle(line, 8 // line - 1, 1)
         stride = self.run * 4 * 4 // COPY_BYTES
         return Swizzle(line, max(1, 8 // stride // line) - 1, stride)
+
+    @property
+    def strided_swizzle(self) -> Swizzle:
+        """Of FP32 tiles that lie [k][outer]: a phase's 32 lanes read one float each, 8 neighbours of four k, or 16 of two."""
+        return Swizzle(self.run, 3, 2) if self.fragment.policy == "mma" else Swizzle(self.run, 1, 4)
 
     def copying(self, operand: Operand) -> Copying:
         """Of an operand's FP32 tile: whole rows along k, lines of 128 bytes along m or n."""

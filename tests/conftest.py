@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.run.cuda import why_not
+from gemmgen.run import DRIVERS, why_not
 
 
 def pytest_addoption(parser):
@@ -16,7 +16,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "device: needs a GPU; skipped where there is none")
+    config.addinivalue_line("markers", "device(vendor): needs a GPU, of NVIDIA's if none is said; skipped where there is none")
     config.pluginmanager.register(_DeviceRuns(config), "device-runs")
 
 
@@ -46,14 +46,12 @@ class _DeviceRuns:
 
 
 def pytest_collection_modifyitems(items):
-    device_tests = [item for item in items if item.get_closest_marker("device")]
-    if not device_tests:
-        return
-    reasons = [why_not(row) for row in GPUS.rows() if row.vendor == "nvidia"]
-    if None not in reasons:
-        skip = pytest.mark.skip(reason=f"{reasons[0].problem}")
-        for item in device_tests:
-            item.add_marker(skip)
+    for vendor in DRIVERS:
+        tests = [item for item in items if (mark := item.get_closest_marker("device")) and (mark.args or ("nvidia",))[0] == vendor]
+        reasons = [why_not(row) for row in GPUS.rows() if row.vendor == vendor] if tests else []
+        if None not in reasons:
+            for item in tests:
+                item.add_marker(pytest.mark.skip(reason=reasons[0].problem))
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.plan import Plan
+from gemmgen.paths import SPECS
 from gemmgen.solve import solve
-from gemmgen.spec import loads
+from gemmgen.spec import LoadedSpec, load, loads
 
 TILE = {"block": [64, 64, 32], "warp": [32, 32, 32]}
 
@@ -118,3 +119,16 @@ AMD_WAYS = {
     "wmma of RDNA4, a ring of three": dict(RX9070XT, stages=3, scheme="egemm", promote=0),
 }
 """The same on AMD's matrix cores."""
+
+
+PORTABLE = {"sgemm_portable": ("a800", "mi210")}
+"""Specs that name no GPU, and those that they are tried on."""
+
+
+def shipped() -> dict[str, LoadedSpec]:
+    """Every spec under specs/kernels by its name, one that names no GPU once for each."""
+    paths = sorted((SPECS / "kernels").glob("*.toml"))
+    return {
+        f"{path.stem}, {gpu}" if gpu else path.stem: load(path, gpu)
+        for path in paths for gpu in PORTABLE.get(path.stem, (None,))
+    }

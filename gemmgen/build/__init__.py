@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gemmgen.build.binary import Binary, KernelResources
+    from gemmgen.build.binary import SUFFIXES, Binary, KernelResources
     from gemmgen.build.cache import Cache
     from gemmgen.build.clang import Clang, find_clang
     from gemmgen.build.code_object import CodeObjectResources, read_code_object
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Binary": "binary",
     "KernelResources": "binary",
+    "SUFFIXES": "binary",
     "Cache": "cache",
     "Clang": "clang",
     "find_clang": "clang",

@@ -122,6 +122,8 @@ class FragmentMap(Strict):
 
     def prove(self, rows: int, columns: int) -> str | None:
         """None when every element of [rows, columns] is held `copies` times, else the complaint."""
+        if self._adds_each_bit_once(rows, columns):
+            return None
         wanted = {(i, j) for i in range(rows) for j in range(columns)}
         if set(self._holders) != wanted:
             odd = sorted(set(self._holders) ^ wanted)[0]
@@ -130,6 +132,20 @@ class FragmentMap(Strict):
             if len(holders) != self.copies:
                 return f"element {element} is held {len(holders)} times, not {self.copies}"
         return None
+
+    def _adds_each_bit_once(self, rows: int, columns: int) -> bool:
+        """Whether each bit of a row and of a column is one bit's offset, and the bits left over count the copies.
+
+        That is the same as holding every element so often, and quick to see for a table of them.
+        """
+        offsets = self.lanes + self.registers + self.packed
+        extents = []
+        for axis in (0, 1):
+            bits = sorted(offset[axis] for offset in offsets if offset[axis])
+            if bits != [1 << bit for bit in range(len(bits))]:
+                return False
+            extents.append(1 << len(bits))
+        return (extents[0], extents[1] * self.repeats) == (rows, columns) and 1 << offsets.count((0, 0)) == self.copies
 
     def lane_expression(self, axis: int) -> str:
         """The lane's own part of the row (axis 0) or column (axis 1), as C."""
@@ -346,7 +362,7 @@ class Fragment(Row):
         instruction: its mnemonic as the compiler's assembly prints it, of AMD's for the newest of its targets.
         builtin: what compilers call AMD's; the mnemonic gives NVIDIA's.
         shape: (m, n, k).
-        word: type of A and B; the accumulator is FP32.
+        word: type of A and B; sums are FP32, of `i8` INT32.
         a, b, c: the maps, over (m, k), (k, n) and (m, n); no a or b where it never is in registers.
         arch: the one target that has the instruction, where later ones do not.
         widest: instructions of up to this many times n exist; `wide` gives them.
@@ -365,7 +381,7 @@ class Fragment(Row):
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.:]{1,100}$")]
     shape: Annotated[tuple[int, int, int], Field(strict=False)]
     builtin: Annotated[str, Field(pattern=r"^__builtin_amdgcn_[a-z0-9_]{1,60}$")] | None = None
-    word: WordType | Literal["i8"]
+    word: Literal[WordType, "i8"]
     a: FragmentMap | None = None
     b: FragmentMap | None = None
     c: FragmentMap
@@ -424,6 +440,21 @@ class Fragment(Row):
                         raise ValueError(f"lanes that hold all they multiply; lane {lane} lacks element {element} of {label}")
         return self
 
+    @model_validator(mode="after")
+    def _meet(self) -> Fragment:
+        """AMD's units multiply what lies at the same place of A and B, so both must have the same k there.
+
+        Then it does not matter in which order k goes, nor which instruction of several takes it.
+        """
+        if self.vendor != "amd":
+            return self
+        if self.a is None or self.b is None:
+            raise ValueError("maps of a and b where the vendor is amd: its operands are in registers")
+        for bits in ("lanes", "registers", "packed"):
+            if [k for _, k in getattr(self.a, bits)] != [k for k, _ in getattr(self.b, bits)]:
+                raise ValueError(f"{bits} of a and b that stand for the same k, for the unit multiplies place by place")
+        return self
+
     @property
     def atom(self) -> str:
         """The template that fetches its operands and issues it: one for each policy, and one for AMD's matrix units."""
@@ -432,6 +463,11 @@ class Fragment(Row):
     @property
     def word_bytes(self) -> int:
         return 1 if self.word == "i8" else FORMATS[self.word].bytes
+
+    @property
+    def sums(self) -> str:
+        """Type of C."""
+        return "INT32" if self.word == "i8" else "FP32"
 
     @property
     def by_stride(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ class DeviceKind(StrEnum):
     auto = "auto"
     emulator = "emulator"
     cuda = "cuda"
+    hip = "hip"
 
 
 class Data(StrEnum):
@@ -86,15 +88,18 @@ def _for_each(specs: list[Path], as_json: bool, serve: Callable[[Path], tuple[st
     "gemmgen verify specs/kernels/sgemm_a100.toml",
     "gemmgen verify my.toml --device cuda --m 1000 --n 1000 --k 4096",
     "gemmgen verify my.toml --a A.npy --b B.npy --json",
+    "gemmgen verify specs/kernels/legemm_mi210.toml --device hip",
 ))
 def verify(
     specs: Specs,
-    device: Annotated[DeviceKind, typer.Option(help="Where to run; auto: a GPU if one can run it.")] = DeviceKind.auto,
+    device: Annotated[DeviceKind, typer.Option(help="Where to run; auto: a GPU of the spec's vendor if one can run it.")] = DeviceKind.auto,
     a: Annotated[Path | None, typer.Option(help="Your own A, [M, K] in a .npy file.")] = None,
     b: Annotated[Path | None, typer.Option(help="Your own B, [K, N] in a .npy file.")] = None,
     m: Annotated[int | None, typer.Option(help="Rows of the product the errors are reported of.")] = None,
     n: Annotated[int | None, typer.Option(help="Its columns.")] = None,
     k: Annotated[int | None, typer.Option(help="Its summed dimension.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help=(
+        "Where the record of an AMD kernel's run goes; on an AMD GPU one is left here in any case."))] = None,
     as_json: Json = False,
     gpu: OtherGpu = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes on stderr.")] = False,
@@ -102,12 +107,21 @@ def verify(
     """Build kernels and check that they are right.
 
     Each kernel is compiled, run, and held against exact oracles, derived error
-    bounds and the predicted resources. Without a GPU, the compiled PTX is
-    executed on the CPU over a bit-exact model of the GPU's matrix unit.
+    bounds and the predicted resources. Without a GPU, the compiler's assembly,
+    PTX or AMD's, is executed on the CPU over a bit-exact model of the GPU's
+    matrix unit.
+
+    No AMD GPU was within the project's reach. A run on one is therefore recorded
+    in a JSON file, gemmgen-hip-GPU-HASH.json: the report, the device and its
+    software, and what its matrix unit returns for chosen words. Please attach it
+    to an issue of the project.
 
     Exit code 1 means that a kernel is not right, 2 that the request is not, or
     that nothing here can run the kernel: then only its resources are checked.
     """
+    if save and len(specs) > 1:
+        raise SpecError("--save", "one file cannot take several records", got=str(save), needs="one SPEC",
+                        remedy="leave --save out: each record then has a name of its own")
     if (a is None) != (b is None):
         raise SpecError("--a, --b", "come together", got="--a alone" if b is None else "--b alone", needs="both matrices",
                         remedy="add the other one")
@@ -116,7 +130,8 @@ def verify(
                         remedy="leave the sizes out")
     from gemmgen.cli import show
     from gemmgen.cli.inputs import matrices
-    from gemmgen.cli.pipeline import built, verified
+    from gemmgen.cli.pipeline import built, recorded, verified
+    from gemmgen.verify.record import file_name
     from gemmgen.spec import MAX_EXTENT, load
 
     for option, extent in (("--m", m), ("--n", n), ("--k", k)):
@@ -129,9 +144,16 @@ def verify(
         start = time.perf_counter()
         progress = Progress(path.name, quiet or as_json)
         kernel = built(load(path, gpu), progress)
+        if save and kernel.plan.gpu.vendor != "amd":
+            raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
+                            remedy="--json, and a redirection of the output")
         report = verified(kernel, device, progress, size=(m, n, k), **own)
-        text = show.report(kernel.plan, report, time.perf_counter() - start)
-        return text, report.as_dict(), EXIT_OK if report.passed else EXIT_USAGE if report.unverified and not report.failed else EXIT_FAILED
+        text, value = show.report(kernel.plan, report, time.perf_counter() - start), report.as_dict()
+        if report.device_kind == "hip" or save and not report.unverified:
+            record = recorded(kernel, report, progress)
+            [saved] = write_paths({save or Path(file_name(kernel.plan)): json_text(record) + "\n"})
+            text, value = f"{text}\n{show.record(record, saved)}", {**value, "saved": str(saved)}
+        return text, value, EXIT_OK if report.passed else EXIT_USAGE if report.unverified and not report.failed else EXIT_FAILED
 
     return _for_each(specs, as_json, serve)
 
@@ -139,12 +161,13 @@ def verify(
 @app.command(epilog=_examples(
     "gemmgen render specs/kernels/sgemm_a100.toml",
     "gemmgen render my.toml -o my_kernel.cu",
+    "gemmgen render my.toml --gpu mi210 -o my_kernel.hip",
     "gemmgen render specs/kernels/*.toml -o generated/",
 ))
 def render(
     specs: Specs,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE|DIR", help=(
-        "A file, or a folder (one that exists, or ends in /) for KERNEL_NAME.cu; default: stdout."))] = None,
+        "A file, or a folder (one that exists, or ends in /) for KERNEL_NAME.cu or .hip; default: stdout."))] = None,
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
@@ -194,25 +217,30 @@ def build(
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
-    """Compile a spec's kernels to PTX and machine code.
+    """Compile a spec's kernels to assembly and machine code.
 
-    Writes KERNEL_NAME.cu, .ptx and .cubin and prints what each kernel uses. No
-    GPU is needed. A kernel that spills registers fails with exit code 1.
+    Writes KERNEL_NAME.cu, .ptx and .cubin, for AMD .hip, .s and .co, and prints
+    what each kernel uses. No GPU is needed. A kernel that spills registers fails
+    with exit code 1.
     """
+    from gemmgen.build import SUFFIXES
     from gemmgen.build import build as compiled
     from gemmgen.cli import show
     from gemmgen.cli.pipeline import planned
+    from gemmgen.verify import standing
 
     def serve(path: Path) -> tuple[str, Any, int]:
         plan, source = planned(path, gpu)
         binary = compiled(source)
+        assembly, code = SUFFIXES[plan.gpu.vendor]
         files = write_files(output, {
-            source.file_name: source.text, f"{source.name}.ptx": binary.assembly, f"{source.name}.cubin": binary.code,
+            source.file_name: source.text, source.name + assembly: binary.assembly, source.name + code: binary.code,
         })
         value = {
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
             "seconds": binary.seconds, "files": [str(file) for file in files.values()],
             "kernels": show.kernel_facts(plan, source, binary), "plan": plan.as_dict(),
+            **({"standing": standing(plan)} if standing(plan) else {}),
         }
         wrote = "\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files.values()))
         return f"{show.build_table(plan, source, binary)}\n{wrote}", value, EXIT_OK
@@ -223,34 +251,41 @@ def build(
 @app.command(epilog=_examples(
     "gemmgen export specs/kernels/sgemm_a100.toml -o third_party/sgemm",
     "gemmgen export my.toml -o sgemm/ --name my_sgemm",
+    "gemmgen export my.toml --gpu mi210 --arch gfx90a --arch gfx942 -o sgemm/",
 ))
 def export(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file (.toml); see specs/kernels.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")],
     name: Annotated[str | None, typer.Option(help="Prefix of the C functions; default: from scheme, layout and plan.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
+    archs: Annotated[list[str] | None, typer.Option("--arch", metavar="ARCH", help=(
+        "Also for this architecture of AMD's, as gfx942, if it has the plan's matrix instruction."))] = None,
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
     """Write a folder that another project embeds.
 
-    It holds the kernels with a C launcher, a header free of CUDA, the cubin, a
-    manifest, CMake and pkg-config files and an example. An earlier export in
-    DIR is replaced; other files are never touched. No GPU is needed.
+    It holds the kernels with a C launcher, a header free of CUDA and HIP, the
+    machine code, a manifest, CMake and pkg-config files and an example. An
+    earlier export in DIR is replaced; other files are never touched. No GPU is
+    needed.
     """
     from gemmgen import export as exporter
     from gemmgen.build import build as compiled
     from gemmgen.cli import show
     from gemmgen.cli.pipeline import planned
+    from gemmgen.verify import standing
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
     plan, source = planned(spec, gpu)
-    binary = compiled(source)
-    files = exporter.export(plan, source, binary, output, name=name, force=force)
+    targets = exporter.target_archs(plan, archs or ())
+    binary, *others = [compiled(replace(source, arch=arch)) for arch in targets]
+    files = exporter.export(plan, source, binary, output, others=others, name=name, force=force)
     value = {
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
+        **({"archs": targets, "standing": standing(plan)} if standing(plan) else {}),
     }
     if as_json:
         emit_json(value)
@@ -427,10 +462,11 @@ def schemes(name: Name = None, as_json: Json = False) -> None:
     "gemmgen fragments mma_m16n8k16_f16",
     "gemmgen fragments wgmma_m64n128k16_f16",
     "gemmgen fragments mma_m16n8k16_f16 --header -o mma_m16n8k16_f16.cuh",
+    "gemmgen fragments mfma_m32n32k8_f16 --header -o mfma_m32n32k8_f16.hip.hpp",
 ))
 def fragments(
     name: Name = None,
-    header: Annotated[bool, typer.Option("--header", help="Print NAME as a CUDA header for one's own kernels.")] = False,
+    header: Annotated[bool, typer.Option("--header", help="Print NAME as a header for one's own kernels: CUDA, or HIP where it is AMD's.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header goes.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -443,7 +479,7 @@ def fragments(
     from gemmgen.cli import show
 
     if header and (not name or as_json):
-        raise SpecError("--header", "prints one instruction, as CUDA", got="--json" if name else "no NAME",
+        raise SpecError("--header", "prints one instruction", got="--json" if name else "no NAME",
                         needs="a NAME, without --json", remedy="gemmgen fragments")
     if output and not header:
         raise SpecError("--output", "belongs to a header", got=str(output), needs="--header", remedy="gemmgen fragments --help")

@@ -93,6 +93,19 @@ def verified(
         progress.clear()
 
 
+def recorded(kernel: Built, report: Report, progress: Progress) -> dict[str, Any]:
+    """The record of an AMD kernel's report, with what the matrix unit it was made on returns."""
+    from gemmgen.verify.record import record
+
+    progress.step("matrix unit")
+    device: Any = opened(kernel, report.device_kind, progress)
+    try:
+        return record(kernel.plan, kernel.binary, report, device.facts())
+    finally:
+        device.release()
+        progress.clear()
+
+
 def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
     """The same spec with hints for another size."""
     problem = loaded.spec.problem.model_copy(update=dict(zip("mnk", size)))

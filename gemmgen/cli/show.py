@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gemmgen.cli.output import BOLD, GREEN, RED, paint
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gemmgen.build import Binary
     from gemmgen.catalog.fragment import Fragment, FragmentMap
     from gemmgen.catalog.scheme import Scheme
@@ -75,6 +77,8 @@ def report(plan: Plan, judged: Report, seconds: float) -> str:
         word = paint("ok    ", GREEN) if check.passed else paint("FAILED", RED)
         detail = check.detail.replace("\n", "\n" + " " * (LABEL + name_width + 9))
         lines.append(("checks" if i == 0 else "", f"{word} {check.name:<{name_width}}  {detail}"))
+    if judged.standing:
+        lines.append(("standing", judged.standing))
     if judged.unverified:
         return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines),
                           f"{paint('NOT VERIFIED', RED)}: {judged.unverified}, never run; resources were checked, numbers were not"])
@@ -88,6 +92,16 @@ def report(plan: Plan, judged: Report, seconds: float) -> str:
         lines.append(("time", f"{judged.seconds * 1e3:.3f} ms for {m}x{n}x{k}, {rate:.1f} TFLOPS, from one run"))
     verdict = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
     return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), f"{verdict} in {seconds:.0f} s"])
+
+
+def record(told: Mapping[str, Any], path: Path) -> str:
+    """What a record holds beyond the report, and where it is."""
+    unit = told["matrix_unit"]
+    found = unit["summary"] if "summary" in unit else f"not probed: {unit['error']['where']}: {unit['error']['problem']}"
+    lines = [("unit", f"{unit['model']}: {found}"), ("record", str(path))]
+    if told["device"]["kind"] == "hip":
+        lines.append(("", "please attach it to an issue of the project: it tells what no one there can measure"))
+    return "\n".join(f"{label:<{LABEL}}{text}" for label, text in lines)
 
 
 def kernel_roles(source: Source) -> dict[str, str]:
@@ -113,11 +127,14 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
             "static_shared_bytes": used.static_shared_bytes, "dynamic_shared_bytes": launch.shared_bytes,
             "spill_bytes": used.spill_bytes, "stack_bytes": used.stack_bytes,
             "occupancy": round(resident.fraction, 4), "blocks_per_sm": resident.blocks, "limited_by": resident.limited_by,
+            **({"agprs": used.agprs, "sgprs": used.sgprs} if plan.gpu.vendor == "amd" else {}),
         })
     return rows
 
 
 def build_table(plan: Plan, source: Source, binary: Binary) -> str:
+    from gemmgen.verify import standing
+
     compiled = "from the cache" if binary.from_cache else f"in {binary.seconds:.1f} s"
     rows = [
         (row["role"], row["threads"], row["registers"], row["static_shared_bytes"], row["dynamic_shared_bytes"],
@@ -130,6 +147,7 @@ def build_table(plan: Plan, source: Source, binary: Binary) -> str:
         f"{'kernel':<{LABEL}}{source.name}",
         f"{'compiled':<{LABEL}}for {binary.arch} by {binary.compiler}, {compiled}",
         table(header, rows, indent="  "),
+        *(f"{'standing':<{LABEL}}{text}" for text in [standing(plan)] if text),
     ])
 
 
@@ -172,9 +190,13 @@ def fragment_text(fragment: Fragment) -> str:
     from gemmgen.fragments import operands
 
     head = facts({
-        "name": fragment.name, "source": fragment.source, "instruction": fragment.instruction,
-        "words": fragment.word, "needs": needs(fragment), "threads": fragment.threads, "operands": operand_places(fragment),
-        **({"n": widths(fragment)} if fragment.widest else {}), "map": fragment.map_source,
+        "name": fragment.name, "source": fragment.source,
+        "instruction": fragment.instruction + (f", {fragment.instructions} times" if fragment.instructions else ""),
+        **({"builtin": fragment.builtin} if fragment.builtin else {}),
+        "words": fragment.word, **({"sums": fragment.sums} if fragment.vendor == "amd" else {}),
+        "needs": needs(fragment), "threads": fragment.threads, "operands": operand_places(fragment),
+        **({"n": widths(fragment)} if fragment.widest else {}), **({"k": _depths(fragment)} if fragment.deepest else {}),
+        "map": fragment.map_source,
     })
     grids = [
         f"{x.name} [{x.axes}], {x.rows}x{x.columns}: lane:element{_held_again(x.map)}"
@@ -186,9 +208,9 @@ def fragment_text(fragment: Fragment) -> str:
 
 
 def needs(fragment: Fragment) -> str:
-    """The targets that have the instruction."""
+    """The targets that have the instruction; where they are many, the first and the last of a family that all has it."""
     if fragment.archs:
-        return " ".join(fragment.archs)
+        return " ".join(fragment.archs) if len(fragment.archs) <= 4 else f"{fragment.archs[0]} to {fragment.archs[-1]}"
     return f"{fragment.arch} alone" if fragment.arch else f"sm_{fragment.min_arch}"
 
 
@@ -198,6 +220,12 @@ def widths(fragment: Fragment) -> str:
     if not fragment.widest:
         return str(n)
     return f"{n} to {n * fragment.widest} in steps of {n}"
+
+
+def _depths(fragment: Fragment) -> str:
+    """The k of one instruction, and of as many as give a lane whole chunks."""
+    k, times = fragment.shape[2], fragment.deepest
+    return f"{k}, in kernels {k * times} by {times} instructions, of which a lane holds whole 16-byte chunks"
 
 
 def operand_places(fragment: Fragment) -> str:

@@ -7,13 +7,16 @@ here, once.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.errors import NotEmulated, SpecError
+from gemmgen.catalog.gpu import VENDOR_OF
+from gemmgen.errors import DeviceError, NotEmulated, SpecError
 from gemmgen.plan import STATUS, Plan
 from gemmgen.render import Source, param_type
 from gemmgen.spec import MAX_EXTENT
@@ -22,12 +25,23 @@ POISON = np.float32(np.nan)
 """What lies where no kernel may read or write."""
 
 
+DRIVERS = {"nvidia": "cuda", "amd": "hip"}
+"""Who runs a vendor's machine code: the kind of device, and the module here that has it."""
+
+
+class Target(Protocol):
+    """What names a compile target: a GPU's row, or a Plan."""
+
+    @property
+    def arch(self) -> str: ...
+
+
 class Device(Protocol):
     """What a driver provides.
 
     Attributes:
         name: as reports say it.
-        kind: `emulator`, `cuda`.
+        kind: `emulator`, `cuda`, `hip`.
         clusters_at_once: of kernels whose blocks work off tiles, how many clusters to launch;
             None for as many as the plan's GPU holds.
     """
@@ -43,6 +57,28 @@ class Device(Protocol):
     def download(self, buffer: Any, dtype: Any, count: int) -> np.ndarray: ...
     def seconds(self) -> float | None: ...
     def release(self) -> None: ...
+
+
+class KernelArguments:
+    """A kernel's arguments as both vendors' launches take them: an array of the addresses of values.
+
+    Args:
+        args: (type, value) each, as `param_type` names types; a pointer's value is an address.
+
+    Attributes:
+        array: it.
+        addresses: where it lies. All of it lives as long as this object.
+    """
+
+    _TYPES = {"pointer": ctypes.c_void_p, "int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
+
+    def __init__(self, args: Sequence[tuple[str, Any]]):
+        self._values = [self._TYPES[kind](value) for kind, value in args]
+        self.array = (ctypes.c_void_p * len(self._values))(*map(ctypes.addressof, self._values))
+
+    @property
+    def addresses(self) -> int:
+        return ctypes.addressof(self.array)
 
 
 @dataclass(frozen=True)
@@ -171,28 +207,53 @@ def _unstored(flat: np.ndarray, before: np.ndarray, m: int, n: int, ld: int) -> 
     return padded.reshape(m, ld)[:, :n].copy(), bool(same)
 
 
+def why_not(target: Target) -> DeviceError | None:
+    """None when a GPU that runs `target`'s machine code is here, else the reason it cannot be used."""
+    return _driver(target).why_not(target)
+
+
+def emulated(plan: Plan) -> bool:
+    """Whether the emulator has a model of the kernel's instructions."""
+    if plan.gpu.vendor == "amd":
+        from gemmgen.emulate.amdgpu import TARGETS
+
+        return plan.arch in TARGETS
+    return not plan.in_tensor_memory
+
+
+def _driver(target: Target) -> Any:
+    """The module that drives the GPUs of `target`'s vendor."""
+    return import_module(f"gemmgen.run.{DRIVERS[VENDOR_OF[target.arch[:3]]]}")
+
+
 def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: str = "--device") -> Device:
     """A driver for `binary`.
 
     Args:
-        kind: `emulator`, `cuda`, or `auto`: the GPU if one can run the binary, else the emulator.
+        kind: `emulator`; `cuda` or `hip`; or `auto`: a GPU of the plan's vendor if one can run the binary, else the emulator.
 
     Raises:
-        DeviceError: the asked GPU is not there.
+        DeviceError: the asked GPU is not there, or the kernel is not for its vendor's.
         NotEmulated: there is none, and the emulator cannot execute the kernel.
     """
-    if kind in ("auto", "cuda"):
-        from gemmgen.run import cuda
-
-        reason = cuda.why_not(plan)
+    own = DRIVERS[plan.gpu.vendor]
+    if kind not in ("auto", "emulator", own):
+        raise DeviceError(
+            f"{where} {kind}", f"runs no {plan.arch} machine code", got=plan.gpu.title, needs=f"{where} {own} for this kernel",
+            remedy=f"{where} auto, or another [target] gpu",
+        )
+    if kind in ("auto", own):
+        reason = why_not(plan)
         if reason is None:
-            return cuda.CudaDevice(binary)
-        if kind == "cuda":
+            return _driver(plan).open_device(binary)
+        if kind == own:
             raise reason
-    if plan.in_tensor_memory:
+    if not emulated(plan):
+        kind_of_kernel = plan.fragment.policy if plan.in_tensor_memory else plan.arch
+        other = 'policy = "mma"' if plan.in_tensor_memory else "a GPU of another architecture"
         raise NotEmulated(
-            where, f"{plan.fragment.policy} kernels are compiled, not emulated", got=kind,
-            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run", remedy='policy = "mma", or --device cuda where there is one',
+            where, f"{kind_of_kernel} kernels are compiled, not emulated", got=kind,
+            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run", remedy=f"{other}, or {where} {own} where there is one",
         )
     from gemmgen.run.emulator import EmulatorDevice
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gemmgen.build import Binary
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.errors import DeviceError
+from gemmgen.run import KernelArguments, Target
 
 _SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-
-
-class Target(Protocol):
-    """What names a compile target: a GPU's row, or a Plan."""
-
-    @property
-    def arch(self) -> str: ...
 
 
 def why_not(target: Target) -> DeviceError | None:
@@ -70,7 +64,6 @@ class _Config(ctypes.Structure):
 
 
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID
-_C_TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
 
 
 class _Overlapping:
@@ -80,20 +73,22 @@ class _Overlapping:
         self._cupy, self._function = cupy, function  # which keeps its module loaded
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._buffers = [value for kind, value in args if kind == "pointer"]  # kept alive
-        self._values = [
-            # an array, or an address, as cupy's own launch takes them
-            ctypes.c_void_p(value.data.ptr if hasattr(value, "data") else value) if kind == "pointer" else _C_TYPES[kind](value)
-            for kind, value in args
-        ]
-        self._pointers = (ctypes.c_void_p * len(self._values))(*(ctypes.addressof(value) for value in self._values))
+        # an array, or an address, as cupy's own launch takes them
+        self._arguments = KernelArguments([
+            (kind, value.data.ptr if kind == "pointer" and hasattr(value, "data") else value) for kind, value in args
+        ])
         self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
         self._config = _Config(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(self._attribute), 1)
 
     def __call__(self) -> None:
         self._config.stream = self._cupy.cuda.get_current_stream().ptr
-        status = self._driver.cuLaunchKernelEx(ctypes.byref(self._config), ctypes.c_void_p(self._function.ptr), self._pointers, None)
+        status = self._driver.cuLaunchKernelEx(ctypes.byref(self._config), ctypes.c_void_p(self._function.ptr), self._arguments.array, None)
         if status:
             raise DeviceError("launch", "the driver refused it", got=f"CUresult {status}")
+
+
+def open_device(binary: Binary) -> CudaDevice:
+    return CudaDevice(binary)
 
 
 class CudaDevice:

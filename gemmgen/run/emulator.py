@@ -1,10 +1,10 @@
-"""The emulator as a device: runs the compiled PTX on the CPU."""
+"""The emulator as a device: runs the compiler's assembly, PTX or AMD's, on the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from gemmgen.emulate import LAZY_HIGHEST, Emulator, Schedule
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 
+if TYPE_CHECKING:
+    from gemmgen.emulate.amdgpu import AmdEmulator
+
 
 class EmulatorDevice:
-    """Executes a Binary's PTX over the bit-exact model of the plan's matrix unit, where it has one.
+    """Executes a Binary's assembly over the bit-exact model of the plan's matrix unit, where it has one.
 
     Args:
         schedule: the order in which warps run and copies land.
@@ -34,18 +37,26 @@ class EmulatorDevice:
         self.progress = progress
         self.conflicts: dict[str, int] = {}
         self.schedule = schedule
-        engine = f"{plan.gpu.unit.label(plan.scheme.word)} matrix unit" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
+        unit, comma, unchecked = plan.gpu.unit.label(plan.scheme.word).partition(",")
+        engine = f"{unit} matrix unit{comma}{unchecked}" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
         self.name = f"emulator ({engine})"
-        self._emulator: Emulator | None = None  # made when first used, and kept: PTX is decoded once
+        self._emulator: Emulator | AmdEmulator | None = None  # made when first used, and kept: assembly is decoded once
+
+    def facts(self) -> dict[str, Any]:
+        """What runs the kernels, as a record of a run keeps it."""
+        return {"name": self.name, "target": self.plan.arch, "wavefront_size": self.plan.lanes}
 
     def set_schedule(self, schedule: Schedule) -> None:
         """Use `schedule` from the next run on."""
         self.schedule = schedule
 
     @property
-    def emulator(self) -> Emulator:
+    def emulator(self) -> Emulator | AmdEmulator:
         if self._emulator is None:
-            self._emulator = Emulator(
+            made_for = Emulator
+            if self.plan.gpu.vendor == "amd":
+                from gemmgen.emulate.amdgpu import AmdEmulator as made_for
+            self._emulator = made_for(
                 self.binary.assembly, self.plan.gpu.unit, source=self.source.text,
                 source_name=self.source.file_name, processes=self.processes,
             )

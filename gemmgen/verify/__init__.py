@@ -14,7 +14,7 @@ from gemmgen.errors import EmulationError
 from gemmgen.model.resources import Occupancy, occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import Device, Placement, Result, gemm
+from gemmgen.run import Device, Placement, Result, emulated, gemm
 from gemmgen.split import split
 from gemmgen.verify import oracles
 from gemmgen.verify.bound import Bound, U, bound, worst_case
@@ -58,6 +58,8 @@ class Report:
         errors: of the headline product: the user's matrices, or U[-1, 1]; None where nothing could run.
         bound: what they are held against.
         status: what the kernels counted there.
+        device_kind: as its driver calls it; `none` where nothing could run.
+        standing: of an AMD kernel, as `standing` says it; else empty.
         unverified: why the numbers could not be judged; empty where they were.
     """
 
@@ -71,6 +73,8 @@ class Report:
     status: dict[str, int]
     seconds: float | None
     checks: tuple[Check, ...] = field(default=())
+    device_kind: str = "none"
+    standing: str = ""
     unverified: str = ""
 
     @property
@@ -102,14 +106,30 @@ class Report:
             "seconds": self.seconds,
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "passed": self.passed,
+            **({"standing": self.standing} if self.standing else {}),
             **({"unverified": self.unverified} if self.unverified else {}),
         }
+
+
+def standing(plan: Plan, ran_on: Device | None = None) -> str:
+    """How far an AMD kernel has been checked, for every report of one; empty of an NVIDIA kernel.
+
+    Args:
+        ran_on: what executed it; None where nothing did.
+    """
+    if plan.gpu.vendor != "amd":
+        return ""
+    if ran_on is not None and ran_on.kind == "hip":
+        return f"compiled, its resources read from the code object; run on {ran_on.name}"
+    if not emulated(plan):
+        return "compiled, its resources read from the code object; not emulated, never run on AMD hardware"
+    return plan.standing or ""
 
 
 def resources(plan: Plan, source: Source, binary: Binary) -> Resources:
     """What the main kernel takes from its SM."""
     used = binary.kernels[source.name]
-    shared = used.static_shared_bytes + plan.shared_bytes
+    shared = used.static_shared_bytes + (0 if plan.static_shared else plan.shared_bytes)
     return Resources(
         registers=used.registers, predicted_registers=plan.predicted_registers,
         spill_bytes=max(kernel.spill_bytes for kernel in binary.kernels.values()),
@@ -261,7 +281,7 @@ def resources_only(plan: Plan, source: Source, binary: Binary, reason: str) -> R
     """What can be said of a kernel that nothing here can run: that it was compiled, and what it takes."""
     return Report(
         kernel=source.name, arch=plan.arch, device="none", resources=resources(plan, source, binary), errors=None, bound=None, size=None,
-        status={}, seconds=None, checks=(Judge(plan, source, binary, None).resources(),), unverified=reason,
+        status={}, seconds=None, checks=(Judge(plan, source, binary, None).resources(),), standing=standing(plan), unverified=reason,
     )
 
 
@@ -306,8 +326,8 @@ def verify(
         check, found, limit, result = judge.accuracy("U[-1, 1]" if own else "your matrices", headline)
         return check if own else _judge_users(check, found, limit, result)
 
-    emulated = device.kind == "emulator"
-    if emulated:
+    on_emulator = device.kind == "emulator"
+    if on_emulator:
         _schedule(device, "TOGETHER")  # several times faster; the last two checks look for races
     ask("probes", lambda: judge.bits("probes", oracles.probes(plan)))
     ask("permutation", lambda: judge.bits("permutation", oracles.permutation(plan)))
@@ -316,16 +336,16 @@ def verify(
     if plan.scheme.whole_range:
         ask("range", judge.range)
     ask("U[0, 1]", lambda: judge.accuracy("U[0, 1]", oracles.uniform(plan, 0, 1, shape, 6))[0])
-    if emulated:
+    if on_emulator:
         _schedule(device, "LAZY_HIGHEST")
     ask("U[-1, 1]" if own else "your matrices", headline_check)
-    if emulated:
+    if on_emulator:
         _schedule(device, "EAGER_LOWEST")
         ask("schedules", lambda: _schedules(judge, headline, result))
     return Report(
         kernel=source.name, arch=plan.arch, device=device.name, resources=resources(plan, source, binary),
         errors=found, bound=limit, size=(headline.a.shape[0], headline.b.shape[1], headline.a.shape[1]),
-        status=result.status, seconds=result.seconds, checks=tuple(checks),
+        status=result.status, seconds=result.seconds, checks=tuple(checks), device_kind=device.kind, standing=standing(plan, device),
     )
 
 

@@ -19,7 +19,7 @@ from gemmgen.emulate.units import dot
 from gemmgen.errors import BuildError
 from gemmgen.fragments import fragment_header
 
-ROWS = {row.name: row for row in FRAGMENTS.rows() if row.threads == 32}  # others: tests/compile/test_warpgroup_header.py
+ROWS = {row.name: row for row in FRAGMENTS.rows() if (row.vendor, row.threads) == ("nvidia", 32)}  # others: test_warpgroup_header.py, test_amd_fragments.py
 MMA = [name for name, row in ROWS.items() if row.policy == "mma"]
 EMULATED = [name for name, row in ROWS.items() if row.policy != "wmma"]  # whose multiply_add the emulator knows
 UNIT = {75: "turing", 80: "ampere"}

@@ -26,12 +26,14 @@ GROUP = {"block": [64, 16, 32], "warp": [64, 16, 32]}  # of a warpgroup
     ("ootomo", "nt", "fast", {"tile": {**BLOCK, "split_k": 2}}),
     ("ootomo", "nt", "exact", {"tile": {**GROUP, "cluster": 2, "split_k": 2}, "target": {"gpu": "h100"}}),
     ("scaled", "tn", "exact", {"tile": {**GROUP, "cluster": 1}, "target": {"gpu": "h100"}}),
-], ids=["ootomo", "scaled", "slices", "clusters and slices", "warpgroups"])
+    ("ootomo", "nn", "exact", {"tile": BLOCK, "target": {"gpu": "mi210"}}),
+    ("scaled", "tt", "fast", {"tile": {**BLOCK, "split_k": 2}, "target": {"gpu": "rx7900xtx"}}),
+], ids=["ootomo", "scaled", "slices", "clusters and slices", "warpgroups", "CDNA", "RDNA, slices"])
 def test_the_manifest_is_enough_to_launch(scheme, layout, special, more, tmp_path):
-    policy = "wgmma" if "target" in more else "mma"
+    fragment = {"a100": {"policy": "mma"}, "h100": {"policy": "wgmma"}}.get(more.get("target", {"gpu": "a100"})["gpu"], {})
     plan = solve(loads({
-        "problem": {"layout": layout}, "split": {"scheme": scheme, "special": special}, "fragment": {"policy": policy},
-        "target": {"gpu": "a100"}, **more,
+        "problem": {"layout": layout}, "split": {"scheme": scheme, "special": special}, "fragment": fragment,
+        "target": {"gpu": "a100"}, "build": {"allow_spills": True}, **more,
     }))
     source = render(plan)
     binary = build(source)

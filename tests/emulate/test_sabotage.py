@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmgen.build import compile_cuda
+from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
@@ -34,7 +34,7 @@ def judge_of(plan, edit=lambda text: text) -> Judge:
     source = render(plan)
     text = edit(source.text)
     source = replace(source, text=text)
-    binary = compile_cuda(text, source.arch, name=source.file_name)
+    binary = build(source)
     return Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
 
 

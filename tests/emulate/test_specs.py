@@ -18,6 +18,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.verify import verify
 from verifying import assert_passed, report_of
+from ways import shipped
 
 
 def verified(loaded):
@@ -25,9 +26,12 @@ def verified(loaded):
     return report_of(solve(loaded))
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (SPECS / "kernels").glob("*.toml")))
+SHIPPED = shipped()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_spec_verifies(name):
-    loaded = load(SPECS / "kernels" / f"{name}.toml")
+    loaded = SHIPPED[name]
     plan = solve(loaded)
     if plan.in_tensor_memory:
         with pytest.raises(NotEmulated, match="compiled, not emulated"):

@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.paths import SPECS
+from gemmgen.paths import SPECS, TEMPLATES
 from gemmgen.render import render
 from gemmgen.solve import solve
-from gemmgen.spec import load
+from ways import PORTABLE, shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "generated"
-KERNELS = sorted((SPECS / "kernels").glob("*.toml"))
+SHIPPED = shipped()
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
-def test_a_generated_file_is_what_its_spec_renders(path, update_golden):
-    source = render(solve(load(path)))
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_generated_file_is_what_its_spec_renders(name, update_golden):
+    source = render(solve(SHIPPED[name]))
     golden = GENERATED / source.file_name
     if update_golden:
         golden.parent.mkdir(exist_ok=True)
@@ -36,31 +36,45 @@ def test_a_generated_file_is_what_its_spec_renders(path, update_golden):
 
 
 def test_nothing_else_is_there(update_golden):
-    wanted = {render(solve(load(path))).file_name for path in KERNELS}
+    wanted = {render(solve(loaded)).file_name for loaded in SHIPPED.values()}
     there = {path.name for path in GENERATED.iterdir()}
     if update_golden:
         for name in there - wanted:
             (GENERATED / name).unlink()
         there &= wanted
     assert there - wanted == set()
-    assert len(wanted) == len(KERNELS), "two specs render the same kernel"
+    assert len(wanted) == len(SHIPPED), "two specs render the same kernel"
 
 
 def test_every_scheme_is_shown_on_the_a100_and_ootomo_on_every_kind_of_gpu():
-    plans = [solve(load(path)) for path in KERNELS]
+    plans = [solve(loaded) for loaded in SHIPPED.values()]
     shown = {(plan.scheme.name, plan.gpu.name) for plan in plans if plan.layout == "nn"}
     assert {(scheme, "a100") for scheme in SCHEMES.names()} <= shown
     assert {("ootomo", gpu) for gpu in ("h100", "rtx4090", "rtx5090")} <= shown
 
 
 def test_another_process_with_another_hash_seed_renders_the_same(tmp_path):
-    def rendered(seed: str) -> dict[str, str]:
+    def rendered(seed: str, gpu: str | None, paths: list[Path]) -> dict[str, str]:
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
-            [sys.executable, "-m", "gemmgen", "render", "--json", *map(str, KERNELS)],
+            [sys.executable, "-m", "gemmgen", "render", "--json", *(["--gpu", gpu] if gpu else []), *map(str, paths)],
             cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
         )
-        return {one["kernel"]: one["text"] for one in json.loads(done.stdout)}
+        found = json.loads(done.stdout)
+        return {one["kernel"]: one["text"] for one in (found if isinstance(found, list) else [found])}
 
-    here = {source.name: source.text for source in (render(solve(load(path))) for path in KERNELS)}
-    assert rendered("1") == rendered("2") == here
+    folder = SPECS / "kernels"
+    calls = [(None, [path for path in sorted(folder.glob("*.toml")) if path.stem not in PORTABLE])]
+    calls += [(gpu, [folder / f"{name}.toml"]) for name, gpus in PORTABLE.items() for gpu in gpus]
+    here = {source.name: source.text for source in (render(solve(loaded)) for loaded in SHIPPED.values())}
+    for seed in "12":
+        assert {name: text for gpu, paths in calls for name, text in rendered(seed, gpu, paths).items()} == here
+
+
+def test_one_spec_serves_two_vendors():
+    """No field of it is a vendor's, and the algorithm's text asks for none."""
+    plans = {gpu: solve(SHIPPED[f"sgemm_portable, {gpu}"]) for gpu in PORTABLE["sgemm_portable"]}
+    assert {plan.gpu.vendor for plan in plans.values()} == {"nvidia", "amd"}
+    assert {plan.block for plan in plans.values()} == {(128, 128, 32)}
+    for path in (TEMPLATES / "gemm.j2", *(TEMPLATES / "lib").glob("*.j2")):
+        assert not any(word in path.read_text() for word in ("gpu.vendor", "nvidia", "amd", "plan.arch", "fragment.policy")), path.name

@@ -100,7 +100,9 @@ PTX = {
 }
 
 
-@pytest.mark.parametrize("name", [row.name for row in FRAGMENTS.rows() if row.map_source == "documented" and row.vendor == "nvidia" and not row.in_tensor_memory])
+@pytest.mark.parametrize("name", [
+    row.name for row in FRAGMENTS.rows() if row.vendor == "nvidia" and row.map_source == "documented" and not row.in_tensor_memory
+])  # AMD's: test_matrix_cores.py
 def test_fragments_hold_what_the_ptx_isa_says(name):
     fragment = FRAGMENTS.get(name)
     for lane in range(fragment.threads):

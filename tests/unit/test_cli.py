@@ -143,6 +143,22 @@ def test_build_writes_three_files_and_tells_resources(gemmgen, tiny, tmp_path, m
     assert "from the cache" in gemmgen("build", tiny, "-o", tmp_path / "out").out
 
 
+def test_build_for_amd_writes_hip_assembly_and_code_object(gemmgen, write_spec, tmp_path):
+    tiny = write_spec('[split]\nscheme = "half"\n[tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n')
+    ran = gemmgen("build", tiny, "--gpu", "mi210", "-o", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    written = {path.suffix: path for path in (tmp_path / "out").iterdir()}
+    assert set(written) == {".hip", ".s", ".co"}
+    assert written[".co"].read_bytes().startswith(b"\x7fELF") and '.amdgcn_target "amdgcn-amd-amdhsa--gfx90a"' in written[".s"].read_text()
+    assert "clang" in ran.out and ran.out.count("never run on AMD hardware") == 1
+    told = json.loads(gemmgen("build", tiny, "--gpu", "mi210", "-o", tmp_path / "out", "--json").out)
+    for done in ("compiled", "resources read from the code object", "every instruction emulated", "never run on AMD hardware"):
+        assert done in told["standing"]
+    assert told["standing"] in ran.out
+    assert all(kernel["dynamic_shared_bytes"] == 0 and kernel["sgprs"] > 0 for kernel in told["kernels"])
+    assert "standing" not in json.loads(gemmgen("build", tiny, "-o", tmp_path / "out", "--json").out)
+
+
 # ---- tables
 
 
@@ -218,6 +234,7 @@ class FakeReport:
 
     passed = True
     unverified = ""
+    device_kind = "emulator"
 
     def as_dict(self):
         return {"passed": self.passed, "errors": {"relative_frobenius": float("nan")}}

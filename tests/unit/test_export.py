@@ -1,6 +1,6 @@
 """The exported folder: what it says, that foreign compilers take it, and that it is whole or absent.
 
-No CUDA compiler is needed: the cubin is a stand-in. Tests that call a C or CUDA compiler skip
+No CUDA or HIP compiler is needed: the machine code is a stand-in. Tests that call a C or CUDA compiler skip
 with a word where there is none.
 """
 
@@ -11,7 +11,6 @@ import json
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,13 +20,16 @@ import pytest
 
 import foreign
 from gemmgen import export as exporter
-from gemmgen.build import Binary, CubinResources
+from gemmgen.build import Binary, CodeObjectResources, CubinResources
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints, STATUS
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from programs import need, run
+from schema_check import violations
 
 SMALL = {"block": [64, 64, 32], "warp": [32, 32, 32]}
 CASES = {
@@ -44,7 +46,12 @@ CASES = {
     "wgmma-tn": {"problem": {"layout": "tn"}, "split": {"scheme": "scaled", "special": "fast", "where": "prepass"},
                  "target": {"gpu": "h100"}, "tile": {"block": [64, 128, 32], "warp": [64, 128, 32], "cluster": 1, "split_k": 1},
                  "pipeline": {"loads": "bulk", "consumers": "pingpong"}},
+    "mi210-nn": {"split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "mi210"}},
+    "mi300x-tt": {"problem": {"layout": "tt"}, "split": {"scheme": "scaled", "special": "fast"}, "tile": {**SMALL, "split_k": 2},
+                  "target": {"gpu": "mi300x"}},
+    "rx7900xtx-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "bf16x3"}, "tile": SMALL, "target": {"gpu": "rx7900xtx"}},
 }
+AMD = [case for case in CASES if case.startswith(("mi", "rx"))]
 LIMIT = exporter.LARGEST_EXTENT
 
 
@@ -52,15 +59,24 @@ def prepared(case: str = "ootomo-nn", **more):
     """Plan, source and a binary whose machine code is none."""
     plan = solve(loads({"target": {"gpu": "a100"}, **CASES[case], **more}))
     source = render(plan)
-    used = CubinResources(
-        registers=64, static_shared_bytes=0, stack_bytes=0, code_bytes=4096, spill_store_bytes=0, spill_load_bytes=0,
-        barriers=1, constant_bytes=512, max_threads=None,
+    return plan, source, stand_in(plan, source, plan.arch)
+
+
+def stand_in(plan, source, arch: str) -> Binary:
+    shared = {"registers": 64, "static_shared_bytes": 0, "stack_bytes": 0, "code_bytes": 4096}
+    if plan.gpu.vendor == "amd":
+        used = CodeObjectResources(
+            **shared, agprs=8, sgprs=32, scratch_bytes=0, vgpr_spills=0, sgpr_spills=0, wavefront_size=plan.lanes,
+            max_flat_workgroup_size=256, kernarg_bytes=96, arguments=(),
+        )
+    else:
+        used = CubinResources(
+            **shared, spill_store_bytes=0, spill_load_bytes=0, barriers=1, constant_bytes=512, max_threads=None,
+        )
+    return Binary(
+        arch=arch, code=b"\x7fELF stand-in", assembly="", kernels={launch.symbol: used for launch in source.launches},
+        compiler="clang 0.0" if plan.gpu.vendor == "amd" else "NVRTC 0.0", log="", key="0" * 64, source_name=source.file_name, from_cache=False, seconds=0.0,
     )
-    binary = Binary(
-        arch=plan.arch, code=b"\x7fELF stand-in", assembly="", kernels={launch.symbol: used for launch in source.launches},
-        compiler="NVRTC 0.0", log="", key="0" * 64, source_name=source.file_name, from_cache=False, seconds=0.0,
-    )
-    return plan, source, binary
 
 
 def exported(folder: Path, case: str = "ootomo-nn", name: str | None = "lab_gemm") -> Path:
@@ -68,22 +84,16 @@ def exported(folder: Path, case: str = "ootomo-nn", name: str | None = "lab_gemm
     return folder
 
 
+def source_file(case: str) -> str:
+    return "lab_gemm.hip" if case in AMD else "lab_gemm.cu"
+
+
+def code_ending(case: str) -> str:
+    return {"mi210-nn": "_gfx90a.co", "mi300x-tt": "_gfx942.co", "rx7900xtx-nt": "_gfx1100.co"}.get(case, ".cubin")
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def need(*tools: str) -> list[str]:
-    """Paths of tools, or a skip that says which test did not happen."""
-    paths = [shutil.which(tool) for tool in tools]
-    if missing := [tool for tool, path in zip(tools, paths) if not path]:
-        pytest.skip(f"NOT COMPILED: no {', '.join(missing)} on PATH")
-    return paths
-
-
-def run(*command: object, cwd: Path | None = None, env: dict | None = None) -> str:
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True)
-    assert not done.returncode, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 # ---- what is in it
@@ -96,7 +106,8 @@ def test_the_folder_holds_what_the_manifest_tells(case, tmp_path):
     name = exporter.default_name(plan)
     assert name == f"gemmgen_{plan.scheme.name}_{plan.layout}_{plan.hash}"
     assert [file.name for file in files] == sorted(os.listdir(tmp_path / "out")) == sorted([
-        f"{name}.cu", f"{name}.h", f"{name}.cubin", f"{name}.pc", "manifest.json", "CMakeLists.txt", "README.md", "example.cpp",
+        name + source.suffix, f"{name}.h", name + code_ending(case), f"{name}.pc", "manifest.json", "CMakeLists.txt", "README.md",
+        "example.cpp",
     ])
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     hashes = manifest.pop("sha256")
@@ -104,8 +115,8 @@ def test_the_folder_holds_what_the_manifest_tells(case, tmp_path):
     found = contents(tmp_path / "out")
     found.pop("manifest.json")
     assert hashes == {file: hashlib.sha256(content).hexdigest() for file, content in found.items()}
-    assert found[f"{name}.cubin"] == binary.code
-    assert source.text.encode().rstrip() in found[f"{name}.cu"]
+    assert found[name + code_ending(case)] == binary.code
+    assert source.text.encode().rstrip() in found[name + source.suffix]
     assert [launch["symbol"] for launch in manifest["launches"]] == [launch.symbol for launch in source.launches]
     assert [[p["name"] for p in launch["params"]] for launch in manifest["launches"]] == [
         list(launch.params) for launch in source.launches
@@ -143,7 +154,7 @@ def test_no_template_mark_is_left(case, tmp_path):
         text = content.decode(errors="replace")
         assert not re.search(r"<%|%>|<#|%%\s", text), file
         assert file in ("CMakeLists.txt", "lab_gemm.pc") or "${" not in text, file
-        if not file.endswith(".cubin"):
+        if not file.endswith((".cubin", ".co")):
             assert "\n\n\n" not in text and not re.search(r"[ \t]\n", text) and text.endswith("\n"), file
 
 
@@ -185,49 +196,6 @@ def test_prose_of_a_users_own_scheme_cannot_end_a_comment(tmp_path):
 # ---- the manifest against its schema
 
 
-def violations(value, schema: dict, root: dict, place: str = "$") -> list[str]:
-    """What is wrong with `value`, by the keywords that our schema uses; any other keyword is an error."""
-    schema = {k: v for k, v in schema.items() if k not in ("$schema", "$defs", "title", "description")}
-    if "$ref" in schema:
-        return violations(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root, place)
-    types = {"null": type(None), "object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
-    found = []
-    for keyword, rule in schema.items():
-        if keyword == "type":
-            good = isinstance(value, types[rule]) and (rule == "boolean" or not isinstance(value, bool))
-            if not good:
-                return [f"{place} is no {rule}"]
-        elif keyword == "const":
-            found += [] if value == rule else [f"{place} is not {rule!r}"]
-        elif keyword == "enum":
-            found += [] if value in rule else [f"{place} is none of {rule}"]
-        elif keyword == "pattern":
-            found += [] if re.search(rule, value) else [f"{place} does not match {rule}"]
-        elif keyword == "minimum":
-            found += [] if value >= rule else [f"{place} is below {rule}"]
-        elif keyword in ("minItems", "minLength"):
-            found += [] if len(value) >= rule else [f"{place} is too short"]
-        elif keyword == "maxItems":
-            found += [] if len(value) <= rule else [f"{place} is too long"]
-        elif keyword == "required":
-            found += [f"{place}.{key} is missing" for key in rule if key not in value]
-        elif keyword == "properties":
-            for key in rule.keys() & value.keys():
-                found += violations(value[key], rule[key], root, f"{place}.{key}")
-        elif keyword == "additionalProperties":
-            for key in value.keys() - schema.get("properties", {}).keys():
-                found += violations(value[key], rule, root, f"{place}.{key}") if rule else [f"{place}.{key} is unknown"]
-        elif keyword == "items":
-            for i, item in enumerate(value):
-                found += violations(item, rule, root, f"{place}[{i}]")
-        elif keyword == "anyOf":
-            if all(violations(value, one, root, place) for one in rule):
-                found.append(f"{place} is none of the alternatives")
-        else:
-            raise AssertionError(f"the schema uses {keyword!r}, which this check does not know")
-    return found
-
-
 SCHEMA = json.loads((SPECS / "manifest.schema.json").read_text())
 
 
@@ -247,10 +215,80 @@ def test_the_schema_refuses_what_is_wrong(tmp_path):
         (lambda m: m["launches"][0]["params"][0].update(value={"region": "a_words"}), "$.launches[0].params[0].value"),
         (lambda m: m["launches"][1]["grid"][0][0].update(tile=0), "$.launches[1].grid[0][0].tile"),
         (lambda m: m["sha256"].update({"x.h": "abc"}), "$.sha256.x.h"),
+        (lambda m: m["target"].update(arch="gfx"), "$.target.arch"),
     ):
         manifest = json.loads((folder / "manifest.json").read_text())
         damage(manifest)
         assert [place in found for found in violations(manifest, SCHEMA, SCHEMA)] == [True]
+
+
+# ---- AMD
+
+
+@pytest.mark.parametrize("case", AMD)
+def test_nothing_of_cuda_is_left_in_an_export_for_amd(case, tmp_path):
+    for file, content in contents(exported(tmp_path / "out", case)).items():
+        text = content.decode(errors="replace")
+        assert not re.search(r"cuda|nvcc|nvrtc|cubin|sm_\d", text, re.I), file
+        assert file.endswith((".co", ".pc", ".txt")) or "HIP" in text or "hip" in text, file
+
+
+@pytest.mark.parametrize("case", AMD)
+def test_an_export_for_amd_says_what_was_done_with_it_and_what_never_was(case, tmp_path):
+    folder = exported(tmp_path / "out", case)
+    header, readme = (" ".join((folder / file).read_text().replace("*", "").split()) for file in ("lab_gemm.h", "README.md"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["standing"].endswith("never run on AMD hardware")
+    assert header.count(manifest["standing"]) == readme.count(manifest["standing"]) == 1
+    assert "standing" not in json.loads((exported(tmp_path / "nvidia") / "manifest.json").read_text())
+
+
+def test_one_export_serves_several_architectures(tmp_path):
+    plan, source, binary = prepared("mi210-nn")
+    assert exporter.target_archs(plan, ["gfx942", "gfx90a", "gfx942"]) == ["gfx90a", "gfx942"]
+    files = exporter.export(plan, source, binary, tmp_path / "out", others=[stand_in(plan, source, "gfx942")], name="lab_gemm")
+    assert {"lab_gemm_gfx90a.co", "lab_gemm_gfx942.co"} < {file.name for file in files}
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert violations(manifest, SCHEMA, SCHEMA) == []
+    assert [(one["arch"], one["file"]) for one in manifest["code_objects"]] == [
+        ("gfx90a", "lab_gemm_gfx90a.co"), ("gfx942", "lab_gemm_gfx942.co"),
+    ]
+    assert manifest["code_objects"][0]["kernels"].keys() == {launch.symbol for launch in source.launches}
+    assert "set(kernel_architectures gfx90a gfx942)" in (tmp_path / "out" / "CMakeLists.txt").read_text()
+    assert "--offload-arch=gfx90a --offload-arch=gfx942" in (tmp_path / "out" / "README.md").read_text()
+    assert "(gfx90a), and for gfx942" in (tmp_path / "out" / "lab_gemm.h").read_text()
+
+
+@pytest.mark.parametrize("worse", ["gfx90a", "gfx942"])
+def test_the_bounds_told_for_several_architectures_are_those_of_the_worse_unit(worse, monkeypatch):
+    plan, *_ = prepared("mi210-nn")
+    alone, real = exporter._bounds(plan), exporter.bound
+
+    def bound(plan, *matrices):
+        found, times = real(plan, *matrices), 3 if plan.arch == worse else 1
+        return replace(found, scaled=0.1 * times, random=times * found.random)
+
+    monkeypatch.setattr(exporter, "bound", bound)
+    both = exporter._bounds(plan, ["gfx90a", "gfx942"])
+    assert {row["worst_case"] for row in both} == {0.3}
+    assert all(row["both_signs"] > 2.9 * before["both_signs"] for row, before in zip(both, alone))
+
+
+@pytest.mark.parametrize(("case", "arch", "needs"), [
+    ("mi210-nn", "gfx1100", "gfx908, gfx90a, gfx942, gfx950"), ("mi210-nn", "gfx9000", "gfx90a"), ("rx7900xtx-nt", "gfx90a", "gfx1100"),
+    ("ootomo-nn", "sm_90", "sm_80"), ("ootomo-nn", "gfx90a", "sm_80"), ("wgmma-nt", "sm_90", "sm_90a"),
+])
+def test_an_architecture_without_the_plans_instruction_is_refused(case, arch, needs):
+    with pytest.raises(SpecError) as refused:
+        exporter.target_archs(prepared(case)[0], [arch])
+    assert refused.value.where == f"--arch {arch}" and needs in refused.value.needs
+
+
+def test_hip_counts_the_threads_of_a_grid_in_32_bits():
+    plan, source, _ = prepared("mi210-nn")
+    blocks, words = exporter._largest_grid(plan, source)
+    assert blocks * 256 < 2**32 <= (blocks + 1) * 256 and words == "2^32 - 1 threads"
+    assert exporter._largest_grid(*prepared()[:2]) == (2**31 - 1, "2^31 - 1 blocks")
 
 
 # ---- sizes, against the plan
@@ -269,7 +307,7 @@ def planned(plan, source, m: int, n: int, k: int) -> list[int]:
     """What the C must tell: the status code, then extents, offsets, bytes and blocks, all by the Plan."""
     m_padded, n_padded, k_padded = plan.padded(m, n, k)
     extents = plan.extents(m, n, k)
-    if max(replace(launch, most_blocks=None).blocks(extents) for launch in source.launches) > exporter.LARGEST_GRID:
+    if max(replace(launch, most_blocks=None).blocks(extents) for launch in source.launches) > exporter._largest_grid(plan, source)[0]:
         return [-100]
     blocks = [launch.blocks(extents) for launch in source.launches]
     w = plan.workspace(m, n, k)
@@ -279,7 +317,7 @@ def planned(plan, source, m: int, n: int, k: int) -> list[int]:
 SIZES_PROGRAM = """
 #include <inttypes.h>
 #include <stdio.h>
-#include "lab_gemm.cu"
+#include "SOURCE"
 int main(void)
 {
     int m, n, k;
@@ -307,7 +345,7 @@ def test_the_c_sizes_are_the_plans(case, tmp_path):
     [gcc] = need("gcc")
     plan, source, _ = prepared(case)
     folder = exported(tmp_path / "out", case)
-    (folder / "sizes.c").write_text(SIZES_PROGRAM)
+    (folder / "sizes.c").write_text(SIZES_PROGRAM.replace("SOURCE", source_file(case)))
     run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover",
         "sizes.c", "-o", "sizes", cwd=folder)
     asked = sizes()
@@ -409,10 +447,11 @@ def test_the_header_is_clean_in_c_and_cxx(case, standard, tmp_path):
         "-x", "c++" if "+" in standard else "c", "lab_gemm.h", cwd=folder)
 
 
-def test_the_sizes_compile_alone_and_need_no_cuda(tmp_path):
+@pytest.mark.parametrize("case", ["ootomo-nn", "mi210-nn"])
+def test_the_sizes_compile_alone_and_need_neither_cuda_nor_hip(case, tmp_path):
     gcc, nm = need("gcc", "nm")
-    folder = exported(tmp_path / "out")
-    run(gcc, "-x", "c", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-c", "lab_gemm.cu", "-o", "sizes.o", cwd=folder)
+    folder = exported(tmp_path / "out", case)
+    run(gcc, "-x", "c", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-c", source_file(case), "-o", "sizes.o", cwd=folder)
     symbols = [line.split() for line in run(nm, folder / "sizes.o").splitlines()]
     assert [s[-1] for s in symbols if s[-2] == "T"] == ["lab_gemm_workspace_bytes"]
     assert not [s for s in symbols if s[-2] == "U"]

@@ -1,22 +1,26 @@
-"""The fragments beyond the PTX ISA's tables (test_catalog.py): measured maps, the way back, refusals."""
+"""Fragments beyond their documents' tables (test_catalog.py, test_matrix_cores.py): names, measured maps, the way back, refusals."""
 
 from __future__ import annotations
 
+import random
 import re
+from collections import Counter
 
 import pytest
 
-from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, shapes
-from gemmgen.catalog.number import FORMATS
+from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, candidates, shapes
 from gemmgen.errors import SpecError
 from gemmgen.paths import TEMPLATES
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if not row.in_tensor_memory}  # of those: test_blackwell.py
+NVIDIA = [name for name, row in ROWS.items() if row.vendor == "nvidia"]
+AMD = [name for name, row in ROWS.items() if row.vendor == "amd"]
+BYTES = {"i8": 1, "f16": 2, "bf16": 2, "tf32": 4, "f32": 4}
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", NVIDIA)
 def test_names_instructions_and_shapes_agree(name):
     row = ROWS[name]
     assert name == f"{row.policy}_{row.shape_name}_{row.word}"
@@ -37,10 +41,31 @@ def test_names_instructions_and_shapes_agree(name):
     assert row.min_arch == (80 if row.word in ("bf16", "tf32") or row.shape == (16, 8, 16) else 75)
 
 
+@pytest.mark.parametrize("name", AMD)
+def test_names_mnemonics_and_builtins_agree(name):
+    """Of AMD's; tests/compile/test_matrix_instructions.py asks the compiler."""
+    row = ROWS[name]
+    m, n, k = row.shape
+    family, policy, words = {
+        "gfx9": ("mfma", "mfma", {"tf32": "xf32"}),
+        "gfx11": ("rdna3", "wmma", {"i8": "iu8"}),
+        "gfx12": ("rdna4", "wmma", {"i8": "iu8"}),
+    }[row.archs[0][:-2]]
+    assert (name, row.policy) == (f"{family}_{row.shape_name}_{row.word}", policy)
+    assert all(arch.startswith(row.archs[0][:-2]) for arch in row.archs) and list(row.archs) == sorted(row.archs)
+    sums = {"INT32": "i32", "FP32": "f32"}[row.sums]
+    assert (row.word == "i8") == (sums == "i32")
+    start, last = f"{policy}_{sums}_{m}x{n}x{k}", words.get(row.word, row.word)
+    assert row.instruction in (f"v_{start}{last}", f"v_{start}_{last}")  # without the bar before gfx942
+    ends = {"mfma": ("", "_1k"), "rdna3": ("_w32",), "rdna4": ("_w32_gfx12",)}[family]
+    assert row.builtin in [f"__builtin_amdgcn_{start}{bar}{last}{end}" for bar in ("", "_") for end in ends]
+    assert (row.map_source, row.min_arch, row.threads) == ("documented", None, {"mfma": 64, "wmma": 32}[policy])
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_a_register_is_full(name):
     row = ROWS[name]
-    assert {held.packed_count for held in (row.a, row.b) if held} == {4 // FORMATS[row.word].bytes}
+    assert {held.packed_count for held in (row.a, row.b) if held} == {4 // BYTES[row.word]}
     assert row.c.packed_count == row.c.copies == 1
     m, n, k = row.shape
     for held, rows, columns in ((row.a, m, k), (row.b, k, n), (row.c, m, n)):
@@ -88,11 +113,28 @@ def test_copies_may_be_in_other_lanes():
     assert [eval(held.holder_expressions()[0], {"i": 5, "j": 1, "copy": copy}) for copy in (0, 1)] == [25, 29]
 
 
+def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
+    """Looking at bits says what counting says, of maps that cover and of maps that do not."""
+    rng, proven = random.Random(3), 0
+    for _ in range(3000):
+        offsets = [rng.choice([(0, 0), (1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4)]) for _ in range(7)]
+        if rng.random() < 0.5:
+            offsets = rng.sample([(1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4), (0, 0)], 7)
+        copies, repeats = rng.choice([1, 2, 2, 3, 4]), rng.choice([1, 1, 2])
+        held = FragmentMap(lanes=offsets[:5], registers=offsets[5:6], packed=offsets[6:], copies=copies, repeats=repeats)
+        rows, columns = rng.choice([4, 8]), rng.choice([4, 8, 16])
+        counts = Counter((i, j) for *_, i, j in held.foreach_ij())
+        right = counts == {(i, j): held.copies for i in range(rows) for j in range(columns)}
+        assert (held.prove(rows, columns) is None) == right, held
+        proven += right
+    assert 100 < proven < 2000
+
+
 def test_kernels_are_made_of_fragments_that_have_a_template():
     templates = {path.name for path in (TEMPLATES / "atoms").glob("*.j2")}
     assert templates <= {row.atom for row in FRAGMENTS.rows()}
     for row in ROWS.values():
-        assert (shapes("nvidia", row.word, row.policy).get(row.shape_name) == row) == (row.atom in templates)
+        assert (row in candidates(row.vendor, row.word, row.policy)) == (row.atom in templates and row.whole_chunks)
     assert "m16n8k16" in shapes("nvidia", "f16")
     assert all(row.policy == "mma" for row in shapes("nvidia", "f16").values())
     for gpu in ("a100", "h100", "h200", "b200", "l40s"):
@@ -120,23 +162,44 @@ def test_wide_tiles_are_pictured_in_strips():
     ]
 
 
-def test_the_header_goes_where_it_is_told(gemmgen, tmp_path):
-    path = tmp_path / "mine.cuh"
-    ran = gemmgen("fragments", "wmma_m16n16k16_f16", "--header", "-o", path)
+@pytest.mark.parametrize(("name", "suffix"), [("wmma_m16n16k16_f16", ".cuh"), ("rdna4_m16n16k16_i8", ".hip.hpp")])
+def test_the_header_goes_where_it_is_told(gemmgen, tmp_path, name, suffix):
+    path = tmp_path / f"mine{suffix}"
+    ran = gemmgen("fragments", name, "--header", "-o", path)
     assert (ran.code, ran.out) == (0, f"wrote {path}\n")
-    assert path.read_text() == gemmgen("fragments", "wmma_m16n16k16_f16", "--header").out
-    refused = gemmgen("fragments", "wmma_m16n16k16_f16", "-o", path)
+    assert path.read_text() == gemmgen("fragments", name, "--header").out
+    assert path.read_text().startswith(f"// {name}{suffix}: who holds which element, for\n")
+    refused = gemmgen("fragments", name, "-o", path)
     assert refused.code == 2 and "--header" in refused.err
 
 
-def test_a_header_of_ones_own_row(gemmgen, tmp_path):
+def test_a_picture_of_who_holds_what(gemmgen):
+    """Lane 32 k / 4 + row holds four k, counted over its registers, of A of a 32x32x8."""
+    lines = gemmgen("fragments", "mfma_m32n32k8_f16").out.splitlines()
+    facts = {line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in lines[: lines.index("")]}
+    assert (facts["builtin"], facts["sums"]) == ("__builtin_amdgcn_mfma_f32_32x32x8f16", "FP32")
+    assert (facts["needs"], facts["threads"]) == ("gfx908 gfx90a gfx942 gfx950", "64")
+    assert facts["k"].startswith("8, in kernels 16 by 2 instructions")
+    first = lines.index("A [m, k], 32x8: lane:element") + 1
+    assert [line.split() for line in lines[first : first + 32]] == [[f"{32 * (k // 4) + i}:{k % 4}" for k in range(8)] for i in range(32)]
+    assert gemmgen("fragments", "mfma_m16n16k16_tf32").out.splitlines()[2].endswith("v_mfma_f32_16x16x8_xf32, 2 times")
+
+
+def test_the_table_tells_where_each_is(gemmgen):
+    rows = {line.split()[0]: line for line in gemmgen("fragments").out.splitlines()}
+    assert set(ROWS) <= set(rows)
+    assert " gfx1100 to gfx1153 " in rows["rdna3_m16n16k16_f16"] and " gfx908 gfx90a " in rows["mfma_m16n16k16_i8"]
+
+
+@pytest.mark.parametrize(("name", "guard"), [("mma_m16n8k8_f16", "MINE_CUH"), ("mfma_m32n32k8_f16", "MINE_HIP_HPP")])
+def test_a_header_of_ones_own_row(gemmgen, tmp_path, name, guard):
     """Its source is prose, which must not leave the comment it is printed in."""
-    text = (FRAGMENTS.folder / "mma_m16n8k8_f16.toml").read_text().replace('"mma_m16n8k8_f16"', '"mine"')
+    text = (FRAGMENTS.folder / f"{name}.toml").read_text().replace(f'"{name}"', '"mine"')
     path = tmp_path / "mine.toml"
     path.write_text(re.sub('(?m)^source = ".*"', lambda _: r'source = "a note\n#error here \\\\\n#error there"', text))
     ran = gemmgen("fragments", path, "--header")
     assert ran.code == 0
-    assert "// Source: a note #error here" in ran.out and "#ifndef MINE_CUH" in ran.out
+    assert "// Source: a note #error here" in ran.out and f"#ifndef {guard}\n" in ran.out
     assert not [line for line in ran.out.splitlines() if line.startswith("#error here") or line.startswith("#error there")]
 
 
@@ -158,7 +221,9 @@ def test_a_header_of_ones_own_row(gemmgen, tmp_path):
     ("mma_m16n8k8_tf32", 'policy = "mma"', 'policy = "fma"', "word f32 with policy fma"),
     ("wmma_m16n16k16_f16", 'map_source = "measured"\n', "", "is missing"),
     ("mma_m16n8k8_f16", 'instruction = "mma', 'instruction = "\\"; trap; mma', "match pattern"),
-    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "hmma"', "'mma', 'wmma', 'fma', 'wgmma' or 'tcgen05'"),
+    ("mma_m16n8k8_f16", 'min_arch = 75', 'archs = ["gfx90a"]', "min_arch, and neither archs nor builtin, where the vendor is nvidia"),
+    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "mfma"', "policy mfma where the vendor is amd"),
+    ("mma_m16n8k8_f16", 'policy = "mma"', 'policy = "hmma"', "'mma', 'wmma', 'fma', 'wgmma', 'tcgen05' or 'mfma'"),
 ])
 def test_a_row_that_cannot_be_is_refused(tmp_path, name, before, after, complaint):
     good = (FRAGMENTS.folder / f"{name}.toml").read_text()

@@ -25,6 +25,7 @@ HOMES = {
     "pydantic": {"spec", "catalog"},
     "pydantic_core": set(),
     "cupy": {"run"},
+    "hip": {"run"},
     "typer": {"cli"},
     "sklearn": {"demo"},
     "torch": {"run"},

@@ -372,6 +372,14 @@ def choose(cursor: Cursor):
     return Elementwise(compute, lambda wave, result: wave.put(slot, *result))
 
 
+@instruction("v_cndmask_b16")
+def choose_half(cursor: Cursor):
+    """Likewise of halves of registers, which must be defined."""
+    cursor.count(4)
+    mask, first, second = cursor.mask_slot(3), cursor.read(1, "u16"), cursor.read(2, "u16")
+    return Elementwise(lambda wave: np.where(wave.mask_of(mask), second(wave), first(wave)), writes(cursor, 0, "u16"))
+
+
 def _sign_changed(cursor: Cursor, index: int):
     """An operand with its undefined bits; modifiers act on it as on FP32."""
     operand, read = cursor.operands[index], cursor.loose(index)

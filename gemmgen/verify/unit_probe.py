@@ -1,0 +1,154 @@
+"""What an AMD matrix unit really returns: one instruction on chosen words, beside what the model of the unit says.
+
+The models of AMD's units rest on publications. Each tile here asks for something that such a model must know:
+which bits alignment keeps, in which order it sums, and what becomes of subnormal numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gemmgen.build import build
+from gemmgen.catalog.fragment import FRAGMENTS, Fragment
+from gemmgen.catalog.number import FORMATS, Format
+from gemmgen.emulate import units
+from gemmgen.fragments import fragment_header
+from gemmgen.plan import Plan
+from gemmgen.render import SUFFIX, Source, render_text
+from gemmgen.run import open_device
+
+KERNEL = "unit_probe"
+Exponents = tuple[int, int] | str
+"""Of random numbers, the least and the largest; or one of these:"""
+_ZERO, _SUBNORMAL = "zero", "subnormal"
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles and what was returned for them.
+
+    Attributes:
+        fragment: the instruction, once.
+        names: of each tile, what it asks.
+        a, b: [tiles, m, k] and [tiles, k, n], words as they are stored.
+        c: [tiles, m, n] FP32, what the sums begin with.
+        d: [tiles, m, n] FP32, what the unit returned.
+        modelled: [tiles, m, n] FP32, what the model of the unit returns; None where there is none of these words.
+    """
+
+    fragment: Fragment
+    names: tuple[str, ...]
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+    d: np.ndarray
+    modelled: np.ndarray | None
+
+    def agreeing(self, tile: int) -> int | None:
+        """Elements of a tile that are the model's, bit for bit; None without a model."""
+        if self.modelled is None:
+            return None
+        return int((self.d[tile].view(np.uint32) == self.modelled[tile].view(np.uint32)).sum())
+
+    @property
+    def summary(self) -> str:
+        """The comparison in one line."""
+        if self.modelled is None:
+            return f"no model of {self.fragment.word} words to compare with"
+        odd = [name for tile, name in enumerate(self.names) if self.agreeing(tile) != self.d[tile].size]
+        agreeing = sum(self.agreeing(tile) or 0 for tile in range(len(self.names)))
+        return f"{agreeing} of {self.d.size} dot products as modelled" + (f"; others in: {', '.join(odd)}" if odd else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a record: arrays as hex digits of their elements in turn, each with its highest digit first."""
+        return {
+            "instruction": self.fragment.instruction, "word": self.fragment.word, "shape": list(self.fragment.shape),
+            "tiles": [
+                {
+                    "asks": name, **{x: _hex(getattr(self, x)[tile]) for x in "abcd"},
+                    "elements": self.d[tile].size, "as_modelled": self.agreeing(tile),
+                }
+                for tile, name in enumerate(self.names)
+            ],
+        }
+
+
+def _hex(array: np.ndarray) -> str:
+    return array.astype(array.dtype.newbyteorder(">")).tobytes().hex()
+
+
+def probe_unit(plan: Plan, kind: str) -> Tiles:
+    """Run the plan's instruction on the tiles.
+
+    Args:
+        kind: the device, as `open_device` takes it.
+
+    Raises:
+        GemmgenError: the probe cannot be compiled or run.
+    """
+    fragment = next(row for row in FRAGMENTS.rows() if row.builtin == plan.fragment.builtin)  # the plan's may be several of it
+    m, n, k = fragment.shape
+    names, a, b, c = _tiles(fragment)
+    text = render_text("unit_probe.j2", header=fragment_header(fragment), fragment=fragment, name=KERNEL, m=m, n=n, k=k)
+    source = Source(name=KERNEL, text=text, suffix=SUFFIX[plan.gpu.vendor], launches=(), arch=plan.arch, allow_spills=False)
+    device = open_device(kind, plan, source, build(source))
+    try:
+        buffers = [device.upload(x, name) for x, name in ((a, "a"), (b, "b"), (c, "c"))]
+        buffers.append(device.empty(c.nbytes, "d"))
+        device.launch(KERNEL, len(names), fragment.threads, 0, [("pointer", buffer) for buffer in buffers])
+        d = device.download(buffers[-1], np.float32, c.size).reshape(c.shape)
+    finally:
+        device.release()
+    known = fragment.word in plan.gpu.unit.block
+    return Tiles(fragment, names, a, b, c, d, units.mma(plan.gpu.unit, fragment.word, a, b, c) if known else None)
+
+
+def _tiles(fragment: Fragment) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray]:
+    """(what each tile asks, A, B, C), the same at every call."""
+    m, n, k = fragment.shape
+    word = FORMATS[fragment.word]
+    rng = np.random.Generator(np.random.PCG64(0))
+
+    def words(rows: int, columns: int, exponents: Exponents) -> np.ndarray:
+        return _drawn(rng, word, units.RAW[fragment.word], (rows, columns), exponents)
+
+    def sums(exponents: Exponents) -> np.ndarray:
+        return _drawn(rng, FORMATS["f32"], np.dtype(np.uint32), (m, n), exponents).view(np.float32)
+
+    def opposite(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        exact = units.decode(fragment.word, a).astype(np.float64) @ units.decode(fragment.word, b).astype(np.float64)
+        return -exact.astype(np.float32)
+
+    # Words whose products are subnormal FP32 numbers; where there are none, as of f16, only C is subnormal.
+    tiny = _ZERO if 2 * word.min_exponent > FORMATS["f32"].min_exponent else (-70, -66)
+    tiles = []
+    for asks, of_a, of_b, of_c in (
+        ("terms of one size", (-2, 0), (-2, 0), (-2, 2)),
+        ("terms far apart", (-12, 12), (-12, 12), (-24, 24)),
+        ("sums that cancel", (-2, 0), (-2, 0), opposite),
+        ("subnormal words", _SUBNORMAL, (0, 8), (word.min_exponent - 12, word.min_exponent)),
+        ("subnormal words on both sides", _SUBNORMAL, _SUBNORMAL, (2 * word.min_exponent, 2 * word.min_exponent + 4)),
+        ("subnormal sums", tiny, tiny, _SUBNORMAL),
+    ):
+        a, b = words(m, k, of_a), words(k, n, of_b)
+        tiles.append((asks, a, b, of_c(a, b) if callable(of_c) else sums(of_c)))
+    names, *arrays = zip(*tiles)
+    a, b, c = map(np.stack, arrays)
+    return names, a, b, c
+
+
+def _drawn(rng: np.random.Generator, form: Format, raw: np.dtype, shape: tuple[int, int], exponents: Exponents) -> np.ndarray:
+    """Random numbers of a format as they are stored: either sign, any fraction, exponents of a range that the format has."""
+    if exponents == _ZERO:
+        return np.zeros(shape, raw)
+    exponent_bits = (2 * form.max_exponent + 1).bit_length()
+    fraction = rng.integers(0, 1 << form.fraction_bits, shape)
+    biased = 0
+    if exponents != _SUBNORMAL:
+        low, high = (max(form.min_exponent, min(form.max_exponent, exponent)) for exponent in exponents)
+        biased = rng.integers(low, high + 1, shape) + form.max_exponent
+    bits = (rng.integers(0, 2, shape) << exponent_bits | biased) << form.fraction_bits | fraction
+    return (bits << (8 * raw.itemsize - 1 - exponent_bits - form.fraction_bits)).astype(raw)

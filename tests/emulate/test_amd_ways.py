@@ -1,0 +1,104 @@
+"""AMD's kernels, as the compiler's assembly runs on the CPU: every way of an operand to the matrix cores of five targets,
+and kernels that are wrong on purpose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_sabotage import accuracy, judge_of, permutation, probes, swap
+from verifying import assert_passed, report_of
+from ways import AMD_WAYS, plan_of
+
+from gemmgen.build import build
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.errors import EmulationError
+from gemmgen.render import render
+from gemmgen.run import gemm
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.verify import oracles
+
+
+@pytest.mark.parametrize("name", AMD_WAYS)
+def test_each_way_verifies(name):
+    report = report_of(plan_of(**AMD_WAYS[name]))
+    assert_passed(report)
+    assert "0 bank conflicts" in report.checks[-1].detail
+
+
+def test_the_ways_are_of_every_target_layout_and_place():
+    plans = [plan_of(**way) for way in AMD_WAYS.values()]
+    assert {plan.arch for plan in plans} == {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"}
+    assert {plan.layout for plan in plans} == {"nn", "nt", "tn", "tt"}
+    assert {plan.where for plan in plans} == {"prepass", "shared", "register"}
+
+
+@pytest.mark.parametrize("gpu", ["mi300x", "rx9070xt"])
+def test_all_ways_give_the_same_bits_and_counts(gpu):
+    """The words are the same wherever they are made, and so is the order of the sums: every lane's k too."""
+    rng = np.random.default_rng(0)
+    a = (rng.uniform(-1, 1, (70, 131)) * np.exp2(rng.integers(-30, 18, (70, 131)))).astype(np.float32)
+    b = rng.uniform(-1, 1, (131, 69)).astype(np.float32)
+    a[3, 4], b[7, 8] = np.inf, np.nan
+    found = []
+    for where in ("prepass", "shared", "register"):
+        plan = plan_of(gpu=gpu, where=where, promote=32)
+        source = render(plan)
+        found.append(gemm(EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source, a, b))
+    for other in found[1:]:
+        assert np.array_equal(other.c.view(np.uint32), found[0].c.view(np.uint32))
+        assert other.status == found[0].status
+    assert found[0].status["a_lossy"] > 100 and found[0].status["a_nonfinite"] == found[0].status["b_nonfinite"] == 1
+
+
+FAULTS = {
+    # name: (way, edit, the check that must fail)
+    "a product dropped": ("mfma", swap("multiply_add(acc_correction[i][j], a_fragments[buffer][1][i]", ";//"), probes),
+    "a product dropped, by the bound": ("mfma", swap("multiply_add(acc_correction[i][j], a_fragments[buffer][1][i]", ";//"), accuracy),
+    "the same instruction's k twice": ("mfma", swap("__builtin_shufflevector(a, a, 2, 3)", "__builtin_shufflevector(a, a, 0, 1)"), permutation),
+    "A's two instructions in the other order": (
+        "mfma", lambda text: swap("(a, a, 9, 9)", "(a, a, 2, 3)")(swap("(a, a, 2, 3)", "(a, a, 0, 1)")(swap("(a, a, 0, 1)", "(a, a, 9, 9)")(text))), permutation,
+    ),
+    "half of the lanes at the wrong k": ("mfma", swap("a_chunk = (lane >> 5)", "a_chunk = 0"), permutation),
+    "rows of A exchanged": ("mfma, narrow", swap("a_row = (lane & 15)", "a_row = (lane & 15) ^ 1"), permutation),
+    "C's register of another row": ("mfma", swap("(r >> 2) * 8", "(r >> 2) * 4"), permutation),
+    "C's upper lanes four rows off": ("mfma, register", swap("(lane >> 5) * 4", "(lane >> 5) * 8"), permutation),
+    "the swizzle on one side only": ("mfma", swap("swizzle(row, chunk + i) * 16)", "(chunk + i) * 16)"), permutation),
+    "a chunk of the run left out": ("mfma, register", swap("kk / 4 + piece", "kk / 4"), permutation),
+    "the second chunk twice": ("wmma of RDNA3", swap("(address ^ 16)", "address"), permutation),
+    "RDNA3's rows of C as RDNA4's": ("wmma of RDNA3", swap("r * 2", "r"), permutation),
+    "RDNA4's k as RDNA3's": ("wmma of RDNA4", swap("a_chunk = (lane >> 4)", "a_chunk = 0"), permutation),
+    "a stage of the ring too early": ("mfma, a ring of three", swap("const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;", "const int next_slot = slot ^ 1;"), permutation),
+    "shuffles that miss the upper half": ("mfma", swap("for (int mask = 32; mask > 0", "for (int mask = 16; mask > 0"), None),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_wrong_kernel_fails(name):
+    way, edit, question = FAULTS[name]
+    judge = judge_of(plan_of(**AMD_WAYS[way]), edit)
+    try:
+        passed = judge.special().passed if question is None else question(judge).passed
+    except EmulationError:
+        return  # caught before there was an answer
+    assert not passed
+
+
+@pytest.mark.parametrize("way, barrier", [
+    ("mfma", "                block_barrier();\n                if (next) fetch"),
+    ("mfma, register", "        block_barrier();\n        slot ^= 1;"),
+    ("mfma, register, slices", "    block_barrier();\n    if (*(u32*)shared"),
+    ("wmma of RDNA3", "        block_barrier();\n        slot ^= 1;"),
+    ("wmma of RDNA4, a ring of three", "        block_barrier();\n        free_slot = slot;"),
+    ("mfma, one instruction", "    block_barrier();\n    int slot = 0;"),
+])
+def test_a_missing_barrier_shows_between_the_schedules(way, barrier):
+    judge = judge_of(plan_of(**AMD_WAYS[way]), swap(barrier, barrier.replace("block_barrier();", "")))
+    problem = oracles.permutation(judge.plan)
+    results = []
+    for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        judge.device.set_schedule(schedule)
+        try:
+            results.append(gemm(judge.device, judge.plan, judge.source, problem.a, problem.b).c)
+        except EmulationError:
+            return
+    assert any((c != problem.expected).any() for c in results)
