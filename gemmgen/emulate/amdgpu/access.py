@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gemmgen.emulate.amdgpu.decode import DTYPES, S, Cursor, instruction
+from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.machine import SCRATCH_RESOURCE, Touched
+from gemmgen.emulate.amdgpu.operands import DTYPES, S
 from gemmgen.emulate.atomic import take_turns, updates
 from gemmgen.emulate.memory import GLOBAL_BASE, SHARED_WINDOW, Fault, Space
 
@@ -324,8 +325,8 @@ class BufferAddress:
     def __init__(self, cursor: Cursor):
         cursor.count(4)
         uses = cursor.flag("offen")
-        if not uses and cursor.text(1) != "off":
-            cursor.refuse("buffer instruction is not supported")
+        if not cursor.decoder.kernel.setting("user_sgpr_private_segment_buffer") or not (uses or cursor.text(1) == "off"):
+            cursor.refuse("buffer instruction is not supported", "global_load or global_store")
         self.resource = cursor.slot(2, 4)
         self.inner = ScratchAddress(cursor, 1, 3)
 
@@ -487,7 +488,7 @@ class LocalAccess:
     def __call__(self, wave, lanes: Lanes, address: np.ndarray) -> np.ndarray:
         """`[n]` int64 addresses in the workgroup's LDS."""
         addresses = lanes.pick(address + self.offset).astype(np.int64)
-        everywhere = lanes.spread(addresses, slice(None) if lanes.flat is None else np.arange(len(addresses)))
+        everywhere = lanes.spread(addresses, slice(None))
         wave.strip.conflicts.count(self.place, everywhere, lanes.mask, self.nbytes, self.kind)
         return addresses
 
@@ -497,10 +498,8 @@ class LocalAccess:
 
 def _local_reads(cursor: Cursor, nbytes: int, sign: str, half: int | None, offsets: Sequence[int]):
     cursor.count(2)
-    cursor.drop("gds") if cursor.modifiers.get("gds") is None else cursor.refuse("GDS is not supported")
     address = cursor.read(1, "u32")
     accesses = [LocalAccess(cursor, "read", nbytes, offset) for offset in offsets]
-    count = max(1, nbytes // 4)
     land, slots = _loads(cursor, 0, nbytes * len(offsets), sign, half)
 
     def run(wave):
@@ -521,13 +520,11 @@ def _local_reads(cursor: Cursor, nbytes: int, sign: str, half: int | None, offse
 
         wave.issue(("lds",), slots, perform, lanes.mask)
 
-    assert len(slots) == count * len(offsets)
     return run
 
 
 def _local_writes(cursor: Cursor, nbytes: int, high: int, offsets: Sequence[int]):
     cursor.count(1 + len(offsets))
-    cursor.drop("gds") if cursor.modifiers.get("gds") is None else cursor.refuse("GDS is not supported")
     address = cursor.read(0, "u32")
     accesses = [LocalAccess(cursor, "write", nbytes, offset) for offset in offsets]
     reads = [_stored(cursor, 1 + i, nbytes, high) for i in range(len(offsets))]

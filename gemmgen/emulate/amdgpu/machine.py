@@ -37,8 +37,9 @@ from functools import cached_property
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate.amdgpu.decode import A, EXEC, M0, S, SLOTS, TTMP, V, VCC, Block, Instruction, Program, slot_name
+from gemmgen.emulate.amdgpu.decode import Block, Instruction, Program
 from gemmgen.emulate.amdgpu.local import LocalMemory, PrivateMemory, banks_of
+from gemmgen.emulate.amdgpu.operands import A, EXEC, M0, S, SLOTS, TTMP, V, VCC, slot_name
 from gemmgen.emulate.amdgpu.target import Target
 from gemmgen.emulate.banks import ConflictCounter
 from gemmgen.emulate.launch import LaunchStats, Schedule
@@ -219,8 +220,8 @@ class Wave:
         thread = self.lane.astype(np.int64) + target.wave * self.number
         self.thread = (thread % x, thread // x % y, thread // (x * y))
         self._set_exec(thread < x * y * z)
-        for shift, name in ((4, "float_denorm_mode_32"), (6, "float_denorm_mode_16_64")):
-            self.set_mode(shift, 2, np.array(kernel.setting(name, 3)))
+        for shift, name, default in ((4, "float_denorm_mode_32", 0), (6, "float_denorm_mode_16_64", 3)):
+            self.set_mode(shift, 2, np.array(kernel.setting(name, default)))
         packed = self.thread[0].copy()
         for axis in range(kernel.setting("system_vgpr_workitem_id")):
             packed |= self.thread[axis + 1] << 10 * (axis + 1)
@@ -281,7 +282,7 @@ class Wave:
         wrong = undefined & np.uint32(bits) != 0
         wrong = wrong if lanes is None else wrong & lanes
         if wrong.any():
-            first = self._first(wrong)
+            first = self.first_of(wrong)
             whole = np.broadcast_to(undefined, wrong.shape).flat[first] == _EVERY_BIT
             problem = "is read, which nothing has written" if whole else "is read, part of which nothing has written"
             origin = self.state[slot].origin
@@ -300,7 +301,7 @@ class Wave:
         return state.undefined
 
     @staticmethod
-    def _first(wrong: np.ndarray) -> int:
+    def first_of(wrong: np.ndarray) -> int:
         """Index in `[lanes, columns]`, flat, of the first offender; `wrong` is that, `[columns]` or 0-d."""
         return int(np.argmax(wrong))
 
@@ -309,12 +310,11 @@ class Wave:
         if not flying.any():
             return
         if slot < S:
-            flying = flying & (True if flight.lanes is None else flight.lanes)
-            flying = np.broadcast_to(flying, self.shape)
+            flying = np.broadcast_to(flying if flight.lanes is None else flying & flight.lanes, self.shape)
         wrong = flying if lanes is None else flying & lanes
         if not wrong.any():
             return
-        first = self._first(wrong)
+        first = self.first_of(wrong)
         column = first % self.shape[1]
         source = self.strip.launch.source
         raise Fault(
