@@ -34,7 +34,7 @@ LONGS = np.array([0, 1, 5, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64
 DESCRIPTOR = """
 	.section	.rodata,"a",@progbits
 	.amdhsa_kernel k
-		.amdhsa_group_segment_fixed_size 0
+		.amdhsa_group_segment_fixed_size 4096
 		.amdhsa_kernarg_size 32
 		.amdhsa_user_sgpr_count 2
 		.amdhsa_user_sgpr_kernarg_segment_ptr 1
@@ -637,6 +637,128 @@ def test_undefined_bits_that_are_used_are_a_fault(name):
     body, message = UNDEFINED_AND_USED[name]
     with pytest.raises(EmulationError, match=message):
         run(body, U32, np.array([0x1234, 5], U32))
+
+
+# ---------------------------------------------------------------- memory
+
+UPDATES = {
+    # name before GFX11: (after it, the new value of (old, data))
+    "add_u32": ("add_u32", lambda old, x: old + x), "sub_u32": ("sub_u32", lambda old, x: old - x),
+    "min_i32": ("min_i32", lambda old, x: min(signed(old), signed(x))), "max_i32": ("max_i32", lambda old, x: max(signed(old), signed(x))),
+    "min_u32": ("min_u32", min), "max_u32": ("max_u32", max), "and_b32": ("and_b32", lambda old, x: old & x),
+    "or_b32": ("or_b32", lambda old, x: old | x), "xor_b32": ("xor_b32", lambda old, x: old ^ x),
+    "inc_u32": ("inc_u32", lambda old, x: 0 if old >= x else old + 1),
+    "dec_u32": ("dec_u32", lambda old, x: x if old == 0 or old > x else old - 1),
+}  # fmt: skip
+GLOBAL_NAMES = {"min_i32": "smin", "max_i32": "smax", "min_u32": "umin", "max_u32": "umax"}
+LOCAL = {"gfx942": ("ds_write", "ds_read"), "gfx1201": ("ds_store", "ds_load")}
+
+
+def waits(target):
+    return "s_waitcnt vmcnt(0) lgkmcnt(0)" if target == "gfx942" else "s_wait_loadcnt 0x0\ns_wait_storecnt 0x0\ns_wait_dscnt 0x0"
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+@pytest.mark.parametrize("name", UPDATES)
+def test_atomic_operations_on_lds_and_global_memory(name, target):
+    """Lanes meet in pairs, even ones first: old values come back, the new one stays."""
+    old, x = pairs(WORDS)
+    old, x = old[:64], x[::-1][:64]
+    old = np.repeat(old[::2], 2)
+    later, function = UPDATES[name]
+    store, load = LOCAL[target]
+    body = f"""v_lshrrev_b32_e32 v10, 1, v0
+v_lshlrev_b32_e32 v10, 2, v10
+{store}_b32 v10, v2
+{waits(target)}
+ds_{{}}_rtn_{{}} v11, v10, v4
+{load}_b32 v12, v10
+{waits(target)}
+v_cndmask_b32_e64 v8, v12, v11, vcc{"" if target == "gfx942" else "_lo"}"""
+    operation, type_ = (name if target == "gfx942" else later).split("_")
+    for first in (1, 0):
+        chosen = body.format(operation, type_)
+        vcc = f"v_cmp_eq_u32_e32 vcc{'' if target == 'gfx942' else '_lo'}, {1 - first}, v21\n"
+        got = run("v_mov_b32_e32 v21, 0\n" + vcc + chosen, U32, old, x, target=target)
+        want = []
+        for before, one, other in zip(old[::2].tolist(), x[::2].tolist(), x[1::2].tolist(), strict=True):
+            between = function(before, one) % 2**32
+            after = function(between, other) % 2**32
+            want += [before, between] if first else [after, after]
+        assert got.tolist() == want
+    vector = f"global_atomic_{GLOBAL_NAMES.get(name, name.split('_')[0])} v11, v21, v4, s[4:5] sc0"
+    if target != "gfx942":
+        vector = f"global_atomic_{later} v11, v21, v4, s[4:5] th:TH_ATOMIC_RETURN scope:SCOPE_DEV"
+    body = f"v_lshrrev_b32_e32 v21, 1, v20\nv_lshlrev_b32_e32 v21, 3, v21\n{vector}\n{waits(target)}\nv_mov_b32_e32 v8, v11"
+    got = run(body, U32, old, x, target=target)
+    assert got.tolist() == [
+        value for before, one in zip(old[::2].tolist(), x[::2].tolist(), strict=True) for value in (before, function(before, one) % 2**32)
+    ]
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_compare_and_swap_and_exchange(target):
+    """The order of the two data differs between LDS of two generations, and from global memory."""
+    old, new = np.arange(64, dtype=U32), np.arange(64, dtype=U32) + 1000
+    store, load = LOCAL[target]
+    swap = "ds_cmpst_rtn_b32 v11, v10, v12, v4" if target == "gfx942" else "ds_cmpstore_rtn_b32 v11, v10, v4, v12"
+    body = f"""v_lshlrev_b32_e32 v10, 2, v0
+{store}_b32 v10, v2
+v_and_b32_e32 v12, 62, v0
+{waits(target)}
+{swap}
+{load}_b32 v8, v10
+{waits(target)}
+v_lshl_add_u32 v8, v11, 16, v8"""
+    wave = 64 if target == "gfx942" else 32
+    lane = np.arange(64) % wave
+    want = np.where(old == lane & 62, new, old) + (old << 16)
+    assert (run(body, U32, old[:wave], new[:wave], target=target) == want[:wave]).all()
+    returns = "sc0" if target == "gfx942" else "th:TH_ATOMIC_RETURN scope:SCOPE_DEV"
+    name = "global_atomic_cmpswap" if target == "gfx942" else "global_atomic_cmpswap_b32"
+    body = f"""v_lshlrev_b32_e32 v21, 2, v20
+v_mov_b32_e32 v14, v4
+v_and_b32_e32 v15, 62, v0
+{name} v11, v21, v[14:15], s[4:5] {returns}
+{waits(target)}
+global_load_{"dword" if target == "gfx942" else "b32"} v8, v21, s[4:5]
+{waits(target)}
+v_lshl_add_u32 v8, v11, 16, v8"""
+    assert (run(body, U32, old[:wave], new[:wave], target=target) == want[:wave]).all()
+    exchange = "ds_wrxchg_rtn_b32" if target == "gfx942" else "ds_storexchg_rtn_b32"
+    body = f"v_lshlrev_b32_e32 v10, 2, v0\n{store}_b32 v10, v2\n{exchange} v8, v10, v4\n{waits(target)}"
+    assert (run(body, U32, old[:wave], new[:wave], target=target) == old[:wave]).all()
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_widths_offsets_and_halves_in_lds(target):
+    store, load = LOCAL[target]
+    two = ("ds_write2_b32", "ds_read2_b32", "ds_write2st64_b32", "ds_read2st64_b32")
+    if target != "gfx942":
+        two = ("ds_store_2addr_b32", "ds_load_2addr_b32", "ds_store_2addr_stride64_b32", "ds_load_2addr_stride64_b32")
+    wave = 64 if target == "gfx942" else 32
+    x, y = np.arange(wave, dtype=U32) * 0x01010101 + 0x80, np.arange(wave, dtype=U32) + 0x5A000000
+    lane = np.arange(wave)
+    address = "v_lshlrev_b32_e32 v10, {}, v0\n"
+    both = f"{address.format(2)}{two[0]} v10, v2, v4 offset0:1 offset1:100\n{two[1]} v[12:13], v10 offset0:100 offset1:1\n"
+    assert (run(both + waits(target) + "\nv_sub_u32_e32 v8, v12, v13", U32, x, y, target=target) == y - x).all()
+    both = f"{address.format(2)}{two[2]} v10, v2, v4 offset1:3\n{load}_b32 v8, v10 offset:768\n"
+    assert (run(both + waits(target), U32, x, y, target=target) == y).all()
+    bytes_ = f"{address.format(0)}{store}_b8 v10, v2\n{load}_i8 v8, v10\n{waits(target)}"
+    assert (run(bytes_, U32, x, target=target).view(I32) == x.astype(np.int8)).all()
+    body = f"{address.format(1)}{store}_b16_d16_hi v10, v2 offset:2\n{load}_u16 v8, v10 offset:2\n{waits(target)}"
+    assert (run(body, U32, x, target=target) == x >> 16).all()
+    body = f"v_mov_b32_e32 v8, v4\n{address.format(1)}{store}_b16 v10, v2\n{load}_u16_d16_hi v8, v10\n{waits(target)}"
+    assert (run(body, U32, x, y, target=target) == (y & 0xFFFF | x << 16)).all()
+    body = f"""{address.format(4)}v_mov_b32_e32 v12, v2
+v_mov_b32_e32 v13, v4
+v_mov_b32_e32 v14, v0
+v_mov_b32_e32 v15, 7
+{store}_b128 v10, v[12:15]
+{load}_b96 v[16:18], v10 offset:4
+{waits(target)}
+v_add3_u32 v8, v16, v17, v18"""
+    assert (run(body, U32, x, y, target=target) == y + lane.astype(U32) + 7).all()
 
 
 # ---------------------------------------------------------------- LDS

@@ -16,7 +16,18 @@ import numpy as np
 
 from gemmgen.emulate.amdgpu.assembly import Kernel, Module, Statement
 from gemmgen.emulate.amdgpu.names import canonical
-from gemmgen.emulate.amdgpu.operands import DTYPES, NULL, PARTS, Movement, Operand, Read, constant, parse_operand, reads, reads_loosely
+from gemmgen.emulate.amdgpu.operands import (
+    DTYPES,
+    NULL,
+    PARTS,
+    Movement,
+    Operand,
+    Read,
+    constant,
+    parse_operand,
+    reads,
+    reads_loosely,
+)
 from gemmgen.emulate.amdgpu.target import Target
 from gemmgen.emulate.flow import entry_first
 from gemmgen.emulate.report import Source

@@ -39,7 +39,7 @@ import numpy as np
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.amdgpu.decode import Block, Instruction, Program
 from gemmgen.emulate.amdgpu.local import LocalMemory, PrivateMemory, banks_of
-from gemmgen.emulate.amdgpu.operands import A, EXEC, M0, S, SLOTS, TTMP, V, VCC, slot_name
+from gemmgen.emulate.amdgpu.operands import EXEC, S, SLOTS, TTMP, V, VCC, slot_name
 from gemmgen.emulate.amdgpu.target import Target
 from gemmgen.emulate.banks import ConflictCounter
 from gemmgen.emulate.launch import LaunchStats, Schedule

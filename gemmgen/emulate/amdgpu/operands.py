@@ -188,7 +188,7 @@ class Movement:
             return valid
         return valid & np.take_along_axis(lanes, np.broadcast_to(self.index, wave.shape), 0)
 
-    def within(self, run: Run) -> Run:
+    def within(self, run: Callable) -> Callable:
         """The instruction, executed by the lanes that take part and have a source."""
 
         def moved(wave):
