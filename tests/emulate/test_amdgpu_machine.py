@@ -105,7 +105,8 @@ KERNEL(256) ballots(const int* a, int n, u64* out) {
 KERNEL(256) shuffles(const float* a, float* out) {
   int i = tid(), l = lane();
   float x = a[i], sum = x;
-  for (int d = 16; d; d >>= 1) sum += __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute((l ^ d) * 4, __builtin_bit_cast(int, sum)));
+  for (int d = 16; d; d >>= 1)
+    sum += __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute((l ^ d) * 4, __builtin_bit_cast(int, sum)));
   int bits = __builtin_bit_cast(int, x);
   out[i * 6] = sum;
   out[i * 6 + 1] = __builtin_bit_cast(float, __builtin_amdgcn_readfirstlane(bits));
@@ -127,24 +128,26 @@ KERNEL(64) atomics(u32* count, u64* most, float* sum, int* out) {
   ADD(sum + tid(), 0.5f);
   ADD(count + 1, 3u);
   int expected = 0;
-  __hip_atomic_compare_exchange_strong((int*)count + 2, &expected, 1 + gid(), __ATOMIC_RELAXED, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  __hip_atomic_compare_exchange_strong((int*)count + 2, &expected, 1 + gid(), __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                       __HIP_MEMORY_SCOPE_AGENT);
   barrier();
   out[gid() * 64 + tid()] = local + 100000 * top + (before > 189 ? 7 : 0);
 }
 KERNEL(64) bits(const u32* a, u32* out) {
   u32 x = a[tid()], y = x, n = 0;
   while (y) { n += __builtin_ffs(y) * n + 1; y &= y - 1; }
-  u32 row[6] = {x ? (u32)__builtin_clz(x) : 99, x ? (u32)__builtin_ctz(x) : 99, (u32)__builtin_popcount(x), __builtin_bitreverse32(x), n,
-                (x >> 5 & 63) | (x << 11 & 0xff000) | (x << (x & 31))};
+  u32 row[6] = {x ? (u32)__builtin_clz(x) : 99, x ? (u32)__builtin_ctz(x) : 99, (u32)__builtin_popcount(x),
+                __builtin_bitreverse32(x), n, (x >> 5 & 63) | (x << 11 & 0xff000) | (x << (x & 31))};
   for (int j = 0; j < 6; ++j) out[tid() * 6 + j] = row[j];
 }
 KERNEL(64) floats(const float* a, const float* b, float* out) {
   float x = a[tid()], y = b[tid()];
-  u32 flags = (x < y) | (x <= y) << 1 | (x == y) << 2 | (x != y) << 3 | !(x < y) << 4 | __builtin_isnan(x) << 5 | __builtin_isinf(x) << 6
-            | __builtin_isfinite(y) << 7 | __builtin_isunordered(x, y) << 8;
+  u32 flags = (x < y) | (x <= y) << 1 | (x == y) << 2 | (x != y) << 3 | !(x < y) << 4 | __builtin_isnan(x) << 5
+            | __builtin_isinf(x) << 6 | __builtin_isfinite(y) << 7 | __builtin_isunordered(x, y) << 8;
   int e = (__builtin_bit_cast(int, x) >> 23 & 255) - 127;
   float row[8] = {(float)flags, x / y, __builtin_fmaf(x, y, -x), __builtin_isfinite(x) && __builtin_fabsf(x) > 3 ? x : y,
-                  x * __builtin_bit_cast(float, (u32)(127 - e / 2) << 23), __builtin_bit_cast(float, (__builtin_bit_cast(u32, x) + 0x1000u) & 0xffffe000u),
+                  x * __builtin_bit_cast(float, (u32)(127 - e / 2) << 23),
+                  __builtin_bit_cast(float, (__builtin_bit_cast(u32, x) + 0x1000u) & 0xffffe000u),
                   (float)((double)x * 1.1 + y), __builtin_floorf(x) + __builtin_rintf(y)};
   for (int j = 0; j < 8; ++j) out[tid() * 8 + j] = row[j];
 }
@@ -198,7 +201,8 @@ def assembly(text, target):
 
 
 def emulator(target, text=SOURCE, edited=None, **options):
-    return AmdEmulator(edited or assembly(text, target), UNITS.get(UNIT_OF[target]), source=text, source_name="kernel.hip", **options)
+    unit = UNITS.get(UNIT_OF[target])
+    return AmdEmulator(edited or assembly(text, target), unit, source=text, source_name="kernel.hip", **options)
 
 
 def run(target, entry, grid, block, shared, *args, out=None, text=SOURCE, edited=None, **options):
@@ -305,7 +309,7 @@ def test_dynamic_lds(target):
     assert (run(target, "dynamic", (1,), (64,), 256, a, out=(np.float32, 64))[0] == a[::-1]).all()
     with pytest.raises(EmulationError, match="reaches outside LDS") as error:
         run(target, "dynamic", (1,), (64,), 252, a, out=(np.float32, 64))
-    assert error.value.got == "'LDS + 252 of 252 bytes'" or error.value.got == "LDS + 252 of 252 bytes"
+    assert error.value.got == "LDS + 252 of 252 bytes"
 
 
 def test_arguments_that_do_not_fit():
@@ -330,7 +334,7 @@ def test_a_hidden_argument_that_is_not_passed_may_not_be_used():
     text = HEAD + """KERNEL(64) k(int* out) {
   out[tid()] = ((const int*)__builtin_amdgcn_implicitarg_ptr())[20];   // where the host's mailbox is told
 }"""
-    with pytest.raises(EmulationError, match="register s.* is read, which nothing has written|nothing has written"):
+    with pytest.raises(EmulationError, match=r"register \w+ is read, which nothing has written"):
         run("gfx942", "k", (1,), (64,), 0, text=text, out=(np.int32, 64))
 
 
@@ -393,7 +397,8 @@ def test_ballots_and_shuffles(target):
 
 @pytest.mark.parametrize("target", ALL)
 def test_bits(target):
-    a = np.concatenate([np.array([0, 1, 0x80000000, 0xFFFFFFFF, 0xDEADBEEF], np.uint32), np.random.default_rng(1).integers(0, 2**32, 59, np.uint32)])
+    a = np.random.default_rng(1).integers(0, 2**32, 64, np.uint32)
+    a[:5] = [0, 1, 0x80000000, 0xFFFFFFFF, 0xDEADBEEF]
     got, _ = run(target, "bits", (1,), (64,), 0, a, out=(np.uint32, (64, 6)))
     for x, row in zip(a.tolist(), got.tolist(), strict=True):
         y, n = x, 0
@@ -408,7 +413,8 @@ def test_bits(target):
 
 @pytest.mark.parametrize("target", ALL)
 def test_floats(target):
-    special = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-40, 3e38, 1e-20, 5.5, 2.5, -3.5, 1 / 3, 65504, 1e10], np.float32)
+    special = [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-40, 3e38, 1e-20, 5.5, 2.5, -3.5, 1 / 3, 65504, 1e10]
+    special = np.array(special, np.float32)
     rng = np.random.default_rng(2)
     x = np.concatenate([special, special, rng.standard_normal(32).astype(np.float32)])
     y = np.concatenate([special, special[::-1], rng.standard_normal(32).astype(np.float32)])
@@ -459,8 +465,9 @@ def bfloat(x):
 @pytest.mark.parametrize("target", ALL)
 def test_divisions_and_an_array_in_scratch_memory(target):
     rng = np.random.default_rng(4)
-    a = np.concatenate([np.array([0, 1, -1, 2**31 - 1, -(2**31), 99, -100, 12345], np.int32), rng.integers(-(2**31), 2**31, 56, np.int64).astype(np.int32)])
-    b = np.concatenate([np.array([0, 1, 6, 7, 2**32 - 1, 2**31, 999, 1000], np.uint32), rng.integers(0, 2**32, 56, np.uint32)])
+    a, b = rng.integers(-(2**31), 2**31, 64, np.int64).astype(np.int32), rng.integers(0, 2**32, 64, np.uint32)
+    a[:8] = [0, 1, -1, 2**31 - 1, -(2**31), 99, -100, 12345]
+    b[:8] = [0, 1, 6, 7, 2**32 - 1, 2**31, 999, 1000]
     got, _ = run(target, "divisions", (1,), (64,), 0, a, b, out=(np.int32, (64, 6)))
     for x, y, row in zip(a.tolist(), b.tolist(), got.tolist(), strict=True):
         quotient = abs(x) // (y % 1000 + 1) * (1 if x >= 0 else -1)
@@ -494,7 +501,6 @@ KERNEL(256) staged(const float* a, float* out) {
   out[gid() * 256 + tid()] = z + 1.f;  // the end
 }
 """
-WAVE_0 = {64: "255", 32: "255"}
 A = np.arange(512, dtype=np.float32)
 WANT = (np.arange(512).reshape(2, 256)[:, ::-1] * 2 + np.arange(256)[::-1] + 1).astype(np.float32)
 
@@ -505,14 +511,14 @@ def staged(target, change=lambda text: text, **options):
     return run(target, "staged", (2,), (256,), 0, A, text=STAGED, edited=edited, out=(np.float32, (2, 256)), **options)[0]
 
 
-def without(pattern, count=1, last=False):
-    """Removes lines that match; there must be one."""
+def without(pattern, count=1):
+    """Removes the first lines that match; there must be one."""
 
     def change(text):
         lines = text.splitlines()
         found = [i for i, line in enumerate(lines) if re.match(rf"\t(?:{pattern})", line)]
         assert found, pattern
-        for i in (found[-count:] if last else found[:count]):
+        for i in found[:count]:
             lines[i] = ""
         return "\n".join(lines)
 
@@ -545,14 +551,15 @@ def test_the_staged_kernel_is_right_as_it_is(target):
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.name)
 def test_a_missing_wait_for_a_load_is_found(target, schedule):
     with pytest.raises(EmulationError, match=r"register v\d+ is read while a load into it is in flight") as error:
-        staged(target, lambda text: without(LOAD_WAIT, 9)(text), schedule=schedule)
+        staged(target, without(LOAD_WAIT, 9), schedule=schedule)
     assert "global_load" in error.value.got and "kernel.hip:" in error.value.got
     assert re.match(r"s_waitcnt vmcnt\(\d\)$|s_wait_loadcnt \d$", error.value.needs)
 
 
 @pytest.mark.parametrize("target", ALL)
 def test_a_wait_that_covers_too_little_is_found(target):
-    loosened = replaced(r"s_waitcnt vmcnt\(0\)|s_wait_loadcnt 0x0", "s_waitcnt vmcnt(1)" if target != "gfx1201" else "s_wait_loadcnt 0x1")
+    one = "s_waitcnt vmcnt(1)" if target != "gfx1201" else "s_wait_loadcnt 0x1"
+    loosened = replaced(r"s_waitcnt vmcnt\(0\)|s_wait_loadcnt 0x0", one)
     with pytest.raises(EmulationError, match="in flight") as error:
         staged(target, loosened)
     assert error.value.needs.endswith(("vmcnt(0)", "loadcnt 0"))
@@ -675,7 +682,8 @@ KERNEL(64) k(volatile int* a, int* out) {
         if target in CDNA:  # the loads' waits cover the stores too
             edited = assembly(text, target)
         for schedule in SCHEDULES:
-            got, _ = run(target, "k", (1,), (64,), 0, np.zeros(64, np.int32), text=text, edited=edited, out=(np.int32, 64), schedule=schedule)
+            options = {"text": text, "edited": edited, "schedule": schedule}
+            got, _ = run(target, "k", (1,), (64,), 0, np.zeros(64, np.int32), out=(np.int32, 64), **options)
             assert (got == 7).all()
 
 

@@ -87,7 +87,8 @@ def assembly(body, sizes, size, target="gfx942", scalar=False, denormals=3):
                   f"global_load_{load[each]} {registers('v', first, each)}, v21, s[{4 + 2 * number}:{5 + 2 * number}]"]  # fmt: skip
     lines.append(WAITS[target])
     if scalar:
-        lines += [f"v_readfirstlane_b32 s{12 + 2 * n + w}, v{2 + 2 * n + w}" for n, each in enumerate(sizes) for w in range(each // 4)]
+        words = [2 * n + w for n, each in enumerate(sizes) for w in range(each // 4)]
+        lines += [f"v_readfirstlane_b32 s{12 + word}, v{2 + word}" for word in words]
     lines += body.split("\n")
     if scalar:
         lines += [f"v_mov_b32_e32 v{8 + w}, s{18 + w}" for w in range(size // 4)]
@@ -200,7 +201,8 @@ INTEGERS = {
     "v_med3_i32 v8, v2, v4, 5": lambda x, y: sorted([signed(x), signed(y), 5])[1],
     "v_max3_u32 v8, v2, v4, 40": lambda x, y: max(x, y, 40),
     "v_cvt_pk_u16_u32 v8, v2, v4": lambda x, y: min(x, 65535) | min(y, 65535) << 16,
-    "v_or_b32_sdwa v8, v2, v4 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:BYTE_1": lambda x, y: x >> 16 | y >> 8 & 255,
+    "v_or_b32_sdwa v8, v2, v4 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:BYTE_1":
+        lambda x, y: x >> 16 | y >> 8 & 255,
     "v_lshlrev_b32_sdwa v8, v2, sext(v4) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_0 src1_sel:WORD_0":
         lambda x, y: signed(y, 16) << x % 32,
     "v_mov_b32_e32 v8, v2\nv_mov_b32_sdwa v8, v4 dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:DWORD":
@@ -260,7 +262,8 @@ def test_integers_of_64_bits(body):
 @pytest.mark.parametrize("table", [0x00, 0x6C, 0xE8, 0x96, 0xFE, 0x1B])
 def test_any_function_of_three_bits(table):
     x, y, z = pairs(WORDS[::3], 3)
-    want = sum((table >> (4 * (x >> b & 1) + 2 * (y >> b & 1) + (z >> b & 1)) & 1).astype(U32) << b for b in np.arange(32, dtype=U32))
+    rows = [4 * (x >> bit & 1) + 2 * (y >> bit & 1) + (z >> bit & 1) for bit in range(32)]
+    want = sum((table >> row & 1).astype(U32) << U32(bit) for bit, row in enumerate(rows))
     assert (run(f"v_bitop3_b32 v8, v2, v4, v6 bitop3:{table:#x}", U32, x, y, z, target="gfx950") == want).all()
 
 
@@ -272,7 +275,8 @@ SCALAR = {
     "s_andn2_b64 s[18:19], s[12:13], s[14:15]": lambda x, y: x & ~y,
     "s_xnor_b64 s[18:19], s[12:13], s[14:15]": lambda x, y: ~(x ^ y),
     "s_mul_i32 s18, s12, s14\ns_mul_hi_u32 s19, s12, s14": lambda x, y: (x % 2**32) * (y % 2**32),
-    "s_mul_hi_i32 s18, s12, s14\ns_bcnt1_i32_b64 s19, s[14:15]": lambda x, y: (signed(x) * signed(y) >> 32) % 2**32 | y.bit_count() << 32,
+    "s_mul_hi_i32 s18, s12, s14\ns_bcnt1_i32_b64 s19, s[14:15]":
+        lambda x, y: (signed(x) * signed(y) >> 32) % 2**32 | y.bit_count() << 32,
     "s_bfe_u32 s18, s12, 0x70005\ns_bfe_i32 s19, s12, 0x70005": lambda x, y: (x >> 5 & 127) | signed(x >> 5, 7) % 2**32 << 32,
     "s_bfe_u64 s[18:19], s[12:13], 0x240008": lambda x, y: x >> 8 & 2**36 - 1,
     "s_bfe_i64 s[18:19], s[12:13], 0x200000": lambda x, y: signed(x),
@@ -292,10 +296,12 @@ SCALAR = {
     | (x >> 16 & 0xFFFF | (y & 0xFFFF) << 16) << 32,
     "s_movk_i32 s18, 0x8001\ns_mov_b32 s19, s14\ns_addk_i32 s19, 0xfffe": lambda x, y: 0xFFFF8001 | (y - 2) % 2**32 << 32,
     "s_brev_b64 s[18:19], s[12:13]": lambda x, y: int(f"{x:064b}"[::-1], 2),
-    "s_abs_i32 s18, s12\ns_absdiff_i32 s19, s12, s14": lambda x, y: abs(signed(x)) % 2**32 | abs(signed(signed(x) - signed(y))) % 2**32 << 32,
+    "s_abs_i32 s18, s12\ns_absdiff_i32 s19, s12, s14":
+        lambda x, y: abs(signed(x)) % 2**32 | abs(signed(signed(x) - signed(y))) % 2**32 << 32,
     "s_bfm_b64 s[18:19], s12, s14": lambda x, y: (2 ** (x % 64) - 1) << y % 64,
     "s_mov_b64 s[18:19], 0\ns_bitset1_b64 s[18:19], s12": lambda x, y: 1 << x % 64,
-    "s_cmp_gt_u32 s12, s14\ns_mov_b64 s[18:19], s[14:15]\ns_cmov_b64 s[18:19], s[12:13]": lambda x, y: x if x % 2**32 > y % 2**32 else y,
+    "s_cmp_gt_u32 s12, s14\ns_mov_b64 s[18:19], s[14:15]\ns_cmov_b64 s[18:19], s[12:13]":
+        lambda x, y: x if x % 2**32 > y % 2**32 else y,
 }  # fmt: skip
 
 
@@ -349,7 +355,9 @@ def rounded(exact):
     while exponent > -126 and abs(exact) < Fraction(2) ** exponent:
         exponent -= 1
     ulp = Fraction(2) ** (exponent - 23)
-    return F32(float(round(exact / ulp) * ulp)) if abs(exact) < Fraction(2) ** 128 - Fraction(2) ** 103 else F32(math.inf if exact > 0 else -math.inf)
+    if abs(exact) >= Fraction(2) ** 128 - Fraction(2) ** 103:
+        return F32(math.copysign(math.inf, exact))
+    return F32(float(round(exact / ulp) * ulp))
 
 
 def test_a_fused_multiply_add_rounds_once():
@@ -425,8 +433,8 @@ def test_conversions_saturate_and_round():
         same(run("v_cvt_f16_f32_e32 v8, v2", F16, AWKWARD), AWKWARD.astype(F16))
         same(run("v_cvt_f64_f32_e32 v[8:9], v2", F64, AWKWARD), AWKWARD.astype(F64))
     same(run("v_cvt_f32_f16_e32 v8, v2", F32, HALVES), HALVES.astype(F32))
-    same(run("v_cvt_f32_f16_sdwa v8, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1", F32, HALVES.view(U16).astype(U32) << 16),
-         HALVES.astype(F32))  # fmt: skip
+    upper = "v_cvt_f32_f16_sdwa v8, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1"
+    same(run(upper, F32, HALVES.view(U16).astype(U32) << 16), HALVES.astype(F32))
     same(run("v_frexp_exp_i32_f32_e32 v8, v2", I32, AWKWARD), np.where(np.isfinite(AWKWARD), np.frexp(AWKWARD)[1], 0))
 
 
@@ -460,7 +468,8 @@ def test_halves_in_their_places():
         same((packed >> 16).astype(U16).view(F16), (y.astype(F64) * 2 + y).astype(F16))
         packed = run("v_pk_mul_f16 v8, v2, 2.0", U32, both)  # a constant's upper half is 0
         same((packed >> 16).astype(U16).view(F16), y * F16(0))
-        mixed = run("v_mov_b32_e32 v8, -1\nv_fma_mixlo_f16 v8, v2, v4, -v2 op_sel:[1,0,0] op_sel_hi:[1,0,1]", U32, both, AWKWARD[:1].repeat(len(x)) + F32(3))
+        body = "v_mov_b32_e32 v8, -1\nv_fma_mixlo_f16 v8, v2, v4, -v2 op_sel:[1,0,0] op_sel_hi:[1,0,1]"
+        mixed = run(body, U32, both, np.full(len(x), 3, F32))
         same((mixed & 0xFFFF).astype(U16).view(F16), (y.astype(F32) * 3 - x.astype(F32)).astype(F16))
         assert (mixed >> 16 == 0xFFFF).all()
 
@@ -514,10 +523,13 @@ def test_comparisons_with_nans(kind):
 
 def test_comparisons_of_integers_and_classes():
     x, y = pairs(WORDS)
-    for kind, function in (("lt_i32", lambda a, b: a.view(I32) < b.view(I32)), ("gt_u32", np.greater), ("ne_u16", lambda a, b: a.astype(U16) != b.astype(U16))):
-        assert (run(f"v_cmp_{kind}_e32 vcc, v2, v4\nv_cndmask_b32_e64 v8, 0, 1, vcc", U32, x, y) == function(x, y)).all()
-    long, other = pairs(LONGS)
-    assert (run("v_cmp_le_i64_e32 vcc, v[2:3], v[4:5]\nv_cndmask_b32_e64 v8, 0, 1, vcc", U32, long, other) == (long.view(I64) <= other.view(I64))).all()
+    choose = "\nv_cndmask_b32_e64 v8, 0, 1, vcc"
+    for kind, want in (
+        ("lt_i32", x.view(I32) < y.view(I32)), ("gt_u32", x > y), ("ne_u16", x.astype(U16) != y.astype(U16)),
+    ):  # fmt: skip
+        assert (run(f"v_cmp_{kind}_e32 vcc, v2, v4" + choose, U32, x, y) == want).all()
+    x, y = pairs(LONGS)
+    assert (run("v_cmp_le_i64_e32 vcc, v[2:3], v[4:5]" + choose, U32, x, y) == (x.view(I64) <= y.view(I64))).all()
     subnormal = (AWKWARD != 0) & (np.abs(AWKWARD) < F32(2.0**-126))
     wanted = {0x3: AWKWARD != AWKWARD, 0x204: np.isinf(AWKWARD), 0x90: subnormal, 0x20: (AWKWARD == 0) & np.signbit(AWKWARD)}
     for mask, want in wanted.items():
@@ -537,7 +549,7 @@ def lanes(body, target="gfx942", values=None):
 
 def test_movements_between_lanes():
     x = LANE + 100
-    assert (lanes("v_mov_b32_dpp v8, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf") == LANE // 2 * 2 + 1 - LANE % 2 + 100).all()
+    assert (lanes("v_mov_b32_dpp v8, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf") == (LANE ^ 1) + 100).all()
     shifted = np.where(LANE % 16 >= 3, x - 3, 0)
     assert (lanes("v_mov_b32_dpp v8, v2 row_shr:3 row_mask:0xf bank_mask:0xf bound_ctrl:1") == shifted).all()
     kept = np.where(LANE % 16 >= 3, x - 3, 7)
@@ -572,8 +584,10 @@ def test_permutations_through_lds_and_single_lanes():
     assert (lanes(reverse + "ds_bpermute_b32 v8, v10, v2" + wait) == 163 - LANE).all()
     assert (lanes(reverse + "ds_permute_b32 v8, v10, v2" + wait) == 163 - LANE).all()
     assert (lanes("ds_swizzle_b32 v8, v2 offset:swizzle(SWAP,16)" + wait) == (LANE ^ 16) + 100).all()
-    assert (lanes('ds_swizzle_b32 v8, v2 offset:swizzle(BITMASK_PERM,"p0i1p")' + wait) == ((LANE & 0b10101 | LANE & 32) & ~0b1010 ^ 0b100 | 0b10) + 100).all()
-    assert (lanes("ds_swizzle_b32 v8, v2 offset:swizzle(QUAD_PERM,3,3,0,1)" + wait) == LANE // 4 * 4 + np.array([3, 3, 0, 1])[LANE % 4] + 100).all()
+    masked = (LANE & 0b110001) | (~LANE & 0b100) | 0b10
+    assert (lanes('ds_swizzle_b32 v8, v2 offset:swizzle(BITMASK_PERM,"p0i1p")' + wait) == masked + 100).all()
+    fours = LANE // 4 * 4 + np.array([3, 3, 0, 1])[LANE % 4]
+    assert (lanes("ds_swizzle_b32 v8, v2 offset:swizzle(QUAD_PERM,3,3,0,1)" + wait) == fours + 100).all()
     off = "s_mov_b64 exec, 0xff\nds_bpermute_b32 v8, v10, v2\ns_waitcnt lgkmcnt(0)\ns_mov_b64 exec, -1"
     assert (lanes("v_mov_b32_e32 v8, 5\n" + reverse + off) == np.where(LANE < 8, 0, 5)).all()
     body = "v_readlane_b32 s20, v2, 9\ns_mov_b32 m0, 33\nv_mov_b32_e32 v8, v2\nv_writelane_b32 v8, s20, m0\n"
@@ -623,7 +637,9 @@ UNDEFINED_AND_USED = {
     "chosen": ("s_mov_b64 vcc, 1\nv_cndmask_b32_e32 v8, v11, v2, vcc", "register v8 is read"),
     "merged and used": ("v_lshl_or_b32 v8, v11, 16, v2", "register v8 is read, part of which nothing has written"),
     "a half": ("v_and_b32_e32 v10, 0xffff, v11\nv_add_f16_e32 v8, v10, v10", "register v10 is read, part"),
-    "a carry into what is used": ("v_lshl_or_b32 v10, v2, 16, v2\nv_lshlrev_b32_e32 v12, 8, v11\nv_add_u32_e32 v8, v10, v12", "register v8 is read, part"),
+    "a carry into what is used": (
+        "v_lshl_or_b32 v10, v2, 16, v2\nv_lshlrev_b32_e32 v12, 8, v11\nv_add_u32_e32 v8, v10, v12", "register v8 is read, part"
+    ),
     "scalar": ("s_add_u32 s20, s21, 1\nv_mov_b32_e32 v8, s20", "register s21 is read, which nothing has written"),
     "mask": ("v_cndmask_b32_e64 v8, 0, 1, s[22:23]", "register s22 is read"),
     "accumulator": ("v_accvgpr_read_b32 v8, a3\nv_add_u32_e32 v8, v8, v2", "register v8 is read"),
@@ -644,7 +660,8 @@ def test_undefined_bits_that_are_used_are_a_fault(name):
 UPDATES = {
     # name before GFX11: (after it, the new value of (old, data))
     "add_u32": ("add_u32", lambda old, x: old + x), "sub_u32": ("sub_u32", lambda old, x: old - x),
-    "min_i32": ("min_i32", lambda old, x: min(signed(old), signed(x))), "max_i32": ("max_i32", lambda old, x: max(signed(old), signed(x))),
+    "min_i32": ("min_i32", lambda old, x: min(signed(old), signed(x))),
+    "max_i32": ("max_i32", lambda old, x: max(signed(old), signed(x))),
     "min_u32": ("min_u32", min), "max_u32": ("max_u32", max), "and_b32": ("and_b32", lambda old, x: old & x),
     "or_b32": ("or_b32", lambda old, x: old | x), "xor_b32": ("xor_b32", lambda old, x: old ^ x),
     "inc_u32": ("inc_u32", lambda old, x: 0 if old >= x else old + 1),
@@ -691,9 +708,8 @@ v_cndmask_b32_e64 v8, v12, v11, vcc{"" if target == "gfx942" else "_lo"}"""
         vector = f"global_atomic_{later} v11, v21, v4, s[4:5] th:TH_ATOMIC_RETURN scope:SCOPE_DEV"
     body = f"v_lshrrev_b32_e32 v21, 1, v20\nv_lshlrev_b32_e32 v21, 3, v21\n{vector}\n{waits(target)}\nv_mov_b32_e32 v8, v11"
     got = run(body, U32, old, x, target=target)
-    assert got.tolist() == [
-        value for before, one in zip(old[::2].tolist(), x[::2].tolist(), strict=True) for value in (before, function(before, one) % 2**32)
-    ]
+    want = [(before, function(before, one) % 2**32) for before, one in zip(old[::2].tolist(), x[::2].tolist(), strict=True)]
+    assert got.reshape(-1, 2).tolist() == [list(pair) for pair in want]
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
