@@ -253,7 +253,8 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
         other = 'policy = "mma"' if plan.in_tensor_memory else "a GPU of another architecture"
         raise NotEmulated(
             where, f"{kind_of_kernel} kernels are compiled, not emulated", got=kind,
-            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run", remedy=f"{other}, or {where} {own} where there is one",
+            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run",
+            remedy=f"{other}, or {where} {own} where there is one",
         )
     from gemmgen.run.emulator import EmulatorDevice
 
