@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.catalog.gpu import VENDOR_OF
+from gemmgen.catalog.gpu import AMD_EMULATED, VENDOR_OF
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
 from gemmgen.plan import STATUS, Plan
 from gemmgen.render import Source, param_type
@@ -215,9 +215,7 @@ def why_not(target: Target) -> DeviceError | None:
 def emulated(plan: Plan) -> bool:
     """Whether the emulator has a model of the kernel's instructions."""
     if plan.gpu.vendor == "amd":
-        from gemmgen.emulate.amdgpu import TARGETS
-
-        return plan.arch in TARGETS
+        return plan.arch in AMD_EMULATED
     return not plan.in_tensor_memory
 
 

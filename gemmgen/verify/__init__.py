@@ -14,7 +14,7 @@ from gemmgen.errors import EmulationError
 from gemmgen.model.resources import Occupancy, occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import Device, Placement, Result, emulated, gemm
+from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import split
 from gemmgen.verify import oracles
 from gemmgen.verify.bound import Bound, U, bound, lost, worst_case
@@ -120,9 +120,7 @@ def standing(plan: Plan, ran_on: Device | None = None) -> str:
     if plan.gpu.vendor != "amd":
         return ""
     if ran_on is not None and ran_on.kind == "hip":
-        return f"compiled, its resources read from the code object; run on {ran_on.name}"
-    if not emulated(plan):
-        return "compiled, its resources read from the code object; not emulated, never run on AMD hardware"
+        return f"compiled by clang, resources read from the code object; run on {ran_on.name}"
     return plan.standing or ""
 
 
