@@ -156,7 +156,8 @@ def product(target, symbol, name, a, b, c, schedule=SCHEDULES[0], text=None, gro
     with AmdEmulator(text or assembly(target), UNITS.get(UNIT_OF[target]), schedule=schedule) as machine:
         sides = [np.stack([lay_out(target, m, k, word, x if side == "a" else x.T) for x in matrix])
                  for side, matrix in (("a", a), ("b", b))]  # fmt: skip
-        buffers = [machine.upload(x, name=n) for x, n in zip((*sides, np.stack([spread(target, m, x) for x in c])), "abc", strict=True)]
+        start = np.stack([spread(target, m, x) for x in c])
+        buffers = [machine.upload(x, name=name) for x, name in zip((*sides, start), "abc", strict=True)]
         d = machine.alloc(c.nbytes, name="d")
         stats = machine.launch(symbol, (groups, 1, 1), (wave_of(target), 1, 1), 0, [*buffers, d])
         assert stats.mma == groups

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gemmgen.emulate.amdgpu.decode import DTYPES, NULL, S, Cursor, Read, slot_name
+from gemmgen.emulate.amdgpu.decode import Cursor
+from gemmgen.emulate.amdgpu.operands import DTYPES, NULL, S, Read, slot_name
 from gemmgen.emulate.memory import Fault
 
 ALL = np.uint32(0xFFFFFFFF)
@@ -185,4 +186,4 @@ def _refuse_unwritten(wave, slots: Sequence[int | None], undefined: list) -> Non
         lanes = wave.lanes if slot < S else wave.columns
         wrong = wrong if lanes is None else wrong & lanes
         if wrong.any():
-            raise Fault(f"{slot_name(slot)} is read, which nothing has written", lane=wave._first(wrong))
+            raise Fault(f"{slot_name(slot)} is read, which nothing has written", lane=wave.first_of(wrong))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.emulate.amdgpu.alu import Elementwise
-from gemmgen.emulate.amdgpu.decode import DTYPES, EXEC, Cursor, instruction
+from gemmgen.emulate.amdgpu.decode import Cursor, instruction
+from gemmgen.emulate.amdgpu.operands import DTYPES, EXEC
 
 _INTEGER = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,

@@ -39,7 +39,6 @@ def write_back(cursor: Cursor):
 @instruction("buffer_inv", "buffer_invl2", "buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_gl0_inv", "buffer_gl1_inv")
 def invalidate(cursor: Cursor):
     cursor.drop("sc0", "sc1", "glc", "scc")
-    cursor.operands.clear()
     return _nothing
 
 

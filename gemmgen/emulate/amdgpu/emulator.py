@@ -11,13 +11,16 @@ import numpy as np
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.amdgpu import (  # noqa: F401
     access,
+    atomics,
     compare,
     control,
     floating,
     integer,
     lanes,
+    lds,
     matrix,
     scalar,
+    scratch,
 )
 from gemmgen.emulate.amdgpu.assembly import Argument, Kernel, parse
 from gemmgen.emulate.amdgpu.decode import Decoder, Program

@@ -13,7 +13,8 @@ import numpy as np
 
 from gemmgen.emulate import rounding
 from gemmgen.emulate.amdgpu.alu import Elementwise, put_half, writes
-from gemmgen.emulate.amdgpu.decode import DTYPES, VCC, Cursor, instruction
+from gemmgen.emulate.amdgpu.decode import Cursor, instruction
+from gemmgen.emulate.amdgpu.operands import DTYPES, VCC, Read
 
 U16, U32, I32 = DTYPES["u16"], DTYPES["u32"], DTYPES["i32"]
 F16, F32, F64 = DTYPES["f16"], DTYPES["f32"], DTYPES["f64"]
@@ -44,45 +45,62 @@ def with_nans(result: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
     return np.where(odd, nan, result)
 
 
+class Finish:
+    """What surrounds an operation: subnormals flushed where the mode says so, NaNs as the hardware makes
+    them, and the modifiers of its result.
+
+    Args:
+        arithmetic: whether the mode of subnormals concerns it.
+    """
+
+    def __init__(self, cursor: Cursor, arithmetic: bool = True):
+        self.arithmetic, self.clamped, self.scale = arithmetic, cursor.flag("clamp"), None
+        if "mul" in cursor.modifiers:
+            self.scale = float(cursor.number("mul"))
+        elif "div" in cursor.modifiers:
+            self.scale = 1 / cursor.number("div")
+
+    def __call__(self, wave, function: Callable, values: Sequence[np.ndarray]) -> np.ndarray:
+        """`function` of the values, which rounds once."""
+        flushing = self.arithmetic and (wave.flush32 is not None or wave.flush16 is not None)
+        if flushing:
+            values = [wave.flushed(x) if x.dtype.kind == "f" else x for x in values]
+        result = function(*values)
+        if result.dtype.kind != "f":
+            return result
+        result = with_nans(result, values)
+        if self.scale is not None:
+            result = result * result.dtype.type(self.scale)
+        if self.clamped:
+            result = np.where(result != result, result.dtype.type(0), np.clip(result, 0, 1))
+        return wave.flushed(result, 1) if flushing else result
+
+
 def floating(
-    cursor: Cursor, function: Callable, types: Sequence[str], out: str, first: int = 1,
-    halves: Sequence[int] = (), high: int = 0, arithmetic: bool = True,
+    cursor: Cursor, function: Callable, types: Sequence[str], out: str, halves: Sequence[int] = (), high: int = 0,
+    arithmetic: bool = True,
 ) -> Elementwise:
     """An instruction on floating-point operands, with the modifiers those may have.
 
     Args:
         function: of the operands' arrays; rounds once.
-        arithmetic: whether subnormals are flushed where the mode says so.
+        types: of the operands, which follow the result; out: of the result.
+        halves, high: which half 16-bit operands are read from, and the result is written to.
+        arithmetic: whether the mode of subnormals concerns it.
     """
     halves = tuple(halves) or (0,) * len(types)
-    reads = [cursor.read(first + i, type_, half) for i, (type_, half) in enumerate(zip(types, halves, strict=True))]
-    scale = _output_scale(cursor)
-    clamped = cursor.flag("clamp")
-    if clamped and out not in _FLOATS:
+    reads = [cursor.read(1 + i, type_, half) for i, (type_, half) in enumerate(zip(types, halves, strict=True))]
+    return on_reads(cursor, function, reads, out, high, arithmetic)
+
+
+def on_reads(
+    cursor: Cursor, function: Callable, reads: Sequence[Read], out: str, high: int = 0, arithmetic: bool = True
+) -> Elementwise:
+    """The same, given how to read the operands."""
+    finish = Finish(cursor, arithmetic)
+    if finish.clamped and out not in _FLOATS:
         cursor.refuse("clamp is not supported here")
-    write = writes(cursor, 0, out, high)
-
-    def compute(wave):
-        values = [read(wave) for read in reads]
-        flushing = arithmetic and (wave.flush32 is not None or wave.flush16 is not None)
-        if flushing:
-            values = [wave.flushed(x) if x.dtype.kind == "f" else x for x in values]
-        result = function(*values)
-        if result.dtype.kind == "f":
-            result = with_nans(result, values)
-        if scale is not None:
-            result = result * result.dtype.type(scale)
-        if clamped:
-            result = np.where(result != result, result.dtype.type(0), np.clip(result, 0, 1))
-        return wave.flushed(result, 1) if flushing and result.dtype.kind == "f" else result
-
-    return Elementwise(compute, write)
-
-
-def _output_scale(cursor: Cursor) -> float | None:
-    if "mul" in cursor.modifiers:
-        return float(cursor.number("mul"))
-    return 1 / cursor.number("div") if "div" in cursor.modifiers else None
+    return Elementwise(lambda wave: finish(wave, function, [read(wave) for read in reads]), writes(cursor, 0, out, high))
 
 
 # ---------------------------------------------------------------- the operations
@@ -187,40 +205,12 @@ for _table, _operands in ((_UNARY, 1), (_BINARY, 2), (_TERNARY, 3)):
                 return floating(cursor, function, [type_] * operands, type_, halves=halves, high=high)
 
 
-@instruction("v_fmac_f32", "v_fmac_f16", "v_fmac_f64", "v_fmac_legacy_f32")
+@instruction("v_fmac_f32", "v_fmac_f16", "v_fmac_f64")
 def accumulate(cursor: Cursor):
     """The result is the third operand too."""
     cursor.count(3)
-    if "legacy" in cursor.name:
-        cursor.refuse("instruction is not supported")
     type_ = cursor.name[-3:]
-    left, right, total = cursor.read(1, type_), cursor.read(2, type_), cursor.read(0, type_)
-    inner = _OnReads(cursor, [left, right, total], fma, type_)
-    return inner.built()
-
-
-class _OnReads:
-    """A floating-point instruction whose operands are not in the usual places."""
-
-    def __init__(self, cursor: Cursor, reads: Sequence, function: Callable, out: str):
-        self.reads, self.function, self.write = reads, function, writes(cursor, 0, out)
-        self.clamped = cursor.flag("clamp")
-        self.scale = _output_scale(cursor)
-
-    def built(self) -> Elementwise:
-        def compute(wave):
-            values = [read(wave) for read in self.reads]
-            flushing = wave.flush32 is not None or wave.flush16 is not None
-            if flushing:
-                values = [wave.flushed(x) for x in values]
-            result = with_nans(self.function(*values), values)
-            if self.scale is not None:
-                result = result * result.dtype.type(self.scale)
-            if self.clamped:
-                result = np.where(result != result, result.dtype.type(0), np.clip(result, 0, 1))
-            return wave.flushed(result, 1) if flushing else result
-
-        return Elementwise(compute, self.write)
+    return on_reads(cursor, fma, [cursor.read(i, type_) for i in (1, 2, 0)], type_)
 
 
 @instruction("v_fmaak_f32", "v_fmamk_f32", "v_fmaak_f16", "v_fmamk_f16")
@@ -273,7 +263,7 @@ def division_scale(cursor: Cursor):
         cases = [  # the first that holds: (when, power of the scale, what it applies to, whether to scale back)
             (near_largest, scale, of_denominator, True),
             (subnormal_divisor, scale, True, False),
-            (subnormal_inverse & subnormal_quotient, scale, of_denominator, True),
+            (subnormal_inverse & subnormal_quotient, -scale, of_denominator, True),
             (subnormal_inverse, -scale, True, False),
             (subnormal_quotient, scale, of_numerator, True),
             (tiny, scale, True, False),
@@ -300,10 +290,14 @@ def division_fma(cursor: Cursor):
     scale = 64 if type_ == "f32" else 128
 
     def run(wave):
-        values = [read(wave) for read in reads]
-        result = with_nans(fma(*values), values)
+        values = np.broadcast_arrays(*[read(wave) for read in reads])
         power = np.where(wave.mask_of(VCC), np.where(np.abs(values[2]) >= 2, scale, -scale), 0)
-        write(wave, ldexp(result, power))
+        if type_ == "f32":  # rounded once, after scaling
+            x, y, z = (value.astype(F64) for value in values)
+            result = np.ldexp(rounding.add_to_odd(x * y, z), power).astype(F32)
+        else:
+            result = ldexp(fma(*values), power)
+        write(wave, with_nans(result, values))
 
     return run
 
@@ -315,7 +309,7 @@ def division_fixup(cursor: Cursor):
     def function(quotient, denominator, numerator):
         dtype, info = quotient.dtype, np.finfo(quotient.dtype)
         below = np.frexp(numerator)[1] - np.frexp(denominator)[1] < info.minexp - info.nmant - 1
-        result = np.where(below, dtype.type(0), np.abs(quotient))
+        result = np.where(below, dtype.type(0), np.where(np.isfinite(quotient), np.abs(quotient), dtype.type(np.inf)))
         result = np.where(np.isinf(denominator) | (numerator == 0), dtype.type(0), result)
         result = np.where(np.isinf(numerator) | (denominator == 0), dtype.type(np.inf), result)
         result = np.where(np.signbit(denominator) != np.signbit(numerator), -result, result)
@@ -471,38 +465,23 @@ def _loose_half(cursor: Cursor, index: int, high: int):
 # ---------------------------------------------------------------- packed and mixed
 
 
-def _packed_instruction(cursor: Cursor, function: Callable, type_: str, operands: int, sources=None):
+def _packed_instruction(cursor: Cursor, function: Callable, type_: str, operands: int) -> Elementwise:
     """The same on both halves of registers (16-bit types) or both registers of pairs (32-bit ones)."""
-    low = cursor.bits("op_sel", (0,) * operands)
-    high = cursor.bits("op_sel_hi", (1,) * operands)
-    negate_low, negate_high = (cursor.bits(name, (0,) * operands) for name in ("neg_lo", "neg_hi"))
-    clamped = cursor.flag("clamp")
-    wide = DTYPES[type_].itemsize == 4
-    reads = []
-    for chosen, negated in ((low, negate_low), (high, negate_high)):
-        sides = [
-            _side(cursor, 1 + i, type_, chosen[i]) if not negated[i] else _negated(_side(cursor, 1 + i, type_, chosen[i]))
-            for i in range(operands)
-        ]
-        reads.append(sides)
-    slot = cursor.slot(0, 2 if wide else 1)
-    float_ = type_.startswith("f")
-    dtype = DTYPES[type_]
-
-    def part(wave, sides):
-        values = [side(wave) for side in sides]
-        flushing = float_ and (wave.flush32 is not None or wave.flush16 is not None)
-        if flushing:
-            values = [wave.flushed(x) for x in values]
-        result = function(*values)
-        if float_:
-            result = with_nans(result, values)
-            if clamped:
-                result = np.where(result != result, dtype.type(0), np.clip(result, 0, 1))
-        return wave.flushed(result, 1) if flushing else result
+    cursor.count(1 + operands)
+    none, wide = (0,) * operands, DTYPES[type_].itemsize == 4
+    sides = []
+    for chosen, negated in (
+        (cursor.bits("op_sel", none), cursor.bits("neg_lo", none)),
+        (cursor.bits("op_sel_hi", (1,) * operands), cursor.bits("neg_hi", none)),
+    ):
+        reads = [_side(cursor, 1 + i, type_, chosen[i]) for i in range(operands)]
+        sides.append([_negated(read) if minus else read for read, minus in zip(reads, negated, strict=True)])
+    finish, slot = Finish(cursor), cursor.slot(0, 2 if wide else 1)
+    if finish.clamped and type_ not in _FLOATS:
+        cursor.refuse("clamp is not supported here")
 
     def compute(wave):
-        return part(wave, reads[0]), part(wave, reads[1])
+        return [finish(wave, function, [read(wave) for read in reads]) for reads in sides]
 
     def write(wave, parts):
         if wide:
@@ -511,8 +490,6 @@ def _packed_instruction(cursor: Cursor, function: Callable, type_: str, operands
         else:
             wave.put(slot, packed(*parts))
 
-    if clamped and not float_:
-        cursor.refuse("clamp is not supported here")
     return Elementwise(compute, write)
 
 
@@ -560,7 +537,6 @@ for _operation, (_function, _operands) in _PACKED_FLOAT.items():
 
         @instruction(f"v_pk_{_operation}_{_type}")
         def _build_packed(cursor: Cursor, function=_function, operands=_operands, type_=_type):
-            cursor.count(1 + operands)
             return _packed_instruction(cursor, function, type_, operands)
 
 
@@ -576,50 +552,36 @@ for _operation, (_function, _operands) in _PACKED_INTEGER.items():
 
     @instruction(f"v_pk_{_operation}")
     def _build_packed_integer(cursor: Cursor, function=_function, operands=_operands):
-        cursor.count(1 + operands)
         return _packed_instruction(cursor, function, cursor.name[-3:].replace("b16", "u16"), operands)
 
 
-@instruction("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16", "v_mad_mix_f32", "v_mad_mixlo_f16", "v_mad_mixhi_f16")
+@instruction("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
 def mixed_fma(cursor: Cursor):
-    """a * b + c in FP32; operands are FP32, or with op_sel_hi an FP16 in the half that op_sel says. The result
-    is rounded to FP16 for mixlo and mixhi, a second time: to FP32 first."""
+    """a * b + c in FP32; operands are FP32, or with op_sel_hi an FP16 in the half that op_sel says. For mixlo
+    and mixhi the result is rounded a second time, to FP16."""
     cursor.count(4)
-    if cursor.name.startswith("v_mad"):
-        cursor.refuse("instruction is not supported", "v_fma_mix")
-    high = cursor.bits("op_sel", (0, 0, 0))
-    half = cursor.bits("op_sel_hi", (0, 0, 0))
-    absolute, negated = cursor.bits("neg_hi", (0, 0, 0)), cursor.bits("neg_lo", (0, 0, 0))
-    reads = []
-    for i in range(3):
-        read = cursor.read(1 + i, "f16" if half[i] else "f32", high[i])
-        reads.append(_as_f32(read, absolute[i], negated[i]))
-    clamped = cursor.flag("clamp")
-    slot, kind = cursor.slot(0), cursor.name[len("v_fma_mix") :]
+    none = (0, 0, 0)
+    high, half = cursor.bits("op_sel", none), cursor.bits("op_sel_hi", none)
+    negated, absolute = cursor.bits("neg_lo", none), cursor.bits("neg_hi", none)
+    reads = [
+        _as_f32(cursor.read(1 + i, "f16" if half[i] else "f32", high[i]), absolute[i], negated[i]) for i in range(3)
+    ]
+    finish, slot, kind = Finish(cursor), cursor.slot(0), cursor.name[len("v_fma_mix") :]
 
     def run(wave):
-        values = [read(wave) for read in reads]
-        if wave.flush32 is not None:
-            values = [wave.flushed(x) for x in values]
-        result = with_nans(fma(*values), values)
-        if clamped:
-            result = np.where(result != result, np.float32(0), np.clip(result, 0, 1))
+        result = finish(wave, fma, [read(wave) for read in reads])
         if kind == "_f32":
-            return wave.put(slot, (result if wave.flush32 is None else wave.flushed(result, 1)).view(U32))
-        short = result.astype(F16)
-        if wave.flush16 is not None:
-            short = wave.flushed(short, 1)
-        put_half(wave, slot, short.view(U16), int(kind == "hi_f16"))
+            wave.put(slot, result.view(U32))
+        else:
+            put_half(wave, slot, wave.flushed(result.astype(F16), 1).view(U16), int(kind == "hi_f16"))
 
     return run
 
 
-def _as_f32(read, absolute: int, negated: int):
+def _as_f32(read: Read, absolute: int, negated: int) -> Read:
     def widened(wave):
         x = read(wave).astype(F32, copy=False)
         x = np.abs(x) if absolute else x
         return -x if negated else x
 
     return widened
-
-

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.emulate.amdgpu.alu import Elementwise, carried, either, elementwise, loose, put_pair, shuffled, writes
-from gemmgen.emulate.amdgpu.decode import DTYPES, S, Cursor, instruction
+from gemmgen.emulate.amdgpu.decode import Cursor, instruction
+from gemmgen.emulate.amdgpu.operands import DTYPES, VCC
 from gemmgen.emulate.isa_integer import high_half
 
 U32, U64, I32, I64 = DTYPES["u32"], DTYPES["u64"], DTYPES["i32"], DTYPES["i64"]
@@ -204,7 +205,8 @@ def with_carry(cursor: Cursor):
     """Sum or difference with a carry out, and with one in where there is a fifth operand."""
     takes = cursor.name in ("v_addc_co_u32", "v_subb_co_u32", "v_subbrev_co_u32")
     cursor.count(5 if takes else 4)
-    cursor.drop("clamp") if cursor.modifiers.get("clamp") is None else cursor.refuse("clamp is not supported here")
+    if cursor.flag("clamp"):
+        cursor.refuse("clamp is not supported here")
     slot, carry = cursor.slot(0), cursor.mask_slot(1)
     left, right = cursor.read(2, "u32"), cursor.read(3, "u32")
     taken = cursor.mask_slot(4) if takes else None
@@ -355,8 +357,6 @@ for _name, (_types, _out, _function) in _SHORT.items():
 @instruction("v_cndmask_b32")
 def choose(cursor: Cursor):
     """The second operand where the mask is set, else the first; the mask may be implied."""
-    from gemmgen.emulate.amdgpu.decode import VCC
-
     mask = cursor.mask_slot(3) if cursor.count(3, 4) == 4 else VCC
     reads = [_sign_changed(cursor, i) for i in (1, 2)]
     slot = cursor.slot(0)

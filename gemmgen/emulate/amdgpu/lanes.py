@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.emulate.amdgpu.alu import elementwise
-from gemmgen.emulate.amdgpu.decode import S, V, Cursor, instruction
+from gemmgen.emulate.amdgpu.decode import Cursor, instruction
+from gemmgen.emulate.amdgpu.operands import S, V
 from gemmgen.emulate.memory import Fault
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
+
 import numpy as np
 
 from gemmgen.emulate.amdgpu.target import Target
-from gemmgen.emulate.banks import Banks, ConflictCounter, consecutive
+from gemmgen.emulate.banks import Banks, Phases
 from gemmgen.emulate.memory import Fault, SharedMemory
 
 
@@ -15,9 +17,37 @@ class LocalMemory(SharedMemory):
     name = "LDS"
 
 
-def conflict_counter(target: Target, workgroups: int) -> ConflictCounter:
-    """Counts as `banks` says, over the target's banks."""
-    return ConflictCounter(workgroups, Banks(target.banks, lambda kind, size: consecutive(target.wave, size)))
+_FOURS = {
+    # of each 32 lanes, the fours that ds_read_b128 serves together
+    "cdna2": ((0, 5), (1, 4), (2, 7), (3, 6)), "cdna3": ((0, 5), (1, 4), (2, 7), (3, 6)),
+    "cdna4": ((0, 3, 5, 6), (1, 2, 4, 7)), "rdna3": ((0, 5), (1, 4), (2, 7), (3, 6)),
+}  # fmt: skip
+
+
+@cache
+def phases(target: Target, kind: str, size: int) -> Phases:
+    """The lanes that LDS serves together, by an access's kind and its bytes a lane.
+
+    As many as ask for a word of each bank, one after the other, but for reads of 16 bytes, where fours
+    of lanes are mixed. Measured on MI300X, MI350X, RX 9070 XT and W7900 (nod-ai/amd-shark-ai,
+    docs/empirical-lds/lds_summary.md; for MI300X writes too, docs/amdgpu_kernel_optimization_guide.md).
+    Assumed: MI200 is as MI300X; writes of the others go in the order of the lanes; an access of 12 bytes
+    is like one of 16.
+    """
+    words = {1: 1, 2: 1, 4: 1, 8: 2}.get(size, 4)
+    if words == 4 and kind == "read" and target.family in _FOURS:
+        return tuple(
+            tuple(first + 4 * four + i for four in fours for i in range(4))
+            for first in range(0, target.wave, 32) for fours in _FOURS[target.family]
+        )  # fmt: skip
+    each = target.banks // words
+    return tuple(tuple(range(first, min(first + each, target.wave))) for first in range(0, target.wave, each))
+
+
+@cache
+def banks_of(target: Target) -> Banks:
+    """The banks of the target's LDS."""
+    return Banks(target.banks, partial(phases, target))
 
 
 class PrivateMemory:

@@ -37,9 +37,11 @@ from functools import cached_property
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate.amdgpu.decode import A, EXEC, M0, S, SLOTS, TTMP, V, VCC, Block, Instruction, Program, slot_name
-from gemmgen.emulate.amdgpu.local import LocalMemory, PrivateMemory, conflict_counter
+from gemmgen.emulate.amdgpu.decode import Block, Instruction, Program
+from gemmgen.emulate.amdgpu.local import LocalMemory, PrivateMemory, banks_of
+from gemmgen.emulate.amdgpu.operands import EXEC, S, SLOTS, TTMP, V, VCC, slot_name
 from gemmgen.emulate.amdgpu.target import Target
+from gemmgen.emulate.banks import ConflictCounter
 from gemmgen.emulate.launch import LaunchStats, Schedule
 from gemmgen.emulate.memory import GLOBAL_BASE, Arena, Fault
 from gemmgen.emulate.report import Source
@@ -97,10 +99,12 @@ class State:
     Attributes:
         undefined: which of its bits nothing has written, an array like the register; None for none.
         flights: loads that will write it.
+        origin: slot of the register that such bits came from, where they were moved here; -1 for none.
     """
 
     undefined: np.ndarray | None = None
     flights: tuple[Flight, ...] = ()
+    origin: int = -1
 
 
 NOTHING = State(_EVERY_BIT)
@@ -163,6 +167,7 @@ class Wave:
         shape: (lanes, columns).
         r: the register file, by slot: `[lanes, columns]` or `[columns]` uint32.
         state: by slot, None for a register that is wholly defined and at rest.
+        origin: slot of the register from which undefined bits were last read.
         scc: `[columns]` bool, None before it is first written.
         at: the block all columns are in, or `[columns]` int64 when they parted; with
             `_WAITING` added at a barrier, `_ENDED` after the end.
@@ -191,6 +196,7 @@ class Wave:
         vector, scalar = np.zeros(self.shape, np.uint32), np.zeros(columns, np.uint32)
         self.r: list[np.ndarray] = [vector] * S + [scalar] * (SLOTS - S)
         self.state: list[State | None] = [NOTHING] * SLOTS
+        self.origin = -1
         self.scc: np.ndarray | None = None
         self.columns: np.ndarray | None = None
         self.lanes: np.ndarray | None = None
@@ -214,8 +220,8 @@ class Wave:
         thread = self.lane.astype(np.int64) + target.wave * self.number
         self.thread = (thread % x, thread // x % y, thread // (x * y))
         self._set_exec(thread < x * y * z)
-        for shift, name in ((4, "float_denorm_mode_32"), (6, "float_denorm_mode_16_64")):
-            self.set_mode(shift, 2, np.array(kernel.setting(name, 3)))
+        for shift, name, default in ((4, "float_denorm_mode_32", 0), (6, "float_denorm_mode_16_64", 3)):
+            self.set_mode(shift, 2, np.array(kernel.setting(name, default)))
         packed = self.thread[0].copy()
         for axis in range(kernel.setting("system_vgpr_workitem_id")):
             packed |= self.thread[axis + 1] << 10 * (axis + 1)
@@ -272,26 +278,30 @@ class Wave:
             self.refuse_undefined(slot, state.undefined, bits, lanes)
 
     def refuse_undefined(self, slot: int, undefined: np.ndarray, bits: int, lanes: np.ndarray | None) -> None:
-        """Fault where one of those bits is undefined in one of those lanes."""
+        """Fault where one of those bits of a register, as it is read, is undefined in one of those lanes."""
         wrong = undefined & np.uint32(bits) != 0
         wrong = wrong if lanes is None else wrong & lanes
         if wrong.any():
-            first = self._first(wrong)
+            first = self.first_of(wrong)
             whole = np.broadcast_to(undefined, wrong.shape).flat[first] == _EVERY_BIT
             problem = "is read, which nothing has written" if whole else "is read, part of which nothing has written"
-            raise Fault(f"{slot_name(slot)} {problem}", lane=first)
+            origin = self.state[slot].origin
+            got = f"bits that came from {slot_name(origin)}" if origin >= 0 else None
+            raise Fault(f"{slot_name(slot)} {problem}", lane=first, got=got)
 
     def undefined(self, slot: int) -> np.ndarray | None:
-        """The undefined bits of a register about to be read; None for none."""
+        """The undefined bits of a register about to be read, and moved elsewhere; None for none."""
         state = self.state[slot]
         if state is None:
             return None
         for flight in state.flights:
             self._refuse_flight(slot, flight, self.lanes if slot < S else self.columns, "read")
+        if state.undefined is not None:
+            self.origin = state.origin if state.origin >= 0 else slot
         return state.undefined
 
     @staticmethod
-    def _first(wrong: np.ndarray) -> int:
+    def first_of(wrong: np.ndarray) -> int:
         """Index in `[lanes, columns]`, flat, of the first offender; `wrong` is that, `[columns]` or 0-d."""
         return int(np.argmax(wrong))
 
@@ -300,12 +310,11 @@ class Wave:
         if not flying.any():
             return
         if slot < S:
-            flying = flying & (True if flight.lanes is None else flight.lanes)
-            flying = np.broadcast_to(flying, self.shape)
+            flying = np.broadcast_to(flying if flight.lanes is None else flying & flight.lanes, self.shape)
         wrong = flying if lanes is None else flying & lanes
         if not wrong.any():
             return
-        first = self._first(wrong)
+        first = self.first_of(wrong)
         column = first % self.shape[1]
         source = self.strip.launch.source
         raise Fault(
@@ -351,7 +360,8 @@ class Wave:
             undefined = np.where(lanes, new, zero if state.undefined is None else state.undefined)
         if undefined is not None:
             undefined = np.broadcast_to(undefined, shape) if undefined.any() else None
-        self.state[slot] = State(undefined, state.flights) if undefined is not None or state.flights else None
+        origin = state.origin if self.origin == slot else self.origin
+        self.state[slot] = State(undefined, state.flights, origin) if undefined is not None or state.flights else None
 
     def put_mask(self, slot: int, mask: np.ndarray) -> None:
         """Write `[lanes, columns]` bool to a scalar register, or a pair of them, a bit a lane."""
@@ -448,7 +458,7 @@ class Wave:
             for other in state.flights:
                 if not self._follows(flight, other):
                     self._refuse_flight(slot, other, lanes if slot < S else columns, "overwritten")
-            self.state[slot] = State(state.undefined, (*state.flights, flight))
+            self.state[slot] = State(state.undefined, (*state.flights, flight), state.origin)
         self.pending.setdefault(tuple(kinds), []).append(flight)
         if not self.strip.lazy:
             self._perform(flight, columns)
@@ -491,7 +501,8 @@ class Wave:
             for slot in flight.slots:
                 state = self.state[slot]
                 others = tuple(each for each in state.flights if each is not flight)
-                self.state[slot] = State(state.undefined, others) if others or state.undefined is not None else None
+                left = others or state.undefined is not None
+                self.state[slot] = State(state.undefined, others, state.origin) if left else None
         if gone:
             flights[:] = [flight for flight in flights if flight.columns.any()]
 
@@ -548,7 +559,7 @@ class Wave:
             old = zero if state.undefined is None else state.undefined
             new = zero if undefined is None else undefined
             left = np.broadcast_to(new if lanes is None else np.where(lanes, new, old), value.shape)
-            self.state[slot] = State(left if left.any() else None, state.flights)
+            self.state[slot] = State(left if left.any() else None, state.flights, state.origin)
         self.r[slot] = value if lanes is None else np.where(lanes, value, self.r[slot])
         if slot in _EXEC_SLOTS:
             self._exec_changed()
@@ -700,7 +711,7 @@ class Strip:
             self.waves = [Wave(self, indices)]
         else:
             self.waves = [Wave(self, range(index, index + 1)) for index in indices]
-        self.conflicts = conflict_counter(launch.target, len(ctas))
+        self.conflicts = ConflictCounter(len(ctas), banks_of(launch.target))
 
     def run(self) -> LaunchStats:
         """Run all workgroups to their end.
@@ -757,9 +768,10 @@ class Strip:
         """The waves of a workgroup meet at one barrier of the source."""
         blocks = self.launch.program.blocks
         for block in np.unique(standing[standing >= 0]):
-            line = blocks[block].last.statement.line
+            statement = blocks[block].last.statement
             for other in np.unique(standing[(standing >= 0) & (standing == block).any(0)]):
-                if blocks[other].last.statement.line != line:
+                one = blocks[other].last.statement
+                if (one.line, one.callers) != (statement.line, statement.callers):
                     both = ((standing == block).any(0) & (standing == other).any(0)).argmax()
                     self._deadlock(standing, int(both), "waves of one workgroup meet at different barriers")
 

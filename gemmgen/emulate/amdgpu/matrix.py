@@ -30,7 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gemmgen.emulate import units
-from gemmgen.emulate.amdgpu.decode import NULL, S, Cursor, instruction
+from gemmgen.emulate.amdgpu.decode import Cursor, instruction
+from gemmgen.emulate.amdgpu.operands import NULL, S
 from gemmgen.emulate.memory import Fault
 
 U32, I32 = np.dtype(np.uint32), np.dtype(np.int32)

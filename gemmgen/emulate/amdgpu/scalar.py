@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gemmgen.emulate.amdgpu.alu import Elementwise, called, either, loose, put_pair, shuffled, writes
-from gemmgen.emulate.amdgpu.decode import DTYPES, EXEC, Cursor, instruction
+from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.floating import fma, maximum, minimum, packed, to_f16, to_integer, toward_zero_f16, with_nans
 from gemmgen.emulate.amdgpu.integer import (
     bit_field,
@@ -17,6 +17,7 @@ from gemmgen.emulate.amdgpu.integer import (
     reverse_bits,
     signed_bit_field,
 )
+from gemmgen.emulate.amdgpu.operands import DTYPES, EXEC
 from gemmgen.emulate.isa_integer import high_half
 
 U32, U64, I32, I64, F32 = DTYPES["u32"], DTYPES["u64"], DTYPES["i32"], DTYPES["i64"], DTYPES["f32"]

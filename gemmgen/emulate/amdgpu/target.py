@@ -45,7 +45,7 @@ _RDNA4 = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Target:
     """One GPU architecture, as far as its assembly shows it.
 

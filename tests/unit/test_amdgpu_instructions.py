@@ -1,0 +1,807 @@
+"""Single AMDGPU instructions against exact arithmetic, on values chosen to go wrong."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from gemmgen.catalog.unit import UNITS
+from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
+from gemmgen.emulate.amdgpu.local import banks_of, phases
+from gemmgen.emulate.banks import extra_wavefronts
+from gemmgen.errors import EmulationError
+
+U16, U32, U64, I16, I32, I64 = np.uint16, np.uint32, np.uint64, np.int16, np.int32, np.int64
+F16, F32, F64 = np.float16, np.float32, np.float64
+TINY, LARGEST = 2.0**-149, (2 - 2.0**-23) * 2.0**127
+AWKWARD = np.array(
+    [
+        0.0, -0.0, 1.0, -1.0, TINY, -TINY, 3 * TINY, 2.0**-126, 2.0**-127, LARGEST, -LARGEST, math.inf,
+        -math.inf, math.nan, 1 + 2.0**-23, 1 - 2.0**-24, 2.0**-12, 1 + 2.0**-12, 2.0**24, 2.0**24 + 2,
+        1.5, 0.1, -3.3333333, 65504, 65519.996, 65520, 65536, 2.0**-24, 2.0**-25, 2.0**-25 * 1.0000001,
+        6.1e-5, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 2.5, -2.5, 3.5, 2147483648.0, 4294967296.0, 1e-30, 1e30,
+    ],
+    F32,
+)  # fmt: skip
+HALVES = np.array([0, -0.0, 1, -1, 6e-8, -6e-8, 6.1e-5, 65504, -65504, np.inf, -np.inf, np.nan, 1.001, 0.333, 2049, 1e-3], F16)
+WORDS = np.array(
+    [0, 1, 2, 3, 5, 31, 32, 33, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x123456, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xDEADBEEF,
+     0xFFFFFFFE, 0xFFFFFFFF, 0x00FF00FF, 0x0C040D07], U32
+)  # fmt: skip
+LONGS = np.array([0, 1, 5, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 0x123456789ABCDEF0], U64)
+
+DESCRIPTOR = """
+	.section	.rodata,"a",@progbits
+	.amdhsa_kernel k
+		.amdhsa_group_segment_fixed_size 4096
+		.amdhsa_kernarg_size 32
+		.amdhsa_user_sgpr_count 2
+		.amdhsa_user_sgpr_kernarg_segment_ptr 1
+		.amdhsa_wavefront_size32 {narrow}
+		.amdhsa_system_sgpr_workgroup_id_x 1
+		.amdhsa_float_denorm_mode_32 {denormals}
+		.amdhsa_float_denorm_mode_16_64 {denormals}
+	.end_amdhsa_kernel
+	.amdgpu_metadata
+---
+amdhsa.kernels:
+  - .args:
+      - .offset:         0
+        .size:           8
+        .value_kind:     global_buffer
+      - .offset:         8
+        .size:           8
+        .value_kind:     global_buffer
+      - .offset:         16
+        .size:           8
+        .value_kind:     global_buffer
+      - .offset:         24
+        .size:           8
+        .value_kind:     global_buffer
+    .kernarg_segment_size: 32
+    .max_flat_workgroup_size: 64
+    .name:           k
+...
+	.end_amdgpu_metadata
+"""
+WAITS = {"gfx90a": "s_waitcnt vmcnt(0) lgkmcnt(0)", "gfx1100": "s_waitcnt vmcnt(0) lgkmcnt(0)",
+         "gfx1201": "s_wait_loadcnt 0x0\n\ts_wait_kmcnt 0x0"}  # fmt: skip
+WAITS |= {"gfx942": WAITS["gfx90a"], "gfx950": WAITS["gfx90a"]}
+
+
+def assembly(body, sizes, size, target="gfx942", scalar=False, denormals=3):
+    """A kernel around some instructions: a, b and c are loaded to v[2:3], v[4:5] and v[6:7], and what they leave in
+    v[8:9] is stored; or, for scalar ones, s[12:13], s[14:15], s[16:17] and s[18:19], one workgroup a case."""
+    wave, group = (64 if target.startswith("gfx9") else 32), "ttmp9" if target == "gfx1201" else "s2"
+    shift = 6 if wave == 64 else 5
+    load = {4: "dword", 8: "dwordx2"} if wave == 64 else {4: "b32", 8: "b64"}
+    lines = [
+        f"s_load_{'dwordx8' if wave == 64 else 'b256'} s[4:11], s[0:1], 0x0",
+        f"v_mov_b32_e32 v20, {group}" if scalar else f"v_mov_b32_e32 v20, {group}\n\tv_lshl_add_u32 v20, v20, {shift}, v0",
+        WAITS[target],
+    ]
+    for number, each in enumerate(sizes):
+        first = 2 + 2 * number
+        lines += [f"v_lshlrev_b32_e32 v21, {each.bit_length() - 1}, v20",
+                  f"global_load_{load[each]} {registers('v', first, each)}, v21, s[{4 + 2 * number}:{5 + 2 * number}]"]  # fmt: skip
+    lines.append(WAITS[target])
+    if scalar:
+        words = [2 * n + w for n, each in enumerate(sizes) for w in range(each // 4)]
+        lines += [f"v_readfirstlane_b32 s{12 + word}, v{2 + word}" for word in words]
+    lines += body.split("\n")
+    if scalar:
+        lines += [f"v_mov_b32_e32 v{8 + w}, s{18 + w}" for w in range(size // 4)]
+    lines += [f"v_lshlrev_b32_e32 v21, {size.bit_length() - 1}, v20",
+              f"global_store_{load[size]} v21, {registers('v', 8, size)}, s[10:11]", "s_endpgm"]  # fmt: skip
+    code = "\n".join(f"\t{line.strip()}" for line in lines)
+    return (
+        f'\t.amdgcn_target "amdgcn-amd-amdhsa--{target}"\n\t.text\n\t.type\tk,@function\nk:\n{code}\n'
+        + DESCRIPTOR.format(narrow=int(wave == 32), denormals=denormals)
+    )
+
+
+def registers(file, first, size):
+    return f"{file}{first}" if size == 4 else f"{file}[{first}:{first + 1}]"
+
+
+def run(body, out, *inputs, target="gfx942", scalar=False, denormals=3):
+    """What the instructions make of arrays whose elements are 4 or 8 bytes (2 are stored in 4)."""
+    inputs = [np.ascontiguousarray(x) if x.dtype.itemsize > 2 else x.view(U16).astype(U32) for x in inputs]
+    count = len(inputs[0])
+    size = max(4, np.dtype(out).itemsize)
+    text = assembly(body, [x.dtype.itemsize for x in inputs], size, target, scalar, denormals)
+    wave = 64 if target.startswith("gfx9") else 32
+    with AmdEmulator(text, UNITS.get("ampere"), processes=1) as machine:
+        groups = count if scalar else -(-count // wave)
+        padded = groups * (1 if scalar else wave)
+        buffers = []
+        for x in [*inputs, *[inputs[0]] * (3 - len(inputs))]:
+            whole = np.zeros(padded, x.dtype)
+            whole[:count] = x
+            buffers.append(machine.upload(whole, name="in"))
+        result = machine.alloc(padded * size, name="out")
+        machine.launch("k", (groups, 1, 1), (wave, 1, 1), 0, [*buffers, result])
+        got = machine.read(result, f"u{size}", padded)[:count]
+    if np.dtype(out).itemsize < 4:
+        return (got & 0xFFFF).astype(U16).view(out)
+    return got.view(out)
+
+
+def pairs(values, count=2):
+    return [grid.ravel() for grid in np.meshgrid(*[values] * count, indexing="ij")]
+
+
+def same(got, want):
+    """Equal bits, all NaNs taken as one."""
+    got, want = np.asarray(got), np.asarray(want).astype(got.dtype)
+    if got.dtype.kind == "f":
+        assert ((got != got) == (want != want)).all()
+        number = want == want
+        got, want = (x[number].view(f"u{x.dtype.itemsize}") for x in (got, want))
+    assert (got == want).all(), np.flatnonzero(got != want)[:5]
+
+
+def python(function, *arrays):
+    """`function` of Python integers, for each element; the lowest 64 bits."""
+    return np.array([function(*map(int, values)) % 2**64 for values in zip(*arrays, strict=True)], U64)
+
+
+def signed(x, bits=32):
+    return (x + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+# ---------------------------------------------------------------- integers and bits
+
+INTEGERS = {
+    "v_add_u32_e32 v8, v2, v4": lambda x, y: x + y,
+    "v_sub_u32_e32 v8, v2, v4": lambda x, y: x - y,
+    "v_subrev_u32_e32 v8, v2, v4": lambda x, y: y - x,
+    "v_add_u32_e64 v8, v2, v4 clamp": lambda x, y: min(x + y, 2**32 - 1),
+    "v_sub_u32_e64 v8, v2, v4 clamp": lambda x, y: max(x - y, 0),
+    "v_add_i32 v8, v2, v4 clamp": lambda x, y: max(-(2**31), min(signed(x) + signed(y), 2**31 - 1)),
+    "v_mul_lo_u32 v8, v2, v4": lambda x, y: x * y,
+    "v_mul_hi_u32 v8, v2, v4": lambda x, y: x * y >> 32,
+    "v_mul_hi_i32 v8, v2, v4": lambda x, y: signed(x) * signed(y) >> 32,
+    "v_mul_u32_u24_e32 v8, v2, v4": lambda x, y: (x % 2**24) * (y % 2**24),
+    "v_mul_i32_i24_e32 v8, v2, v4": lambda x, y: signed(x, 24) * signed(y, 24),
+    "v_mul_hi_u32_u24_e32 v8, v2, v4": lambda x, y: (x % 2**24) * (y % 2**24) >> 32,
+    "v_lshlrev_b32_e32 v8, v2, v4": lambda x, y: y << x % 32,
+    "v_lshrrev_b32_e32 v8, v2, v4": lambda x, y: y >> x % 32,
+    "v_ashrrev_i32_e32 v8, v2, v4": lambda x, y: signed(y) >> x % 32,
+    "v_and_b32_e32 v8, v2, v4": lambda x, y: x & y,
+    "v_or_b32_e32 v8, v2, v4": lambda x, y: x | y,
+    "v_xor_b32_e32 v8, v2, v4": lambda x, y: x ^ y,
+    "v_xnor_b32_e32 v8, v2, v4": lambda x, y: ~(x ^ y),
+    "v_min_u32_e32 v8, v2, v4": min,
+    "v_max_u32_e32 v8, v2, v4": max,
+    "v_min_i32_e32 v8, v2, v4": lambda x, y: min(signed(x), signed(y)),
+    "v_max_i32_e32 v8, v2, v4": lambda x, y: max(signed(x), signed(y)),
+    "v_bcnt_u32_b32 v8, v2, v4": lambda x, y: x.bit_count() + y,
+    "v_bfm_b32 v8, v2, v4": lambda x, y: (2 ** (x % 32) - 1) << y % 32,
+    "v_lshl_add_u32 v8, v2, 3, v4": lambda x, y: (x << 3) + y,
+    "v_add_lshl_u32 v8, v2, v4, 7": lambda x, y: (x + y) % 2**32 << 7,
+    "v_lshl_or_b32 v8, v2, 16, v4": lambda x, y: x << 16 | y,
+    "v_and_or_b32 v8, v2, 0xff00, v4": lambda x, y: x & 0xFF00 | y,
+    "v_bfi_b32 v8, 0xf0f0f0f, v2, v4": lambda x, y: x & 0x0F0F0F0F | y & 0xF0F0F0F0,
+    "v_alignbit_b32 v8, v2, v4, 7": lambda x, y: (x << 32 | y) >> 7,
+    "v_alignbyte_b32 v8, v2, v4, 3": lambda x, y: (x << 32 | y) >> 24,
+    "v_perm_b32 v8, v2, v4, 0x0c060301": lambda x, y: (y >> 8 & 255) | (y >> 24) << 8 | (x >> 16 & 255) << 16,
+    "v_add_u16_e32 v8, v2, v4": lambda x, y: (x + y) % 2**16,
+    "v_lshrrev_b16_e32 v8, v2, v4": lambda x, y: y % 2**16 >> x % 16,
+    "v_ashrrev_i16_e32 v8, v2, v4": lambda x, y: (signed(y, 16) >> x % 16) % 2**16,
+    "v_pk_add_u16 v8, v2, v4": lambda x, y: (x + y) % 2**16 | ((x >> 16) + (y >> 16)) % 2**16 << 16,
+    "v_pk_mul_lo_u16 v8, v2, v4 op_sel:[1,0] op_sel_hi:[0,1]": lambda x, y: (x >> 16) * y % 2**16 | x * (y >> 16) % 2**16 << 16,
+    "v_pk_max_i16 v8, v2, v4": lambda x, y: max(signed(x, 16), signed(y, 16)) % 2**16
+    | max(signed(x >> 16, 16), signed(y >> 16, 16)) % 2**16 << 16,
+    "v_pack_b32_f16 v8, v2, v4 op_sel:[1,0,0]": lambda x, y: x >> 16 | y << 16,
+    "v_sad_u32 v8, v2, v4, 9": lambda x, y: abs(x - y) + 9,
+    "v_mad_u32_u24 v8, v2, v4, v2": lambda x, y: (x % 2**24) * (y % 2**24) + x,
+    "v_mad_i32_i24 v8, v2, v4, -5": lambda x, y: signed(x, 24) * signed(y, 24) - 5,
+    "v_med3_i32 v8, v2, v4, 5": lambda x, y: sorted([signed(x), signed(y), 5])[1],
+    "v_max3_u32 v8, v2, v4, 40": lambda x, y: max(x, y, 40),
+    "v_cvt_pk_u16_u32 v8, v2, v4": lambda x, y: min(x, 65535) | min(y, 65535) << 16,
+    "v_or_b32_sdwa v8, v2, v4 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:BYTE_1":
+        lambda x, y: x >> 16 | y >> 8 & 255,
+    "v_lshlrev_b32_sdwa v8, v2, sext(v4) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_0 src1_sel:WORD_0":
+        lambda x, y: signed(y, 16) << x % 32,
+    "v_mov_b32_e32 v8, v2\nv_mov_b32_sdwa v8, v4 dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:DWORD":
+        lambda x, y: x & 0xFF00FFFF | (y & 255) << 16,
+    "v_mov_b32_sdwa v8, v4 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD": lambda x, y: y % 2**16 << 16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", INTEGERS)
+def test_integers_of_two(body):
+    x, y = pairs(WORDS)
+    assert (run(body, U32, x, y) == python(INTEGERS[body], x, y).astype(U32)).all()
+
+
+def leading_zeros(x, bits=32):
+    return bits - x.bit_length() if x else -1
+
+
+ONE = {
+    "v_not_b32_e32 v8, v2": lambda x: ~x,
+    "v_bfrev_b32_e32 v8, v2": lambda x: int(f"{x:032b}"[::-1], 2),
+    "v_ffbh_u32_e32 v8, v2": leading_zeros,
+    "v_ffbl_b32_e32 v8, v2": lambda x: (x & -x).bit_length() - 1,
+    "v_ffbh_i32_e32 v8, v2": lambda x: leading_zeros(x ^ (2**32 - 1 if x >> 31 else 0)),
+    "v_bfe_u32 v8, v2, 5, 9": lambda x: x >> 5 & 511,
+    "v_bfe_i32 v8, v2, 3, 7": lambda x: signed(x >> 3, 7),
+    "v_bfe_u32 v8, v2, 4, 0": lambda x: 0,
+}
+
+
+@pytest.mark.parametrize("body", ONE)
+def test_integers_of_one(body):
+    assert (run(body, U32, WORDS) == python(ONE[body], WORDS).astype(U32)).all()
+
+
+LONG = {
+    "v_lshlrev_b64 v[8:9], 5, v[2:3]": lambda x, y: x << 5,
+    "v_lshrrev_b64 v[8:9], v4, v[2:3]": lambda x, y: x >> y % 64,
+    "v_ashrrev_i64 v[8:9], v4, v[2:3]": lambda x, y: signed(x, 64) >> y % 64,
+    "v_lshl_add_u64 v[8:9], v[2:3], 3, v[4:5]": lambda x, y: (x << 3) + y,
+    "v_mad_u64_u32 v[8:9], s[20:21], v2, v4, v[2:3]": lambda x, y: (x % 2**32) * (y % 2**32) + x,
+    "v_mad_i64_i32 v[8:9], s[20:21], v2, v4, v[4:5]": lambda x, y: signed(x) * signed(y) + y,
+    "v_add_co_u32_e32 v8, vcc, v2, v4\nv_addc_co_u32_e32 v9, vcc, v3, v5, vcc": lambda x, y: x + y,
+    "v_sub_co_u32_e64 v8, s[20:21], v2, v4\nv_subb_co_u32_e64 v9, s[22:23], v3, v5, s[20:21]": lambda x, y: x - y,
+    "v_subrev_co_u32_e32 v8, vcc, v2, v4\nv_subbrev_co_u32_e32 v9, vcc, v3, v5, vcc": lambda x, y: y - x,
+    "v_mov_b64_e32 v[8:9], v[2:3]": lambda x, y: x,
+    "v_pk_mov_b32 v[8:9], v[2:3], v[4:5] op_sel:[1,0]": lambda x, y: x >> 32 | y % 2**32 << 32,
+}
+
+
+@pytest.mark.parametrize("body", LONG)
+def test_integers_of_64_bits(body):
+    x, y = pairs(LONGS)
+    assert (run(body, U64, x, y) == python(LONG[body], x, y)).all()
+
+
+@pytest.mark.parametrize("table", [0x00, 0x6C, 0xE8, 0x96, 0xFE, 0x1B])
+def test_any_function_of_three_bits(table):
+    x, y, z = pairs(WORDS[::3], 3)
+    rows = [4 * (x >> bit & 1) + 2 * (y >> bit & 1) + (z >> bit & 1) for bit in range(32)]
+    want = sum((table >> row & 1).astype(U32) << U32(bit) for bit, row in enumerate(rows))
+    assert (run(f"v_bitop3_b32 v8, v2, v4, v6 bitop3:{table:#x}", U32, x, y, z, target="gfx950") == want).all()
+
+
+SCALAR = {
+    "s_add_u32 s18, s12, s14\ns_addc_u32 s19, s13, s15": lambda x, y: x + y,
+    "s_sub_u32 s18, s12, s14\ns_subb_u32 s19, s13, s15": lambda x, y: x - y,
+    "s_lshl_b64 s[18:19], s[12:13], s14": lambda x, y: x << y % 64,
+    "s_ashr_i64 s[18:19], s[12:13], s14": lambda x, y: signed(x, 64) >> y % 64,
+    "s_andn2_b64 s[18:19], s[12:13], s[14:15]": lambda x, y: x & ~y,
+    "s_xnor_b64 s[18:19], s[12:13], s[14:15]": lambda x, y: ~(x ^ y),
+    "s_mul_i32 s18, s12, s14\ns_mul_hi_u32 s19, s12, s14": lambda x, y: (x % 2**32) * (y % 2**32),
+    "s_mul_hi_i32 s18, s12, s14\ns_bcnt1_i32_b64 s19, s[14:15]":
+        lambda x, y: (signed(x) * signed(y) >> 32) % 2**32 | y.bit_count() << 32,
+    "s_bfe_u32 s18, s12, 0x70005\ns_bfe_i32 s19, s12, 0x70005": lambda x, y: (x >> 5 & 127) | signed(x >> 5, 7) % 2**32 << 32,
+    "s_bfe_u64 s[18:19], s[12:13], 0x240008": lambda x, y: x >> 8 & 2**36 - 1,
+    "s_bfe_i64 s[18:19], s[12:13], 0x200000": lambda x, y: signed(x),
+    "s_lshl2_add_u32 s18, s12, s14\ns_cselect_b32 s19, 1, 0": lambda x, y: (4 * (x % 2**32) + y % 2**32) % 2**32
+    | (4 * (x % 2**32) + y % 2**32 >= 2**32) << 32,
+    "s_add_i32 s18, s12, s14\ns_cselect_b32 s19, 1, 0": lambda x, y: (x + y) % 2**32
+    | (signed(x) + signed(y) != signed(x + y)) << 32,
+    "s_min_i32 s18, s12, s14\ns_max_u32 s19, s12, s14": lambda x, y: min(signed(x), signed(y)) % 2**32
+    | max(x % 2**32, y % 2**32) << 32,
+    "s_cmp_lt_i32 s12, s14\ns_cselect_b64 s[18:19], s[12:13], s[14:15]": lambda x, y: x if signed(x) < signed(y) else y,
+    "s_cmp_eq_u64 s[12:13], s[14:15]\ns_cselect_b64 s[18:19], -1, 0": lambda x, y: -1 if x == y else 0,
+    "s_bitcmp1_b64 s[12:13], 33\ns_cselect_b64 s[18:19], 7, 9": lambda x, y: 7 if x >> 33 & 1 else 9,
+    "s_ff1_i32_b64 s18, s[12:13]\ns_flbit_i32_b32 s19, s14": lambda x, y: ((x & -x).bit_length() - 1) % 2**32
+    | leading_zeros(y % 2**32) % 2**32 << 32,
+    "s_sext_i32_i16 s18, s12\ns_sext_i32_i8 s19, s14": lambda x, y: signed(x, 16) % 2**32 | signed(y, 8) % 2**32 << 32,
+    "s_pack_lh_b32_b16 s18, s12, s14\ns_pack_hl_b32_b16 s19, s12, s14": lambda x, y: x & 0xFFFF | y & 0xFFFF0000
+    | (x >> 16 & 0xFFFF | (y & 0xFFFF) << 16) << 32,
+    "s_movk_i32 s18, 0x8001\ns_mov_b32 s19, s14\ns_addk_i32 s19, 0xfffe": lambda x, y: 0xFFFF8001 | (y - 2) % 2**32 << 32,
+    "s_brev_b64 s[18:19], s[12:13]": lambda x, y: int(f"{x:064b}"[::-1], 2),
+    "s_abs_i32 s18, s12\ns_absdiff_i32 s19, s12, s14":
+        lambda x, y: abs(signed(x)) % 2**32 | abs(signed(signed(x) - signed(y))) % 2**32 << 32,
+    "s_bfm_b64 s[18:19], s12, s14": lambda x, y: (2 ** (x % 64) - 1) << y % 64,
+    "s_mov_b64 s[18:19], 0\ns_bitset1_b64 s[18:19], s12": lambda x, y: 1 << x % 64,
+    "s_cmp_gt_u32 s12, s14\ns_mov_b64 s[18:19], s[14:15]\ns_cmov_b64 s[18:19], s[12:13]":
+        lambda x, y: x if x % 2**32 > y % 2**32 else y,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", SCALAR)
+def test_scalars(body):
+    x, y = pairs(LONGS)
+    assert (run(body, U64, x, y, scalar=True) == python(SCALAR[body], x, y)).all()
+
+
+# ---------------------------------------------------------------- floating point
+
+FLOATS = {
+    "v_add_f32_e32 v8, v2, v4": np.add,
+    "v_sub_f32_e32 v8, v2, v4": np.subtract,
+    "v_subrev_f32_e32 v8, v2, v4": lambda x, y: y - x,
+    "v_mul_f32_e32 v8, v2, v4": np.multiply,
+    "v_add_f32_e64 v8, -v2, |v4|": lambda x, y: -x + np.abs(y),
+    "v_mul_f32_e64 v8, v2, -|v4| mul:2": lambda x, y: x * -np.abs(y) * F32(2),
+    "v_add_f32_e64 v8, v2, v4 clamp": lambda x, y: np.where((x + y) != (x + y), 0, np.clip(x + y, 0, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", FLOATS)
+def test_floats(body):
+    x, y = pairs(AWKWARD)
+    with np.errstate(all="ignore"):
+        want = FLOATS[body](x, y).astype(F32)
+    same(run(body, F32, x, y), want)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_a_maximum_prefers_numbers_and_knows_signed_zeros(name):
+    x, y = pairs(AWKWARD)
+    got = run(f"v_{name}_f32_e32 v8, v2, v4", F32, x, y)
+    pick = max if name == "max" else min
+    for a, b, c in zip(x.tolist(), y.tolist(), got.tolist(), strict=True):
+        if a != a or b != b:
+            expected = b if a != a else a
+        else:
+            expected = pick((a, b), key=lambda v: (v, math.copysign(1, v)))
+        assert (c != c and expected != expected) or (c == expected and math.copysign(1, c) == math.copysign(1, expected))
+
+
+def rounded(exact):
+    """A fraction to FP32, ties to even."""
+    if not exact:
+        return F32(0)
+    exponent = max(math.floor(math.log2(abs(exact))) if abs(exact) >= TINY else -149, -126)
+    while abs(exact) >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    while exponent > -126 and abs(exact) < Fraction(2) ** exponent:
+        exponent -= 1
+    ulp = Fraction(2) ** (exponent - 23)
+    if abs(exact) >= Fraction(2) ** 128 - Fraction(2) ** 103:
+        return F32(math.copysign(math.inf, exact))
+    return F32(float(round(exact / ulp) * ulp))
+
+
+def test_a_fused_multiply_add_rounds_once():
+    finite = AWKWARD[np.isfinite(AWKWARD)][:26]
+    x, y, z = pairs(finite, 3)
+    want = [rounded(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))) for a, b, c in zip(x, y, z, strict=True)]
+    pair = "v_mov_b32_e32 v3, v2\nv_mov_b32_e32 v5, v4\nv_mov_b32_e32 v7, v6\n"
+    for body in (
+        "v_fma_f32 v8, v2, v4, v6",
+        "v_mov_b32_e32 v8, v6\nv_fmac_f32_e32 v8, v2, v4",
+        pair + "v_pk_fma_f32 v[8:9], v[2:3], v[4:5], v[6:7]\nv_mov_b32_e32 v8, v9",
+        pair + "v_mov_b32_e32 v3, 0\nv_pk_fma_f32 v[8:9], v[2:3], v[4:5], v[6:7] op_sel_hi:[0,1,1]\nv_mov_b32_e32 v8, v9",
+    ):
+        assert (run(body, F32, x, y, z) == np.array(want, F32)).all()
+
+
+def test_nans_come_out_quiet_and_the_first_one():
+    signalling, quiet = np.array([0x7F800001], U32).view(F32), np.array([0xFFC12345], U32).view(F32)
+    one = np.ones(1, F32)
+    assert run("v_add_f32_e32 v8, v2, v4", U32, signalling, quiet)[0] == 0x7FC00001
+    assert run("v_mul_f32_e32 v8, v2, v4", U32, one, quiet)[0] == 0xFFC12345
+    assert run("v_sub_f32_e32 v8, v2, v2", U32, np.array([np.inf], F32))[0] == 0x7FC00000
+    assert run("v_fma_f32 v8, v2, v4, v6", U32, np.zeros(1, F32), np.array([np.inf], F32), one)[0] == 0x7FC00000
+    assert run("v_max_f32_e32 v8, v2, v2", U32, signalling)[0] == 0x7FC00001
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_subnormals_are_flushed_where_the_mode_says_so(target):
+    x, y = pairs(AWKWARD)
+    flush = lambda v: np.where(np.abs(v) < F32(2.0**-126), np.copysign(F32(0), v), v)  # noqa: E731
+    with np.errstate(all="ignore"):
+        same(run("v_add_f32_e32 v8, v2, v4", F32, x, y, denormals=0, target=target), flush(flush(x) + flush(y)))
+        same(run("v_mul_f32_e32 v8, v2, v4", F32, x, y, denormals=2, target=target), flush(x) * flush(y))
+        same(run("v_mul_f32_e32 v8, v2, v4", F32, x, y, denormals=1, target=target), flush(x * y))
+        same(run("s_denorm_mode 0\nv_mul_f32_e32 v8, v2, v4", F32, x, y, target=target), flush(flush(x) * flush(y)))
+        set_mode = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\nv_mul_f32_e32 v8, v2, v4"
+        same(run(set_mode, F32, x, y, target=target), flush(flush(x) * flush(y)))
+        same(run("v_mov_b32_e32 v8, v2", F32, x, denormals=0, target=target), x)
+    with pytest.raises(EmulationError, match="rounding mode"):
+        run("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 3", F32, x, y, target=target)
+
+
+UNARY = {
+    "v_floor_f32_e32 v8, v2": np.floor, "v_ceil_f32_e32 v8, v2": np.ceil, "v_trunc_f32_e32 v8, v2": np.trunc,
+    "v_rndne_f32_e32 v8, v2": np.rint, "v_sqrt_f32_e32 v8, v2": lambda x: np.sqrt(x.astype(F64)),
+    "v_rcp_f32_e32 v8, v2": lambda x: 1 / x.astype(F64),
+    "v_ldexp_f32 v8, v2, -140": lambda x: np.ldexp(x.astype(F64), -140),
+    "v_ldexp_f32 v8, v2, 0x7fffffff": lambda x: np.where(x == 0, x, x * np.inf),
+    "v_frexp_mant_f32_e32 v8, v2": lambda x: np.where(np.isfinite(x), np.frexp(x)[0], x),
+    "v_fract_f32_e32 v8, v2": lambda x: np.minimum(x - np.floor(x), F32(1 - 2.0**-24)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", UNARY)
+def test_functions_of_one_float(body):
+    with np.errstate(all="ignore"):
+        same(run(body, F32, AWKWARD), UNARY[body](AWKWARD).astype(F32))
+
+
+def saturated(x, low, high):
+    return 0 if x != x else int(max(low, min(high, x)) if abs(x) == math.inf else max(low, min(high, math.trunc(x))))
+
+
+def test_conversions_saturate_and_round():
+    got = run("v_cvt_i32_f32_e32 v8, v2", I32, AWKWARD)
+    assert got.tolist() == [saturated(x, -(2**31), 2**31 - 1) for x in AWKWARD.tolist()]
+    got = run("v_cvt_u32_f32_e32 v8, v2", U32, AWKWARD)
+    assert got.tolist() == [saturated(x, 0, 2**32 - 1) for x in AWKWARD.tolist()]
+    same(run("v_cvt_f32_i32_e32 v8, v2", F32, WORDS), WORDS.view(I32).astype(F32))
+    same(run("v_cvt_f32_u32_e32 v8, v2", F32, WORDS), WORDS.astype(F32))
+    same(run("v_cvt_f32_ubyte2_e32 v8, v2", F32, WORDS), (WORDS >> 16 & 255).astype(F32))
+    with np.errstate(all="ignore"):
+        same(run("v_cvt_f16_f32_e32 v8, v2", F16, AWKWARD), AWKWARD.astype(F16))
+        same(run("v_cvt_f64_f32_e32 v[8:9], v2", F64, AWKWARD), AWKWARD.astype(F64))
+    same(run("v_cvt_f32_f16_e32 v8, v2", F32, HALVES), HALVES.astype(F32))
+    upper = "v_cvt_f32_f16_sdwa v8, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1"
+    same(run(upper, F32, HALVES.view(U16).astype(U32) << 16), HALVES.astype(F32))
+    same(run("v_frexp_exp_i32_f32_e32 v8, v2", I32, AWKWARD), np.where(np.isfinite(AWKWARD), np.frexp(AWKWARD)[1], 0))
+
+
+def test_packing_toward_zero_and_to_bfloat16():
+    low = run("v_cvt_pkrtz_f16_f32 v8, v2, 0", F16, AWKWARD)
+    for x, h in zip(AWKWARD.tolist(), low.tolist(), strict=True):
+        if x != x:
+            assert h != h
+        elif abs(x) == math.inf:
+            assert h == x
+        else:
+            assert abs(h) <= abs(x) and h * x >= 0
+            assert abs(h) == 65504 or float(np.nextafter(F16(abs(h)), F16(math.inf))) > abs(x)
+    high = run("v_cvt_pk_bf16_f32 v8, 0, v2", U32, AWKWARD, target="gfx950") >> 16
+    bits = AWKWARD.view(U32).astype(U64)
+    nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    number = AWKWARD == AWKWARD
+    assert (high[number] == nearest[number]).all() and (high[~number] & 0x7FC0 == 0x7FC0).all()
+
+
+def test_halves_in_their_places():
+    x, y = pairs(HALVES)
+    both = x.view(U16).astype(U32) | y.view(U16).astype(U32) << 16
+    with np.errstate(all="ignore"):
+        same(run("v_mul_f16_e32 v8, v2, v4", F16, x, y), x * y)
+        same(run("v_fma_f16 v8, v2, v4, v2", F16, x, y), (x.astype(F64) * y + x).astype(F16))
+        packed = run("v_pk_add_f16 v8, v2, v2 op_sel:[0,1] op_sel_hi:[1,0] neg_lo:[0,1]", U32, both)
+        same((packed & 0xFFFF).astype(U16).view(F16), x - y)
+        same((packed >> 16).astype(U16).view(F16), y + x)
+        packed = run("v_pk_fma_f16 v8, v2, 2.0, v2 op_sel_hi:[1,0,1]", U32, both)
+        same((packed >> 16).astype(U16).view(F16), (y.astype(F64) * 2 + y).astype(F16))
+        packed = run("v_pk_mul_f16 v8, v2, 2.0", U32, both)  # a constant's upper half is 0
+        same((packed >> 16).astype(U16).view(F16), y * F16(0))
+        body = "v_mov_b32_e32 v8, -1\nv_fma_mixlo_f16 v8, v2, v4, -v2 op_sel:[1,0,0] op_sel_hi:[1,0,1]"
+        mixed = run(body, U32, both, np.full(len(x), 3, F32))
+        same((mixed & 0xFFFF).astype(U16).view(F16), (y.astype(F32) * 3 - x.astype(F32)).astype(F16))
+        assert (mixed >> 16 == 0xFFFF).all()
+
+
+def test_16_bits_and_the_other_half_of_the_register():
+    """GFX9 clears it, later generations leave it."""
+    x = np.array([0x12345678], U32)
+    body = "v_mov_b32_e32 v8, -1\nv_add_{}u16{} v8, v2, v2"
+    assert run(body.format("", "_e32"), U32, x)[0] == 0xACF0
+    assert run(body.format("nc_", ""), U32, x, target="gfx1201")[0] == 0xFFFFACF0
+    assert run("v_mov_b32_e32 v8, v2\nv_mov_b16_e32 v8.h, v2.l", U32, x, target="gfx1100")[0] == 0x56785678
+    assert run("v_mov_b32_e32 v8, v2\nv_add_nc_u16 v8.l, v2.h, v2.l", U32, x, target="gfx1100")[0] == 0x123468AC
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_division_as_the_compiler_does_it(target):
+    x, y = pairs(np.concatenate([AWKWARD, np.array([1e38, 3e-39, 7.0, 1e-20], F32)]))
+    vcc = "vcc" if target == "gfx942" else "vcc_lo"
+    body = f"""v_div_scale_f32 v10, s[20:21], v4, v4, v2
+v_rcp_f32_e32 v11, v10
+v_div_scale_f32 v12, {vcc}, v2, v4, v2
+v_fma_f32 v13, -v10, v11, 1.0
+v_fma_f32 v11, v13, v11, v11
+v_mul_f32_e32 v13, v12, v11
+v_fma_f32 v14, -v10, v13, v12
+v_fma_f32 v13, v14, v11, v13
+v_fma_f32 v14, -v10, v13, v12
+v_div_fmas_f32 v13, v14, v11, v13
+v_div_fixup_f32 v8, v13, v4, v2"""
+    body = body if target == "gfx942" else body.replace("s[20:21]", "s20")
+    with np.errstate(all="ignore"):
+        same(run(body, F32, x, y, target=target), x / y)
+
+
+COMPARES = {
+    "lt": lambda x, y: x < y, "le": lambda x, y: x <= y, "eq": lambda x, y: x == y, "ge": lambda x, y: x >= y,
+    "gt": lambda x, y: x > y, "lg": lambda x, y: (x < y) | (x > y), "neq": lambda x, y: ~(x == y),
+    "nlt": lambda x, y: ~(x < y), "nge": lambda x, y: ~(x >= y), "u": lambda x, y: (x != x) | (y != y),
+    "o": lambda x, y: (x == x) & (y == y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", COMPARES)
+def test_comparisons_with_nans(kind):
+    x, y = pairs(AWKWARD)
+    body = f"v_cmp_{kind}_f32_e64 s[20:21], v2, v4\nv_cndmask_b32_e64 v8, 0, 1, s[20:21]"
+    assert (run(body, U32, x, y) == COMPARES[kind](x, y)).all()
+    body = f"v_cmp_{kind}_f32_e32 vcc_lo, v2, v4\nv_cndmask_b32_e32 v8, 5, v4, vcc_lo"
+    assert (run(body, U32, x, y, target="gfx1100") == np.where(COMPARES[kind](x, y), y.view(U32), 5)).all()
+
+
+def test_comparisons_of_integers_and_classes():
+    x, y = pairs(WORDS)
+    choose = "\nv_cndmask_b32_e64 v8, 0, 1, vcc"
+    for kind, want in (
+        ("lt_i32", x.view(I32) < y.view(I32)), ("gt_u32", x > y), ("ne_u16", x.astype(U16) != y.astype(U16)),
+    ):  # fmt: skip
+        assert (run(f"v_cmp_{kind}_e32 vcc, v2, v4" + choose, U32, x, y) == want).all()
+    x, y = pairs(LONGS)
+    assert (run("v_cmp_le_i64_e32 vcc, v[2:3], v[4:5]" + choose, U32, x, y) == (x.view(I64) <= y.view(I64))).all()
+    subnormal = (AWKWARD != 0) & (np.abs(AWKWARD) < F32(2.0**-126))
+    wanted = {0x3: AWKWARD != AWKWARD, 0x204: np.isinf(AWKWARD), 0x90: subnormal, 0x20: (AWKWARD == 0) & np.signbit(AWKWARD)}
+    for mask, want in wanted.items():
+        body = f"v_cmp_class_f32_e64 s[20:21], v2, {mask:#x}\nv_cndmask_b32_e64 v8, 0, 1, s[20:21]"
+        assert (run(body, U32, AWKWARD) == want).all()
+
+
+# ---------------------------------------------------------------- between lanes
+
+LANE = np.arange(64)
+
+
+def lanes(body, target="gfx942", values=None):
+    values = LANE.astype(U32) + 100 if values is None else values
+    return run(body, U32, values[:64] if target == "gfx942" else values[:32], target=target)
+
+
+def test_movements_between_lanes():
+    x = LANE + 100
+    assert (lanes("v_mov_b32_dpp v8, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf") == (LANE ^ 1) + 100).all()
+    shifted = np.where(LANE % 16 >= 3, x - 3, 0)
+    assert (lanes("v_mov_b32_dpp v8, v2 row_shr:3 row_mask:0xf bank_mask:0xf bound_ctrl:1") == shifted).all()
+    kept = np.where(LANE % 16 >= 3, x - 3, 7)
+    assert (lanes("v_mov_b32_e32 v8, 7\nv_mov_b32_dpp v8, v2 row_shr:3 row_mask:0xf bank_mask:0xf") == kept).all()
+    rows = np.where(LANE // 16 == 1, LANE // 16 * 16 + (LANE - 5) % 16 + 100, 7)
+    assert (lanes("v_mov_b32_e32 v8, 7\nv_mov_b32_dpp v8, v2 row_ror:5 row_mask:0x2 bank_mask:0xf") == rows).all()
+    assert (lanes("v_add_u32_dpp v8, v2, v2 row_mirror row_mask:0xf bank_mask:0xf") == (LANE ^ 15) + 100 + x).all()
+    wide = np.where(LANE // 16 % 2 == 1, LANE // 16 * 16 - 1 + 100, 7)
+    assert (lanes("v_mov_b32_e32 v8, 7\nv_mov_b32_dpp v8, v2 row_bcast:15 row_mask:0xa bank_mask:0xf") == wide).all()
+    narrow = LANE[:32]
+    assert (lanes("v_mov_b32_dpp v8, v2 dpp8:[7,6,5,4,3,2,1,0]", "gfx1100") == (narrow ^ 7) + 100).all()
+    assert (lanes("v_mov_b32_dpp v8, v2 row_xmask:9 row_mask:0xf bank_mask:0xf", "gfx1201") == (narrow ^ 9) + 100).all()
+    assert (lanes("v_mov_b32_dpp v8, v2 row_share:4 row_mask:0xf bank_mask:0xf", "gfx1201") == narrow // 16 * 16 + 4 + 100).all()
+    turned = "s_mov_b32 s20, 0x76543210\ns_mov_b32 s21, 0xfedcba98\nv_permlanex16_b32 v8, v2, s20, s21"
+    assert (lanes(turned, "gfx1100") == (narrow ^ 16) + 100).all()
+
+
+def test_a_movement_from_a_lane_that_is_off():
+    body = """v_mov_b32_e32 v8, 7
+s_mov_b64 exec, 0xfffe
+v_mov_b32_dpp v8, v2 row_shr:1 row_mask:0xf bank_mask:0xf{}
+s_mov_b64 exec, -1"""
+    want = np.where((LANE >= 2) & (LANE < 16), LANE + 99, 7)
+    assert (lanes(body.format("")) == want).all()
+    want[1] = 0
+    assert (lanes(body.format(" bound_ctrl:1")) == want).all()
+
+
+def test_permutations_through_lds_and_single_lanes():
+    wait = "\ns_waitcnt lgkmcnt(0)"
+    reverse = "v_sub_u32_e32 v10, 63, v0\nv_lshlrev_b32_e32 v10, 2, v10\n"
+    assert (lanes(reverse + "ds_bpermute_b32 v8, v10, v2" + wait) == 163 - LANE).all()
+    assert (lanes(reverse + "ds_permute_b32 v8, v10, v2" + wait) == 163 - LANE).all()
+    assert (lanes("ds_swizzle_b32 v8, v2 offset:swizzle(SWAP,16)" + wait) == (LANE ^ 16) + 100).all()
+    masked = (LANE & 0b110001) | (~LANE & 0b100) | 0b10
+    assert (lanes('ds_swizzle_b32 v8, v2 offset:swizzle(BITMASK_PERM,"p0i1p")' + wait) == masked + 100).all()
+    fours = LANE // 4 * 4 + np.array([3, 3, 0, 1])[LANE % 4]
+    assert (lanes("ds_swizzle_b32 v8, v2 offset:swizzle(QUAD_PERM,3,3,0,1)" + wait) == fours + 100).all()
+    off = "s_mov_b64 exec, 0xff\nds_bpermute_b32 v8, v10, v2\ns_waitcnt lgkmcnt(0)\ns_mov_b64 exec, -1"
+    assert (lanes("v_mov_b32_e32 v8, 5\n" + reverse + off) == np.where(LANE < 8, 0, 5)).all()
+    body = "v_readlane_b32 s20, v2, 9\ns_mov_b32 m0, 33\nv_mov_b32_e32 v8, v2\nv_writelane_b32 v8, s20, m0\n"
+    assert (lanes(body) == np.where(LANE == 33, 109, LANE + 100)).all()
+    body = "s_mov_b64 exec, 0xff00\nv_readfirstlane_b32 s20, v2\ns_mov_b64 exec, -1\nv_mov_b32_e32 v8, s20"
+    assert (lanes(body) == 108).all()
+    below = "v_mbcnt_lo_u32_b32 v8, s20, 3\nv_mbcnt_hi_u32_b32 v8, s21, v8"
+    mask = 0xF0F00000FFFF0001
+    got = lanes(f"s_mov_b32 s20, {mask % 2**32:#x}\ns_mov_b32 s21, {mask >> 32:#x}\n" + below)
+    assert got.tolist() == [(mask & (1 << lane) - 1).bit_count() + 3 for lane in range(64)]
+
+
+def test_both_halves_of_a_dual_instruction_read_first():
+    x = np.array([3.0], F32)
+    body = "v_mov_b32_e32 v8, 1.0\nv_dual_mov_b32 v8, v2 :: v_dual_add_f32 v3, v8, v8\nv_sub_f32_e32 v8, v8, v3"
+    assert run(body, F32, x, target="gfx1100")[0] == 1.0
+
+
+# ---------------------------------------------------------------- undefined bits
+
+UNDEFINED_AND_FINE = {
+    "halves merged": "v_and_b32_e32 v10, 0xffff, v2\nv_lshl_or_b32 v8, v11, 16, v10\nv_and_b32_e32 v8, 0xffff, v8",
+    "a field inserted twice": "v_bfi_b32 v8, 0xffff, v2, v11\nv_bfi_b32 v8, 0xffff, v8, v2",
+    "bytes picked": "v_perm_b32 v8, v11, v2, 0x03020100",
+    "moved, then not used": "v_mov_b32_e32 v12, v11\nv_mov_b32_e32 v8, v2",
+    "not chosen": "s_mov_b64 vcc, -1\nv_cndmask_b32_e32 v8, v11, v2, vcc",
+    "masked by a zero": "v_and_b32_e32 v10, 0, v11\nv_or_b32_e32 v8, v10, v2",
+    "shifted out": "v_lshlrev_b32_e32 v10, 16, v2\nv_alignbit_b32 v8, v11, v10, 16\nv_and_b32_e32 v8, 0xffff, v8",
+    "the unused upper half of a product": "v_mad_u64_u32 v[8:9], s[20:21], v2, 1, v[10:11]",
+    "in lanes that are off": "s_mov_b64 exec, 0\nv_add_u32_e32 v8, v11, v11\ns_mov_b64 exec, -1\nv_mov_b32_e32 v8, v2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDEFINED_AND_FINE)
+def test_undefined_bits_that_do_not_matter(name):
+    body = UNDEFINED_AND_FINE[name]
+    if "product" in name:
+        body = "v_mov_b32_e32 v10, 0\n" + body
+    x = np.array([0x1234], U32)
+    assert run(body, U32, x)[0] == 0x1234
+
+
+UNDEFINED_AND_USED = {
+    "added": ("v_add_u32_e32 v8, v2, v11", "register v11 is read, which nothing has written"),
+    "compared": ("v_cmp_eq_u32_e32 vcc, v2, v11", "register v11 is read"),
+    "stored": ("v_mov_b32_e32 v8, v11", "register v8 is read"),
+    "chosen": ("s_mov_b64 vcc, 1\nv_cndmask_b32_e32 v8, v11, v2, vcc", "register v8 is read"),
+    "merged and used": ("v_lshl_or_b32 v8, v11, 16, v2", "register v8 is read, part of which nothing has written"),
+    "a half": ("v_and_b32_e32 v10, 0xffff, v11\nv_add_f16_e32 v8, v10, v10", "register v10 is read, part"),
+    "a carry into what is used": (
+        "v_lshl_or_b32 v10, v2, 16, v2\nv_lshlrev_b32_e32 v12, 8, v11\nv_add_u32_e32 v8, v10, v12", "register v8 is read, part"
+    ),
+    "scalar": ("s_add_u32 s20, s21, 1\nv_mov_b32_e32 v8, s20", "register s21 is read, which nothing has written"),
+    "mask": ("v_cndmask_b32_e64 v8, 0, 1, s[22:23]", "register s22 is read"),
+    "accumulator": ("v_accvgpr_read_b32 v8, a3\nv_add_u32_e32 v8, v8, v2", "register v8 is read"),
+    "branch": ("s_cbranch_scc1 .L1\n.L1:\nv_mov_b32_e32 v8, v2", "SCC is read"),
+    "one lane's": ("s_mov_b64 exec, 1\nv_mov_b32_e32 v8, v2\ns_mov_b64 exec, -1\nv_add_u32_e32 v8, v8, v2", "register v8 is read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDEFINED_AND_USED)
+def test_undefined_bits_that_are_used_are_a_fault(name):
+    body, message = UNDEFINED_AND_USED[name]
+    with pytest.raises(EmulationError, match=message):
+        run(body, U32, np.array([0x1234, 5], U32))
+
+
+# ---------------------------------------------------------------- memory
+
+UPDATES = {
+    # name before GFX11: (after it, the new value of (old, data))
+    "add_u32": ("add_u32", lambda old, x: old + x), "sub_u32": ("sub_u32", lambda old, x: old - x),
+    "min_i32": ("min_i32", lambda old, x: min(signed(old), signed(x))),
+    "max_i32": ("max_i32", lambda old, x: max(signed(old), signed(x))),
+    "min_u32": ("min_u32", min), "max_u32": ("max_u32", max), "and_b32": ("and_b32", lambda old, x: old & x),
+    "or_b32": ("or_b32", lambda old, x: old | x), "xor_b32": ("xor_b32", lambda old, x: old ^ x),
+    "inc_u32": ("inc_u32", lambda old, x: 0 if old >= x else old + 1),
+    "dec_u32": ("dec_u32", lambda old, x: x if old == 0 or old > x else old - 1),
+}  # fmt: skip
+GLOBAL_NAMES = {"min_i32": "smin", "max_i32": "smax", "min_u32": "umin", "max_u32": "umax"}
+LOCAL = {"gfx942": ("ds_write", "ds_read"), "gfx1201": ("ds_store", "ds_load")}
+
+
+def waits(target):
+    return "s_waitcnt vmcnt(0) lgkmcnt(0)" if target == "gfx942" else "s_wait_loadcnt 0x0\ns_wait_storecnt 0x0\ns_wait_dscnt 0x0"
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+@pytest.mark.parametrize("name", UPDATES)
+def test_atomic_operations_on_lds_and_global_memory(name, target):
+    """Lanes meet in pairs, even ones first: old values come back, the new one stays."""
+    old, x = pairs(WORDS)
+    old, x = old[:64], x[::-1][:64]
+    old = np.repeat(old[::2], 2)
+    later, function = UPDATES[name]
+    store, load = LOCAL[target]
+    body = f"""v_lshrrev_b32_e32 v10, 1, v0
+v_lshlrev_b32_e32 v10, 2, v10
+{store}_b32 v10, v2
+{waits(target)}
+ds_{{}}_rtn_{{}} v11, v10, v4
+{load}_b32 v12, v10
+{waits(target)}
+v_cndmask_b32_e64 v8, v12, v11, vcc{"" if target == "gfx942" else "_lo"}"""
+    operation, type_ = (name if target == "gfx942" else later).split("_")
+    for first in (1, 0):
+        chosen = body.format(operation, type_)
+        vcc = f"v_cmp_eq_u32_e32 vcc{'' if target == 'gfx942' else '_lo'}, {1 - first}, v21\n"
+        got = run("v_mov_b32_e32 v21, 0\n" + vcc + chosen, U32, old, x, target=target)
+        want = []
+        for before, one, other in zip(old[::2].tolist(), x[::2].tolist(), x[1::2].tolist(), strict=True):
+            between = function(before, one) % 2**32
+            after = function(between, other) % 2**32
+            want += [before, between] if first else [after, after]
+        assert got.tolist() == want
+    vector = f"global_atomic_{GLOBAL_NAMES.get(name, name.split('_')[0])} v11, v21, v4, s[4:5] sc0"
+    if target != "gfx942":
+        vector = f"global_atomic_{later} v11, v21, v4, s[4:5] th:TH_ATOMIC_RETURN scope:SCOPE_DEV"
+    body = f"v_lshrrev_b32_e32 v21, 1, v20\nv_lshlrev_b32_e32 v21, 3, v21\n{vector}\n{waits(target)}\nv_mov_b32_e32 v8, v11"
+    got = run(body, U32, old, x, target=target)
+    want = [(before, function(before, one) % 2**32) for before, one in zip(old[::2].tolist(), x[::2].tolist(), strict=True)]
+    assert got.reshape(-1, 2).tolist() == [list(pair) for pair in want]
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_compare_and_swap_and_exchange(target):
+    """The order of the two data differs between LDS of two generations, and from global memory."""
+    old, new = np.arange(64, dtype=U32), np.arange(64, dtype=U32) + 1000
+    store, load = LOCAL[target]
+    swap = "ds_cmpst_rtn_b32 v11, v10, v12, v4" if target == "gfx942" else "ds_cmpstore_rtn_b32 v11, v10, v4, v12"
+    body = f"""v_lshlrev_b32_e32 v10, 2, v0
+{store}_b32 v10, v2
+v_and_b32_e32 v12, 62, v0
+{waits(target)}
+{swap}
+{load}_b32 v8, v10
+{waits(target)}
+v_lshl_add_u32 v8, v11, 16, v8"""
+    wave = 64 if target == "gfx942" else 32
+    lane = np.arange(64) % wave
+    want = np.where(old == lane & 62, new, old) + (old << 16)
+    assert (run(body, U32, old[:wave], new[:wave], target=target) == want[:wave]).all()
+    returns = "sc0" if target == "gfx942" else "th:TH_ATOMIC_RETURN scope:SCOPE_DEV"
+    name = "global_atomic_cmpswap" if target == "gfx942" else "global_atomic_cmpswap_b32"
+    body = f"""v_lshlrev_b32_e32 v21, 2, v20
+v_mov_b32_e32 v14, v4
+v_and_b32_e32 v15, 62, v0
+{name} v11, v21, v[14:15], s[4:5] {returns}
+{waits(target)}
+global_load_{"dword" if target == "gfx942" else "b32"} v8, v21, s[4:5]
+{waits(target)}
+v_lshl_add_u32 v8, v11, 16, v8"""
+    assert (run(body, U32, old[:wave], new[:wave], target=target) == want[:wave]).all()
+    exchange = "ds_wrxchg_rtn_b32" if target == "gfx942" else "ds_storexchg_rtn_b32"
+    body = f"v_lshlrev_b32_e32 v10, 2, v0\n{store}_b32 v10, v2\n{exchange} v8, v10, v4\n{waits(target)}"
+    assert (run(body, U32, old[:wave], new[:wave], target=target) == old[:wave]).all()
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_widths_offsets_and_halves_in_lds(target):
+    store, load = LOCAL[target]
+    two = ("ds_write2_b32", "ds_read2_b32", "ds_write2st64_b32", "ds_read2st64_b32")
+    if target != "gfx942":
+        two = ("ds_store_2addr_b32", "ds_load_2addr_b32", "ds_store_2addr_stride64_b32", "ds_load_2addr_stride64_b32")
+    wave = 64 if target == "gfx942" else 32
+    x, y = np.arange(wave, dtype=U32) * 0x01010101 + 0x80, np.arange(wave, dtype=U32) + 0x5A000000
+    lane = np.arange(wave)
+    address = "v_lshlrev_b32_e32 v10, {}, v0\n"
+    both = f"{address.format(2)}{two[0]} v10, v2, v4 offset0:1 offset1:100\n{two[1]} v[12:13], v10 offset0:100 offset1:1\n"
+    assert (run(both + waits(target) + "\nv_sub_u32_e32 v8, v12, v13", U32, x, y, target=target) == y - x).all()
+    both = f"{address.format(2)}{two[2]} v10, v2, v4 offset1:3\n{load}_b32 v8, v10 offset:768\n"
+    assert (run(both + waits(target), U32, x, y, target=target) == y).all()
+    bytes_ = f"{address.format(0)}{store}_b8 v10, v2\n{load}_i8 v8, v10\n{waits(target)}"
+    assert (run(bytes_, U32, x, target=target).view(I32) == x.astype(np.int8)).all()
+    body = f"{address.format(1)}{store}_b16_d16_hi v10, v2 offset:2\n{load}_u16 v8, v10 offset:2\n{waits(target)}"
+    assert (run(body, U32, x, target=target) == x >> 16).all()
+    body = f"v_mov_b32_e32 v8, v4\n{address.format(1)}{store}_b16 v10, v2\n{load}_u16_d16_hi v8, v10\n{waits(target)}"
+    assert (run(body, U32, x, y, target=target) == (y & 0xFFFF | x << 16)).all()
+    body = f"""{address.format(4)}v_mov_b32_e32 v12, v2
+v_mov_b32_e32 v13, v4
+v_mov_b32_e32 v14, v0
+v_mov_b32_e32 v15, 7
+{store}_b128 v10, v[12:15]
+{load}_b96 v[16:18], v10 offset:4
+{waits(target)}
+v_add3_u32 v8, v16, v17, v18"""
+    assert (run(body, U32, x, y, target=target) == y + lane.astype(U32) + 7).all()
+
+
+# ---------------------------------------------------------------- LDS
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_every_lane_is_in_one_phase_whose_words_fill_the_banks(target):
+    row = TARGETS[target]
+    for kind in ("read", "write"):
+        for size in (1, 2, 4, 8, 12, 16):
+            groups = phases(row, kind, size)
+            assert sorted(lane for group in groups for lane in group) == list(range(row.wave))
+            assert all(len(group) * -(-size // 4) <= row.banks for group in groups)
+
+
+def test_conflicts_are_counted_within_phases():
+    lane = np.arange(64)
+    count = lambda target, kind, size, words: extra_wavefronts(  # noqa: E731
+        words[: TARGETS[target].wave] * 4, None, size, banks_of(TARGETS[target]), kind
+    )
+    for target in TARGETS:
+        assert count(target, "read", 4, lane) == count(target, "read", 8, lane * 2) == count(target, "read", 16, lane * 4) == 0
+        assert count(target, "read", 4, lane * 0) == 0  # one word for all
+    assert count("gfx942", "read", 4, lane * 2) == 2 and count("gfx950", "read", 4, lane * 2) == 1
+    assert count("gfx942", "read", 4, lane * 32) == 62 and count("gfx1100", "read", 4, lane * 32) == 31
+    # rows of 16 bytes, lanes 0 to 7 of a column of 8 rows, then the next column: consecutive phases have no
+    # conflict where the fours that MI300X and RDNA 3 mix have
+    words = (lane % 8 * 32 + (lane // 8 + lane % 8) % 8 * 4)
+    assert count("gfx942", "write", 16, words) == 0 == count("gfx1201", "read", 16, words)
+    assert count("gfx942", "read", 16, words) == 8 and count("gfx1100", "read", 16, words) == 4
