@@ -7,7 +7,7 @@
 // fragment  v_mfma_f32_32x32x8_bf16
 // tiles     block 96x160x16, warp 96x32, 2 stages, 320 threads
 // shared    32768 B static
-// checked   compiled, its resources read from the code object, every instruction emulated; never run on AMD hardware
+// checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx942
 // plan      b7924f64, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.

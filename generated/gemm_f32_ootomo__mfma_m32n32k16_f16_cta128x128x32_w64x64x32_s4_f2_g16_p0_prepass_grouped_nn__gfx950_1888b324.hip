@@ -7,7 +7,7 @@
 // fragment  v_mfma_f32_32x32x16_f16
 // tiles     block 128x128x32, warp 64x64, 4 stages, 256 threads
 // shared    131072 B static
-// checked   compiled, its resources read from the code object, every instruction emulated; never run on AMD hardware
+// checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx950
 // plan      1888b324, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.

@@ -7,7 +7,7 @@
 // fragment  v_mfma_f32_32x32x16_f16
 // tiles     block 128x256x32, warp 128x64, 2 stages, 256 threads
 // shared    98304 B static
-// checked   compiled, its resources read from the code object, every instruction emulated; never run on AMD hardware
+// checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx950
 // plan      d9193944, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.

@@ -7,7 +7,7 @@
 // fragment  v_wmma_f32_16x16x16_f16
 // tiles     block 128x128x16, warp 32x32, 2 stages, 512 threads
 // shared    32768 B static
-// checked   compiled, its resources read from the code object, every instruction emulated; never run on AMD hardware
+// checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx1100
 // plan      c1db5157, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
