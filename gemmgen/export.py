@@ -39,7 +39,8 @@ from gemmgen.render import PLATFORM, Grid, Launch, Source, param_type, render_te
 from gemmgen.run.hip import MOST_THREADS
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verify import standing
-from gemmgen.verify.bound import SAFETY, Bound, bound
+from gemmgen.verify.bound import SAFETY, Bound, U, bound, lost
+from gemmgen.verify.metrics import exact
 from gemmgen.verify.record import resources
 
 if TYPE_CHECKING:
@@ -218,12 +219,18 @@ def _rounded_up(x: float) -> float:
     return float(f"{math.ceil(x / unit * (1 - 1e-12)) * unit:.2e}")
 
 
+def _on(plan: Plan, archs: Sequence[str]) -> list[Plan]:
+    """The plan on a GPU of each further architecture, whose matrix unit may err otherwise; itself first."""
+    gpus = {gpu.arch: gpu for gpu in reversed(GPUS.rows())}
+    return [plan, *(replace(plan, gpu=gpus[arch]) for arch in archs if arch != plan.arch)]
+
+
 def _bound(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
-    """The bound's coefficients; they depend on no data. Of further archs' matrix units the largest count."""
+    """The bound's coefficients, the largest of all architectures; they depend on no data."""
     nothing = np.zeros((1, 1))
-    plans = [plan, *(replace(plan, gpu=next(gpu for gpu in GPUS.rows() if gpu.arch == arch)) for arch in archs if arch != plan.arch)]
-    found = [bound(one, np.zeros((1, k)), np.zeros((k, 1)), nothing) for one in plans]
-    return Bound(**{field: max(getattr(one, field) for one in found) for field in ("relative_frobenius", "scaled", "coherent", "random")})
+    found = [bound(one, np.zeros((1, k)), np.zeros((k, 1)), nothing) for one in _on(plan, archs)]
+    fields = ("relative_frobenius", "scaled", "coherent", "random")
+    return Bound(**{field: max(getattr(one, field) for one in found) for field in fields})
 
 
 def _bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
@@ -256,7 +263,19 @@ def _status_meanings(plan: Plan) -> list[tuple[str, str]]:
     return rows
 
 
-def _range_text(plan: Plan) -> str:
+def _flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
+    """The architectures whose matrix units take subnormal words for zero."""
+    return [one.arch for one in _on(plan, archs) if one.fragment.on_matrix_unit and one.gpu.unit.flushes_subnormals]
+
+
+def _flushed_exponent(plan: Plan) -> int:
+    """log2 of what an element may lose where subnormal words count as zero: all that a word held, unless that stays in the
+    next one; of an element as it is, or as its row is scaled."""
+    words = plan.scheme.words
+    return plan.scheme.format.min_exponent - min(word.scale for word in words if not word.flush or word is words[-1])
+
+
+def _range_text(plan: Plan, archs: Sequence[str]) -> str:
     """What happens to elements beyond the words' range, as lines of a comment."""
     saturates = plan.scheme.words[0].rounding != "nearest_even"
     lines = []
@@ -286,6 +305,11 @@ def _range_text(plan: Plan) -> str:
     else:
         lines += ["Very small elements, whose last word underflows, count as lossy: the words miss each",
                   f"by up to 2^{step}."]
+    if flushing := _flushing(plan, archs):
+        scaled = plan.scheme.normalize == "row"
+        lost = _flushed_exponent(plan) - (plan.scheme.target_exponent if scaled else 0)
+        lines += [f"The matrix units of {' and '.join(flushing)} take subnormal words for zero. No counter tells: an element loses",
+                  f"up to 2^{lost}{' of the largest one' if scaled else ''} by that, which the errors above do not contain."]
     return "\n".join(f" * {line}" for line in lines)
 
 
@@ -358,10 +382,11 @@ def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dic
         "namespace": f"gemmgen_{plan.hash}", **_stored(plan),
         "scheme_line": _one_line(f"{plan.scheme.name}: {plan.scheme.title}"),
         "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",
-        "range_text": _range_text(plan), "bounds": _bounds(plan, archs),
+        "range_text": _range_text(plan, archs), "flushing": _flushing(plan, archs), "bounds": _bounds(plan, archs),
         "codes": [(argument, position, reason) for argument, (position, reason) in _ARGUMENTS.items()],
         "pad": lambda text, width: " " * max(1, width - len(text)),
-        "largest_extent": LARGEST_EXTENT, "largest_grid": largest_grid, "grid_limit": grid_limit, "alignment": WORKSPACE_ALIGNMENT,
+        "largest_extent": LARGEST_EXTENT, "largest_grid": largest_grid, "grid_limit": grid_limit,
+        "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": _status_meanings(plan), "status_bytes": 8 * len(status_fields()),
         "padded": [(extent, of, unit) for extent, (of, unit) in padded(plan).items()],
         "regions": [
@@ -380,11 +405,35 @@ def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dic
         "keeps_b": any(launch.same_b is not None for launch in source.launches),
         "example": {
             "m": m, "n": n, "k": k, "safety": SAFETY, "worst_case": _rounded_up(example.scaled), "overflow": int(overflows),
-            "coherent": _rounded_up(example.coherent), "random": _rounded_up(example.random),
+            "coherent": _rounded_up(example.coherent), "random": _rounded_up(example.random), **_example_losses(plan, archs),
             "overflow_text": f"the element of 1e6 was {'counted' if overflows else 'within range'}",
         },
         "listing": [(file, meaning) for file, (_, meaning) in _files(plan, source, archs, name).items()],
     }
+
+
+def _example_losses(plan: Plan, archs: Sequence[str]) -> dict[str, float]:
+    """What subnormal words lose of the example's product, relative to it and element by element; 0 where none is lost."""
+    losing = [one for one in _on(plan, archs) if one.arch in _flushing(plan, archs)]
+    if not losing:
+        return {"lost": 0.0, "most_lost": 0.0}
+    a, b = _example_matrices()
+    product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
+    least = [np.abs(lost(one, a, b, product)) for one in losing]
+    return {
+        "lost": max(_rounded_up(float(np.linalg.norm(one) / np.linalg.norm(product)) or U) for one in least),
+        "most_lost": max(_rounded_up(float((one / magnitude).max()) or U) for one in least),
+    }
+
+
+def _example_matrices() -> tuple[np.ndarray, np.ndarray]:
+    """[M, K] and [K, N] as the example draws them."""
+    m, n, k = EXAMPLE_SIZE
+    state, drawn = 1, np.empty((k, m + n), np.float32)
+    for index in range(drawn.size):
+        state = (state * 1664525 + 1013904223) % 2**32
+        drawn.flat[index] = (state >> 8) / 2**23 - 1
+    return np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:])
 
 
 def _numeric_version() -> str:
@@ -435,6 +484,7 @@ def _contents(plan: Plan, source: Source, binaries: Sequence[Binary], name: str)
 def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     stored, binary, archs = _stored(plan), binaries[0], [binary.arch for binary in binaries]
     largest_grid, _ = _largest_grid(plan, source)
+    flushing = _flushing(plan, archs)
     return {
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
@@ -494,7 +544,8 @@ def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str,
         "bound": {
             "statement": "for alpha = 1, beta = 0 and no element counted: worst_case bounds |C - C*| / (|A||B|) of every "
                          "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
-                         "mean zero and for data of one sign",
+                         "mean zero and for data of one sign"
+                         + "".join(f"; beside what {arch} loses of subnormal words" for arch in flushing),
             "rows": _bounds(plan, archs),
         },
         "sha256": {"kernels": source.hash, **{file: hashlib.sha256(content).hexdigest() for file, content in files.items()}},

@@ -14,7 +14,7 @@ from typing import Any
 
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import FIRST_ASYNC, GPUS, Gpu
-from gemmgen.catalog.scheme import SCHEMES, Scheme
+from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model import space, specialised
 from gemmgen.model.equation import Constraint, Equation, figure
@@ -68,6 +68,7 @@ class Explanation:
         front: those no other beats in both intensity (T3) and threads at work (P1).
         tied: how many the model cannot tell from the fastest.
         solve_seconds: the whole of it.
+        scheme_reason: why the scheme, where the spec leaves it open; else empty.
         weighed: predicted seconds of each policy's best plan, where the spec leaves the policy open.
     """
 
@@ -80,6 +81,7 @@ class Explanation:
     front: tuple[Candidate, ...]
     tied: int
     solve_seconds: float
+    scheme_reason: str
     weighed: Mapping[str, float]
 
 
@@ -221,7 +223,7 @@ def _requests(loaded: LoadedSpec) -> list[_Request]:
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
     if _unless_auto(spec.target.vendor) not in (None, gpu.vendor):
         raise SpecError(f"{place}: [target] vendor", f"{gpu.name} is not {spec.target.vendor}'s", got=spec.target.vendor, needs=gpu.vendor, remedy="leave it out")
-    name = "ootomo" if spec.split.scheme == "auto" else spec.split.scheme
+    name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
     scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     requests, refused = [], []
     for fragment in _fragments(spec.fragment, scheme, gpu, place):
@@ -395,6 +397,10 @@ class _Solution:
     def seconds(self) -> float:
         return float(specialised.model(self.plan)["seconds"])
 
+    @property
+    def scheme_reason(self) -> str:
+        return preferred_scheme(self.plan.gpu.unit).reason if self.request.loaded.spec.split.scheme == "auto" else ""
+
     def plan_at(self, at: int) -> Plan:
         """The plan of a candidate."""
         return _plan_at(self.request, self.known, at)
@@ -403,7 +409,7 @@ class _Solution:
         numbers = specialised.model(self.plan)
         if self.order is None:
             one = (_candidate(numbers),)
-            return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start, self.weighed)
+            return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start, self.scheme_reason, self.weighed)
         known = self.known
         rows = [_row(known, at) for at in self.order[:SHOWN_BEST]]
         front = [_row(known, at) for at in space.pareto_front(known)]
@@ -411,7 +417,7 @@ class _Solution:
         return Explanation(
             plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
             rejected=self.searched.rejected, best=tuple(map(_candidate, rows)), front=tuple(map(_candidate, front)), tied=tied,
-            solve_seconds=time.perf_counter() - start, weighed=self.weighed,
+            solve_seconds=time.perf_counter() - start, scheme_reason=self.scheme_reason, weighed=self.weighed,
         )
 
 

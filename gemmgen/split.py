@@ -6,12 +6,13 @@ that it is a specification and not a second implementation of the rounding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gemmgen.catalog.number import Format
 from gemmgen.catalog.scheme import Scheme
+from gemmgen.catalog.unit import MatrixUnit
 
 
 def round_to(x: np.ndarray, form: Format, rounding: str) -> np.ndarray:
@@ -91,6 +92,8 @@ def split(x: np.ndarray, scheme: Scheme) -> Words:
         rest, planes, overflow = element, [], None
         for word in scheme.words:
             scaled = _fp32(rest * 2.0**word.scale)
+            if word.flush:
+                scaled = np.where(np.abs(scaled) < 2.0**scheme.format.min_exponent, 0.0, scaled)
             planes.append(round_to(cut(scaled, word.bits) if word.bits else scaled, scheme.format, word.rounding))
             rest = _fp32(rest - planes[-1] * 2.0**-word.scale)
             if overflow is None:
@@ -109,6 +112,13 @@ def split(x: np.ndarray, scheme: Scheme) -> Words:
 
 def _fp32(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32).astype(np.float64)
+
+
+def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
+    """The words that the matrix unit multiplies: where it flushes, subnormal ones are zero."""
+    if not unit.flushes_subnormals:
+        return words
+    return replace(words, planes=np.where(np.abs(words.planes) < 2.0**scheme.format.min_exponent, 0.0, words.planes))
 
 
 def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:

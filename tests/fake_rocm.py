@@ -25,10 +25,11 @@ from gemmgen.run import hip
 LIBRARY = "libamdhip64.so"
 _TYPES = {"p": ("void*", ctypes.c_void_p), "z": ("unsigned long", ctypes.c_size_t), "i": ("int", ctypes.c_int)}
 SIGNATURES = {
-    "hipGetDeviceCount": "p", "hipGetDevicePropertiesR0600": "pi", "hipSetDevice": "i", "hipDriverGetVersion": "p", "hipRuntimeGetVersion": "p",
-    "hipMalloc": "pz", "hipFree": "p", "hipMemset": "piz", "hipMemcpy": "ppzi", "hipModuleLoadData": "pp", "hipModuleGetFunction": "ppp",
-    "hipModuleLaunchKernel": "piiiiiiippp", "hipEventCreate": "p", "hipEventRecord": "pp", "hipEventSynchronize": "p",
-    "hipEventElapsedTime": "ppp", "hipEventDestroy": "p",
+    "hipGetDeviceCount": "p", "hipGetDevicePropertiesR0600": "pi", "hipSetDevice": "i",
+    "hipDriverGetVersion": "p", "hipRuntimeGetVersion": "p",
+    "hipMalloc": "pz", "hipFree": "p", "hipMemset": "piz", "hipMemcpy": "ppzi",
+    "hipModuleLoadData": "pp", "hipModuleGetFunction": "ppp", "hipModuleLaunchKernel": "piiiiiiippp",
+    "hipEventCreate": "p", "hipEventRecord": "pp", "hipEventSynchronize": "p", "hipEventElapsedTime": "ppp", "hipEventDestroy": "p",
 }
 """As hip/hip_runtime_api.h has them: p a pointer, z a size, i 32 bits."""
 _NAME, _WARP_SIZE, _UNITS, _ARCH = 0, 308, 388, 1160

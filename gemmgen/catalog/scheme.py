@@ -8,7 +8,7 @@ normalises) is
 
     w_i = round_i( (x - sum_{j<i} w_j 2^-s_j) * 2^s_i )
 
-and the product of word i of A with word j of B carries the factor
+(or 0, where the word flushes and that is below its smallest normal number), and the product of word i of A with word j of B carries the factor
 2^-(s_i + s_j). Products that share an accumulator must share that factor.
 """
 
@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import log2
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS, Format, Rounding, RoundingRule, WordType
 from gemmgen.catalog.table import IDENTIFIER, LINE, Row, Strict, Table
+from gemmgen.catalog.unit import MatrixUnit
 
 
 class Word(Strict):
@@ -32,11 +33,14 @@ class Word(Strict):
         scale: log2 of the scale of what it holds.
         bits: significant bits it keeps, to nearest, where those are fewer than it has: zeros
             at the end of every factor make a multiplier draw less power.
+        flush: whether what is below the word's smallest normal number stays out of it, and in the
+            residual: for matrix units that take subnormal words for zero.
     """
 
     rounding: Rounding
     scale: Annotated[int, Field(ge=0, le=40)] = 0
     bits: Annotated[int, Field(ge=2, le=11)] | None = None
+    flush: bool | None = None
 
     def left(self, form: Format) -> RoundingRule:
         """What it leaves of an element, relative to the element's power of two."""
@@ -184,3 +188,19 @@ class Scheme(Row):
 
 
 SCHEMES = Table("scheme", "schemes", Scheme)
+
+
+class Preferred(NamedTuple):
+    """A scheme for those who name none, and why."""
+
+    name: str
+    reason: str
+
+
+def preferred_scheme(unit: MatrixUnit) -> Preferred:
+    """Which scheme of FP32's accuracy a matrix unit is best served with."""
+    if unit.flushes_subnormals:
+        return Preferred("scaled", (
+            f"{unit.name} takes subnormal words for zero, and only words that row and column scales hold near the top of FP16's range never are"
+        ))
+    return Preferred("ootomo", f"{unit.name} multiplies subnormal words, and a residual scaled by 2^11 loses least, in one pass over the operands")

@@ -99,7 +99,7 @@ def verify(
     n: Annotated[int | None, typer.Option(help="Its columns.")] = None,
     k: Annotated[int | None, typer.Option(help="Its summed dimension.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help=(
-        "Where the record of an AMD kernel's run goes; on an AMD GPU one is left here in any case."))] = None,
+        "Where the record of an AMD kernel's run goes; a run on an AMD GPU leaves one in this folder without it."))] = None,
     as_json: Json = False,
     gpu: OtherGpu = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes on stderr.")] = False,

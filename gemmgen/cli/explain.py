@@ -92,6 +92,7 @@ def text(explanation: Explanation) -> str:
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
                      f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
+        **({"scheme": f"{plan.scheme.name}: {e.scheme_reason}"} if e.scheme_reason else {}),
         **({"weighed": ", ".join(f"{policy} {seconds * 1e3:.3f} ms" for policy, seconds in e.weighed.items())} if len(e.weighed) > 1 else {}),
         **({"binds": specialised.binding(known)} if plan.specialised else {}),
         "rates": reached.measured or f"{plan.arch}: assumed, not measured; times are for comparing candidates",
@@ -190,7 +191,7 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
     e, known = explanation, _numbers(explanation)
     return {
         "plan": e.plan.as_dict() | {"predicted_registers": e.plan.predicted_registers},
-        "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds, "weighed": dict(e.weighed),
+        "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds, "weighed": dict(e.weighed), "scheme_reason": e.scheme_reason,
         "tied": e.tied, "best": [asdict(c) for c in e.best], "front": [asdict(c) for c in e.front],
         "equations": [
             {"number": equation.number, "symbol": equation.symbol, "form": equation.form, "unit": equation.unit,

@@ -170,6 +170,7 @@ def scheme_facts(scheme: Scheme) -> dict[str, Any]:
 def scheme_text(scheme: Scheme) -> str:
     words = {
         f"word {i}": f"{scheme.word}, {word.rounding}" + (f", holds 2^{word.scale} times the rest" if word.scale else "")
+        + (", 0 where it would be subnormal" if word.flush else "")
         for i, word in enumerate(scheme.words)
     }
     sums = {

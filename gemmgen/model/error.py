@@ -23,8 +23,10 @@ FP32_ERROR = Equation(
     "K roundings to nearest of partial sums whose square grows evenly to that of C",
 )
 UNIT_ERROR = Equation(
-    "E2", "unit_error", "u / (2 * ln2) * sums_in_unit * promote / unit_block / sqrt(3)", "",
-    "the matrix unit cuts after every block of products; within an interval all cuts point the same way",
+    "E2", "unit_error",
+    "where(to_nearest > 0, u * sqrt(sums_in_unit * promote / unit_block / (16 * ln2)),"
+    " u / (2 * ln2) * sums_in_unit * promote / unit_block / sqrt(3))", "",
+    "the matrix unit rounds to nearest, as E1, or cuts after every block of products; within an interval all cuts point the same way",
 )
 PROMOTION_ERROR = Equation(
     "E3", "promotion_error", "u * sqrt(K / promote / (16 * ln2))", "", "E1, for the additions outside the unit",
@@ -45,23 +47,30 @@ def error_numbers(scheme: Scheme, unit: MatrixUnit, promote: int, k: int) -> dic
     promoted = {accumulator.name for accumulator in scheme.accumulators if accumulator.promoted}
     return {
         "u": U, "ln2": LN2, "K": k, "promote": promote, "unit_block": unit.block[scheme.word],
-        "sums_in_unit": sum(product.into in promoted for product in scheme.products),
+        "sums_in_unit": sum(product.into in promoted for product in scheme.products), "to_nearest": int(unit.rounds_to_nearest),
     }
 
 
 def promote_for(scheme: Scheme, unit: MatrixUnit, fragment_k: int, k: int) -> int:
     """The largest interval whose expected error is no more than TARGET of sequential FP32's.
 
-    0 for one word, which rounds far more coarsely than the unit cuts. At least two
+    0 for one word, which rounds far more coarsely than the unit cuts, and where a unit that
+    rounds to nearest meets the target without. Else at least two
     instructions: promoting each one's sum at once makes another, slower kernel, for
     those who ask for it.
     """
     if len(scheme.words) == 1 or scheme.word not in unit.block:
         return 0
+    k = max(k, LEAST_K)
+
+    def good_enough(interval: int) -> bool:
+        known = solved(EQUATIONS, error_numbers(scheme, unit, interval, k))
+        in_the_end = known["unit_error"] if interval == k else known["error"]
+        return in_the_end <= TARGET * known["fp32_error"]
+
+    if unit.rounds_to_nearest and good_enough(k):
+        return 0
     interval = LARGEST_PROMOTE
-    while interval > 2 * fragment_k:
-        known = solved(EQUATIONS, error_numbers(scheme, unit, interval, max(k, LEAST_K)))
-        if known["error"] <= TARGET * known["fp32_error"]:
-            break
+    while interval > 2 * fragment_k and not good_enough(interval):
         interval //= 2
     return interval

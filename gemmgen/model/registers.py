@@ -1,4 +1,4 @@
-"""How many registers ptxas gives the main kernel.
+"""How many registers the compiler gives the main kernel: ptxas, or clang for AMD.
 
 A thread's demand is what it must hold at once: its accumulators (each in one
 register, for the whole loop), the fragments of a step, and a rest that belongs
@@ -13,7 +13,12 @@ How much of the fragments is alive at once depends on how the loop is written:
 - `shared`, `register`: the loop splits, before shared memory or behind it.
 
 The coefficients are a least-squares fit to compiled kernels, with a slope for
-what is held and an offset for each generation (bench/fit_registers.py).
+what is held and an offset for each generation (bench/fit_registers.py). NVIDIA's
+generations share their slopes, as do the CDNA's whose accumulation registers are
+part of one file, and the RDNA's. AMD's count is that of both kinds, as the hardware
+allocates them: a demand above 256 goes into accumulation registers by itself.
+AMD's first three kinds of loop share their slopes, since clang orders
+an unrolled stage as it likes: what it may fetch at once (G25) is a term instead.
 
 Kernels without a matrix unit are plain arithmetic, which ptxas orders as it
 likes: what they must hold (G14) is little, and it then fetches ahead into all
@@ -31,7 +36,8 @@ from gemmgen.model.equation import Constraint, Equation, Numbers, solved
 from gemmgen.model.register_table import OFFSETS, SLOPES, SQUEEZE
 
 UNEVEN_GUARD = 12
-UNROLL_BELOW = 192  # as in plan.Plan.unrolls_steps, which the tests hold equal
+UNROLL_BELOW, UNROLL_SHARE = 192, 0.75  # as in plan.Plan.unrolls_steps, which the tests hold equal
+CDNA1, CDNA2, RDNA = 0x908, 0x90A, 0x1100  # the first target of each of AMD's families
 
 A_FRAGMENTS = Equation(
     "G1", "a_fragments", "words * a_lanes * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
@@ -39,10 +45,16 @@ A_FRAGMENTS = Equation(
 B_FRAGMENTS = Equation(
     "G2", "b_fragments", "words * b_lanes * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
 )
+UNROLLED = Equation(
+    "G24", "unrolled",
+    "where((BK > FK) & ((spread > 0) | (on_unit == 1) & where(amd > 0, accumulator_registers + fragment_registers * BK / FK"
+    f" < {UNROLL_SHARE} * min(registers_per_thread, floor(registers_per_sm / threads)),"
+    f" accumulator_registers + fragment_registers < {UNROLL_BELOW})), 1, 0)",
+    "", "whether the steps of a stage are unrolled that have one buffer: on AMD where all of its fragments fit",
+)
 LOOP = Equation(
     "G3", "loop",
-    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, where((BK > FK)"
-    f" & ((spread > 0) | (on_unit == 1) & (accumulator_registers + fragment_registers < {UNROLL_BELOW})), 1, 0))))",
+    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, unrolled)))",
     "", "0 rolled, 1 ahead, 2 buffered, 3 shared, 4 register: how the steps of a stage are written",
 )
 NARROW = Equation(
@@ -67,7 +79,7 @@ SHALLOW_PROMOTES = Equation(
     "G13", "shallow_promotes", "shallow * promotes", "", "both: the next stage's fragments wait until the sums have moved",
 )
 STAGED = Equation(
-    "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared > 0, 4, words * word_bytes) / (16 * threads)) * 4",
+    "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared + split_register > 0, 4, words * word_bytes) / (16 * threads)) * 4",
     "registers a thread", "the next tile, on its way through registers",
 )
 SLICED = Equation("G19", "sliced", "where(split_k > 1, 1, 0)", "", "the slice's first stage, and the gathering of the parts")
@@ -76,12 +88,17 @@ STRIDED = Equation(
     "G21", "strided", "split_shared * (a_strided + b_strided) + split_register * (a_strided * WM + b_strided * WN) * FK / warp_size", "",
     "operands stored along m or n; behind shared memory a lane reads a step's elements of them one by one",
 )
+HOISTED = Equation(
+    "G25", "hoisted", "amd * unrolled * where(fragment_buffers > 1, 0, (BK / FK - 1) * fragment_registers)", "registers a thread",
+    "the other steps' fragments, which clang may fetch when an unrolled stage begins",
+)
+RING = Equation("G26", "ring", "amd * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
 DEMAND = Equation(
     "G14", "demand",
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums"
     " + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow"
     " + when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced"
-    " + per_second * second + per_strided * strided + generation",
+    " + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring + generation",
     "registers a thread", "a slope for what is held, an offset for each generation; fitted for each kind of loop",
 )
 BUDGET = Equation(
@@ -95,14 +112,15 @@ REGISTERS = Equation(
     "ptxas keeps to its budget, and spills the rest; plain arithmetic takes what is granted",
 )
 EQUATIONS = (
-    A_FRAGMENTS, B_FRAGMENTS, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
-    STAGED, SLICED, SECOND, STRIDED,
+    A_FRAGMENTS, B_FRAGMENTS, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
+    STAGED, SLICED, SECOND, STRIDED, HOISTED, RING,
 )
 SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
     "per_short_sum": "short_sums", "when_at_once": "at_once", "per_at_once_sum": "at_once_sums", "per_step": "steps",
     "when_shallow": "shallow", "when_promoting": "promotes", "when_both": "shallow_promotes",
     "per_staged": "staged", "when_sliced": "sliced", "per_second": "second", "per_strided": "strided",
+    "per_hoisted": "hoisted", "when_ring": "ring",
 }
 LOOPS = ("rolled", "ahead", "buffered", "shared", "register")
 
@@ -147,13 +165,23 @@ PREDICTED = (NO_SPILL, FITTED)
 """Constraints that steer a choice and refuse nothing that a spec asks for."""
 
 
+def family_of(arch_number: int) -> str:
+    """The generations that share slopes with this one."""
+    for first, family in ((RDNA, "rdna"), (CDNA2, "cdna"), (CDNA1, "cdna1")):
+        if arch_number >= first:
+            return family
+    return "nvidia"
+
+
 def coefficients(arch_number: int, loop: Any, on_unit: int) -> dict[str, Any]:
     """The symbols of DEMAND, REGISTERS and NO_SPILL for a generation and a kind of loop, or for columns of kinds."""
     none = (0.0,) * len(LOOPS)
     if on_unit:
-        known = [number for number in OFFSETS if number <= arch_number]
-        slopes = dict(zip(SLOPE_OF, zip(*(SLOPES[name] for name in LOOPS))))
-        rest = {"generation": OFFSETS[max(known) if known else min(OFFSETS)], "squeeze": SQUEEZE, "ahead": none}
+        family = family_of(arch_number)
+        offsets = {number: values for number, values in OFFSETS.items() if family_of(number) == family}
+        known = [number for number in offsets if number <= arch_number]
+        slopes = dict(zip(SLOPE_OF, zip(*(SLOPES[family][name] for name in LOOPS))))
+        rest = {"generation": offsets[max(known) if known else min(offsets)], "squeeze": SQUEEZE[family], "ahead": none}
     else:
         slopes = dict.fromkeys(SLOPE_OF, none) | FMA_SLOPES
         rest = {"generation": FMA_OFFSET, "squeeze": none, "ahead": FMA_AHEAD}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.catalog.gpu import VENDOR_OF
+from gemmgen.catalog.gpu import AMD_EMULATED, VENDOR_OF
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
 from gemmgen.plan import STATUS, Plan
 from gemmgen.render import Source, param_type
@@ -215,9 +215,7 @@ def why_not(target: Target) -> DeviceError | None:
 def emulated(plan: Plan) -> bool:
     """Whether the emulator has a model of the kernel's instructions."""
     if plan.gpu.vendor == "amd":
-        from gemmgen.emulate.amdgpu import TARGETS
-
-        return plan.arch in TARGETS
+        return plan.arch in AMD_EMULATED
     return not plan.in_tensor_memory
 
 
@@ -253,7 +251,8 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
         other = 'policy = "mma"' if plan.in_tensor_memory else "a GPU of another architecture"
         raise NotEmulated(
             where, f"{kind_of_kernel} kernels are compiled, not emulated", got=kind,
-            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run", remedy=f"{other}, or {where} {own} where there is one",
+            needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run",
+            remedy=f"{other}, or {where} {own} where there is one",
         )
     from gemmgen.run.emulator import EmulatorDevice
 

@@ -59,12 +59,14 @@ def _refusal(function: str, status: str) -> DeviceError:
     """The error for a status that is not success."""
     if status == "hipErrorNoDevice":
         return DeviceError(
-            _PLACE, "no AMD GPU answers", got=status, needs="a GPU that rocminfo lists, and the right to open /dev/kfd (groups render, video)",
-            remedy=_EMULATOR,
+            _PLACE, "no AMD GPU answers", got=status, remedy=_EMULATOR,
+            needs="a GPU that rocminfo lists, and the right to open /dev/kfd (groups render, video)",
         )
     if status == "hipErrorOutOfMemory":
         return DeviceError(_PLACE, "the GPU's memory is too small", got=status, remedy="smaller --m, --n, --k or matrices")
-    return DeviceError(_PLACE, f"{function} failed", got=status, remedy=f"{_EMULATOR} tells which instruction of a kernel goes wrong")
+    return DeviceError(
+        _PLACE, f"{function} failed", got=status, remedy=f"{_EMULATOR} tells which instruction of a kernel goes wrong"
+    )
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,9 @@ class HipDevice:
     def download(self, buffer: _Buffer, dtype: Any, count: int) -> np.ndarray:
         array = np.empty(count, dtype)
         if array.nbytes > buffer.nbytes:
-            raise DeviceError(_PLACE, "more is asked of a buffer than it holds", got=f"{array.nbytes} B", needs=f"at most {buffer.nbytes} B")
+            raise DeviceError(
+                _PLACE, "more is asked of a buffer than it holds", got=f"{array.nbytes} B", needs=f"at most {buffer.nbytes} B"
+            )
         if array.nbytes:
             from_device = self._runtime.hip.hipMemcpyKind.hipMemcpyDeviceToHost
             self._runtime("hipMemcpy", array, buffer.address, array.nbytes, from_device)

@@ -14,10 +14,10 @@ from gemmgen.errors import EmulationError
 from gemmgen.model.resources import Occupancy, occupancy
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import Device, Placement, Result, emulated, gemm
+from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import split
 from gemmgen.verify import oracles
-from gemmgen.verify.bound import Bound, U, bound, worst_case
+from gemmgen.verify.bound import Bound, U, bound, lost, worst_case
 from gemmgen.verify.metrics import Errors, errors, exact, exact_or_special, same_special
 
 Progress = Callable[[str], None]
@@ -120,9 +120,7 @@ def standing(plan: Plan, ran_on: Device | None = None) -> str:
     if plan.gpu.vendor != "amd":
         return ""
     if ran_on is not None and ran_on.kind == "hip":
-        return f"compiled, its resources read from the code object; run on {ran_on.name}"
-    if not emulated(plan):
-        return "compiled, its resources read from the code object; not emulated, never run on AMD hardware"
+        return f"compiled by clang, resources read from the code object; run on {ran_on.name}"
     return plan.standing or ""
 
 
@@ -175,9 +173,12 @@ class Judge:
         # What is not finite is held to be of the same kind, and kept out of the figures.
         c, reference = np.where(finite, result.c, 0), np.where(finite, product, 0.0)
         a, b = (np.where(np.isfinite(x), x, 0) for x in (problem.a, problem.b))
-        found = errors(c, reference, np.where(finite, exact(np.abs(a), np.abs(b)), 0.0))
-        limit = bound(self.plan, a, b, reference)
-        good = found.relative_frobenius <= limit.relative_frobenius and found.scaled <= limit.scaled
+        magnitude = np.where(finite, exact(np.abs(a), np.abs(b)), 0.0)
+        found = errors(c, reference, magnitude)
+        flushed = lost(self.plan, a, b, reference)
+        apart, near = bound(self.plan, a, b, reference), errors(c, reference - flushed, magnitude)
+        limit = apart.beside(flushed, reference, magnitude)
+        good = near.relative_frobenius <= apart.relative_frobenius and near.scaled <= apart.scaled
         good = good and same_special(result.c, product, finite) and result.intact
         m, n, k = *reference.shape, problem.a.shape[1]
         special = "" if finite.all() else f", {(~finite).sum()} elements not finite"
@@ -211,6 +212,7 @@ class Judge:
             result = self.run(problem, c=c, alpha=alpha, beta=beta, placement=Placement((3, 5, 1), (4, 8, 12)))
             c64 = 0.0 if c is None else c.astype(np.float64)
             product = exact(problem.a, problem.b)
+            product = product - lost(self.plan, problem.a, problem.b, product)
             magnitude = abs(alpha) * exact(np.abs(problem.a), np.abs(problem.b)) + abs(beta) * np.abs(c64)
             found = errors(result.c, alpha * product + beta * c64, magnitude)
             limit = worst_case(self.plan, k) + 3 * U  # alpha, beta and their sum
@@ -225,6 +227,7 @@ class Judge:
         problem = oracles.far_rows(self.plan)
         c = self.run(problem).c.astype(np.float64)
         want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
+        want = want - lost(self.plan, problem.a, problem.b, want)
         limit = worst_case(self.plan, problem.a.shape[1])
         inside = magnitude < 2.0**127
         # What falls below FP32's normal range is rounded to its subnormal grid: C where rows are scaled, else each sum.
@@ -240,7 +243,8 @@ class Judge:
         same_kind = same_special(result.c, want, finite)
         with np.errstate(invalid="ignore", over="ignore"):
             magnitude = exact(np.abs(problem.a), np.abs(problem.b))
-            error = np.abs(result.c.astype(np.float64) - want) / magnitude
+            apart = want - lost(self.plan, problem.a, problem.b, want)
+            error = np.abs(result.c.astype(np.float64) - apart) / magnitude
         k = problem.a.shape[1]
         limit = max(worst_case(self.plan, k), k * U)  # repaired elements are sequential FP32 sums
         close = bool((error[finite] <= limit).all())

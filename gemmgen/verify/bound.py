@@ -1,6 +1,6 @@
 """The error a correct kernel may show, derived from scheme, K and promotion.
 
-Notation: u = 2^-24; tau = 2^-23 is the unit's final truncation to FP32, phi =
+Notation: u = 2^-24; tau = 2^-23 is a truncating unit's final truncation to FP32, phi =
 2^-fraction_bits its truncation of each aligned term, q the products it sums at
 once; P the k between promotions (K without); C* the exact result, S1 = |A||B|,
 S2 = sum_k a_k^2 b_k^2.
@@ -16,7 +16,10 @@ parts only in squares. Summed over the elements of C,
 
 which needs the scheme, K, P and the unit, and of the data only two sums.
 Without a matrix unit every term is added in FP32, to nearest: K roundings that point
-either way, so that they add up in squares throughout.
+either way, so that they add up in squares throughout. So do those of a unit that rounds its
+accumulator to nearest, once a block of q. A tree's inner sums are q times smaller, and there are
+as many a level. The floor rule cuts products toward zero, once each and not at the running sum's
+magnitude, and each step's sum downwards, which in one direction adds up whatever the data's signs.
 
 SAFETY covers that the magnitudes of the partial sums are expectations and that
 mantissas are not spread evenly.
@@ -24,21 +27,31 @@ mantissas are not spread evenly.
 **Deterministic.** The same steps with every rounding at its worst, relative to
 |A||B| and element by element; it always holds and is only reported: a bound of
 K times an ulp lets a dropped product through.
+
+**Flushed words.** A unit that takes subnormal words for zero loses what they hold, and that
+depends on the data: next to nothing on U[1, 2], everything on elements of 1e-5. So there the words are
+taken from the reference split, and `lost` is what the products of those the unit multiplies
+fall short of C*. Both bounds hold for the distance to C* - lost, which a dropped product exceeds on any data.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from dataclasses import dataclass, replace
+from math import ceil, inf, log2, sqrt
 
 import numpy as np
 
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.plan import Plan
+from gemmgen.split import as_multiplied, kept_products, split
 
 U = 2.0**-24  # FP32's unit roundoff, to nearest
 TRUNCATED = 2.0**-23
+TO_NEAREST = U / sqrt(3)
+"""Root mean square of one rounding to nearest."""
+DOWNWARDS = 1.5 * 2.0**-32
+"""Mean of what the floor rule cuts off a step's sum: half of 2^-31 of it, and half of 2^-32 of what it adds."""
 SAFETY = 2.0
 
 
@@ -56,6 +69,39 @@ class Bound:
     scaled: float
     coherent: float
     random: float
+
+    def beside(self, lost: np.ndarray | float, reference: np.ndarray, magnitude: np.ndarray) -> Bound:
+        """What the whole error may be, where `lost` [M, N] of the reference is lost before anything is summed.
+
+        Args:
+            reference: [M, N] FP64.
+            magnitude: [M, N], |A| |B| in FP64.
+        """
+        if not np.any(lost):
+            return self
+        norm, share = np.linalg.norm(reference), np.abs(lost)[magnitude > 0] / magnitude[magnitude > 0]
+        return replace(
+            self, scaled=self.scaled + float(share.max(initial=0.0)),
+            relative_frobenius=self.relative_frobenius + (float(np.linalg.norm(lost) / norm) if norm else inf),
+        )
+
+
+def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> np.ndarray | float:
+    """What the words of A and B that the unit multiplies fall short of `reference`, [M, N]; 0 where it flushes none.
+
+    Args:
+        a, b: [M, K] and [K, N] FP32.
+        reference: [M, N], A B in FP64.
+
+    0 too for elements that no words can hold: the epilogue repairs those.
+    """
+    scheme, unit = plan.scheme, plan.gpu.unit
+    if not (plan.fragment.on_matrix_unit and unit.flushes_subnormals):
+        return 0.0
+    of_a, of_b = (as_multiplied(split(x, scheme), scheme, unit) for x in (a, np.ascontiguousarray(b.T)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        rest = reference - kept_products(of_a, of_b, scheme)
+    return np.where(np.isfinite(rest), rest, 0.0)
 
 
 def _word_statistics(scheme: Scheme, index: int) -> tuple[float, float]:
@@ -89,18 +135,21 @@ def _split_terms(scheme: Scheme) -> tuple[float, float]:
     return coherent, sqrt(square)
 
 
-def _accumulation(k: int, chunk: int, products: int, unit: MatrixUnit, word: str) -> tuple[float, float]:
-    """(coherent, random) error of summing `products` word products over k in the unit, in chunks.
+def _accumulation(k: int, chunk: int, scheme: Scheme, accumulator: Accumulator, unit: MatrixUnit) -> tuple[float, float]:
+    """(coherent, random) error of summing an accumulator's word products over k in the unit, in chunks.
 
     Relative to C and to sqrt(S2). Each step truncates the running sum to FP32
     and each of its q terms at the sum's magnitude; the terms of a coherent sum
     share its sign, those of a random one do not.
     """
-    q = unit.block[word]
-    phi = 2.0**-unit.fraction_bits
+    q, products = unit.block[scheme.word], _count(scheme, accumulator)
     steps = max(1, ceil(chunk / q))
     chunks = max(1, ceil(k / chunk))
     fractions = np.minimum(np.arange(1, steps + 1) * q / max(k, 1), 1.0)
+    if unit.rounds_to_nearest:
+        coherent, random = _to_nearest(max(k, 1), products, unit, q, fractions, chunks)
+        return coherent + _swallowed(scheme, accumulator, steps), random
+    phi = 2.0**-unit.fraction_bits
     coherent_step = products * (TRUNCATED / 2 + q * phi / 2)
     random_step = products * TRUNCATED / 2
     scatter = products * phi * sqrt(q / 3)
@@ -111,22 +160,59 @@ def _accumulation(k: int, chunk: int, products: int, unit: MatrixUnit, word: str
     return float(coherent), float(random)
 
 
+def _to_nearest(k: int, products: int, unit: MatrixUnit, q: int, fractions: np.ndarray, chunks: int) -> tuple[float, float]:
+    """The same for a unit that rounds its accumulator to nearest after each step, where it has summed that fraction of k."""
+    coherent, random = chunks * (fractions**2).sum(), chunks * fractions.sum()
+    if unit.rule == "tree":
+        # k / 2^level sums of 2^level terms each.
+        coherent += sum(2.0**level / k for level in range(1, _levels(q) + 1))
+        random += _levels(q)
+    coherent, random = TO_NEAREST * sqrt(products * coherent), TO_NEAREST * sqrt(products * random)
+    if unit.rule == "floor":
+        phi = 2.0**-unit.fraction_bits
+        coherent += products * (phi + chunks * DOWNWARDS * fractions.sum())
+        random = sqrt(random**2 + products * phi**2) + products * chunks * DOWNWARDS * np.sqrt(fractions).sum()
+    return float(coherent), float(random)
+
+
+def _swallowed(scheme: Scheme, accumulator: Accumulator, steps: int) -> float:
+    """Coherent error of products that are too small for the accumulator they are added to.
+
+    A term below half an ulp of a sum is lost whole, and where such terms have one sign, as the
+    low words of a split toward zero have on data of one sign, that is no longer random. Half an ulp
+    is up to u n times the mean of a step's leading terms after n of N steps. Of terms spread evenly up to
+    twice their mean, `share` of the leading ones', that swallows (u N)^2 / (12 share) of the whole sum;
+    simulated, never more than a quarter of the terms.
+    """
+    means = [_word_statistics(scheme, i)[0] * 2.0**word.scale for i, word in enumerate(scheme.words)]
+    shares = [means[p.a] * means[p.b] for p in scheme.products if p.into == accumulator.name]
+    return sum(min(share / 4, (U * steps) ** 2 / (12 * share)) for share in shares if share > 0)
+
+
+def _levels(q: int) -> int:
+    """Levels of a tree of q."""
+    return ceil(log2(q))
+
+
 def _promotion(k: int, chunk: int) -> tuple[float, float]:
     """(coherent, random) error of adding the chunks up in FP32, to nearest."""
     chunks = max(1, ceil(k / chunk))
     fractions = np.arange(1, chunks + 1) / chunks
-    rms = U / sqrt(3)
-    return float(rms * sqrt((fractions**2).sum())), float(rms * sqrt(fractions.sum()))
+    return float(TO_NEAREST * sqrt((fractions**2).sum())), float(TO_NEAREST * sqrt(fractions.sum()))
 
 
-def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, int, float]]:
-    """For each accumulator: itself, its word products, the k it sums inside the unit, its share.
+def _count(scheme: Scheme, accumulator: Accumulator) -> int:
+    """How many word products an accumulator takes."""
+    return sum(product.into == accumulator.name for product in scheme.products)
+
+
+def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, float]]:
+    """For each accumulator: itself, the k it sums inside the unit, its share.
 
     An accumulator at 2^-scale holds sums that are smaller by as much.
     """
     return [
-        (acc, sum(p.into == acc.name for p in plan.scheme.products),
-         plan.promote if plan.promotes(acc) else max(k, 1), 2.0**-acc.scale)
+        (acc, plan.promote if plan.promotes(acc) else max(k, 1), 2.0**-acc.scale)
         for acc in plan.scheme.accumulators
     ]
 
@@ -136,9 +222,9 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
     scheme, k = plan.scheme, a.shape[1]
     coherent, random = _split_terms(scheme)
     square = random**2
-    for acc, products, chunk, share in _chunks(plan, k):
+    for acc, chunk, share in _chunks(plan, k):
         on_unit = plan.fragment.on_matrix_unit
-        c, r = _accumulation(k, chunk, products, plan.gpu.unit, scheme.word) if on_unit else _promotion(k, 1)
+        c, r = _accumulation(k, chunk, scheme, acc, plan.gpu.unit) if on_unit else _promotion(k, 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotes(acc):
             c, r = _promotion(k, chunk)
@@ -155,9 +241,9 @@ def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range."""
     scheme = plan.scheme
     worst = _split_worst(scheme) + len(scheme.accumulators) * U
-    for acc, products, chunk, share in _chunks(plan, k):
+    for acc, chunk, share in _chunks(plan, k):
         on_unit = plan.fragment.on_matrix_unit
-        worst += share * _accumulation_worst(k, chunk, products, plan.gpu.unit, scheme.word) if on_unit else max(k, 1) * U
+        worst += share * _accumulation_worst(k, chunk, _count(scheme, acc), plan.gpu.unit, scheme.word) if on_unit else max(k, 1) * U
         if plan.promotes(acc):
             worst += ceil(max(k, 1) / chunk) * U
     return worst
@@ -181,4 +267,12 @@ def _split_worst(scheme: Scheme) -> float:
 def _accumulation_worst(k: int, chunk: int, products: int, unit: MatrixUnit, word: str) -> float:
     q = unit.block[word]
     steps = max(1, ceil(min(chunk, max(k, 1)) / q))
-    return products * steps * (TRUNCATED + (q + 1) * 2.0**-unit.fraction_bits)
+    if unit.rule == "truncate":
+        return products * steps * (TRUNCATED + (q + 1) * 2.0**-unit.fraction_bits)
+    worst = steps * U
+    if unit.rule == "tree":
+        worst += _levels(q) * U
+    if unit.rule == "floor":
+        # Products, and an accumulator below them, are cut at the size of a block's largest product, which S1 holds.
+        worst += steps * (2.0**-31 + 2.0**-32) + (q + 1) * 2.0**-unit.fraction_bits
+    return products * worst

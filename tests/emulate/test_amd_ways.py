@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 from test_sabotage import accuracy, judge_of, permutation, probes, swap
 from verifying import assert_passed, report_of
-from ways import AMD_WAYS, plan_of
+from ways import AMD, AMD_WAYS, plan_of
 
 from gemmgen.build import build
+from gemmgen.catalog.gpu import AMD_EMULATED
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.emulate.amdgpu import TARGETS
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
-from gemmgen.run import gemm
+from gemmgen.run import emulated, gemm
 from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 from gemmgen.verify import oracles
 
 
@@ -102,3 +106,12 @@ def test_a_missing_barrier_shows_between_the_schedules(way, barrier):
         except EmulationError:
             return
     assert any((c != problem.expected).any() for c in results)
+
+
+def test_what_is_said_to_be_emulated_is():
+    """The plan's sentence rests on a list of the catalogue; the emulator has its own."""
+    assert set(AMD_EMULATED) == set(TARGETS)
+    for name in AMD:
+        plan = solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": name}}))
+        assert ("executed by an interpreter" in plan.standing) == emulated(plan) == (name != "mi100")
+        assert "never run on AMD hardware" in plan.standing and plan.standing in render(plan).text

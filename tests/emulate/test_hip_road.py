@@ -102,12 +102,15 @@ def test_the_emulators_answer_goes_into_the_same_file_if_asked(spec, gemmgen, tm
     assert all(tile["as_modelled"] == tile["elements"] for tile in tiles)
     # What the file holds is enough to judge the model by.
     m, n, k = record["matrix_unit"]["shape"]
-    words = {x: [np.array(bytearray.fromhex(tile[x])).view(">u2").astype(np.uint16) for tile in tiles] for x in "ab"}
-    sums = {x: np.stack([np.array(bytearray.fromhex(tile[x])).view(">u4").astype(np.uint32).reshape(m, n) for tile in tiles]) for x in "cd"}
-    model = units.mma(
-        GPUS.get("mi210").unit, "f16", np.stack(words["a"]).reshape(-1, m, k), np.stack(words["b"]).reshape(-1, k, n), sums["c"].view(np.float32)
-    )
-    assert np.array_equal(model.view(np.uint32), sums["d"])
+    shapes = {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}
+    types = {"a": np.uint16, "b": np.uint16, "c": np.uint32, "d": np.uint32}
+
+    def stored(x: str) -> np.ndarray:
+        numbers = [np.frombuffer(bytes.fromhex(tile[x]), np.dtype(types[x]).newbyteorder(">")) for tile in tiles]
+        return np.stack(numbers).astype(types[x]).reshape(-1, *shapes[x])
+
+    model = units.mma(GPUS.get("mi210").unit, "f16", stored("a"), stored("b"), stored("c").view(np.float32))
+    assert np.array_equal(model.view(np.uint32), stored("d"))
 
 
 def test_nothing_is_left_where_nobody_asked_and_no_gpu_ran(spec, gemmgen, tmp_path, monkeypatch):

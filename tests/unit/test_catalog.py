@@ -157,6 +157,7 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "ootomo": (22, ((1, 1),), (("main", 0, True), ("correction", 11, False))),
     "ootomo4": (22, (), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
     "ootomo8": (19, ((1, 1),), (("main", 0, True), ("correction", 11, False))),
+    "ootomo_flushed": (22, ((1, 1),), (("main", 0, True), ("correction", 11, False))),
     "scaled": (22, ((1, 1),), (("main", 0, True),)),
     "bf16x3": (16, ((1, 1),), (("main", 0, True),)),
     "bf16x6": (24, ((1, 2), (2, 1), (2, 2)), (("main", 0, True),)),

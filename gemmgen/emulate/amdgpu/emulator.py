@@ -103,8 +103,8 @@ class AmdEmulator(HostMemory):
         Args:
             grid: workgroups, block: work-items of one; x, y, z.
             shared_bytes: dynamic LDS of a workgroup.
-            args: in the order of the kernel's parameters. A pointer is a Buffer
-                or None; `bytes` fill a parameter that is a struct.
+            args: in the order of the kernel's parameters. A pointer is a Buffer,
+                None or an address; `bytes` fill a parameter that is a struct.
             progress: called as (workgroups done, workgroups in all).
 
         Raises:
@@ -182,7 +182,7 @@ class AmdEmulator(HostMemory):
             return (0 if value is None else value.address).to_bytes(8, "little")
         if isinstance(value, float | np.floating) and not argument.pointer and size in (2, 4, 8):
             return np.array(value, f"f{size}").tobytes()
-        if isinstance(value, int | np.integer) and not isinstance(value, bool) and not argument.pointer and size <= 8:
+        if isinstance(value, int | np.integer) and not isinstance(value, bool) and size <= 8:
             if -(1 << 8 * size - 1) <= value < 1 << 8 * size:
                 return (int(value) & (1 << 8 * size) - 1).to_bytes(size, "little")
         raise EmulationError(where, "does not fit its declaration", got=value, needs=_kind(argument))
@@ -190,6 +190,6 @@ class AmdEmulator(HostMemory):
 
 def _kind(argument: Argument) -> str:
     if argument.pointer:
-        return "a Buffer or None"
+        return "a Buffer, None or an address"
     numbers = "an int or float" if argument.nbytes in (2, 4, 8) else "an int" if argument.nbytes == 1 else "bytes"
     return f"{numbers} of {argument.nbytes} bytes"
