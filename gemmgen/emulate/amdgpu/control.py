@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
+from gemmgen.emulate.memory import Fault
 
 
 def _nothing(wave) -> None:
@@ -28,6 +29,18 @@ def message(cursor: Cursor):
     if "DEALLOC_VGPRS" not in cursor.text(0):
         cursor.refuse("message is not supported")
     return _nothing
+
+
+@instruction("s_sendmsg_rtn_b32")
+def ask(cursor: Cursor):
+    """RDNA 3's trap asks for the doorbell of its queue first."""
+    if "GET_DOORBELL" not in cursor.text(1):
+        cursor.refuse("message is not supported")
+
+    def run(wave):
+        raise Fault("the kernel executes a trap")
+
+    return run
 
 
 @instruction("buffer_wbl2")
