@@ -24,17 +24,13 @@ def nothing(cursor: Cursor):
     return _nothing
 
 
-@instruction("s_sendmsg")
+@instruction("s_sendmsg", "s_sendmsg_rtn_b32")
 def message(cursor: Cursor):
-    if "DEALLOC_VGPRS" not in cursor.text(0):
-        cursor.refuse("message is not supported")
-    return _nothing
-
-
-@instruction("s_sendmsg_rtn_b32")
-def ask(cursor: Cursor):
-    """RDNA 3's trap asks for the doorbell of its queue first."""
-    if "GET_DOORBELL" not in cursor.text(1):
+    """Registers are given back early; or on RDNA 3 a trap tells the host."""
+    text = cursor.text(cursor.count(1, 2) - 1)
+    if "DEALLOC_VGPRS" in text:
+        return _nothing
+    if "INTERRUPT" not in text and "GET_DOORBELL" not in text:
         cursor.refuse("message is not supported")
 
     def run(wave):
