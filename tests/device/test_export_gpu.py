@@ -258,7 +258,7 @@ def test_the_manifest_is_enough_to_launch_the_cubin(scheme, layout, policy, tmp_
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
 
     class Cubin:
-        cubin = (tmp_path / "out" / "lab_gemm.cubin").read_bytes()
+        code = (tmp_path / "out" / "lab_gemm.cubin").read_bytes()
 
     a, b, c = matrices(200, 130, 170)
     a[1, 2] = 1e6
