@@ -327,7 +327,7 @@ def test_arguments_that_do_not_fit():
         out = machine.alloc(4096, name="out")
         for entry, args, match in (
             ("loops", [out, 1], "number of arguments"), ("loops", [out, out, out], "not a pointer"),
-            ("loops", [1, 1, out], "does not fit"), ("loops", [out, 2**40, out], "does not fit"),
+            ("loops", [1.5, 1, out], "does not fit"), ("loops", [out, 2**40, out], "does not fit"),
             ("arguments", [b"123", 1, 0.5, 1.0, 1.0, 1, out], "does not fit"),
         ):  # fmt: skip
             with pytest.raises(EmulationError, match=match):
