@@ -166,15 +166,20 @@ KERNEL(64) narrow(const float* a, f16* h, u32* b, short* s, const signed char* c
   q[i] = two * two.yx - (float)c[i];
 }
 KERNEL(64) divisions(const int* a, const u32* b, int* out) {
-  int x = a[tid()], r[4];
+  int x = a[tid()];
   u32 y = b[tid()];
-  for (int j = 0; j < 4; ++j) r[j] = x * j;
   out[tid() * 6] = x / (int)(y % 1000 + 1);
   out[tid() * 6 + 1] = y % 7;
   out[tid() * 6 + 2] = y / (u32)(x | 1);
   out[tid() * 6 + 3] = x % 100;
   out[tid() * 6 + 4] = ((i64)x * (i64)y) >> 20;
-  out[tid() * 6 + 5] = r[y & 3];
+  out[tid() * 6 + 5] = ((u64)(u32)x * y) >> 32;
+}
+KERNEL(64) arrays(const int* a, int* out, int n) {  // indexed at run time, so in scratch memory
+  int r[40]; short s[40];
+  for (int j = 0; j < 40; ++j) { r[j] = a[tid() + j]; s[j] = (short)(r[j] * 3); }
+  for (int j = 0; j < n; ++j) { int at = (r[j % 40] & 0xffff) % 40; r[at] += j; s[at] ^= (short)r[j % 7]; }
+  for (int j = 0; j < 40; ++j) out[tid() * 40 + j] = r[j] + s[j];
 }
 KERNEL(64) indices(const float* a, i64 lda, i64 n, i64 m, float* out) {  // 64-bit index arithmetic, predicated edges
   i64 r = (i64)gid() * 64 + tid();
@@ -473,7 +478,7 @@ def bfloat(x):
 
 
 @pytest.mark.parametrize("target", ALL)
-def test_divisions_and_an_array_in_scratch_memory(target):
+def test_divisions(target):
     rng = np.random.default_rng(4)
     a, b = rng.integers(-(2**31), 2**31, 64, np.int64).astype(np.int32), rng.integers(0, 2**32, 64, np.uint32)
     a[:8] = [0, 1, -1, 2**31 - 1, -(2**31), 99, -100, 12345]
@@ -481,8 +486,27 @@ def test_divisions_and_an_array_in_scratch_memory(target):
     got, _ = run(target, "divisions", (1,), (64,), 0, a, b, out=(np.int32, (64, 6)))
     for x, y, row in zip(a.tolist(), b.tolist(), got.tolist(), strict=True):
         quotient = abs(x) // (y % 1000 + 1) * (1 if x >= 0 else -1)
-        want = [quotient, y % 7, y // ((x | 1) % 2**32), abs(x) % 100 * (1 if x >= 0 else -1), x * y >> 20, x * (y & 3)]
+        want = [quotient, y % 7, y // ((x | 1) % 2**32), abs(x) % 100 * (1 if x >= 0 else -1), x * y >> 20, x % 2**32 * y >> 32]
         assert row == [(v + 2**31) % 2**32 - 2**31 for v in want]
+
+
+@pytest.mark.parametrize("target", ALL)
+def test_arrays_in_scratch_memory(target):
+    a = np.random.default_rng(6).integers(-(2**20), 2**20, 104).astype(np.int32)
+    assert re.search(r"\.private_segment_fixed_size: [1-9]", assembly(SOURCE, target))
+    with emulator(target) as machine:
+        out = machine.alloc(64 * 160, name="out")
+        machine.launch("arrays", (1, 1, 1), (64, 1, 1), 0, [machine.upload(a, name="a"), out, 90])
+        got = machine.read(out, np.int32, (64, 40))
+    short = lambda x: (x + 2**15) % 2**16 - 2**15  # noqa: E731
+    for lane in range(64):
+        r = a[lane : lane + 40].tolist()
+        s = [short(x * 3) for x in r]
+        for j in range(90):
+            at = (r[j % 40] & 0xFFFF) % 40
+            r[at] += j
+            s[at] = short(s[at] ^ short(r[j % 7]))
+        assert got[lane].tolist() == [x + y for x, y in zip(r, s, strict=True)]
 
 
 @pytest.mark.parametrize("target", ALL)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from gemmgen.emulate.amdgpu.assembly import Kernel, Module, Statement
+from gemmgen.emulate.amdgpu.assembly import Kernel, Statement
 from gemmgen.emulate.amdgpu.names import canonical
 from gemmgen.emulate.amdgpu.operands import (
     DTYPES,
@@ -118,6 +118,8 @@ class Cursor:
         self.movement: Movement | None = None
         self.into = self.unused = ""
         first = 2 if "_co_" in self.name else 1  # of the sources
+        if self.encoding.endswith(("dpp", "sdwa")) and len(self.operands) <= first:
+            self.refuse(f"instruction has {len(self.operands)} operands")
         if "dpp" in self.encoding:
             first -= self.name.startswith("v_cmpx") and not self.target.cdna
             self.movement = Movement.of(self)
@@ -269,9 +271,8 @@ class Decoder:
         source: names a statement's place for messages.
     """
 
-    def __init__(self, module: Module, kernel: Kernel, target: Target, symbols: Mapping[str, int], source: Source):
+    def __init__(self, kernel: Kernel, target: Target, symbols: Mapping[str, int], source: Source):
         self.kernel, self.target, self.symbols, self.source = kernel, target, symbols, source
-        self.module = module
 
     def where(self, statement: Statement) -> str:
         return self.source.where(self.kernel.name, statement)

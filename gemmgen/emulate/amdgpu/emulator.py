@@ -79,8 +79,7 @@ class AmdEmulator(HostMemory):
         self._segment_bytes = -(-max(longest, 1) // _SEGMENT_ALIGN) * _SEGMENT_ALIGN
         symbols = self.forget()
         self.programs: dict[str, Program] = {
-            name: Decoder(module, kernel, self.target, symbols, self.source).decode()
-            for name, kernel in module.kernels.items()
+            name: Decoder(kernel, self.target, symbols, self.source).decode() for name, kernel in module.kernels.items()
         }
 
     def forget(self) -> dict[str, int]:
