@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.unit import UNITS
+from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.emulate.amdgpu.local import banks_of, phases
 from gemmgen.emulate.banks import extra_wavefronts
@@ -105,14 +106,14 @@ def registers(file, first, size):
     return f"{file}{first}" if size == 4 else f"{file}[{first}:{first + 1}]"
 
 
-def run(body, out, *inputs, target="gfx942", scalar=False, denormals=3):
+def run(body, out, *inputs, target="gfx942", scalar=False, denormals=3, schedule=LAZY_HIGHEST):
     """What the instructions make of arrays whose elements are 4 or 8 bytes (2 are stored in 4)."""
     inputs = [np.ascontiguousarray(x) if x.dtype.itemsize > 2 else x.view(U16).astype(U32) for x in inputs]
     count = len(inputs[0])
     size = max(4, np.dtype(out).itemsize)
     text = assembly(body, [x.dtype.itemsize for x in inputs], size, target, scalar, denormals)
     wave = 64 if target.startswith("gfx9") else 32
-    with AmdEmulator(text, UNITS.get("ampere"), processes=1) as machine:
+    with AmdEmulator(text, UNITS.get("ampere"), processes=1, schedule=schedule) as machine:
         groups = count if scalar else -(-count // wave)
         padded = groups * (1 if scalar else wave)
         buffers = []
@@ -653,6 +654,9 @@ UNDEFINED_AND_USED = {
     "a carry into what is used": (
         "v_lshl_or_b32 v10, v2, 16, v2\nv_lshlrev_b32_e32 v12, 8, v11\nv_add_u32_e32 v8, v10, v12", "register v8 is read, part"
     ),
+    "a carry beyond it": (
+        "v_and_b32_e32 v12, 0xff, v11\nv_add_u32_e32 v8, v2, v12\nv_lshrrev_b32_e32 v8, 8, v8", "register v8 is read"
+    ),
     "scalar": ("s_add_u32 s20, s21, 1\nv_mov_b32_e32 v8, s20", "register s21 is read, which nothing has written"),
     "mask": ("v_cndmask_b32_e64 v8, 0, 1, s[22:23]", "register s22 is read"),
     "accumulator": ("v_accvgpr_read_b32 v8, a3\nv_add_u32_e32 v8, v8, v2", "register v8 is read"),
@@ -666,6 +670,55 @@ def test_undefined_bits_that_are_used_are_a_fault(name):
     body, message = UNDEFINED_AND_USED[name]
     with pytest.raises(EmulationError, match=message):
         run(body, U32, np.array([0x1234, 5], U32))
+
+
+# ---------------------------------------------------------------- waits
+
+ADDRESS = "v_lshlrev_b32_e32 v21, 2, v20\nv_lshlrev_b32_e32 v10, 2, v0\nds_write_b32 v10, v2\ns_waitcnt lgkmcnt(0)\n"
+COVERED = {
+    "the first of two in order": "ds_read_b32 v8, v10\nds_read_b32 v9, v10\ns_waitcnt lgkmcnt(1)",
+    "behind others that may be slower": "s_load_dword s20, s[4:5], 0x0\nds_read_b32 v8, v10\nds_read_b32 v9, v10\ns_waitcnt lgkmcnt(1)",
+    "among loads and stores": "global_load_dword v8, v21, s[4:5]\nglobal_store_dword v21, v2, s[10:11]\ns_waitcnt vmcnt(1)",
+    "over a load of the same kind": "global_load_dword v8, v21, s[6:7]\nglobal_load_dword v8, v21, s[4:5]\ns_waitcnt vmcnt(0)",
+    "flat, of global memory": "v_mov_b32_e32 v12, s4\nv_mov_b32_e32 v13, s5\nv_add_co_u32_e32 v12, vcc, v12, v21\n"
+    "v_addc_co_u32_e32 v13, vcc, 0, v13, vcc\nflat_load_dword v8, v[12:13]\ns_waitcnt vmcnt(0)",
+    "flat, of LDS": "v_mov_b32_e32 v12, v10\nv_mov_b32_e32 v13, src_shared_base_hi\nflat_load_dword v8, v[12:13]\n"
+    "s_waitcnt vmcnt(0) lgkmcnt(0)",
+}  # fmt: skip
+NOT_COVERED = {
+    "the second of two": ("ds_read_b32 v9, v10\nds_read_b32 v8, v10\ns_waitcnt lgkmcnt(1)", "v8 is read", "lgkmcnt(0)"),
+    "one of two before": (
+        "global_load_dword v8, v21, s[4:5]\nglobal_load_dword v9, v21, s[4:5]\ns_waitcnt vmcnt(2)", "v8 is read", "vmcnt(1)",
+    ),
+    "scalar loads, which keep no order": (
+        "s_load_dword s20, s[4:5], 0x0\ns_load_dword s21, s[4:5], 0x0\ns_waitcnt lgkmcnt(1)\nv_mov_b32_e32 v8, s20",
+        "s20 is read", "lgkmcnt(0)",
+    ),
+    "another counter": ("global_load_dword v8, v21, s[4:5]\ns_waitcnt lgkmcnt(0)", "v8 is read", "vmcnt(0)"),
+    "flat, of LDS": (
+        "v_mov_b32_e32 v12, v10\nv_mov_b32_e32 v13, src_shared_base_hi\nflat_load_dword v8, v[12:13]\ns_waitcnt vmcnt(0)",
+        "v8 is read", "s_waitcnt vmcnt(0) and s_waitcnt lgkmcnt(0)",
+    ),
+    "over a load of another kind": ("global_load_dword v8, v21, s[4:5]\nds_read_b32 v8, v10", "v8 is overwritten", "vmcnt(0)"),
+    "over a scalar load": (
+        "s_load_dword s20, s[4:5], 0x0\ns_load_dword s20, s[4:5], 0x0", "s20 is overwritten", "lgkmcnt(0)",
+    ),
+    "of another lane's": (
+        "s_mov_b64 exec, 1\nds_read_b32 v8, v10\ns_mov_b64 exec, 2\nv_mov_b32_e32 v8, v2\ns_mov_b64 exec, -1\n"
+        "v_readlane_b32 s20, v8, 0", "v8 is read", "lgkmcnt(0)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.name)
+def test_waits_cover_what_their_counters_promise(schedule):
+    x = np.arange(64, dtype=U32) + 7
+    for body in COVERED.values():
+        assert (run(ADDRESS + body, U32, x, x, x, schedule=schedule) == x).all()
+    for body, problem, wait in NOT_COVERED.values():
+        with pytest.raises(EmulationError, match=f"register {problem} while a load into it is in flight") as error:
+            run(ADDRESS + body, U32, x, x, x, schedule=schedule)
+        assert wait in error.value.needs
 
 
 # ---------------------------------------------------------------- memory
