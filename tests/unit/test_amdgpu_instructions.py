@@ -677,7 +677,8 @@ def test_undefined_bits_that_are_used_are_a_fault(name):
 ADDRESS = "v_lshlrev_b32_e32 v21, 2, v20\nv_lshlrev_b32_e32 v10, 2, v0\nds_write_b32 v10, v2\ns_waitcnt lgkmcnt(0)\n"
 COVERED = {
     "the first of two in order": "ds_read_b32 v8, v10\nds_read_b32 v9, v10\ns_waitcnt lgkmcnt(1)",
-    "behind others that may be slower": "s_load_dword s20, s[4:5], 0x0\nds_read_b32 v8, v10\nds_read_b32 v9, v10\ns_waitcnt lgkmcnt(1)",
+    "behind others that may be slower": "s_load_dword s20, s[4:5], 0x0\n"
+    "ds_read_b32 v8, v10\nds_read_b32 v9, v10\ns_waitcnt lgkmcnt(1)",
     "among loads and stores": "global_load_dword v8, v21, s[4:5]\nglobal_store_dword v21, v2, s[10:11]\ns_waitcnt vmcnt(1)",
     "over a load of the same kind": "global_load_dword v8, v21, s[6:7]\nglobal_load_dword v8, v21, s[4:5]\ns_waitcnt vmcnt(0)",
     "flat, of global memory": "v_mov_b32_e32 v12, s4\nv_mov_b32_e32 v13, s5\nv_add_co_u32_e32 v12, vcc, v12, v21\n"
