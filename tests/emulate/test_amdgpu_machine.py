@@ -274,6 +274,16 @@ def test_a_loop_that_waits_for_another_wave_is_given_up(monkeypatch):
     assert error.value.where.startswith(f"kernel.hip:{text.splitlines().index('  while (flag[0] == 0) {}') + 1} (entry k")
 
 
+@pytest.mark.parametrize("target", ALL)
+def test_a_trap_is_an_error(target):
+    text = HEAD + "KERNEL(64) k(const int* a, int* out) {\n  if (a[tid()] > 50) __builtin_trap();\n  out[tid()] = a[tid()];\n}"
+    a = np.arange(64, dtype=np.int32)
+    assert (run(target, "k", (1,), (64,), 0, a % 40, text=text, out=(np.int32, 64))[0] == a % 40).all()
+    with pytest.raises(EmulationError, match="the kernel executes a trap") as error:
+        run(target, "k", (1,), (64,), 0, a, text=text, out=(np.int32, 64))
+    assert error.value.where == f"kernel.hip:{line_of(text, 'trap')} (entry k)"
+
+
 # ---------------------------------------------------------------- arguments and memory
 
 

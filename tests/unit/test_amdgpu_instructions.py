@@ -194,6 +194,8 @@ INTEGERS = {
     "v_pk_mul_lo_u16 v8, v2, v4 op_sel:[1,0] op_sel_hi:[0,1]": lambda x, y: (x >> 16) * y % 2**16 | x * (y >> 16) % 2**16 << 16,
     "v_pk_max_i16 v8, v2, v4": lambda x, y: max(signed(x, 16), signed(y, 16)) % 2**16
     | max(signed(x >> 16, 16), signed(y >> 16, 16)) % 2**16 << 16,
+    "v_add_i16 v8, v2, v4 clamp": lambda x, y: max(-(2**15), min(signed(x, 16) + signed(y, 16), 2**15 - 1)) % 2**16,
+    "v_pk_sub_u16 v8, v2, v4 clamp": lambda x, y: max(x % 2**16 - y % 2**16, 0) | max((x >> 16) - (y >> 16), 0) << 16,
     "v_pack_b32_f16 v8, v2, v4 op_sel:[1,0,0]": lambda x, y: x >> 16 | y << 16,
     "v_sad_u32 v8, v2, v4, 9": lambda x, y: abs(x - y) + 9,
     "v_mad_u32_u24 v8, v2, v4, v2": lambda x, y: (x % 2**24) * (y % 2**24) + x,
@@ -265,6 +267,8 @@ def test_any_function_of_three_bits(table):
     rows = [4 * (x >> bit & 1) + 2 * (y >> bit & 1) + (z >> bit & 1) for bit in range(32)]
     want = sum((table >> row & 1).astype(U32) << U32(bit) for bit, row in enumerate(rows))
     assert (run(f"v_bitop3_b32 v8, v2, v4, v6 bitop3:{table:#x}", U32, x, y, z, target="gfx950") == want).all()
+    half = f"v_bitop3_b16 v8, v2, v4, v6 bitop3:{table:#x} op_sel:[0,0,0,0]"
+    assert (run(half, U32, x, y, z, target="gfx950") == want & 0xFFFF).all()
 
 
 SCALAR = {
@@ -372,6 +376,15 @@ def test_a_fused_multiply_add_rounds_once():
         pair + "v_mov_b32_e32 v3, 0\nv_pk_fma_f32 v[8:9], v[2:3], v[4:5], v[6:7] op_sel_hi:[0,1,1]\nv_mov_b32_e32 v8, v9",
     ):
         assert (run(body, F32, x, y, z) == np.array(want, F32)).all()
+
+
+def test_the_older_multiply_add_rounds_twice_and_knows_no_subnormals():
+    x, y = pairs(AWKWARD[np.isfinite(AWKWARD)])
+    flush = lambda v: np.where(np.abs(v) < F32(2.0**-126), np.copysign(F32(0), v), v)  # noqa: E731
+    with np.errstate(all="ignore"):
+        want = flush(flush(flush(x) * flush(y)) + F32(0.1))
+    same(run("v_mov_b32_e32 v8, 0x3dcccccd\nv_mac_f32_e32 v8, v2, v4", F32, x, y, target="gfx90a"), want)
+    same(run("v_madak_f32 v8, v2, v4, 0x3dcccccd", F32, x, y, target="gfx90a"), want)
 
 
 def test_nans_come_out_quiet_and_the_first_one():

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
+from gemmgen.emulate.memory import Fault
 
 
 def _nothing(wave) -> None:
@@ -23,11 +24,19 @@ def nothing(cursor: Cursor):
     return _nothing
 
 
-@instruction("s_sendmsg")
+@instruction("s_sendmsg", "s_sendmsg_rtn_b32")
 def message(cursor: Cursor):
-    if "DEALLOC_VGPRS" not in cursor.text(0):
+    """Registers are given back early; or on RDNA 3 a trap tells the host."""
+    text = cursor.text(cursor.count(1, 2) - 1)
+    if "DEALLOC_VGPRS" in text:
+        return _nothing
+    if "INTERRUPT" not in text and "GET_DOORBELL" not in text:
         cursor.refuse("message is not supported")
-    return _nothing
+
+    def run(wave):
+        raise Fault("the kernel executes a trap")
+
+    return run
 
 
 @instruction("buffer_wbl2")

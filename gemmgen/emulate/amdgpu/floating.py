@@ -14,6 +14,7 @@ import numpy as np
 from gemmgen.emulate import rounding
 from gemmgen.emulate.amdgpu.alu import Elementwise, put_half, writes
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
+from gemmgen.emulate.amdgpu.integer import saturating
 from gemmgen.emulate.amdgpu.operands import DTYPES, VCC, Read
 
 U16, U32, I32 = DTYPES["u16"], DTYPES["u32"], DTYPES["i32"]
@@ -211,6 +212,21 @@ def accumulate(cursor: Cursor):
     cursor.count(3)
     type_ = cursor.name[-3:]
     return on_reads(cursor, fma, [cursor.read(i, type_) for i in (1, 2, 0)], type_)
+
+
+def unfused(x, y, z):
+    """x * y + z, rounded twice, with all subnormals flushed."""
+    small = rounding.flush
+    return small(small(small(x) * small(y)) + small(z))
+
+
+@instruction("v_mad_f32", "v_madak_f32", "v_madmk_f32", "v_mac_f32")
+def multiply_add(cursor: Cursor):
+    """CDNA 2's, which is not fused and does not know subnormals: the compiler uses it where they cannot matter."""
+    takes_result = cursor.name == "v_mac_f32"
+    cursor.count(3 if takes_result else 4)
+    order = (1, 2, 0) if takes_result else (1, 2, 3)
+    return on_reads(cursor, unfused, [cursor.read(i, "f32") for i in order], "f32", arithmetic=False)
 
 
 @instruction("v_fmaak_f32", "v_fmamk_f32", "v_fmaak_f16", "v_fmamk_f16")
@@ -476,9 +492,9 @@ def _packed_instruction(cursor: Cursor, function: Callable, type_: str, operands
     ):
         reads = [_side(cursor, 1 + i, type_, chosen[i]) for i in range(operands)]
         sides.append([_negated(read) if minus else read for read, minus in zip(reads, negated, strict=True)])
+    if type_ not in _FLOATS and cursor.flag("clamp"):
+        function = saturating(cursor.name, DTYPES[type_]) or cursor.refuse("clamp is not supported here")
     finish, slot = Finish(cursor), cursor.slot(0, 2 if wide else 1)
-    if finish.clamped and type_ not in _FLOATS:
-        cursor.refuse("clamp is not supported here")
 
     def compute(wave):
         return [finish(wave, function, [read(wave) for read in reads]) for reads in sides]

@@ -122,15 +122,23 @@ _register(_MIXES, either)
 _register(_SUMS, carried)
 
 
+_SIGNS = {"add": (1, 1), "sub": (1, -1), "subrev": (-1, 1)}
+
+
+def saturating(name: str, dtype: np.dtype):
+    """The sum or difference that an instruction's name tells, which stops at the ends of its range; None for other names."""
+    signs = _SIGNS.get(name.removeprefix("v_").removeprefix("pk_").partition("_")[0])
+    if signs is None:
+        return None
+    ends = np.iinfo(dtype)
+    return lambda x, y: np.clip(signs[0] * x.astype(I64) + signs[1] * y.astype(I64), ends.min, ends.max).astype(dtype)
+
+
 def _saturated(cursor: Cursor):
-    """Unsigned sum or difference that stops at the ends of its range."""
-    order = {"v_add_u32": (1, 1), "v_sub_u32": (1, -1), "v_subrev_u32": (-1, 1)}.get(cursor.name)
-    if order is None:
+    function = saturating(cursor.name, U32)
+    if function is None:
         cursor.refuse("clamp is not supported here")
-    a, b = order
-    return elementwise(
-        cursor, lambda x, y: np.clip(a * x.astype(I64) + b * y.astype(I64), 0, 0xFFFFFFFF).astype(U32), ["u32", "u32"]
-    )
+    return elementwise(cursor, function, ["u32", "u32"])
 
 
 # ---------------------------------------------------------------- 64 bits
@@ -303,13 +311,8 @@ for _name, (_types, _out, _function) in _STRICT.items():
 
 @instruction("v_add_i32", "v_sub_i32")
 def signed_sum(cursor: Cursor):
-    sign = 1 if cursor.name == "v_add_i32" else -1
-    ends = np.iinfo(np.int32)
-    if cursor.flag("clamp"):
-        function = lambda x, y: np.clip(x.astype(I64) + sign * y.astype(I64), ends.min, ends.max).astype(I32)  # noqa: E731
-    else:
-        function = lambda x, y: x + np.int32(sign) * y  # noqa: E731
-    return elementwise(cursor, function, ["i32", "i32"], "i32")
+    plain = np.add if cursor.name == "v_add_i32" else np.subtract
+    return elementwise(cursor, saturating(cursor.name, I32) if cursor.flag("clamp") else plain, ["i32", "i32"], "i32")
 
 
 # ---------------------------------------------------------------- 16 bits
@@ -348,6 +351,8 @@ for _name, (_types, _out, _function) in _SHORT.items():
         """Halves of registers, named by `.l` and `.h` or chosen by op_sel, whose last bit is the result's."""
         cursor.count(1 + len(types))
         *halves, high = cursor.bits("op_sel", (0,) * (len(types) + 1))
+        if cursor.flag("clamp"):
+            function = saturating(cursor.name, DTYPES[out]) or cursor.refuse("clamp is not supported here")
         return elementwise(cursor, function, types, out, halves=halves, high=high)
 
 
@@ -395,20 +400,21 @@ def _sign_changed(cursor: Cursor, index: int):
     return changed
 
 
-@instruction("v_bitop3_b32")
+@instruction("v_bitop3_b32", "v_bitop3_b16")
 def any_logic(cursor: Cursor):
     """Any function of three bits, by its table: bit 4 a + 2 b + c of it is the result."""
     cursor.count(4)
-    table = cursor.number("bitop3")
+    table, type_ = cursor.number("bitop3"), "u" + cursor.name[-2:]
+    *halves, high = cursor.bits("op_sel", (0, 0, 0, 0))
 
     def function(a, b, c):
-        result = np.zeros((), U32)
+        result = np.zeros((), DTYPES[type_])
         for row in range(8):
             if table >> row & 1:
                 result = result | (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
         return result
 
-    return elementwise(cursor, function, ["u32"] * 3)
+    return elementwise(cursor, function, [type_] * 3, type_, halves=halves, high=high)
 
 
 @instruction("v_swap_b32")
