@@ -531,12 +531,18 @@ class Plan:
 
     @property
     def swizzle_rows(self) -> int:
-        """Rows of a tile that share one 128-byte line of banks."""
-        return max(1, 8 // self.row_chunks)
+        """Rows of a tile that share one line of banks. The swizzle parts the rows of one chunk; on 64 banks (gfx950) a phase of
+        fragments 16 high takes rows of two chunks, some of which then meet."""
+        return max(1, self.line_chunks // self.row_chunks)
 
     @property
     def swizzle_mask(self) -> int:
-        return min(self.row_chunks, 8) - 1
+        return min(self.row_chunks, self.line_chunks) - 1
+
+    @property
+    def line_chunks(self) -> int:
+        """16-byte chunks that shared memory serves at once, one of each of as many lanes."""
+        return self.gpu.limits.shared_banks * 4 // COPY_BYTES
 
     @property
     def padding(self) -> int:
@@ -551,16 +557,19 @@ class Plan:
     @property
     def run_swizzle(self) -> Swizzle:
         """Of FP32 tiles that lie [outer][k]: a phase's lanes, each in a row of its own or four to a row, read `run` k each."""
-        line = max(1, 8 // (self.block[2] * 4 // COPY_BYTES))
+        chunks = self.block[2] * 4 // COPY_BYTES
+        line = max(1, self.line_chunks // chunks)
         if self.fragment.vendor == "amd":
-            return Swizzle(line, 8 // line - 1, 1)
+            return Swizzle(line, min(chunks, self.line_chunks) - 1, 1)
         stride = self.run * 4 * 4 // COPY_BYTES
         return Swizzle(line, max(1, 8 // stride // line) - 1, stride)
 
-    @property
-    def strided_swizzle(self) -> Swizzle:
-        """Of FP32 tiles that lie [k][outer]: a phase's 32 lanes read one float each, 8 neighbours of four k, or 16 of two."""
-        return Swizzle(self.run, 3, 2) if self.fragment.policy == "mma" else Swizzle(self.run, 1, 4)
+    def strided_swizzle(self, operand: Operand) -> Swizzle:
+        """Of FP32 tiles that lie [k][outer]: a phase's lanes, as many as there are banks, read one float each: neighbours of as
+        many k as it takes. Where a row is no whole number of lines of 64 banks, two lanes meet in some."""
+        neighbours = 8 if self.fragment.policy == "mma" else self.fragment.shape[0]
+        banks = self.gpu.limits.shared_banks if operand.tile % self.gpu.limits.shared_banks == 0 else 32
+        return Swizzle(self.run, max(1, banks // neighbours) - 1, neighbours // 4)
 
     def copying(self, operand: Operand) -> Copying:
         """Of an operand's FP32 tile: whole rows along k, lines of 128 bytes along m or n."""

@@ -40,7 +40,7 @@ class Limits(Strict):
     In words common to both: a wavefront is a warp; a compute unit of CDNA, and a workgroup
     processor of RDNA, which two compute units make, is an SM; LDS is shared memory; each of its
     four SIMDs has a quarter of the registers. A register is 32 bits of one lane, be it an
-    architectural or an accumulation one.
+    architectural or an accumulation one. Banks of shared memory are 4 bytes wide.
     """
 
     warp_size: Literal[32, 64]
@@ -54,6 +54,7 @@ class Limits(Strict):
     shared_bytes_per_block: Count
     shared_bytes_reserved_per_block: Annotated[int, Field(ge=0)]
     shared_allocation_unit: Count
+    shared_banks: Literal[32, 64] = 32
 
 
 class Rates(Strict):

@@ -24,8 +24,8 @@ FETCH_BYTES = Equation(
     "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1), in as many lanes as hold it",
 )
 UNSWIZZLED_WAYS = Equation(
-    "T5", "unswizzled_ways", "min(8, BK * word_bytes / 16)", "accesses a phase",
-    "eight neighbouring rows would start in so few banks; the swizzle makes it 1 (bank_ways counts)",
+    "T5", "unswizzled_ways", "min(shared_banks / 4, BK * word_bytes / 16)", "accesses a phase",
+    "as many neighbouring rows as the banks hold 16-byte chunks would start in so few banks; the swizzle makes it 1 (bank_ways counts)",
 )
 TILES = Equation("T6", "tiles", "ceil(M / BM) * ceil(N / BN)", "tiles of C", "edges are padded")
 BLOCKS = Equation("T16", "blocks", "tiles * split_k", "blocks", "a block computes one tile of C, or a slice of k of it")
@@ -56,18 +56,15 @@ SPLIT_BYTES = Equation(
 BLOCK_EQUATIONS = (STAGE_FLOPS, MOVED_BYTES, STAGE_BYTES, INTENSITY, FETCH_BYTES, UNSWIZZLED_WAYS)
 PROBLEM_EQUATIONS = (TILES, BLOCKS, STAGES_K, L2_BYTES, WAVE_ROWS, WAVE_COLUMNS, WAVES, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)
 
-BANK_LINE = 128  # 32 banks of 4 bytes
-CHUNK = 16  # what one lane's address fetches of a row
-
 
 def bank_ways(plan: Plan, swizzled: bool = True) -> int:
-    """How many accesses one phase of ldmatrix takes, counted: eight neighbouring rows, one chunk of each."""
+    """How many accesses one phase of ldmatrix takes, counted: eight neighbouring rows, one chunk of each; sixteen with 64 banks."""
     worst = 1
     for chunk in range(plan.row_chunks):
         places = [
             row * plan.row_chunks + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask) if swizzled else chunk)
-            for row in range(8)
+            for row in range(plan.line_chunks)
         ]
-        lines = [place % (BANK_LINE // CHUNK) for place in places]
+        lines = [place % plan.line_chunks for place in places]
         worst = max(worst, *(lines.count(line) for line in lines))
     return worst
