@@ -285,7 +285,7 @@ class _Race:
 
 
 def kernel(name="ours", launches=2, size=None) -> Kernel:
-    return Kernel(name, SimpleNamespace(gpu=None), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
+    return Kernel(name, SimpleNamespace(gpu=SimpleNamespace(vendor="nvidia")), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
 
 
 def test_the_bench_measures_all_at_every_size(monkeypatch):

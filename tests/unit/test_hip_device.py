@@ -149,7 +149,7 @@ def test_an_architecture_that_nothing_emulates_is_not_verified(monkeypatch):
     with pytest.raises(NotEmulated, match="gfx908 kernels are compiled, not emulated") as refused:
         open_device("auto", plan, None, None)
     assert "--device hip where there is one" in refused.value.remedy
-    assert standing(plan).endswith("not emulated, never run on AMD hardware")
+    assert standing(plan).endswith("not emulated; never run on AMD hardware")
 
 
 def test_auto_takes_the_gpu_where_one_runs_the_kernel(monkeypatch):
