@@ -49,7 +49,7 @@ def test_limits_are_those_of_the_compute_capability(name):
         "warp_size": 32, "threads_per_block": 1024, "threads_per_sm": threads, "blocks_per_sm": blocks,
         "registers_per_sm": 65536, "registers_per_thread": 255, "register_allocation_unit": 256,
         "shared_bytes_per_sm": sm_kib * 1024, "shared_bytes_per_block": block_kib * 1024,
-        "shared_bytes_reserved_per_block": reserved * 1024, "shared_allocation_unit": granularity,
+        "shared_bytes_reserved_per_block": reserved * 1024, "shared_allocation_unit": granularity, "shared_banks": 32,
     }
 
 
@@ -168,6 +168,7 @@ def test_limits_are_those_of_the_amd_target(name):
         "register_allocation_unit": target["granule"] * target["lanes"],
         "shared_bytes_per_sm": target["lds"] * 1024, "shared_bytes_per_block": target["mine"] * 1024,
         "shared_bytes_reserved_per_block": 0, "shared_allocation_unit": target["words"] * 4,
+        "shared_banks": 64 if ROWS[name].arch == "gfx950" else 32,
     }
 
 
