@@ -46,6 +46,8 @@ DECISIONS = (
 )
 HELD_OUT = 4  # every so many
 SPLITTING = 1000  # seeds from here on draw kernels that split themselves: rarer, and harder to predict
+TIGHT = 2000  # from here on, of AMD, such as nearly fill the registers: where kernels spill
+SMALL = 3000  # and from here on, of AMD, of small warps, which the smallest products get
 RIDGE = 0.3
 EACH_A_REGISTER = ("per_sum", "per_staged")
 APART = ((0,), (1,), (2,), (3,), (4,))
@@ -85,8 +87,9 @@ WITHOUT_ASYNC = [("prepass", "spread")] * 5 + [("prepass", "grouped")] + [("shar
 def drawn(arch: str, seed: int) -> dict[str, str]:
     """One row's decisions: what the solver might choose, and somewhat beyond what fits."""
     draw = random.Random(f"{arch}/{seed}")
-    rows = amd_rows if arch in ARCHS["amd"] else nvidia_rows
-    return next(row for row in rows(arch, draw) if is_kernel(arch, row) and (seed < SPLITTING or row["where"] != "prepass"))
+    rows = amd_rows(arch, draw, seed >= SMALL) if arch in ARCHS["amd"] else nvidia_rows(arch, draw)
+    wanted = {SPLITTING: lambda row: row["where"] != "prepass", TIGHT: lambda row: is_tight(arch, row)}.get(seed // 1000 * 1000)
+    return next(row for row in rows if is_kernel(arch, row) and (wanted is None or wanted(row)))
 
 
 def nvidia_rows(arch: str, draw: random.Random) -> Iterator[dict[str, str]]:
@@ -105,7 +108,7 @@ def nvidia_rows(arch: str, draw: random.Random) -> Iterator[dict[str, str]]:
         }
 
 
-def amd_rows(arch: str, draw: random.Random) -> Iterator[dict[str, str]]:
+def amd_rows(arch: str, draw: random.Random, small: bool) -> Iterator[dict[str, str]]:
     while True:
         scheme = draw.choice(["half", "ootomo", "ootomo", "ootomo", "legemm", "egemm", "markidis", "ootomo4", "scaled", "scaled", "bf16x3", "bf16x6"])
         known = [
@@ -114,6 +117,8 @@ def amd_rows(arch: str, draw: random.Random) -> Iterator[dict[str, str]]:
         fragment = draw.choice([max(known), max(known), min(known)])  # the larger is the solver's
         wm, wn = draw.choice([32, 32, 48, 64, 64, 64, 80, 96, 128]), draw.choice([32, 32, 32, 48, 64, 64, 96, 128])
         across, down, bk = draw.choice([1, 2, 2, 3, 4]), draw.choice([1, 1, 2, 2, 3, 4]), draw.choice([16, 32, 32, 32, 64])
+        if small:
+            wm, wn, bk = draw.choice([16, 32]), draw.choice([16, 32]), draw.choice([32, 64, 128])
         yield {
             "layout": draw.choice(["nn", "nn", "nt", "tn", "tt"]), "scheme": scheme, "fragment": fragment,
             "where": draw.choice(["prepass", "prepass", "prepass", "shared", "register"]), "loads": "grouped",
@@ -137,8 +142,15 @@ def is_kernel(arch: str, row: dict[str, str]) -> bool:
         return False
     if plan.gpu.vendor == "amd":
         pieces = plan.promote % plan.fragment.shape[2] or (block_k // plan.fragment.shape[2]) % plan.fragment_buffers
-        return not pieces and 16 <= held and held + plan.fragment_registers + plan.staging_registers <= numbers["register_budget"]
+        return not pieces and (16 <= held or max(plan.warp[:2]) <= 32) and held + plan.fragment_registers + plan.staging_registers <= numbers["register_budget"]
     return 16 <= held <= 192 and held + plan.fragment_registers <= 260
+
+
+def is_tight(arch: str, row: dict[str, str]) -> bool:
+    """Whether sums, fragments and the next tile leave little of the registers, and are not promoted at once."""
+    plan = plan_of(arch, row)
+    held = plan.accumulator_registers + plan.fragment_registers + plan.staging_registers
+    return held > 0.8 * numbers_of({"arch": arch, **row})["register_budget"] and not plan.promotes_at_once
 
 
 def measured(job: tuple[str, int]) -> dict[str, str]:
@@ -151,6 +163,8 @@ def measured(job: tuple[str, int]) -> dict[str, str]:
 
 def measure(vendor: str, each: int, jobs: int) -> None:
     seeds = [*range(each), *range(SPLITTING, SPLITTING + each // 2)]
+    if vendor == "amd":
+        seeds += [*range(TIGHT, TIGHT + each // 3), *range(SMALL, SMALL + each // 6)]
     work = [(arch, seed) for seed in seeds for arch in ARCHS[vendor]]
     own = ("fragment",) if vendor == "amd" else ()
     with Pool(jobs) as pool, MEASURED[vendor].open("w", newline="") as file:
@@ -257,7 +271,10 @@ def fitted(
                 offsets[arch_number(other)][kind] = round(float(found[count + position]), 1)
         demand[mine] = design[mine] @ found
     excess = demand - budget + np.array([registers.UNEVEN.value(k) for k in known])
-    squeeze = [_threshold(excess, spilled, (loop == kind) & ~held_out) for kind in range(len(registers.LOOPS))]
+    squeeze = [0.0] * len(registers.LOOPS)
+    for kinds in together:
+        for kind in kinds:
+            squeeze[kind] = _threshold(excess, spilled, np.isin(loop, kinds) & ~held_out)
     predicted = np.minimum(budget, np.ceil(demand))
     for label, which in _groups(rows, free, held_out, loop):
         if which.any():

@@ -380,8 +380,11 @@ def _ways(choices: Choices) -> dict[str, np.ndarray]:
 
 def _preference(known: Numbers) -> tuple[np.ndarray, ...]:
     """The largest intensity (T3), then the least traffic with device memory (T13), the most threads (P1), the least
-    shared memory, the smaller group, the taller tile."""
-    return -known["intensity"], known["dram_bytes"], -known["tlp"], known["shared_bytes"], known["group"], -known["BM"], -known["WM"]
+    shared memory, the smaller group, the taller tile. On AMD, where no timing says what fetches cost, before the threads:
+    two wavefronts a SIMD, of which one multiplies while the other waits, then the least traffic of fragments (T4)."""
+    alone = known["amd"] * (known["resident_blocks"] * known["warps"] < 2 * known["partitions"])
+    fetched = known["amd"] * known["fetch_bytes"] / known["stage_flops"]
+    return -known["intensity"], known["dram_bytes"], alone, fetched, -known["tlp"], known["shared_bytes"], known["group"], -known["BM"], -known["WM"]
 
 
 def _axes(choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:

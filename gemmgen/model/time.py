@@ -43,6 +43,7 @@ EFFICIENCY = {
     90: Efficiency(0.66, 0.95, "fitted to kernels timed on an H100 at 700 W"),
     100: Efficiency(0.25, 0.95),  # the vendor's figure is tcgen05's; mma.sync runs at the rate of sm_80
     120: Efficiency(0.95, 0.95),
+    0x908: Efficiency(0.95, 0.95),  # and all later of AMD's: none was ever timed, and the constants below are an H100's
 }
 """By the number of the architecture; one between two rows takes the lower."""
 
@@ -109,8 +110,12 @@ EXPOSED_CYCLES = Equation(
     "M5", "exposed_cycles", "where(fragment_buffers > 1, 0, fetch_exposed * fetch_cycles * FK / BK)", "cycles a block and stage",
     "with one buffer no warp has fragments when a stage begins: all fetch, none multiplies",
 )
+BALANCE = Equation(
+    "M23", "balance", "where((amd > 0) & (warps > partitions), partitions * ceil(warps / partitions) / warps, 1)", "",
+    "assumed: a block's wavefronts are dealt to the SIMDs in turn, and the block waits for the fullest",
+)
 SHARED_CYCLES = Equation(
-    "M6", "shared_cycles", "tensor_cycles + fetch_share * fetch_cycles + fill_share * fill_cycles + promotion_cycles + split_cycles + barrier_cycles",
+    "M6", "shared_cycles", "balance * tensor_cycles + fetch_share * fetch_cycles + fill_share * fill_cycles + promotion_cycles + split_cycles + barrier_cycles",
     "cycles a block and stage",
     "what a block takes from the others on its SM",
 )
@@ -160,7 +165,7 @@ SECONDS = Equation("M18", "seconds", "kernel_seconds + split_seconds + launches 
 TFLOPS = Equation("M19", "tflops", "2 * M * N * K / seconds / 10.0**12", "TFLOP/s", "LE-GEMM eq. 18 without its epilogue term")
 
 EQUATIONS = (
-    TENSOR_CYCLES, FETCH_CYCLES, FILL_CYCLES, PROMOTION_CYCLES, SPLIT_CYCLES, EXPOSED_CYCLES, SHARED_CYCLES, CHAIN_CYCLES, L2_CYCLES,
+    TENSOR_CYCLES, FETCH_CYCLES, FILL_CYCLES, PROMOTION_CYCLES, SPLIT_CYCLES, EXPOSED_CYCLES, BALANCE, SHARED_CYCLES, CHAIN_CYCLES, L2_CYCLES,
     LATENCY_CYCLES, BLOCK_CYCLES, STAGE_CYCLES, FULL_WAVES, TAIL_BLOCKS, TAIL_CYCLES, GATHER_CYCLES, KERNEL_CYCLES, KERNEL_SECONDS, SPLIT_SECONDS, LAUNCHES, SECONDS, TFLOPS,
 )
 

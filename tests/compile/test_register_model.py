@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from fitted import fit_registers, held_out_rows, predicted
 
 from gemmgen.build import build
 from gemmgen.catalog.fragment import FRAGMENTS
@@ -18,41 +17,23 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
-_FILE = Path(__file__).resolve().parents[2] / "bench" / "fit_registers.py"
-_SPEC = importlib.util.spec_from_file_location("fit_registers", _FILE)
-fit_registers = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(fit_registers)
-
-TABLE = Path(__file__).resolve().parents[2] / "bench" / "registers.csv"
-
-
-def predicted(arch: str, row: dict[str, str]) -> tuple[dict, object]:
-    plan = fit_registers.plan_of(arch, row)
-    return specialised.model(plan), plan
-
-
-def held_out_rows() -> list[dict[str, str]]:
-    """Kernels of the table that the fit did not see, such as `solve` proposes, and that took what they wanted."""
-    return [row for row in fit_registers.read(TABLE) if fit_registers.is_held_out(row) and fit_registers.is_proposed(row)]
-
-
 @pytest.mark.parametrize("ways, mean, most", [(("prepass", "shared"), 0.05, 0.15), (("register",), 0.12, 0.30)])
 def test_held_out_kernels_of_the_table(ways, mean, most):
     """Mean error, and that of 95 of 100, on held-out kernels of five architectures and more. Those that split behind
     shared memory are harder: the compiler orders their arithmetic as it likes."""
-    rows = [row for row in held_out_rows() if row["where"] in ways]
+    rows = [row for row in held_out_rows("nvidia") if row["where"] in ways]
     assert len(rows) >= 25 and len({row["arch"] for row in rows}) >= 5
-    errors = [abs(predicted(row["arch"], row)[0]["registers"] / int(row["registers"]) - 1) for row in rows]
+    errors = [abs(predicted(row)[0]["registers"] / int(row["registers"]) - 1) for row in rows]
     assert sum(errors) / len(errors) < mean
     assert sorted(errors)[int(0.95 * len(errors))] < most
 
 
-@pytest.mark.parametrize("arch", fit_registers.ARCHS)
+@pytest.mark.parametrize("arch", fit_registers.ARCHS["nvidia"])
 def test_the_compiler_still_does_what_the_table_says(arch):
     """A template that changes moves these: then bench/fit_registers.py has to run again."""
-    rows = [row for row in held_out_rows() if row["arch"] == arch and row["where"] != "register"][:2]
+    rows = [row for row in held_out_rows("nvidia") if row["arch"] == arch and row["where"] != "register"][:2]
     for row in rows:
-        known, plan = predicted(arch, row)
+        known, plan = predicted(row)
         source = render(plan)
         real = build(source).kernels[source.name].registers
         assert abs(known["registers"] / real - 1) < 0.15, (row, known["registers"], real)
