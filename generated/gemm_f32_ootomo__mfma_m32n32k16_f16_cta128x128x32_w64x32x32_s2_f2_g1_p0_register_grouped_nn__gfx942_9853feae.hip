@@ -69,8 +69,8 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
 
 // Operand a lies [m][k]: lanes of 8 rows read four k each together.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row / 1 & 7) * 1) * 16; }
-// Operand b lies [k][n]: lanes read 16 neighbours, or more, of k that are 8 apart.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 512 + (chunk ^ (row / 8 & 1) * 4) * 16; }
+// Operand b lies [k][n]: lanes read neighbours of one k.
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 512 + chunk * 16; }
 
 constexpr int WORDS = 2;
 

@@ -67,10 +67,10 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return __builtin_bit_cast(u16, (_Float16)low) | (u32)__builtin_bit_cast(u16, (_Float16)high) << 16;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 64 banks, so every
+// 4 rows the chunks change places: sixteen neighbouring rows, as a phase reads
 // them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 4 & 3); }
 
 constexpr int WORDS = 2;
 
@@ -348,7 +348,7 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x32_w64x64x32_s4_f2_g16_p0_prepass
     const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
 #pragma unroll
         for (int word = 0; word < WORDS; ++word) {
-            // Tiles start at rows that are multiples of 8, which the swizzle does not see.
+            // Tiles start at rows that are multiples of 16, which the swizzle does not see.
             const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
             const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
 #pragma unroll

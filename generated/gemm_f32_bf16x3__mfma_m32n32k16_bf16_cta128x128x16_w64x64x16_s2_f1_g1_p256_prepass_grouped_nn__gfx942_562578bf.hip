@@ -1,17 +1,17 @@
-// kernel    gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_grouped_nn__gfx942_5bb82d78
+// kernel    gemm_f32_bf16x3__mfma_m32n32k16_bf16_cta128x128x16_w64x64x16_s2_f1_g1_p256_prepass_grouped_nn__gfx942_562578bf
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
-// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   never (ootomo's own: every 16 k)
+// scheme    bf16x3: two bfloat16 words, three products: FP32's range at 16 bits
+// words     2 x bf16, 16 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 256 k (bf16x3's own: never)
 // special   exact
-// fragment  v_mfma_f32_32x32x8_f16
-// tiles     block 96x160x16, warp 96x32, 2 stages, 320 threads
+// fragment  v_mfma_f32_32x32x8_bf16
+// tiles     block 128x128x16, warp 64x64, 2 stages, 256 threads
 // shared    32768 B static
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx942
-// plan      5bb82d78, rendered by gemmgen 0.1.0
+// plan      562578bf, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_5bb82d78 {
+namespace gemmgen_562578bf {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -60,11 +60,17 @@ GG_DEVICE u32 shuffle_xor(u32 x, int mask) {
     return (u32)__builtin_amdgcn_ds_bpermute((lane ^ mask) * 4, (int)x);
 }
 
-GG_DEVICE float widen_low(u32 bits) { return (float)__builtin_bit_cast(_Float16, (u16)bits); }
-GG_DEVICE float widen_high(u32 bits) { return (float)__builtin_bit_cast(_Float16, (u16)(bits >> 16)); }
+GG_DEVICE float widen_low(u32 bits) { return __uint_as_float(bits << 16); }
+GG_DEVICE float widen_high(u32 bits) { return __uint_as_float(bits & 0xffff0000u); }
 
 GG_DEVICE u32 round_nearest_even(float low, float high) {
-    return __builtin_bit_cast(u16, (_Float16)low) | (u32)__builtin_bit_cast(u16, (_Float16)high) << 16;
+    const u32 bits[2] = {__float_as_uint(low), __float_as_uint(high)};
+    u32 words[2];
+    for (int i = 0; i < 2; ++i) {
+        words[i] = (bits[i] + 0x7fffu + (bits[i] >> 16 & 1u)) >> 16;
+        if ((bits[i] & 0x7fffffffu) > 0x7f800000u) words[i] = 0x7fffu;  // a NaN may have no bits above
+    }
+    return words[0] | words[1] << 16;
 }
 
 // Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 32 banks, so every
@@ -83,8 +89,8 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         // word 0: to nearest, ties to even
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
-        // word 1: to nearest, ties to even, of the residual times 2^11
-        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+        // word 1: to nearest, ties to even
+        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low, high);
     }
 }
 
@@ -97,11 +103,11 @@ GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
     for (int i = 0; i < N; ++i) {
         float rest = x[i];
         rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
-        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
-        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
-        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
+        // Rounding leaves at most one ulp, 2^120 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+120f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2]));
         const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-22f);  // 2^-22: what the words leave
+        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-16f);  // 2^-16: what the words leave
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
     }
     return counts;
@@ -122,7 +128,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 96][k / 16][word: 2][m: 96][k: 16], rows swizzled, edges zero.
+//     [m / 128][k / 16][word: 2][m: 128][k: 16], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -156,15 +162,15 @@ GG_DEVICE void split_a(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 15) / 16, panels = (outer + 95) / 96;
-    if (o < panels * 96 && kk < stages_k * 16) {
-        const int row = o % 96, chunk = kk % 16 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 96) * stages_k + kk / 16) * 6144 + row * 32;
+    const int stages_k = (k + 15) / 16, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 16) {
+        const int row = o % 128, chunk = kk % 16 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 16) * 8192 + row * 32;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 3072 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 4096 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -172,7 +178,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 160][k / 16][word: 2][n: 160][k: 16], rows swizzled, edges zero.
+//     [n / 128][k / 16][word: 2][n: 128][k: 16], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -206,15 +212,15 @@ GG_DEVICE void split_b(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 15) / 16, panels = (outer + 159) / 160;
-    if (o < panels * 160 && kk < stages_k * 16) {
-        const int row = o % 160, chunk = kk % 16 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 160) * stages_k + kk / 16) * 10240 + row * 32;
+    const int stages_k = (k + 15) / 16, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 16) {
+        const int row = o % 128, chunk = kk % 16 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 16) * 8192 + row * 32;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 5120 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 4096 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -222,34 +228,34 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
-gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_grouped_nn__gfx942_5bb82d78_split(
+gemm_f32_bf16x3__mfma_m32n32k16_bf16_cta128x128x16_w64x64x16_s2_f1_g1_p256_prepass_grouped_nn__gfx942_562578bf_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = (((m + 95) / 96 * 96 + 63) / 64) * ((k + 31) / 32);
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
     if (block_id() < blocks_a)
         split_a(block_id(), a, lda, m, k, a_words, a_status);
     else
         split_b(block_id() - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 160
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 96, n0 : n0 + 160] with
-//        m0  | w | w  | w  | WARP_M     1 x 5 warps of 96 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 48 floats a thread.
-//    = 96   | w | w  | w  |
+//                n0        BLOCK_N = 128
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 64. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 64 floats a thread.
+//    = 128   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 2 stages of k, 16 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 96, BLOCK_N = 160, BLOCK_K = 16;
-constexpr int WARP_M = 96, WARP_N = 32;
-constexpr int WARPS_N = 5;
-constexpr int THREADS = 320;
+constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 16;
+constexpr int WARP_M = 64, WARP_N = 64;
+constexpr int WARPS_N = 2;
+constexpr int THREADS = 256;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 1;  // block rows of C that are worked on together
-constexpr int TILES_M = 3, TILES_N = 1;  // fragments of m32n32k16 in a warp
+constexpr int TILES_M = 2, TILES_N = 2;  // fragments of m32n32k16 in a warp
 constexpr int K_STEPS = 1;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
@@ -270,20 +276,20 @@ GG_DEVICE void load_fragment(fragment& r, u32 address) {
     r = *(GG_SHARED const fragment*)address;
 }
 
-// c[32, 32] += a[32, 16] b[16, 32] on the matrix unit, by 2 of v_mfma_f32_32x32x8_f16: each
+// c[32, 32] += a[32, 16] b[16, 32] on the matrix unit, by 2 of v_mfma_f32_32x32x8_bf16: each
 // takes 8 of the 16 k, 4 of every lane.
-typedef _Float16 operand __attribute__((ext_vector_type(4)));
+typedef short operand __attribute__((ext_vector_type(4)));
 typedef u32 part __attribute__((ext_vector_type(2)));
 
 GG_DEVICE void multiply_add(sums& c, fragment a, fragment b) {
     const part a0 = __builtin_shufflevector(a, a, 0, 1), b0 = __builtin_shufflevector(b, b, 0, 1);
-    c = __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(operand, a0), __builtin_bit_cast(operand, b0), c, 0, 0, 0);
+    c = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(operand, a0), __builtin_bit_cast(operand, b0), c, 0, 0, 0);
     const part a1 = __builtin_shufflevector(a, a, 2, 3), b1 = __builtin_shufflevector(b, b, 2, 3);
-    c = __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(operand, a1), __builtin_bit_cast(operand, b1), c, 0, 0, 0);
+    c = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(operand, a1), __builtin_bit_cast(operand, b1), c, 0, 0, 0);
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_grouped_nn__gfx942_5bb82d78(
+gemm_f32_bf16x3__mfma_m32n32k16_bf16_cta128x128x16_w64x64x16_s2_f1_g1_p256_prepass_grouped_nn__gfx942_562578bf(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -309,14 +315,28 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_g
     const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
 
     sums acc_main[TILES_M][TILES_N] = {};  // in the matrix unit
-    sums acc_correction[TILES_M][TILES_N] = {};  // in the matrix unit; 2^11 too large
+    sums sum_main[TILES_M][TILES_N] = {};  // in FP32 registers
+
+    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 256 k the
+    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    const auto promote = [&]() __attribute__((always_inline)) {
+#pragma unroll
+        for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 16; ++r) {
+                    sum_main[i][j][r] += acc_main[i][j][r];
+                    acc_main[i][j][r] = 0.0f;
+                }
+    };
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = thread_id() * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 6144 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 10240 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 8192 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 8192 + copy_from;
 
     u32 a_held[2][4], b_held[2][4];  // a tile on its way to shared memory
 
@@ -324,7 +344,7 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_g
     const auto load = [&](int part) __attribute__((always_inline)) {
         if (part < 2) {
             const int i = part;
-            if (thread_id() + i * THREADS < 384) load_16(a_held[i], a_from + i * THREADS * 16);
+            load_16(a_held[i], a_from + i * THREADS * 16);
         } else {
             const int i = part - 2;
             load_16(b_held[i], b_from + i * THREADS * 16);
@@ -334,12 +354,12 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_g
     const auto store = [&](u32 stage) __attribute__((always_inline)) {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-            if (thread_id() + i * THREADS < 384) store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
-        a_from += 6144;
+            store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
+        a_from += 8192;
 #pragma unroll
         for (int i = 0; i < 2; ++i)
             store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
-        b_from += 10240;
+        b_from += 8192;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -370,11 +390,11 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_g
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -391,6 +411,7 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_g
     }
     block_barrier();
     int slot = 0;  // the stage that tile `tile` lies in
+    int until_promotion = 16;
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
@@ -404,7 +425,12 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_g
         if (next) store(other);  // which no one has read since the last barrier
         block_barrier();
         slot ^= 1;
+        if (--until_promotion == 0) {
+            promote();
+            until_promotion = 16;
+        }
     }
+    promote();
 
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 5) * 4;
@@ -420,7 +446,7 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_g
                 const int row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
                 const int column = column0 + j * 32 + 0;
                 if (row >= m || column >= n) continue;
-                float product = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
+                float product = sum_main[i][j][r];
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * TILES_N + j) * 16 + r;
                     bad[element / 32] |= 1u << element % 32;
@@ -450,4 +476,4 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta96x160x16_w96x32x16_s2_f1_g1_p0_prepass_g
 
 }
 
-}  // namespace gemmgen_5bb82d78
+}  // namespace gemmgen_562578bf

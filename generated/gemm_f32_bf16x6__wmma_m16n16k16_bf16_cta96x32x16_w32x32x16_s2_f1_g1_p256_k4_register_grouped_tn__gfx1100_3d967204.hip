@@ -1,17 +1,17 @@
-// kernel    gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x32_w32x32x32_s2_f1_g1_p256_k4_register_grouped_tn__gfx1100_5762c091
+// kernel    gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x16_w32x32x16_s2_f1_g1_p256_k4_register_grouped_tn__gfx1100_3d967204
 // computes  C = alpha A B + beta C in FP32, layout tn (row major), any m, n, k
 // scheme    bf16x6: three bfloat16 words, the six products above 2^-24: FP32's range and bits
 // words     3 x bf16, 24 bits; products A2 B0 + A1 B1 + A0 B2 + A1 B0 + A0 B1 + A0 B0; dropped A1 B2, A2 B1, A2 B2
 // promote   every 256 k (bf16x6's own: never)
 // special   exact
 // fragment  v_wmma_f32_16x16x16_bf16
-// tiles     block 96x32x32, warp 32x32, 2 stages, 96 threads
-// shared    32768 B static
+// tiles     block 96x32x16, warp 32x32, 2 stages, 96 threads
+// shared    16384 B static
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx1100
-// plan      5762c091, rendered by gemmgen 0.1.0
+// plan      3d967204, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_5762c091 {
+namespace gemmgen_3d967204 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -73,9 +73,9 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return words[0] | words[1] << 16;
 }
 
-// Operand a lies [k][m]: lanes read 16 neighbours, or more, of k that are 16 apart.
+// Operand a lies [k][m]: lanes read 16 neighbours, of k that are 16 apart.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * 384 + (chunk ^ (row / 16 & 1) * 4) * 16; }
-// Operand b lies [k][n]: lanes read 16 neighbours, or more, of k that are 16 apart.
+// Operand b lies [k][n]: lanes read 16 neighbours, of k that are 16 apart.
 GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + (chunk ^ (row / 16 & 1) * 4) * 16; }
 
 constexpr int WORDS = 3;
@@ -136,9 +136,9 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 //        m0  | w | w  | w  | WARP_M     3 x 1 warps of 32 x 32. Each keeps its part of C in registers
 //   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 32 floats a thread.
 //    = 96   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
+//            +---+----+----+            Shared memory holds 2 stages of k, 16 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 96, BLOCK_N = 32, BLOCK_K = 32;
+constexpr int BLOCK_M = 96, BLOCK_N = 32, BLOCK_K = 16;
 constexpr int WARP_M = 32, WARP_N = 32;
 constexpr int WARPS_N = 1;
 constexpr int THREADS = 96;
@@ -147,7 +147,7 @@ constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 1;  // block rows of C that are worked on together
 constexpr int SLICES = 4;  // parts of k that different blocks sum
 constexpr int TILES_M = 2, TILES_N = 2;  // fragments of m16n16k16 in a warp
-constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int K_STEPS = 1;  // instructions along k in a stage
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
@@ -190,7 +190,7 @@ GG_DEVICE void multiply_add(sums& c, fragment a, fragment b) {
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x32_w32x32x32_s2_f1_g1_p256_k4_register_grouped_tn__gfx1100_5762c091(
+gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x16_w32x32x16_s2_f1_g1_p256_k4_register_grouped_tn__gfx1100_3d967204(
     const float* __restrict__ a, long long lda,  // the operands themselves
     const float* __restrict__ b, long long ldb,
     float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
@@ -243,11 +243,11 @@ gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x32_w32x32x32_s2_f1_g1_p256_k4_regi
     const int b_copy_row = thread_id() / 8, b_copy_column = thread_id() % 8 * 4;
     const float* b_from = b + (long long)(k0 + b_copy_row) * ldb + n0 + b_copy_column;
 
-    float a_held[9][4], b_held[3][4];  // a tile on its way to shared memory
+    float a_held[6][4], b_held[2][4];  // a tile on its way to shared memory
 
     // Starts the loads of part `part` of the tile at `k0`; what lies outside the operands is zero.
     const auto load = [&](int part) __attribute__((always_inline)) {
-        if (part < 9) {
+        if (part < 6) {
             const int i = part;
             const int row = a_copy_row + i / 3 * 12, column = a_copy_column + i % 3 * 32;
             const int rows = k - k0, columns = m - m0;  // inside the operand
@@ -260,7 +260,7 @@ gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x32_w32x32x32_s2_f1_g1_p256_k4_regi
                 for (int e = 0; e < 4; ++e) a_held[i][e] = row < rows && column + e < columns ? load_4(from + e) : 0.0f;
             }
         } else {
-            const int i = part - 9;
+            const int i = part - 6;
             const int row = b_copy_row + i / 1 * 12, column = b_copy_column + i % 1 * 32;
             const int rows = k - k0, columns = n - n0;  // inside the operand
             const float* from = b_from + (long long)(i / 1 * 12) * ldb + i % 1 * 32;
@@ -276,19 +276,19 @@ gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x32_w32x32x32_s2_f1_g1_p256_k4_regi
     // Puts that tile into the stage at `stage`.
     const auto store = [&](u32 stage) __attribute__((always_inline)) {
 #pragma unroll
-        for (int i = 0; i < 9; ++i) {
+        for (int i = 0; i < 6; ++i) {
             const int row = a_copy_row + i / 3 * 12;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
-if (row < 32) store_shared_16(stage + at_a(row, a_copy_column / 4 + i % 3 * 8), four);
+if (row < 16) store_shared_16(stage + at_a(row, a_copy_column / 4 + i % 3 * 8), four);
         }
         a_from += BLOCK_K * lda;
 #pragma unroll
-        for (int i = 0; i < 3; ++i) {
+        for (int i = 0; i < 2; ++i) {
             const int row = b_copy_row + i / 1 * 12;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
-if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i % 1 * 8), four);
+if (row < 16) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i % 1 * 8), four);
         }
         b_from += BLOCK_K * ldb;
         k0 += BLOCK_K;
@@ -389,7 +389,7 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
 
     const auto load_all = [&]() __attribute__((always_inline)) {
 #pragma unroll
-        for (int part = 0; part < 12; ++part) load(part);
+        for (int part = 0; part < 8; ++part) load(part);
     };
     if (tiles_k > 0) {
         load_all();
@@ -397,14 +397,14 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
     }
     block_barrier();
     int slot = 0;  // the stage that tile `tile` lies in
-    int until_promotion = 8;
+    int until_promotion = 16;
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
         const bool next = tile + 1 < tiles_k;
         if (next) load_all();
         count_stage(stage);
-#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
+#pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
             fetch(0, stage, step);
             multiply(0);
@@ -414,7 +414,7 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
         slot ^= 1;
         if (--until_promotion == 0) {
             promote();
-            until_promotion = 8;
+            until_promotion = 16;
         }
     }
     promote();
@@ -489,4 +489,4 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
 
 }
 
-}  // namespace gemmgen_5762c091
+}  // namespace gemmgen_3d967204
