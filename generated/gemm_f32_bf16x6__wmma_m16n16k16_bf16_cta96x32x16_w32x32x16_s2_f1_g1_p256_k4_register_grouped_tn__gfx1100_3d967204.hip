@@ -220,8 +220,8 @@ gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x16_w32x32x16_s2_f1_g1_p256_k4_regi
     sums acc_main[TILES_M][TILES_N] = {};  // in the matrix unit
     sums sum_main[TILES_M][TILES_N] = {};  // in FP32 registers
 
-    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 256 k the
-    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    // Short sums round less: every 256 k the matrix unit's sum moves over. Sums that are
+    // scaled up err that much less and stay.
     const auto promote = [&]() __attribute__((always_inline)) {
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)

@@ -307,8 +307,8 @@ gemm_f32_ootomo__wmma_m16n16k16_f16_cta128x128x16_w32x32x16_s2_f1_g8_p256_prepas
     sums sum_main[TILES_M][TILES_N] = {};  // in FP32 registers
     sums acc_correction[TILES_M][TILES_N] = {};  // in the matrix unit; 2^11 too large
 
-    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 256 k the
-    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    // Short sums round less: every 256 k the matrix unit's sum moves over. Sums that are
+    // scaled up err that much less and stay.
     const auto promote = [&]() __attribute__((always_inline)) {
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)

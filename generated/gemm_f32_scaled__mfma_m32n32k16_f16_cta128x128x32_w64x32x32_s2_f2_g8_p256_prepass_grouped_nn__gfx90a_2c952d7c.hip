@@ -402,8 +402,8 @@ gemm_f32_scaled__mfma_m32n32k16_f16_cta128x128x32_w64x32x32_s2_f2_g8_p256_prepas
     sums acc_main[TILES_M][TILES_N] = {};  // in the matrix unit
     sums sum_main[TILES_M][TILES_N] = {};  // in FP32 registers
 
-    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 256 k the
-    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    // Short sums round less: every 256 k the matrix unit's sum moves over. Sums that are
+    // scaled up err that much less and stay.
     const auto promote = [&]() __attribute__((always_inline)) {
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)

@@ -314,8 +314,8 @@ gemm_f32_tf32x3__mfma_m32n32k8_tf32_cta128x128x16_w64x32x16_s2_f2_g1_p256_prepas
     sums acc_main[TILES_M][TILES_N] = {};  // in the matrix unit
     sums sum_main[TILES_M][TILES_N] = {};  // in FP32 registers
 
-    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 256 k the
-    // unit's sum moves over. Sums that are scaled up err that much less and stay.
+    // Short sums round less: every 256 k the matrix unit's sum moves over. Sums that are
+    // scaled up err that much less and stay.
     const auto promote = [&]() __attribute__((always_inline)) {
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)
