@@ -182,6 +182,9 @@ class Judge:
         good = good and same_special(result.c, product, finite) and result.intact
         m, n, k = *reference.shape, problem.a.shape[1]
         special = "" if finite.all() else f", {(~finite).sum()} elements not finite"
+        if np.any(flushed):
+            share = np.linalg.norm(flushed) / max(np.linalg.norm(reference), np.finfo(float).tiny)
+            special += f"; {share:.1e} of it is not in the words that the unit multiplies, which takes subnormal ones for zero"
         detail = (
             f"{m}x{n}x{k}: relative Frobenius {found.relative_frobenius:.2e} (bound {limit.relative_frobenius:.2e}), "
             f"scaled {found.scaled:.1e} (worst case {limit.scaled:.1e}){special}"

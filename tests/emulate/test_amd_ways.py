@@ -116,3 +116,15 @@ def test_what_is_said_to_be_emulated_is():
         plan = solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": name}}))
         assert ("executed by an interpreter" in plan.standing) == emulated(plan) == (name != "mi100")
         assert "never run on AMD hardware" in plan.standing and plan.standing in render(plan).text
+
+
+def test_what_flushing_loses_is_reported():
+    """A scheme that the MI200 does not suit is built when asked for, and its report says what is lost and where."""
+    missing = {}
+    for gpu, scheme in (("mi210", "markidis"), ("mi210", "scaled"), ("mi300x", "markidis")):
+        report = report_of(plan_of(gpu=gpu, scheme=scheme))
+        assert_passed(report)
+        rest = report.checks[-2].detail.partition("; ")[2]
+        assert ("which takes subnormal ones for zero" in rest) == (gpu == "mi210")
+        missing[gpu, scheme] = float(rest.split()[0]) if rest else 0.0
+    assert 1e-5 < missing["mi210", "markidis"] < 1e-4 and missing["mi210", "scaled"] < 1e-6
