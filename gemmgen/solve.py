@@ -19,7 +19,7 @@ from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model import space, specialised
 from gemmgen.model.equation import Constraint, Equation, figure
 from gemmgen.model.error import promote_for
-from gemmgen.model.registers import DEMAND, PREDICTED
+from gemmgen.model.registers import ARCHITECTURAL, DEMAND, PREDICTED
 from gemmgen.model.resources import ACCUMULATOR_REGISTERS, SHARED_BYTES, WARPS
 from gemmgen.model.space import BLOCK_K, Choices, Skeleton, Way
 from gemmgen.model.specialised import SPECIALISED, skeleton_of
@@ -605,6 +605,14 @@ def _spills(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpe
     )
 
 
+def _sums_that_move(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "the compiler is predicted to move sums between register files in every step",
+        needs=f"{DEMAND.shown(numbers)}, of which {figure(numbers['waiting'])} wait in accumulation registers",
+        has=f"{ARCHITECTURAL} registers for the rest", remedy="a smaller warp tile, or fragment_buffers = 1",
+    )
+
+
 def _no_async(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [pipeline] loads", f"{plan.gpu.name} has no asynchronous copies", got=plan.loads,
@@ -724,4 +732,5 @@ _REFUSALS: dict[str, Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]] =
     "C11": _accumulators, "C12": _spills, "C13": _outside_the_fit, "C14": _no_async, "C15": _held_stages,
     "C16": _shared_async, "C17": _register_held, "C18": _scaled_in_kernel, "C19": _not_by_lanes, "C20": _rows_of_lines,
     "C21": _single_step, "C22": _many_tiles, "C23": _row_bytes, "C24": _turns, "C25": _mixed, "C26": _one_instruction, "C27": _tensor_memory,
+    "C28": _sums_that_move,
 }

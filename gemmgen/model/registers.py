@@ -37,6 +37,7 @@ from gemmgen.model.register_table import OFFSETS, SLOPES, SQUEEZE
 
 UNEVEN_GUARD = 12
 UNROLL_BELOW, UNROLL_SHARE = 192, 0.75  # as in plan.Plan.unrolls_steps, which the tests hold equal
+ARCHITECTURAL = 256  # AMD's registers that every instruction can name
 CDNA1, CDNA2, RDNA = 0x908, 0x90A, 0x1100  # the first target of each of AMD's families
 
 A_FRAGMENTS = Equation(
@@ -93,6 +94,7 @@ HOISTED = Equation(
     "the other steps' fragments, which clang may fetch when an unrolled stage begins",
 )
 RING = Equation("G26", "ring", "amd * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
+WAITING = Equation("G27", "waiting", "promotes * unit_sums", "registers a thread", "the FP32 sums that promotion adds to, idle between two of them")
 DEMAND = Equation(
     "G14", "demand",
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums"
@@ -113,7 +115,7 @@ REGISTERS = Equation(
 )
 EQUATIONS = (
     A_FRAGMENTS, B_FRAGMENTS, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
-    STAGED, SLICED, SECOND, STRIDED, HOISTED, RING,
+    STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, WAITING,
 )
 SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
@@ -161,7 +163,11 @@ FITTED = Constraint(
     "larger warps were not compiled when the register model was fitted, and it is not good at many sums promoted at once,"
     " nor at more than two steps of them a stage; a spec may ask for them",
 )
-PREDICTED = (NO_SPILL, FITTED)
+IN_ONE_FILE = Constraint(
+    "C28", "sums that move", f"amd * (demand - waiting) <= {ARCHITECTURAL}",
+    "what is used in every step and lies in accumulation registers clang moves to architectural ones and back; a spec may ask for it",
+)
+PREDICTED = (NO_SPILL, FITTED, IN_ONE_FILE)
 """Constraints that steer a choice and refuse nothing that a spec asks for."""
 
 
