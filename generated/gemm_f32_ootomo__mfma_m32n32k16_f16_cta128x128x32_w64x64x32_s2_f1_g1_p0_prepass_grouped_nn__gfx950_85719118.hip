@@ -1,17 +1,17 @@
-// kernel    gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass_grouped_nn__gfx950_d9193944
+// kernel    gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x32_w64x64x32_s2_f1_g1_p0_prepass_grouped_nn__gfx950_85719118
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   never (ootomo's own: every 16 k)
 // special   exact
 // fragment  v_mfma_f32_32x32x16_f16
-// tiles     block 128x256x32, warp 128x64, 2 stages, 256 threads
-// shared    98304 B static
+// tiles     block 128x128x32, warp 64x64, 2 stages, 256 threads
+// shared    65536 B static
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx950
-// plan      d9193944, rendered by gemmgen 0.1.0
+// plan      85719118, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_d9193944 {
+namespace gemmgen_85719118 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -172,7 +172,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 256][k / 32][word: 2][n: 256][k: 32], rows swizzled, edges zero.
+//     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -206,15 +206,15 @@ GG_DEVICE void split_b(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 255) / 256;
-    if (o < panels * 256 && kk < stages_k * 32) {
-        const int row = o % 256, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 256) * stages_k + kk / 32) * 32768 + row * 64;
+    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 32) {
+        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
 #pragma unroll
             for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
+                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
                     make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
     }
 
@@ -222,7 +222,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
-gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass_grouped_nn__gfx950_d9193944_split(
+gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x32_w64x64x32_s2_f1_g1_p0_prepass_grouped_nn__gfx950_85719118_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -235,21 +235,21 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
         split_b(block_id() - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-//                n0        BLOCK_N = 256
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 256] with
-//        m0  | w | w  | w  | WARP_M     1 x 4 warps of 128 x 64. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 128 floats a thread.
+//                n0        BLOCK_N = 128
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 64. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 64 floats a thread.
 //    = 128   | w | w  | w  |
 //            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 32;
-constexpr int WARP_M = 128, WARP_N = 64;
-constexpr int WARPS_N = 4;
+constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 32;
+constexpr int WARP_M = 64, WARP_N = 64;
+constexpr int WARPS_N = 2;
 constexpr int THREADS = 256;
 constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP = 1;  // block rows of C that are worked on together
-constexpr int TILES_M = 4, TILES_N = 2;  // fragments of m32n32k16 in a warp
+constexpr int TILES_M = 2, TILES_N = 2;  // fragments of m32n32k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
@@ -278,7 +278,7 @@ GG_DEVICE void multiply_add(sums& c, fragment a, fragment b) {
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass_grouped_nn__gfx950_d9193944(
+gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x32_w64x64x32_s2_f1_g1_p0_prepass_grouped_nn__gfx950_85719118(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -311,9 +311,9 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
     const int copy_from = thread_id() * 16;
     const u32 copy_to = copy_from;
     const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 16384 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 32768 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 16384 + copy_from;
 
-    u32 a_held[4][4], b_held[8][4];  // a tile on its way to shared memory
+    u32 a_held[4][4], b_held[4][4];  // a tile on its way to shared memory
 
     // Starts the loads of part `part` of the next tile of k.
     const auto load = [&](int part) __attribute__((always_inline)) {
@@ -332,9 +332,9 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
             store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
         a_from += 16384;
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int i = 0; i < 4; ++i)
             store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
-        b_from += 32768;
+        b_from += 16384;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -378,7 +378,7 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
 
     const auto load_all = [&]() __attribute__((always_inline)) {
 #pragma unroll
-        for (int part = 0; part < 12; ++part) load(part);
+        for (int part = 0; part < 8; ++part) load(part);
     };
     if (tiles_k > 0) {
         load_all();
@@ -386,7 +386,6 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
     }
     block_barrier();
     int slot = 0;  // the stage that tile `tile` lies in
-    if (tiles_k > 0) fetch(0, stages, 0);
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
@@ -394,16 +393,11 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
         if (next) load_all();
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
-            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
-            if (step + 1 < K_STEPS) {
-                fetch((step + 1) % 2, stage, step + 1);
-            } else {
-                if (next) store(other);  // which no one has read since the last barrier
-                block_barrier();
-                if (next) fetch(0, other, 0);
-            }
-            multiply(step % 2);
+            fetch(0, stage, step);
+            multiply(0);
         }
+        if (next) store(other);  // which no one has read since the last barrier
+        block_barrier();
         slot ^= 1;
     }
 
@@ -411,7 +405,7 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
     const int row0 = m0 + warp_m + (lane >> 5) * 4;
     const int column0 = n0 + warp_n + (lane & 31);
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[4] = {};  // a bit an element: not finite
+    u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
@@ -434,7 +428,7 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 4; ++group)
+    for (int group = 0; group < 2; ++group)
         while (bad[group]) {
             const int element = group * 32 + __ffs((int)bad[group]) - 1;
             bad[group] &= bad[group] - 1;
@@ -451,4 +445,4 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x256x32_w128x64x32_s2_f2_g1_p0_prepass
 
 }
 
-}  // namespace gemmgen_d9193944
+}  // namespace gemmgen_85719118
