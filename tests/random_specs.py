@@ -13,10 +13,11 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError, UnknownName
 from gemmgen.render import render
+from gemmgen.run import emulated
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles
-from ways import NVIDIA
+from ways import AMD, NVIDIA
 
 
 def mostly(usual, odd):
@@ -42,7 +43,7 @@ def specs(draw, sides=(16, 32, 48, 64), gpus=NVIDIA):
     gpu, scheme = draw(st.sampled_from(gpus)), draw(st.sampled_from(SCHEMES.names()))
     unit = scheme != "fp32"
     where = draw(st.sampled_from(["prepass", "prepass", "shared", "register" if unit else "shared"]))
-    fitting = "async" if where == "register" or (where == "prepass" and gpu != "t4") else "spread" if unit else "grouped"
+    fitting = "grouped" if gpu in AMD else "async" if where == "register" or (where == "prepass" and gpu != "t4") else "spread" if unit else "grouped"
     return {
         "problem": {
             "layout": draw(st.sampled_from(["nn", "nt", "tn", "tt"])),
@@ -60,7 +61,7 @@ def specs(draw, sides=(16, 32, 48, 64), gpus=NVIDIA):
         },
         "pipeline": {
             "loads": draw(mostly(st.just(fitting), st.sampled_from(["async", "spread", "grouped"]))),
-            "stages": draw(mostly(st.integers(2, 4) if fitting == "async" else st.just(2), st.integers(2, 64))),
+            "stages": draw(mostly(st.integers(2, 4) if fitting == "async" or gpu in AMD else st.just(2), st.integers(2, 64))),
             "fragment_buffers": draw(st.integers(1, 2)),
         },
         "target": {"gpu": gpu},
@@ -145,14 +146,6 @@ def verified_or_refused(data, device_of) -> str:
     ):
         assert check.passed, f"{check.name}: {check.detail}"
     return "verified"
-
-
-def emulated(plan) -> bool:
-    """Whether the emulator executes the plan's matrix instruction."""
-    from gemmgen.emulate import emulator  # noqa: F401  whose import fills the table
-    from gemmgen.emulate.decode import BUILDERS
-
-    return any(name.startswith(plan.fragment.instruction.partition(".")[0]) for name in BUILDERS)
 
 
 def check_many(count: int, seed: int, strategy, device_of) -> Counter:
