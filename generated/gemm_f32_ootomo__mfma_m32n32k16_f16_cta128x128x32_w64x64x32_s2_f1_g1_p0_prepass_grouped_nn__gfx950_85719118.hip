@@ -191,16 +191,16 @@ GG_DEVICE void split_b(
     float value[8];
 
     // Read along n, where neighbours lie together, and turn the tile in shared memory. Rows of
-    // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
-    // 8 apart, hit banks 8 k + outer, all different.
-    __attribute__((shared)) static float turned[32 * 65];
+    // 66 floats: a warp's stores hit 64 neighbouring banks, and its loads, 16 outer by 4 k that are
+    // 8 apart, hit banks 16 k + outer, all different.
+    __attribute__((shared)) static float turned[32 * 66];
     for (int i = thread_id(); i < 2048; i += 256) {
         const int column = i % 64, row = i / 64;
         const bool inside = outer0 + column < outer && k0 + row < k;
-        turned[row * 65 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+        turned[row * 66 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
     }
     block_barrier();
-    for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
+    for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 66 + my_outer];
 
     u32 packed[WORDS][4];
     split_run(packed, value);

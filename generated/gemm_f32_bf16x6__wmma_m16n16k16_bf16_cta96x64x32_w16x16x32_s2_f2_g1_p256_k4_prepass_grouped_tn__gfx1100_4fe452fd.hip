@@ -1,17 +1,17 @@
-// kernel    gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x16_w32x32x16_s2_f1_g1_p256_k4_register_grouped_tn__gfx1100_3d967204
+// kernel    gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x64x32_w16x16x32_s2_f2_g1_p256_k4_prepass_grouped_tn__gfx1100_4fe452fd
 // computes  C = alpha A B + beta C in FP32, layout tn (row major), any m, n, k
 // scheme    bf16x6: three bfloat16 words, the six products above 2^-24: FP32's range and bits
 // words     3 x bf16, 24 bits; products A2 B0 + A1 B1 + A0 B2 + A1 B0 + A0 B1 + A0 B0; dropped A1 B2, A2 B1, A2 B2
 // promote   every 256 k (bf16x6's own: never)
 // special   exact
 // fragment  v_wmma_f32_16x16x16_bf16
-// tiles     block 96x32x16, warp 32x32, 2 stages, 96 threads
-// shared    16384 B static
+// tiles     block 96x64x32, warp 16x16, 2 stages, 768 threads
+// shared    61440 B static
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx1100
-// plan      3d967204, rendered by gemmgen 0.1.0
+// plan      4fe452fd, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_3d967204 {
+namespace gemmgen_4fe452fd {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -73,10 +73,10 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return words[0] | words[1] << 16;
 }
 
-// Operand a lies [k][m]: lanes read 16 neighbours, of k that are 16 apart.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 384 + (chunk ^ (row / 16 & 1) * 4) * 16; }
-// Operand b lies [k][n]: lanes read 16 neighbours, of k that are 16 apart.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + (chunk ^ (row / 16 & 1) * 4) * 16; }
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
+// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
+// them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 3;
 
@@ -131,25 +131,140 @@ GG_DEVICE void count(u64* counters, u32 counts) {
     }
 }
 
-//                n0        BLOCK_N = 32
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 96, n0 : n0 + 32] with
-//        m0  | w | w  | w  | WARP_M     3 x 1 warps of 32 x 32. Each keeps its part of C in registers
-//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 32 floats a thread.
+// Splits operand a into words and packs them as the main kernel's stages want them:
+//     [m / 96][k / 32][word: 3][m: 96][k: 32], rows swizzled, edges zero.
+// A thread takes 8 consecutive k of one row.
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, m contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u8* __restrict__ words,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int tiles_k = ((k + 31) / 32);
+    const int k0 = block % tiles_k * 32;
+    const int outer0 = block / tiles_k * 64;
+    const int my_k = thread_id() % 4 * 8;
+    const int my_outer = thread_id() / 4;
+    const int o = outer0 + my_outer;
+    float value[8];
+
+    // Read along m, where neighbours lie together, and turn the tile in shared memory. Rows of
+    // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
+    // 8 apart, hit banks 8 k + outer, all different.
+    __attribute__((shared)) static float turned[32 * 65];
+    for (int i = thread_id(); i < 2048; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+    }
+    block_barrier();
+    for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
+
+    u32 packed[WORDS][4];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 31) / 32, panels = (outer + 95) / 96;
+    if (o < panels * 96 && kk < stages_k * 32) {
+        const int row = o % 96, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 96) * stages_k + kk / 32) * 18432 + row * 64;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+#pragma unroll
+            for (int i = 0; i < 1; ++i)
+                *(uint4*)(to + w * 6144 + swizzle(row, chunk + i) * 16) =
+                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
+// Splits operand b into words and packs them as the main kernel's stages want them:
+//     [n / 64][k / 32][word: 3][n: 64][k: 32], rows swizzled, edges zero.
+// A thread takes 8 consecutive k of one column.
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u8* __restrict__ words,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int tiles_k = ((k + 31) / 32);
+    const int k0 = block % tiles_k * 32;
+    const int outer0 = block / tiles_k * 64;
+    const int my_k = thread_id() % 4 * 8;
+    const int my_outer = thread_id() / 4;
+    const int o = outer0 + my_outer;
+    float value[8];
+
+    // Read along n, where neighbours lie together, and turn the tile in shared memory. Rows of
+    // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
+    // 8 apart, hit banks 8 k + outer, all different.
+    __attribute__((shared)) static float turned[32 * 65];
+    for (int i = thread_id(); i < 2048; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+    }
+    block_barrier();
+    for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
+
+    u32 packed[WORDS][4];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 31) / 32, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 32) {
+        const int row = o % 64, chunk = kk % 32 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 64) * stages_k + kk / 32) * 12288 + row * 64;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+#pragma unroll
+            for (int i = 0; i < 1; ++i)
+                *(uint4*)(to + w * 4096 + swizzle(row, chunk + i) * 16) =
+                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
+extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
+gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x64x32_w16x16x32_s2_f2_g1_p256_k4_prepass_grouped_tn__gfx1100_4fe452fd_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    const int blocks_a = (((m + 95) / 96 * 96 + 63) / 64) * ((k + 31) / 32);
+    if (block_id() < blocks_a)
+        split_a(block_id(), a, lda, m, k, a_words, a_status);
+    else
+        split_b(block_id() - blocks_a, b, ldb, n, k, b_words, b_status);
+}
+
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 96, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     6 x 4 warps of 16 x 16. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 2 sets of 8 floats a thread.
 //    = 96   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 16 deep: one is
+//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 96, BLOCK_N = 32, BLOCK_K = 16;
-constexpr int WARP_M = 32, WARP_N = 32;
-constexpr int WARPS_N = 1;
-constexpr int THREADS = 96;
+constexpr int BLOCK_M = 96, BLOCK_N = 64, BLOCK_K = 32;
+constexpr int WARP_M = 16, WARP_N = 16;
+constexpr int WARPS_N = 4;
+constexpr int THREADS = 768;
 constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENT_BUFFERS = 2;
 constexpr int GROUP = 1;  // block rows of C that are worked on together
 constexpr int SLICES = 4;  // parts of k that different blocks sum
-constexpr int TILES_M = 2, TILES_N = 2;  // fragments of m16n16k16 in a warp
-constexpr int K_STEPS = 1;  // instructions along k in a stage
-constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
-constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+constexpr int TILES_M = 1, TILES_N = 1;  // fragments of m16n16k16 in a warp
+constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
 
 // What another block has written: past the caches that it does not share.
 GG_DEVICE float load_of_other_blocks(const float* from) {
@@ -161,16 +276,7 @@ GG_DEVICE void load_16(u32 (&r)[4], const void* from) {
     r[0] = four.x, r[1] = four.y, r[2] = four.z, r[3] = four.w;
 }
 
-GG_DEVICE float load_4(const float* from) { return *from; }
-
 GG_DEVICE void store_shared_16(u32 to, const u32 (&r)[4]) { *(GG_SHARED u32x4*)to = u32x4{r[0], r[1], r[2], r[3]}; }
-
-GG_DEVICE float load_shared_4(u32 from) { return *(GG_SHARED const float*)from; }
-
-GG_DEVICE void load_shared_16(float* x, u32 from) {
-    const float4 four = *(GG_SHARED const float4*)from;
-    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
-}
 
 // A lane's part of an operand's fragment, and of C's.
 typedef u32 fragment __attribute__((ext_vector_type(8)));
@@ -190,11 +296,12 @@ GG_DEVICE void multiply_add(sums& c, fragment a, fragment b) {
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x16_w32x32x16_s2_f1_g1_p256_k4_register_grouped_tn__gfx1100_3d967204(
-    const float* __restrict__ a, long long lda,  // the operands themselves
-    const float* __restrict__ b, long long ldb,
+gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x64x32_w16x16x32_s2_f2_g1_p256_k4_prepass_grouped_tn__gfx1100_4fe452fd(
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
+    const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
+    const float* __restrict__ b, long long ldb,  // words cannot carry
     float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
-    u64* __restrict__ a_status, u64* __restrict__ b_status,
     float* parts,  // [blocks of C][SLICES][elements of a thread][THREADS]
     u32* arrived,
     u64* __restrict__ repaired)
@@ -234,129 +341,58 @@ gemm_f32_bf16x6__wmma_m16n16k16_bf16_cta96x32x16_w32x32x16_s2_f1_g1_p256_k4_regi
                 }
     };
 
-    // Tiles are copied in the operands' own order; what lies outside them becomes zero.
-    int k0 = first_tile * BLOCK_K;  // of the tile that is loaded next
-    const bool a_aligned = ((u64)a & 15) == 0 && (lda & 3) == 0;
-    const int a_copy_row = thread_id() / 8, a_copy_column = thread_id() % 8 * 4;
-    const float* a_from = a + (long long)(k0 + a_copy_row) * lda + m0 + a_copy_column;
-    const bool b_aligned = ((u64)b & 15) == 0 && (ldb & 3) == 0;
-    const int b_copy_row = thread_id() / 8, b_copy_column = thread_id() % 8 * 4;
-    const float* b_from = b + (long long)(k0 + b_copy_row) * ldb + n0 + b_copy_column;
+    // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
+    // a straight copy, and every address is one pointer and constants.
+    const int copy_from = thread_id() * 16;
+    const u32 copy_to = copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 18432 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 12288 + copy_from;
 
-    float a_held[6][4], b_held[2][4];  // a tile on its way to shared memory
+    u32 a_held[2][4], b_held[1][4];  // a tile on its way to shared memory
 
-    // Starts the loads of part `part` of the tile at `k0`; what lies outside the operands is zero.
+    // Starts the loads of part `part` of the next tile of k.
     const auto load = [&](int part) __attribute__((always_inline)) {
-        if (part < 6) {
+        if (part < 2) {
             const int i = part;
-            const int row = a_copy_row + i / 3 * 12, column = a_copy_column + i % 3 * 32;
-            const int rows = k - k0, columns = m - m0;  // inside the operand
-            const float* from = a_from + (long long)(i / 3 * 12) * lda + i % 3 * 32;
-            if (a_aligned && row < rows && column + 4 <= columns) {
-                u32 four[4];
-                load_16(four, from);
-                for (int e = 0; e < 4; ++e) a_held[i][e] = __uint_as_float(four[e]);
-            } else {
-                for (int e = 0; e < 4; ++e) a_held[i][e] = row < rows && column + e < columns ? load_4(from + e) : 0.0f;
-            }
+            if (thread_id() + i * THREADS < 1152) load_16(a_held[i], a_from + i * THREADS * 16);
         } else {
-            const int i = part - 6;
-            const int row = b_copy_row + i / 1 * 12, column = b_copy_column + i % 1 * 32;
-            const int rows = k - k0, columns = n - n0;  // inside the operand
-            const float* from = b_from + (long long)(i / 1 * 12) * ldb + i % 1 * 32;
-            if (b_aligned && row < rows && column + 4 <= columns) {
-                u32 four[4];
-                load_16(four, from);
-                for (int e = 0; e < 4; ++e) b_held[i][e] = __uint_as_float(four[e]);
-            } else {
-                for (int e = 0; e < 4; ++e) b_held[i][e] = row < rows && column + e < columns ? load_4(from + e) : 0.0f;
-            }
+            const int i = part - 2;
+            load_16(b_held[i], b_from + i * THREADS * 16);
         }
     };
     // Puts that tile into the stage at `stage`.
     const auto store = [&](u32 stage) __attribute__((always_inline)) {
 #pragma unroll
-        for (int i = 0; i < 6; ++i) {
-            const int row = a_copy_row + i / 3 * 12;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
-if (row < 16) store_shared_16(stage + at_a(row, a_copy_column / 4 + i % 3 * 8), four);
-        }
-        a_from += BLOCK_K * lda;
+        for (int i = 0; i < 2; ++i)
+            if (thread_id() + i * THREADS < 1152) store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
+        a_from += 18432;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = b_copy_row + i / 1 * 12;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
-if (row < 16) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i % 1 * 8), four);
-        }
-        b_from += BLOCK_K * ldb;
-        k0 += BLOCK_K;
+        for (int i = 0; i < 1; ++i)
+            store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
+        b_from += 12288;
     };
 
-    const int run_row = (lane & 15), run_k = 0;
+    // The part of a fragment's address that is this lane's own.
+    const int a_row = (lane & 15), a_chunk = 0;
+    const int b_row = (lane & 15), b_chunk = 0;
+    const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+    const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
     fragment a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N];
 
-    // Fetches and splits the fragments of step `step` of the stage at `stage`.
+    // Fetches the fragments of step `step` of the stage at `stage`.
     const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
-        const int kk = step * 16 + run_k;
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
-            {
-                const int row = warp_m + i * 16 + run_row;
-                float x[16];
+        for (int word = 0; word < WORDS; ++word) {
+            // Tiles start at rows that are multiples of 8, which the swizzle does not see.
+            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
+            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
 #pragma unroll
-                for (int e = 0; e < 16; ++e) x[e] = load_shared_4(stage + at_a(kk + e, row / 4) + row % 4 * 4);
-                u32 packed[WORDS][8];
-                split_run(packed, x);
+            for (int i = 0; i < TILES_M; ++i) load_fragment(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
 #pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-#pragma unroll
-                    for (int r = 0; r < 8; ++r) a_fragments[buffer][word][i][r] = packed[word][r];
+            for (int j = 0; j < TILES_N; j += 1) {
+                load_fragment(b_fragments[buffer][word][j], b_at + j * 16 * ROW_BYTES);
             }
-#pragma unroll
-        for (int i = 0; i < TILES_N; ++i)
-            {
-                const int row = warp_n + i * 16 + run_row;
-                float x[16];
-#pragma unroll
-                for (int e = 0; e < 16; ++e) x[e] = load_shared_4(stage + A_BYTES + at_b(kk + e, row / 4) + row % 4 * 4);
-                u32 packed[WORDS][8];
-                split_run(packed, x);
-#pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-#pragma unroll
-                    for (int r = 0; r < 8; ++r) b_fragments[buffer][word][i][r] = packed[word][r];
-            }
-    };
-
-    // Counts what words cannot hold of the stage at `stage`.
-    int a_turn = first_tile % blocks_n, b_turn = first_tile % blocks_m;  // which block along n, along m
-    const auto next_turn = [&]() {
-        a_turn = a_turn + 1 == blocks_n ? 0 : a_turn + 1;
-        b_turn = b_turn + 1 == blocks_m ? 0 : b_turn + 1;
-    };
-
-    const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
-        if (a_turn == n0 / BLOCK_N)
-#pragma unroll 1
-            for (int at = thread_id() * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                float four[4];
-                load_shared_16(four, stage + at);
-                u32 packed[WORDS][2];
-                split_run(packed, four);
-                count(a_status, losses(packed, four));
-            }
-        if (b_turn == m0 / BLOCK_M)
-#pragma unroll 1
-            for (int at = thread_id() * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                float four[4];
-                load_shared_16(four, stage + A_BYTES + at);
-                u32 packed[WORDS][2];
-                split_run(packed, four);
-                count(b_status, losses(packed, four));
-            }
-        next_turn();
+        }
     };
 
     // One step of k: 6 word products for each fragment of C.
@@ -389,7 +425,7 @@ if (row < 16) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
 
     const auto load_all = [&]() __attribute__((always_inline)) {
 #pragma unroll
-        for (int part = 0; part < 8; ++part) load(part);
+        for (int part = 0; part < 3; ++part) load(part);
     };
     if (tiles_k > 0) {
         load_all();
@@ -397,24 +433,29 @@ if (row < 16) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
     }
     block_barrier();
     int slot = 0;  // the stage that tile `tile` lies in
-    int until_promotion = 16;
+    int until_promotion = 8;
+    if (tiles_k > 0) fetch(0, stages, 0);
 #pragma unroll 1
     for (int tile = 0; tile < tiles_k; ++tile) {
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
         const bool next = tile + 1 < tiles_k;
         if (next) load_all();
-        count_stage(stage);
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
-            fetch(0, stage, step);
-            multiply(0);
+            // While one buffer's fragments are multiplied, the next step's are fetched into the other.
+            if (step + 1 < K_STEPS) {
+                fetch((step + 1) % 2, stage, step + 1);
+            } else {
+                if (next) store(other);  // which no one has read since the last barrier
+                block_barrier();
+                if (next) fetch(0, other, 0);
+            }
+            multiply(step % 2);
         }
-        if (next) store(other);  // which no one has read since the last barrier
-        block_barrier();
         slot ^= 1;
         if (--until_promotion == 0) {
             promote();
-            until_promotion = 16;
+            until_promotion = 8;
         }
     }
     promote();
@@ -428,7 +469,7 @@ if (row < 16) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
         for (int j = 0; j < TILES_N; ++j)
 #pragma unroll
             for (int r = 0; r < 8; ++r)
-                part[(slice * 32 + (i * TILES_N + j) * 8 + r) * THREADS] = sum_main[i][j][r];
+                part[(slice * 8 + (i * TILES_N + j) * 8 + r) * THREADS] = sum_main[i][j][r];
     __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
     block_barrier();  // all of this block's part is there, and shared memory is free
     if (thread_id() == 0) {
@@ -439,11 +480,11 @@ if (row < 16) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
     block_barrier();
     if (*(u32*)shared != SLICES - 1) return;
     __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
-    float total[32] = {};
+    float total[8] = {};
 #pragma unroll 1
     for (int s = 0; s < SLICES; ++s)
 #pragma unroll
-        for (int e = 0; e < 32; ++e) total[e] += load_of_other_blocks(part + (s * 32 + e) * THREADS);
+        for (int e = 0; e < 8; ++e) total[e] += load_of_other_blocks(part + (s * 8 + e) * THREADS);
 
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 4);
@@ -489,4 +530,4 @@ if (row < 16) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
 
 }
 
-}  // namespace gemmgen_3d967204
+}  // namespace gemmgen_4fe452fd
