@@ -1,5 +1,6 @@
 # make demo     generate, compile and check kernels, on a GPU if there is one, else on the CPU
-# make test     every test that this machine can run
+# make test     the tests of every kind that this machine can run
+# make test-all the same and the long tail: every combination, minutes more
 # make clean    remove what the two above made
 #
 # Nothing is needed but Linux, Python 3.11 or later and a way to pypi.org: no GPU,
@@ -10,14 +11,17 @@ RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 PYTHON ?=
 
-.PHONY: help demo test clean
+.PHONY: help demo test test-all clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,3p
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,4p
 
 demo: $(INSTALLED)
 	@$(RUN) -m gemmgen.demo
 
 test: $(INSTALLED)
+	@$(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not long"
+
+test-all: $(INSTALLED)
 	@$(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal
 
 clean:
