@@ -32,9 +32,9 @@ def rows(spec: str, gpu: str, k: int) -> tuple[str, str]:
     tile, warp = ("x".join(map(str, extents)) for extents in (plan.block, plan.warp[:2]))
     cells = []
     for low, high in DATA.values():
-        check, errors, bound, *_ = judge.accuracy("", oracles.uniform(plan, low, high, (M, N, k), 0))
-        cells.append(f"{errors.relative_frobenius:.2e} | {bound.relative_frobenius:.2e}")
-        assert check.passed, check.detail
+        judged = judge.accuracy("", oracles.uniform(plan, low, high, (M, N, k), 0))
+        cells.append(f"{judged.errors.relative_frobenius:.2e} | {judged.bound.relative_frobenius:.2e}")
+        assert judged.check.passed, judged.check.detail
     registers = f"{used.predicted_registers} | {used.registers} | {100 * (used.predicted_registers / used.registers - 1):+.0f} %"
     return (
         f"| {gpu} | {plan.arch} | {plan.fragment.shape_name} | {tile} | {warp} | {registers} | {used.shared_bytes} | {used.spill_bytes} |"

@@ -39,7 +39,7 @@ from gemmgen.render import PLATFORM, Grid, Launch, Source, param_type, render_te
 from gemmgen.run.hip import MOST_THREADS
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verify import standing
-from gemmgen.verify.bound import SAFETY, Bound, U, bound, lost
+from gemmgen.verify.bound import SAFETY, Bound, U, bound, lost, underflow
 from gemmgen.verify.metrics import exact
 from gemmgen.verify.record import resources
 
@@ -248,7 +248,7 @@ def _bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
 
 def _status_meanings(plan: Plan) -> list[tuple[str, str]]:
     meanings = {
-        "lossy": "finite elements of {} whose words lose more than 2^-{} of them",
+        "lossy": "finite elements of {} below the words' range, or that lose more than 2^-{}",
         "overflow": "finite elements of {} that the leading word cannot hold",
         "nonfinite": "elements of {} that are Inf or NaN",
     }
@@ -266,13 +266,6 @@ def _status_meanings(plan: Plan) -> list[tuple[str, str]]:
 def _flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
     """The architectures whose matrix units take subnormal words for zero."""
     return [one.arch for one in _on(plan, archs) if one.fragment.on_matrix_unit and one.gpu.unit.flushes_subnormals]
-
-
-def _flushed_exponent(plan: Plan) -> int:
-    """log2 of what an element may lose where subnormal words count as zero: all that a word held, unless that stays in the
-    next one; of an element as it is, or as its row is scaled."""
-    words = plan.scheme.words
-    return plan.scheme.format.min_exponent - min(word.scale for word in words if not word.flush or word is words[-1])
 
 
 def _range_text(plan: Plan, archs: Sequence[str]) -> str:
@@ -296,21 +289,32 @@ def _range_text(plan: Plan, archs: Sequence[str]) -> str:
         lines += ["Elements of A B that come out as Inf or NaN stay so, also where FP32 had a number."]
     if plan.scheme.exact:
         return "\n".join(f" * {line}" for line in lines)
-    # The last word's smallest step, in the element's own units; a scaled row's largest is at least 2^target.
-    rule, word = ROUNDINGS[plan.scheme.words[-1].rounding], plan.scheme.words[-1]
-    step = plan.scheme.format.min_exponent - plan.scheme.format.fraction_bits - word.scale + round(math.log2(rule.worst))
-    if plan.scheme.normalize == "row":
-        lines += ["Elements that are far smaller than the largest of their row or column count as lossy:",
-                  f"the words miss each by up to 2^{step - plan.scheme.target_exponent} of that largest one."]
+    scheme, form = plan.scheme, plan.scheme.format
+    flushing, scaled = _flushing(plan, archs), scheme.normalize == "row"
+    lowest, words = scheme.lowest(bool(flushing)), "the words"
+    if flushing:
+        lines += [f"The matrix units of {' and '.join(flushing)} take subnormal words for zero. What an element loses by that is counted",
+                  "with the rest."]
+        words = "the words that are multiplied"
+    if scaled:
+        lines += [f"The first bound holds where each element is 0 or at least 2^{lowest - scheme.target_exponent} of the largest of its row of A or",
+                  "column of B. Smaller ones count as lossy: all below"
+                  f" 2^{form.min_exponent - scheme.target_exponent - 1} of that largest one, and those of",
+                  f"which {words} leave more than 2^-{scheme.bits}."]
     else:
-        lines += ["Very small elements, whose last word underflows, count as lossy: the words miss each",
-                  f"by up to 2^{step}."]
-    if flushing := _flushing(plan, archs):
-        scaled = plan.scheme.normalize == "row"
-        lost = _flushed_exponent(plan) - (plan.scheme.target_exponent if scaled else 0)
-        lines += [f"The matrix units of {' and '.join(flushing)} take subnormal words for zero. No counter tells: an element loses",
-                  f"up to 2^{lost}{' of the largest one' if scaled else ''} by that, which the errors above do not contain."]
+        lines += [f"The first bound holds where each element is 0 or at least 2^{lowest} in magnitude. Smaller ones count",
+                  f"as lossy: all below 2^{form.min_exponent}" + ("." if lowest == form.min_exponent else f", and those of which {words} leave more than 2^-{scheme.bits}.")]
     return "\n".join(f" * {line}" for line in lines)
+
+
+def _underflow(plan: Plan, archs: Sequence[str]) -> str:
+    """What an element of C may miss besides, where products, sums or itself leave FP32's normal range."""
+    each = max(underflow(one, 1) for one in _on(plan, archs))
+    if not each:
+        return "2^-149"
+    per = math.ceil(math.log2(max(underflow(one, k) / k for one in _on(plan, archs) for k in (1, *BOUND_K))))
+    told = f"2^-149 + k 2^{per}"
+    return f"2^-149 + k 2^{per} / (scale of the row * scale of the column)" if plan.scheme.normalize == "row" else told
 
 
 def _stored(plan: Plan) -> dict[str, dict[str, str]]:
@@ -382,7 +386,7 @@ def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dic
         "namespace": f"gemmgen_{plan.hash}", **_stored(plan),
         "scheme_line": _one_line(f"{plan.scheme.name}: {plan.scheme.title}"),
         "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",
-        "range_text": _range_text(plan, archs), "flushing": _flushing(plan, archs), "bounds": _bounds(plan, archs),
+        "range_text": _range_text(plan, archs), "flushing": _flushing(plan, archs), "bounds": _bounds(plan, archs), "underflow": _underflow(plan, archs),
         "codes": [(argument, position, reason) for argument, (position, reason) in _ARGUMENTS.items()],
         "pad": lambda text, width: " " * max(1, width - len(text)),
         "largest_extent": LARGEST_EXTENT, "largest_grid": largest_grid, "grid_limit": grid_limit,
@@ -545,7 +549,7 @@ def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str,
             "statement": "for alpha = 1, beta = 0 and no element counted: worst_case bounds |C - C*| / (|A||B|) of every "
                          "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
                          "mean zero and for data of one sign"
-                         + "".join(f"; beside what {arch} loses of subnormal words" for arch in flushing),
+                         + f"; |C - C*| may exceed the first by {_underflow(plan, archs)}, where numbers leave FP32's normal range",
             "rows": _bounds(plan, archs),
         },
         "sha256": {"kernels": source.hash, **{file: hashlib.sha256(content).hexdigest() for file, content in files.items()}},

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
-from gemmgen.catalog.gpu import AMD_EMULATED, Gpu
+from gemmgen.catalog.gpu import AMD_EMULATED, GPUS, Gpu
 from gemmgen.catalog.scheme import Accumulator, Scheme
 
 SPLIT_THREADS = 256
@@ -41,7 +41,7 @@ STATUS = {
 }
 """What the kernels count, each an unsigned 64-bit integer, by kernel argument and in this order.
 
-lossy: finite elements whose words lose more than the scheme's own remainder.
+lossy: finite elements below the words' normal range, and those whose words lose more than the scheme's own remainder.
 overflow: finite elements that the leading word cannot hold.
 nonfinite: elements that are Inf or NaN.
 repaired: elements of C computed again in FP32.
@@ -614,6 +614,19 @@ class Plan:
         """The operands that a pass before the main kernel splits."""
         a, b = self.operands
         return {"prepass": (a, b), "mixed": (b,)}.get(self.where, ())
+
+    @property
+    def flushes_words(self) -> bool:
+        """Whether what multiplies takes subnormal words for zero."""
+        return self.fragment.on_matrix_unit and bool(self.gpu.unit.flushes_subnormals)
+
+    @property
+    def flushing_archs(self) -> tuple[str, ...]:
+        """The architectures that run this plan's matrix instruction and take subnormal words for zero, this plan's own among them."""
+        if not self.fragment.on_matrix_unit:
+            return ()
+        archs = {gpu.arch for gpu in GPUS.rows() if gpu.arch in (self.fragment.archs or ()) and gpu.unit.flushes_subnormals}
+        return tuple(sorted(archs | ({self.arch} if self.flushes_words else set())))
 
     @property
     def takes_operands(self) -> bool:

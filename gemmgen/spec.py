@@ -141,6 +141,13 @@ class BuildChoice(Strict):
     allow_spills: bool = Field(False, description="accept a kernel that spills registers to memory")
 
 
+class Verify(Strict):
+    require: Literal["scheme", "fp32"] = Field(
+        "scheme", description="what verify asks of the errors beside that the kernel is right: scheme: what its scheme promises; "
+        "fp32: that they are FP32's own, up to twice a sequential dot product's on the same data"
+    )
+
+
 class Spec(Strict):
     """What the user asks for. See `specs/kernels/` for examples."""
 
@@ -151,6 +158,7 @@ class Spec(Strict):
     pipeline: Pipeline = Pipeline()
     target: Target = Target()
     build: BuildChoice = BuildChoice()
+    verify: Verify = Verify()
 
 
 class LoadedSpec(Strict):

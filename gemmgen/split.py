@@ -67,18 +67,38 @@ class Words:
     Attributes:
         planes: [words, rows, k] in FP64, unscaled: word i as stored.
         exponents: [rows], log2 of each row's scale.
-        lossy, overflow, nonfinite: counts, as the split kernel counts them.
+        is_lossy, overflows, is_nonfinite: [rows, k], which elements the split kernel counts as what.
     """
 
     planes: np.ndarray
     exponents: np.ndarray
-    lossy: int
-    overflow: int
-    nonfinite: int
+    is_lossy: np.ndarray
+    overflows: np.ndarray
+    is_nonfinite: np.ndarray
+
+    @property
+    def lossy(self) -> int:
+        return int(self.is_lossy.sum())
+
+    @property
+    def overflow(self) -> int:
+        return int(self.overflows.sum())
+
+    @property
+    def nonfinite(self) -> int:
+        return int(self.is_nonfinite.sum())
+
+    @property
+    def counted(self) -> np.ndarray:
+        """[rows], which rows hold an element that is counted as anything: of these nothing is promised."""
+        return (self.is_lossy | self.overflows | self.is_nonfinite).any(axis=1)
 
 
-def split(x: np.ndarray, scheme: Scheme) -> Words:
+def split(x: np.ndarray, scheme: Scheme, flushes: bool = False) -> Words:
     """Split `x` [rows, k] FP32 into words: rows of A, or columns of B as rows.
+
+    Args:
+        flushes: whether the matrix unit takes subnormal words for zero: what it so loses is counted with the rest.
 
     Raises:
         TypeError: x is not FP32.
@@ -87,27 +107,33 @@ def split(x: np.ndarray, scheme: Scheme) -> Words:
         raise TypeError(f"split takes float32, not {x.dtype}")
     exponents = row_exponents(x, scheme)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        # The device scales in FP32, where what falls below its range is rounded.
+        # The device scales in FP32, where what falls below its range is rounded, but never to zero: it is to be counted.
         element = np.ldexp(x.astype(np.float64), exponents[:, None]).astype(np.float32).astype(np.float64)
-        rest, planes, overflow = element, [], None
-        for word in scheme.words:
+        element = np.where((element == 0) & (x != 0), 2.0**-149, element)
+        rest, left, planes, overflow = element, element, [], None
+        # A leading word below its normal range has too few bits, and low words whose products are dropped then hold the rest.
+        lossy = (element != 0) & (np.abs(element) < 2.0**scheme.format.min_exponent) & (not scheme.exact)
+        for count, word in enumerate(scheme.words, 1):
             scaled = _fp32(rest * 2.0**word.scale)
             if word.flush:
-                scaled = np.where(np.abs(scaled) < 2.0**scheme.format.min_exponent, 0.0, scaled)
+                scaled = _flushed(scaled, scheme)
             planes.append(round_to(cut(scaled, word.bits) if word.bits else scaled, scheme.format, word.rounding))
             rest = _fp32(rest - planes[-1] * 2.0**-word.scale)
+            left = _fp32(left - (_flushed(planes[-1], scheme) if flushes else planes[-1]) * 2.0**-word.scale)
             if overflow is None:
                 top_ulp = 2.0 ** (scheme.format.max_exponent - scheme.format.fraction_bits)
                 overflow = ~(np.abs(rest) <= top_ulp)
+            if count in scheme.checkpoints:
+                lossy |= ~(np.abs(left) <= np.abs(element) * 2.0 ** -scheme.bits_of(count))
         finite = np.isfinite(x)
-        lossy = ~(np.abs(rest) <= np.abs(element) * 2.0**-scheme.bits)
     return Words(
-        planes=np.stack(planes),
-        exponents=exponents,
-        lossy=int((finite & ~overflow & lossy).sum()),
-        overflow=int((finite & overflow).sum()),
-        nonfinite=int((~finite).sum()),
+        planes=np.stack(planes), exponents=exponents, is_lossy=finite & ~overflow & lossy, overflows=finite & overflow, is_nonfinite=~finite,
     )
+
+
+def _flushed(x: np.ndarray, scheme: Scheme) -> np.ndarray:
+    """What is below the words' normal range taken for zero."""
+    return np.where(np.abs(x) < 2.0**scheme.format.min_exponent, 0.0, x)
 
 
 def _fp32(x: np.ndarray) -> np.ndarray:
@@ -118,7 +144,7 @@ def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
     """The words that the matrix unit multiplies: where it flushes, subnormal ones are zero."""
     if not unit.flushes_subnormals:
         return words
-    return replace(words, planes=np.where(np.abs(words.planes) < 2.0**scheme.format.min_exponent, 0.0, words.planes))
+    return replace(words, planes=_flushed(words.planes, scheme))
 
 
 def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:

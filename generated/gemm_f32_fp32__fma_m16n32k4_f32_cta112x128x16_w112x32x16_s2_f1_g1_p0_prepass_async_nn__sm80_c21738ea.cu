@@ -44,20 +44,20 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N], const float (&x)[N]) {
     }
 }
 
-// How many of N elements their words lose more of than the scheme does by itself, how many overflow the first
-// word and how many are not finite, ten bits each.
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// A word holds every finite element as it is.
 template <int N>
 GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N], const float (&x)[N]) {
     u32 counts = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
         float rest = x[i];
         rest -= widen(packed[0][i]);
         // Rounding leaves at most one ulp, 2^104 at the top of the range; saturation and Inf leave more.
         const bool overflow = !(fabsf(rest) <= 0x1p+104f);
-        const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-24f);  // 2^-24: what the words leave
-        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
+        counts += finite ? (overflow ? 1u << 10 : 0u) : 1u << 20;
     }
     return counts;
 }

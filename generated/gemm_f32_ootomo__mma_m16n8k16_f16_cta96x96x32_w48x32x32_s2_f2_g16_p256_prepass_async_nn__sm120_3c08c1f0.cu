@@ -65,20 +65,23 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
     }
 }
 
-// How many of N elements their words lose more of than the scheme does by itself, how many overflow the first
-// word and how many are not finite, ten bits each.
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// Lossy are those below f16's smallest normal number, of which the first word has too few bits, and those of which the
+// words leave more than 2^-22.
 template <int N>
 GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
     u32 counts = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
         float rest = x[i];
+        bool lossy = magnitude < 0x1p-14f && magnitude > 0.0f;
         rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         const bool overflow = !(fabsf(rest) <= 0x1p+5f);
         rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
-        const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-22f);  // 2^-22: what the words leave
+        lossy = lossy || !(fabsf(rest) * 0x1p+22f <= magnitude);
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
     }
     return counts;

@@ -83,6 +83,13 @@ GG_DEVICE float scale_by(float x, int e) {
     return x * power_of_two(e - last) * power_of_two(last);
 }
 
+// The same of an element on its way to words. What is too small for that is held as the smallest number: words are zero
+// then, too, but it is counted.
+GG_DEVICE float scaled_element(float x, int e) {
+    const float y = scale_by(x, e);
+    return y == 0.0f && x != 0.0f ? __uint_as_float(1u) : y;
+}
+
 // Exponent that brings a row's largest finite element into [2^14, 2^15).
 GG_DEVICE int row_exponent(u32 absmax) {
     if (absmax == 0) return 0;
@@ -90,6 +97,15 @@ GG_DEVICE int row_exponent(u32 absmax) {
     // A subnormal's exponent is where its leading bit stands.
     const int exponent = biased > 0 ? biased - 127 : -118 - __clz((int)absmax);
     return 14 - exponent;
+}
+
+// What the matrix unit makes of a word: gfx90a takes a subnormal one for zero.
+GG_DEVICE float as_multiplied(float word) {
+#if defined(__gfx90a__)
+    return fabsf(word) < 0x1p-14f ? 0.0f : word;
+#else
+    return word;
+#endif
 }
 
 // Splits N elements into words, 2 to a register.
@@ -106,20 +122,23 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
     }
 }
 
-// How many of N elements their words lose more of than the scheme does by itself, how many overflow the first
-// word and how many are not finite, ten bits each.
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// Lossy are those below f16's smallest normal number, of which the first word has too few bits, and those of which the
+// words as they are multiplied leave more than 2^-22.
 template <int N>
 GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
     u32 counts = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
         float rest = x[i];
-        rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
+        bool lossy = magnitude < 0x1p-14f && magnitude > 0.0f;
+        rest -= as_multiplied((i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2])));
         // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
         const bool overflow = !(fabsf(rest) <= 0x1p+5f);
-        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2]));
-        const bool finite = fabsf(x[i]) < __uint_as_float(0x7f800000u);
-        const bool lossy = !(fabsf(rest) <= fabsf(x[i]) * 0x1p-22f);  // 2^-22: what the words leave
+        rest -= as_multiplied((i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])));
+        lossy = lossy || !(fabsf(rest) * 0x1p+22f <= magnitude);
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
         counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
     }
     return counts;
@@ -199,7 +218,7 @@ GG_DEVICE void split_a(
     }
 
     const int exponent = o < outer ? row_exponent(absmax[o]) : 0;
-    for (int i = 0; i < 8; ++i) value[i] = scale_by(value[i], exponent);
+    for (int i = 0; i < 8; ++i) value[i] = scaled_element(value[i], exponent);
     u32 packed[WORDS][4];
     split_run(packed, value);
 
@@ -278,7 +297,7 @@ GG_DEVICE void split_b(
     for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
 
     const int exponent = o < outer ? row_exponent(absmax[o]) : 0;
-    for (int i = 0; i < 8; ++i) value[i] = scale_by(value[i], exponent);
+    for (int i = 0; i < 8; ++i) value[i] = scaled_element(value[i], exponent);
     u32 packed[WORDS][4];
     split_run(packed, value);
 

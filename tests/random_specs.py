@@ -142,7 +142,7 @@ def verified_or_refused(data, device_of) -> str:
         return "compiled"
     for check in (
         judge.bits("permutation", oracles.permutation(plan)),
-        judge.accuracy("U[-1, 1]", oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1))[0],
+        judge.accuracy("U[-1, 1]", oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1)).check,
     ):
         assert check.passed, f"{check.name}: {check.detail}"
     return "verified"

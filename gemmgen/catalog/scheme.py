@@ -184,7 +184,44 @@ class Scheme(Row):
     @property
     def bits(self) -> int:
         """Mantissa bits that all words together carry: |x - words| <= 2^-bits |x|."""
-        return self.format.fraction_bits + 1 if self.exact else round(-log2(self.remainder(len(self.words))))
+        return self.bits_of(len(self.words))
+
+    def bits_of(self, words: int) -> int:
+        """The same of the first `words` words, at least one."""
+        return self.format.fraction_bits + 1 if self.exact else round(-log2(self.remainder(words)))
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """After how many words what is left of an element is held against `bits_of` them, so that it is counted where it is more.
+
+        After all of them; and where a dropped product supposes that a word is small, and the words before it may leave more
+        than that because their smallest step is too large, which a word of a larger scale takes up. After the first word
+        that asks for nothing: an element whose first word is below its normal range is counted for that.
+        """
+        words = range(2, len(self.words))
+        before = {i for i in words if any(i in pair for pair in self.dropped) and self.words[-1].scale > self.words[i - 1].scale}
+        return (*sorted(before), len(self.words))
+
+    def lowest(self, flushes: bool = False) -> int | None:
+        """log2 of the magnitude above which no element that the first word can hold is counted as lossy.
+
+        Of an element as it is, or as its row is scaled. None where every number is held as it is.
+
+        Args:
+            flushes: whether the matrix unit takes subnormal words for zero.
+        """
+        if self.exact:
+            return None
+        found, form = [self.format.min_exponent], self.format
+        for count in self.checkpoints:
+            word = self.words[count - 1]
+            later = [w.scale for w in self.words[1:count] if not w.flush or w is word]  # the first word is not subnormal here
+            if flushes and later:
+                step = form.min_exponent - min(later)
+            else:
+                step = form.min_exponent - form.fraction_bits - word.scale + round(log2(ROUNDINGS[word.rounding].worst))
+            found.append(step + self.bits_of(count))
+        return max(found)
 
 
 SCHEMES = Table("scheme", "schemes", Scheme)

@@ -25,6 +25,11 @@ def _examples(*lines: str) -> str:
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])  # \b keeps the lines as they are
 
 
+class Required(StrEnum):
+    scheme = "scheme"
+    fp32 = "fp32"
+
+
 class DeviceKind(StrEnum):
     auto = "auto"
     emulator = "emulator"
@@ -88,6 +93,7 @@ def _for_each(specs: list[Path], as_json: bool, serve: Callable[[Path], tuple[st
     "gemmgen verify specs/kernels/sgemm_a100.toml",
     "gemmgen verify my.toml --device cuda --m 1000 --n 1000 --k 4096",
     "gemmgen verify my.toml --a A.npy --b B.npy --json",
+    "gemmgen verify my.toml --require fp32",
     "gemmgen verify specs/kernels/legemm_mi210.toml --device hip",
 ))
 def verify(
@@ -98,6 +104,9 @@ def verify(
     m: Annotated[int | None, typer.Option(help="Rows of the product the errors are reported of.")] = None,
     n: Annotated[int | None, typer.Option(help="Its columns.")] = None,
     k: Annotated[int | None, typer.Option(help="Its summed dimension.")] = None,
+    require: Annotated[Required | None, typer.Option(help=(
+        "How good a right kernel has to be: as its scheme promises, or besides as FP32: at most twice the error of a sequential "
+        "FP32 dot product of the same data. Instead of the spec's [verify] require."))] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help=(
         "Where the record of an AMD kernel's run goes; a run on an AMD GPU leaves one in this folder without it."))] = None,
     as_json: Json = False,
@@ -106,8 +115,9 @@ def verify(
 ) -> int:
     """Build kernels and check that they are right.
 
-    Each kernel is compiled, run, and held against exact oracles, derived error
-    bounds and the predicted resources. Without a GPU, the compiler's assembly,
+    Each kernel is compiled, run, and held against exact oracles, derived and
+    simulated error bounds and the predicted resources; its errors are told as
+    multiples of FP32's own. Without a GPU, the compiler's assembly,
     PTX or AMD's, is executed on the CPU over a bit-exact model of the GPU's
     matrix unit.
 
@@ -143,11 +153,12 @@ def verify(
     def serve(path: Path) -> tuple[str, Any, int]:
         start = time.perf_counter()
         progress = Progress(path.name, quiet or as_json)
-        kernel = built(load(path, gpu), progress)
+        loaded = load(path, gpu)
+        kernel = built(loaded, progress)
         if save and kernel.plan.gpu.vendor != "amd":
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
                             remedy="--json, and a redirection of the output")
-        report = verified(kernel, device, progress, size=(m, n, k), **own)
+        report = verified(kernel, device, progress, size=(m, n, k), require=require or loaded.spec.verify.require, **own)
         text, value = show.report(kernel.plan, report, time.perf_counter() - start), report.as_dict()
         if report.device_kind == "hip" or save and not report.unverified:
             record = recorded(kernel, report, progress)

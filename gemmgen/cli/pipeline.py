@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gemmgen.render import Source
     from gemmgen.run import Device
     from gemmgen.spec import LoadedSpec
-    from gemmgen.verify import Report
+    from gemmgen.verify import Report, Require
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,13 @@ def opened(kernel: Built, kind: str, progress: Progress) -> Device:
 
 def verified(
     kernel: Built, kind: str, progress: Progress, *, size: tuple[int | None, int | None, int | None] = (None, None, None),
-    **matrices: Any,
+    require: Require = "scheme", **matrices: Any,
 ) -> Report:
     """Every check, on the device asked for; that of resources alone where nothing can run the kernel.
 
     Args:
         size: (m, n, k) of the headline product; None is the default, each for itself.
+        require: `scheme`, or `fp32` where its errors have to be FP32's.
         matrices: the user's own `a` and `b`, float32.
     """
     from gemmgen.errors import NotEmulated
@@ -86,7 +87,7 @@ def verified(
     try:
         return verify(
             kernel.plan, kernel.source, kernel.binary, device, progress=progress.step,
-            size=tuple(asked or default for asked, default in zip(size, usual)), **matrices,
+            size=tuple(asked or default for asked, default in zip(size, usual)), require=require, **matrices,
         )
     finally:
         device.release()

@@ -64,6 +64,8 @@ def error_figures(errors: Errors) -> str:
 
 def report(plan: Plan, judged: Report, seconds: float) -> str:
     """A Report as a person reads it."""
+    from gemmgen.verify import against_fp32
+
     r = judged.resources
     spills = f"{r.spill_bytes} B spilled" if r.spill_bytes else "no spills"
     lines = [
@@ -84,6 +86,8 @@ def report(plan: Plan, judged: Report, seconds: float) -> str:
                           f"{paint('NOT VERIFIED', RED)}: {judged.unverified}, never run; resources were checked, numbers were not"])
     lines.append(("errors", f"relative Frobenius {judged.errors.relative_frobenius:.2e} "
                             f"(bound {judged.bound.relative_frobenius:.2e}), {error_figures(judged.errors)}"))
+    figures = [(name, ratio, against_fp32(ratio)) for name, ratio in judged.of_fp32.items()]
+    lines.append(("accuracy", "; ".join(f"{name} {words}" + (f" ({ratio:.2f})" if words == "as FP32" else "") for name, ratio, words in figures)))
     if counted := ", ".join(f"{name} {count}" for name, count in judged.status.items() if count):
         lines.append(("counted", counted))
     if judged.seconds:
@@ -91,7 +95,10 @@ def report(plan: Plan, judged: Report, seconds: float) -> str:
         rate = 2 * m * n * k / judged.seconds / 1e12
         lines.append(("time", f"{judged.seconds * 1e3:.3f} ms for {m}x{n}x{k}, {rate:.1f} TFLOPS, from one run"))
     verdict = paint("PASSED", GREEN) if judged.passed else paint("FAILED", RED)
-    return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), f"{verdict} in {seconds:.0f} s"])
+    if judged.passed:
+        worse = "; ".join(f"{name} {words}" for name, _, words in figures if words != "as FP32")
+        verdict += f" as what scheme {judged.promises} promises: {worse}" if worse else " as FP32"
+    return "\n".join([*(f"{label:<{LABEL}}{text}" for label, text in lines), f"{verdict}, in {seconds:.0f} s"])
 
 
 def record(told: Mapping[str, Any], path: Path) -> str:

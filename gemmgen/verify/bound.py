@@ -25,8 +25,9 @@ SAFETY covers that the magnitudes of the partial sums are expectations and that
 mantissas are not spread evenly.
 
 **Deterministic.** The same steps with every rounding at its worst, relative to
-|A||B| and element by element; it always holds and is only reported: a bound of
-K times an ulp lets a dropped product through.
+|A||B| and element by element, and beside that what products and sums lose that leave FP32's normal
+range, an absolute figure (`underflow`). It holds wherever no element is counted, and is only
+reported: a bound of K times an ulp lets a dropped product through.
 
 **Flushed words.** A unit that takes subnormal words for zero loses what they hold, and that
 depends on the data: next to nothing on U[1, 2], everything on elements of 1e-5. So there the words are
@@ -44,7 +45,7 @@ import numpy as np
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.plan import Plan
-from gemmgen.split import as_multiplied, kept_products, split
+from gemmgen.split import as_multiplied, kept_products, row_exponents, split
 
 U = 2.0**-24  # FP32's unit roundoff, to nearest
 TRUNCATED = 2.0**-23
@@ -52,6 +53,8 @@ TO_NEAREST = U / sqrt(3)
 """Root mean square of one rounding to nearest."""
 DOWNWARDS = 1.5 * 2.0**-32
 """Mean of what the floor rule cuts off a step's sum: half of 2^-31 of it, and half of 2^-32 of what it adds."""
+TINIEST = 2.0**-149
+"""FP32's smallest number: twice what rounding to nearest leaves below its normal range."""
 SAFETY = 2.0
 
 
@@ -61,7 +64,7 @@ class Bound:
 
     Attributes:
         relative_frobenius: statistical; the measured figure must not exceed it.
-        scaled: deterministic, of |C - C*| / (|A||B|); holds element by element.
+        scaled: deterministic, of |C - C*| / (|A||B|); holds element by element, but for `underflow`.
         coherent, random: the two coefficients of the statistical bound.
     """
 
@@ -96,7 +99,7 @@ def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> np.
     0 too for elements that no words can hold: the epilogue repairs those.
     """
     scheme, unit = plan.scheme, plan.gpu.unit
-    if not (plan.fragment.on_matrix_unit and unit.flushes_subnormals):
+    if not plan.flushes_words:
         return 0.0
     of_a, of_b = (as_multiplied(split(x, scheme), scheme, unit) for x in (a, np.ascontiguousarray(b.T)))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -247,6 +250,47 @@ def worst_case(plan: Plan, k: int) -> float:
         if plan.promotes(acc):
             worst += ceil(max(k, 1) / chunk) * U
     return worst
+
+
+def underflow(plan: Plan, k: int) -> float:
+    """What an element of C may miss beside `worst_case` because products, sums or itself leave FP32's normal range.
+
+    An absolute figure; where rows are scaled it holds of the sums in the unit, before the scales are taken out. Words of FP16
+    never get there: their products are multiples of 2^-48. Sums of subnormal FP32 numbers are exact, so promotion adds nothing.
+    """
+    scheme, unit = plan.scheme, plan.gpu.unit
+    if not plan.fragment.on_matrix_unit:
+        return max(k, 1) * TINIEST / 2
+    if scheme.word == "f16":
+        return 0.0
+    q = unit.block[scheme.word]
+    cut = (q + 1) * 2.0 ** (-126 - (unit.fraction_bits or 0))  # of terms that are aligned to a subnormal accumulator
+    step = {"truncate": TINIEST + cut, "floor": TINIEST + cut, "tree": q * TINIEST, "exact": TINIEST / 2}[unit.rule]
+    if unit.flushes_subnormals:
+        step = (2 * q + 1) * 2.0**-126  # of products, sums and the accumulator that comes in
+    total = 0.0
+    for acc, chunk, share in _chunks(plan, k):
+        steps = ceil(max(k, 1) / chunk) * ceil(min(chunk, max(k, 1)) / q)
+        total += share * _count(scheme, acc) * steps * step
+    return total
+
+
+def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, repaired: bool = False) -> np.ndarray:
+    """What each element of A B [M, N] may be off by, where no element of its row of A and column of B is counted.
+
+    Args:
+        a, b: [M, K] and [K, N] FP32.
+        magnitude: [M, N], |A| |B| in FP64.
+        repaired: whether elements may have been computed again by an FP32 dot product.
+    """
+    k, scheme = a.shape[1], plan.scheme
+    relative, absolute = worst_case(plan, k), underflow(plan, k)
+    if scheme.normalize == "row" and absolute:
+        scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
+        absolute = np.ldexp(absolute, -scales)
+    if repaired:
+        relative, absolute = max(relative, k * U), np.maximum(absolute, k * TINIEST / 2)
+    return relative * magnitude + absolute + TINIEST  # the last is C's own rounding, and recombination's
 
 
 def _relative(coherent: float, random: float, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:

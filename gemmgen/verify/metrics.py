@@ -54,6 +54,14 @@ def same_special(c: np.ndarray, product: np.ndarray, finite: np.ndarray) -> bool
     return bool(np.isfinite(c[finite]).all() and np.array_equal(got, want, equal_nan=True))
 
 
+def relative_frobenius(c: np.ndarray, reference: np.ndarray) -> float:
+    """||C - C*||_F / ||C*||_F; 0 where both vanish."""
+    difference, norm = np.linalg.norm(c.astype(np.float64) - reference), np.linalg.norm(reference)
+    if norm == 0:
+        return 0.0 if difference == 0 else float(np.inf)
+    return float(difference / norm)
+
+
 def errors(c: np.ndarray, reference: np.ndarray, magnitude: np.ndarray) -> Errors:
     """The four figures.
 
@@ -72,9 +80,8 @@ def errors(c: np.ndarray, reference: np.ndarray, magnitude: np.ndarray) -> Error
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where((top == 0) & (bottom == 0), 0.0, top / bottom)
 
-    norm = np.linalg.norm(difference)
     return Errors(
-        relative_frobenius=float(ratio(norm, np.linalg.norm(reference))),
+        relative_frobenius=relative_frobenius(c, reference),
         max_error=float(ratio(difference, np.abs(c) + np.abs(reference)).max(initial=0.0)),
         mred=float(ratio(difference, np.abs(reference)).mean()) if c.size else 0.0,
         scaled=float(ratio(difference, magnitude).max(initial=0.0)),

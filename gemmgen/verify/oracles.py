@@ -71,16 +71,71 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     return Problem(a, b, (rows - lost(plan, a, b, exact(a, b))).astype(np.float32))
 
 
-def far_rows(plan: Plan, seed: int = 7) -> Problem:
-    """Rows of A and columns of B over FP32's whole range of magnitudes, whose product stays inside it."""
+def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45, 37)) -> Problem:
+    """Rows of A and columns of B of every magnitude that FP32 has, and of every kind that is known to be hard.
+
+    Where the scheme's words end, rows end, too: what lies above overflows, and `special_values` asks for that.
+
+    Args:
+        shape: (m, n, k).
+    """
     rng = np.random.default_rng(seed)
-    m, n, k = 37, 29, plan.block[2] + 5
-    powers_a, powers_b = np.linspace(-140, 120, m), np.linspace(-60, 60, n)
-    # Every second row is moved to where the products with most columns are normal numbers.
-    powers_a[1::2] = np.linspace(-60, 60, len(powers_a[1::2]))
-    a = rng.uniform(-1, 1, (m, k)) * np.exp2(np.rint(powers_a))[:, None]
-    b = rng.uniform(-1, 1, (k, n)) * np.exp2(np.rint(powers_b))[None, :]
-    return Problem(a.astype(np.float32), b.astype(np.float32))
+    form, (m, n, k) = plan.scheme.format, shape
+    # Elements of the kinds below are less than 2^3 times their row's power of two.
+    top = 124 if plan.scheme.whole_range else min(124, form.max_exponent - 3)
+    exact_from = plan.scheme.lowest(plan.flushes_words) or -126
+
+    def lines(count: int) -> np.ndarray:
+        powers = np.rint(np.linspace(-149, top, count)).astype(int)
+        # Half of the lines lie where the scheme promises something and products are normal numbers.
+        powers[1::2] = np.rint(np.linspace(max(exact_from, -62), min(top, 60), len(powers[1::2])))
+        made = np.zeros((count, k))
+        for line, power in enumerate(rng.permutation(powers)):
+            made[line] = np.ldexp(_KINDS[line % len(_KINDS)](rng, k, form.fraction_bits), power)
+        largest = np.ldexp(rng.uniform(0.5, 1, k), form.max_exponent - 1)  # near half of the word's largest
+        made[rng.integers(count)] = largest if plan.scheme.whole_range or form.max_exponent < 100 else np.ldexp(largest, -60)
+        return made.astype(np.float32)
+
+    return Problem(lines(m), np.ascontiguousarray(lines(n).T))
+
+
+def _even(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
+    return rng.uniform(-1, 1, k)
+
+
+def _constant(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
+    return np.full(k, 1 + rng.integers(0, 1 << 23) * 2.0**-23)
+
+
+def _ties(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
+    """Half an ulp of the word beyond it, of one sign."""
+    return 1 + (2 * rng.integers(0, 1 << bits - 1, k) + 1) * 2.0 ** -(bits + 1)
+
+
+def _integers(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
+    return rng.integers(-127, 128, k) * 2.0**-6
+
+
+def _short(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
+    """As many bits as a word has."""
+    return rng.choice([-1, 1], k) * (1 + rng.integers(0, 1 << bits, k) * 2.0**-bits)
+
+
+def _cancelling(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
+    half = rng.uniform(0.5, 2, k // 2 + 1)
+    return np.stack([half, -half * (1 + 2.0**-20)], axis=1).ravel()[:k]
+
+
+def _one_huge(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
+    return np.where(np.arange(k) == k // 2, 1.9, rng.uniform(-1, 1, k) * 2.0**-12)
+
+
+def _wide(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
+    """Lognormal: elements of one line differ by many powers of two."""
+    return np.minimum(np.exp2(rng.normal(-6, 4, k)), 4) * rng.choice([-1, 1], k)
+
+
+_KINDS = (_even, _constant, _ties, _integers, _short, _cancelling, _one_huge, _wide)
 
 
 def probes(plan: Plan, seed: int = 2) -> Problem:

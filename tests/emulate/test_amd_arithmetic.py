@@ -49,8 +49,8 @@ def test_a_dropped_product_is_found_however_much_the_unit_flushes(scheme, scale,
         assert statement in text
         return text.replace(statement, "")
 
-    assert judge_of(plan).accuracy("data", problem)[0].passed
-    assert not judge_of(plan, without).accuracy("data", problem)[0].passed
+    assert judge_of(plan).accuracy("data", problem).check.passed
+    assert not judge_of(plan, without).accuracy("data", problem).check.passed
 
 
 @pytest.mark.parametrize(("unit", "scheme", "promote"), [("cdna2", "scaled", 64), ("cdna3", "ootomo", 0), ("rdna3", "bf16x6", 128)])

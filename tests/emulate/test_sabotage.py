@@ -58,11 +58,11 @@ def permutation(judge: Judge):
 
 def accuracy(judge: Judge):
     k = oracles.wrapping_k(judge.plan)
-    return judge.accuracy("U[-1, 1]", oracles.uniform(judge.plan, -1, 1, (70, 66, k), 0))[0]
+    return judge.accuracy("U[-1, 1]", oracles.uniform(judge.plan, -1, 1, (70, 66, k), 0)).check
 
 
 def positive(judge: Judge):
-    return judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (70, 66, 2048), 0))[0]
+    return judge.accuracy("U[0, 1]", oracles.uniform(judge.plan, 0, 1, (70, 66, 2048), 0)).check
 
 
 def far(judge: Judge):

@@ -162,11 +162,11 @@ def test_no_template_mark_is_left(case, tmp_path):
 def test_the_header_says_what_can_go_wrong(tmp_path):
     exact = (exported(tmp_path / "a") / "lab_gemm.h").read_text()
     assert "largest finite value is 65504" in exact and "computed again by an FP32 dot product" in exact
-    assert "by up to 2^-36" in exact  # half of 2^-24, FP16's smallest step, of a residual held times 2^11
+    assert "each element is 0 or at least 2^-14 in magnitude" in exact  # below that FP16 has too few bits
     cut = (exported(tmp_path / "b", "egemm-tn") / "lab_gemm.h").read_text()
     assert "FINITE AND WRONG" in cut and "FINITE AND WRONG" not in exact
     scaled = (exported(tmp_path / "c", "scaled-tt") / "lab_gemm.h").read_text()
-    assert "nothing overflows" in scaled and "2^-39 of that largest one" in scaled and "stay so" in scaled
+    assert "nothing overflows" in scaled and "2^-17 of the largest of its row" in scaled and "all below 2^-29 of that largest one" in scaled and "stay so" in scaled
     assert "stored [k, m]" in scaled and "stored [n, k]" in scaled
     fp32 = (exported(tmp_path / "d", "fp32-tt") / "lab_gemm.h").read_text()
     assert "on the FP32 CUDA cores of sm_80" in fp32 and "on the matrix units of sm_80" in exact
@@ -275,17 +275,22 @@ def test_the_bounds_told_for_several_architectures_are_those_of_the_worse_unit(w
     assert {row["both_signs"] for row in both} == {0.03 * exporter.SAFETY}
 
 
-def test_what_a_unit_takes_for_zero_is_told_where_the_counters_tell_nothing(tmp_path):
+def test_the_header_says_for_which_inputs_the_bound_holds(tmp_path):
+    """And what of the others is counted: by the unit's own flushing, too."""
     flushing = (exported(tmp_path / "a", "mi210-nn") / "lab_gemm.h").read_text()
-    assert "units of gfx90a take subnormal words for zero. No counter tells: an element loses\n * up to 2^-14 by" in flushing
-    assert "On gfx90a the matrix units lose subnormal words besides" in flushing and "No element passes silently" not in flushing
+    assert "units of gfx90a take subnormal words for zero. What an element loses by that is counted" in flushing
+    assert "0 or at least 2^-3 in magnitude" in flushing and "of which the words that are multiplied leave more than 2^-22" in flushing
     for case in ("mi300x-tt", "ootomo-nn"):
         kept = (exported(tmp_path / case, case) / "lab_gemm.h").read_text()
-        assert "No element passes silently" in kept and "subnormal words" not in kept
+        assert "0 or at least 2^-14 in magnitude. Smaller ones count\n * as lossy: all below 2^-14." in kept and "subnormal words" not in kept
+    for text in (flushing, kept):
+        assert "No element outside of that passes silently" in text and "always below bound * (|A||B|) + 2^-149:" in text
     scaled, *_ = prepared("mi210-nn", split={"scheme": "scaled"})
-    assert "up to 2^-28 of the largest one by that" in exporter._range_text(scaled, [scaled.arch])
+    assert "0 or at least 2^-6 of the largest of its row" in exporter._range_text(scaled, [scaled.arch])
     also, *_ = prepared("mi300x-tt")
     assert exporter._flushing(also, ["gfx942"]) == [] and exporter._flushing(also, ["gfx942", "gfx90a"]) == ["gfx90a"]
+    wide, *_ = prepared("ootomo-nn", split={"scheme": "bf16x3"})
+    assert exporter._underflow(wide, [wide.arch]) == "2^-149 + k 2^-150"
 
 
 def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(tmp_path):

@@ -1,0 +1,343 @@
+"""The judge is judged: each of its questions has a wrong kernel that only it has to find.
+
+No kernel is compiled here. The device computes what a right kernel does, by the reference split and the model of the matrix
+unit, with faults put in; so a question that always says yes shows in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gemmgen.verify as judging
+from gemmgen.catalog.unit import UNITS
+from gemmgen.emulate.product import product
+from gemmgen.render import render
+from gemmgen.run import Result
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.split import split
+from gemmgen.verify import against_fp32, oracles, verify
+from gemmgen.verify.expected import AS_FP32, MARGIN, expected, sequential
+from gemmgen.verify.metrics import exact, relative_frobenius
+
+SIZE = (61, 45, 1029)
+
+
+@cache
+def kernel(scheme: str = "ootomo", **split_keys):
+    plan = solve(loads({
+        "split": {"scheme": scheme, "promote": 0 if scheme in ("fp32", "half") else 64, **split_keys},
+        "tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "group": 2}, "target": {"gpu": "a100"},
+    }))
+    return plan, render(plan)
+
+
+class Device:
+    """An emulator that has no kernel: `computes` stands for it."""
+
+    kind, name, clusters_at_once = "emulator", "a model", None
+
+    def __init__(self):
+        self.conflicts, self.schedule, self.calls = {}, None, 0
+
+    def set_schedule(self, schedule):
+        self.schedule = schedule
+
+
+class Right:
+    """What a right kernel returns; a fault is a method overridden."""
+
+    def __init__(self, plan, device):
+        self.plan, self.device = plan, device
+
+    def product(self, a, b):
+        with np.errstate(all="ignore"):
+            if not self.plan.fragment.on_matrix_unit:
+                return sequential(a, b)
+            return product(self.plan.scheme, self.plan.gpu.unit, a, b, promote=self.plan.promote, fragment_k=16)
+
+    def repaired(self, c, a, b):
+        bad = ~np.isfinite(c)
+        with np.errstate(all="ignore"):
+            return np.where(bad, sequential(a, b), c), int(bad.sum())
+
+    def combine(self, alpha, product, beta, c):
+        with np.errstate(all="ignore"):
+            scaled = np.float32(alpha) * product
+            return scaled if beta == 0 or c is None else scaled + np.float32(beta) * c
+
+    def counts(self, a, b):
+        both = zip("ab", (split(x, self.plan.scheme, self.plan.flushes_words) for x in (a, np.ascontiguousarray(b.T))))
+        return {f"{x}_{kind}": getattr(words, kind) for x, words in both for kind in ("lossy", "overflow", "nonfinite")}
+
+    def __call__(self, device, plan, source, a, b, c=None, *, alpha=1.0, beta=0.0, placement=None):
+        device.calls += 1
+        found, repaired = np.zeros((a.shape[0], b.shape[1]), np.float32), 0
+        if alpha and a.shape[1]:
+            found = self.product(a, b)
+            if self.plan.special == "exact":
+                found, repaired = self.repaired(found, a, b)
+        return Result(self.combine(alpha, found, beta, c).astype(np.float32), {**self.counts(a, b), "repaired": repaired})
+
+
+def reported(fault=Right, scheme="ootomo", monkeypatch=None, resources=None, size=SIZE, keys=None, **options):
+    plan, source = kernel(scheme, **(keys or {}))
+    device = Device()
+    monkeypatch.setattr(judging, "gemm", fault(plan, device))
+    used = SimpleNamespace(**{"registers": plan.predicted_registers, "static_shared_bytes": 0, "spill_bytes": 0, **(resources or {})})
+    binary = SimpleNamespace(kernels={launch.symbol: used for launch in source.launches}, assembly="")
+    return verify(plan, source, binary, device, size=None if "a" in options else size, **options)
+
+
+def failed(report):
+    return {check.name for check in report.checks if not check.passed}
+
+
+@pytest.mark.parametrize("scheme", ["ootomo", "scaled", "half", "bf16x3", "markidis", "fp32"])
+def test_a_right_kernel_passes_every_question(scheme, monkeypatch):
+    report = reported(scheme=scheme, monkeypatch=monkeypatch)
+    assert failed(report) == set() and report.passed
+    assert [check.name for check in report.checks] == [
+        "resources", "probes", "permutation", "edges", "groups", "special", "range", "U[0, 1]", "U[-1, 1]", "schedules",
+    ]
+
+
+# ---- one wrong kernel a question
+
+
+class LosesALowWord(Right):
+    """The last product of low words is zero: only the probes and the bounds see it."""
+
+    def product(self, a, b):
+        scheme = self.plan.scheme.model_copy(update={"products": self.plan.scheme.products[1:]})
+        with np.errstate(all="ignore"):
+            return product(scheme, self.plan.gpu.unit, a, b, promote=self.plan.promote, fragment_k=16)
+
+
+class WrongPlace(Right):
+    def product(self, a, b):
+        c = super().product(a, b)
+        return c[:, ::-1].copy() if a.shape[0] > 64 and a.shape[1] > 300 else c
+
+
+class ForgetsAlpha(Right):
+    """alpha other than 0 and 1, with beta = 0."""
+
+    def combine(self, alpha, product, beta, c):
+        return super().combine(1.0 if beta == 0 and alpha else alpha, product, beta, c)
+
+
+class SecondGroup(Right):
+    """The last group's rows are not clipped: its first row block is left out where there is a second column."""
+
+    def product(self, a, b):
+        c, rows = super().product(a, b), self.plan.group * self.plan.block[0]
+        if c.shape[0] > rows and c.shape[1] > self.plan.block[1]:
+            c[rows:, self.plan.block[1]:] = 0
+        return c
+
+
+class NoRepair(Right):
+    def repaired(self, c, a, b):
+        return c, int((~np.isfinite(c)).sum())
+
+
+class WrongRepair(Right):
+    def repaired(self, c, a, b):
+        bad = ~np.isfinite(c)
+        return np.where(bad, np.float32(0), c), int(bad.sum())
+
+
+class CountsNothing(Right):
+    def counts(self, a, b):
+        return dict.fromkeys(super().counts(a, b), 0)
+
+
+class SmallIsZero(Right):
+    """Words below 2^-12 are lost: within every bound on data near 1."""
+
+    def product(self, a, b):
+        a, b = (np.where(np.abs(x) < 2.0**-12, np.float32(0), x) for x in (a, b))
+        return super().product(a, b)
+
+
+class PromotesHalfAsOften(Right):
+    def product(self, a, b):
+        with np.errstate(all="ignore"):
+            return product(self.plan.scheme, self.plan.gpu.unit, a, b, promote=2 * self.plan.promote, fragment_k=16)
+
+
+class TruncatesFourTimesAsMuch(Right):
+    """Two bits fewer on the way into the sum."""
+
+    def product(self, a, b):
+        unit = self.plan.gpu.unit.model_copy(update={"fraction_bits": self.plan.gpu.unit.fraction_bits - 2})
+        with np.errstate(all="ignore"):
+            return product(self.plan.scheme, unit, a, b, promote=self.plan.promote, fragment_k=16)
+
+
+class Races(Right):
+    """One bit depends on the order of warps."""
+
+    def product(self, a, b):
+        from gemmgen.emulate import EAGER_LOWEST
+
+        c = super().product(a, b)
+        if self.device.schedule == EAGER_LOWEST and c.size:
+            c[0, 0] = np.nextafter(c[0, 0], np.float32(9))
+        return c
+
+
+class WritesBeside(Right):
+    def __call__(self, *args, placement=None, **options):
+        return replace(super().__call__(*args, placement=placement, **options), intact=placement is None or not any(placement.extra))
+
+
+@pytest.mark.parametrize(("fault", "scheme", "found_by"), [
+    (LosesALowWord, "ootomo", {"probes", "U[-1, 1]"}), (LosesALowWord, "scaled", {"probes"}), (WrongPlace, "ootomo", {"permutation"}),
+    (ForgetsAlpha, "ootomo", {"edges"}), (SecondGroup, "ootomo", {"groups"}), (NoRepair, "ootomo", {"special"}), (WrongRepair, "ootomo", {"special"}),
+    (CountsNothing, "ootomo", {"special", "range"}), (SmallIsZero, "ootomo", {"range"}), (PromotesHalfAsOften, "ootomo", {"U[0, 1]"}),
+    (TruncatesFourTimesAsMuch, "ootomo", {"U[0, 1]"}), (Races, "ootomo", {"schedules"}), (WritesBeside, "ootomo", {"edges"}),
+])
+def test_a_wrong_kernel_is_found_by_its_question(fault, scheme, found_by, monkeypatch):
+    report = reported(fault, scheme, monkeypatch)
+    assert found_by <= failed(report) and not report.passed
+
+
+@pytest.mark.parametrize(("scheme", "promote"), [("ootomo", 32), ("ootomo", 128), ("legemm", 64), ("ootomo8", 64), ("scaled", 64), ("bf16x6", 64)])
+def test_promotion_half_as_often_is_found_whatever_the_scheme_and_interval(scheme, promote, monkeypatch):
+    wrong = reported(PromotesHalfAsOften, scheme, monkeypatch, keys={"promote": promote})
+    assert "U[0, 1]" in failed(wrong)
+
+
+# ---- how near the bound is
+
+
+@pytest.mark.parametrize("scheme", ["ootomo", "ootomo4", "ootomo8", "legemm", "egemm", "markidis", "scaled", "half", "bf16x3", "bf16x6", "tf32x3", "fp32"])
+def test_errors_of_even_data_are_within_a_factor_of_three_of_the_bound(scheme, monkeypatch):
+    plan, _ = kernel(scheme)
+    judge = judging.Judge(plan, None, None, Device())
+    monkeypatch.setattr(judging, "gemm", Right(plan, judge.device))
+    for low in (0, -1):
+        judged = judge.accuracy("", oracles.uniform(plan, low, 1, SIZE, 3))
+        assert judged.check.passed
+        assert judged.bound.relative_frobenius / 3 < judged.errors.relative_frobenius <= judged.bound.relative_frobenius
+
+
+def test_the_derived_bound_is_above_the_simulated_error_and_not_arbitrarily(monkeypatch):
+    """Of schemes with an accumulator for each scale, whose row it describes best; the header of an export tells it."""
+    from gemmgen.verify.bound import bound
+
+    for scheme in ("ootomo", "legemm", "half", "ootomo8"):
+        plan, _ = kernel(scheme)
+        for low in (0, -1):
+            problem = oracles.uniform(plan, low, 1, SIZE, 3)
+            derived = bound(plan, problem.a, problem.b, exact(problem.a, problem.b)).relative_frobenius
+            assert 1.5 < derived / expected(plan, problem.a, problem.b).simulated < 8
+
+
+def test_a_unit_that_no_hardware_has_confirmed_is_not_simulated_for_hardware(monkeypatch):
+    """A GPU's own answer is not held to a guess."""
+    plan, _ = kernel()
+    device = Device()
+    assert judging.Judge(plan, None, None, device).simulates
+    device.kind = "cuda"
+    assert judging.Judge(plan, None, None, device).simulates  # Ampere's is confirmed
+    gpu = plan.gpu.model_copy(update={"matrix_unit": "turing"})
+    assert not UNITS.get("turing").verified
+    assert not judging.Judge(replace(plan, gpu=gpu), None, None, device).simulates
+
+
+# ---- resources
+
+
+@pytest.mark.parametrize("change", [{"spill_bytes": 8}, {"static_shared_bytes": 16}, {"registers": 999}])
+def test_resources_that_are_not_as_planned_fail(change, monkeypatch):
+    assert "resources" in failed(reported(resources=change, monkeypatch=monkeypatch))
+
+
+# ---- the user's own matrices
+
+
+def matrices(seed=0, m=20, n=16, k=40):
+    rng = np.random.default_rng(seed)
+    return {"a": rng.uniform(-1, 1, (m, k)).astype(np.float32), "b": rng.uniform(-1, 1, (k, n)).astype(np.float32)}
+
+
+def users(report):
+    return next(check for check in report.checks if check.name == "your matrices")
+
+
+@pytest.mark.parametrize(("fault", "keys"), [(NoRepair, {}), (Right, {"special": "fast"}), (WrongRepair, {})])
+def test_special_values_that_come_out_otherwise_than_in_fp32_are_not_passed(fault, keys, monkeypatch):
+    """Inf times a low word of 0 is NaN: where nothing repairs it, the answer is not FP32's."""
+    own = matrices()
+    own["a"][3, 5] = np.inf
+    report = reported(fault, monkeypatch=monkeypatch, keys=keys, **own)
+    assert not users(report).passed and not report.passed and "not as in FP32" in users(report).detail
+    assert users(reported(monkeypatch=monkeypatch, **own)).passed  # the right kernel
+
+
+def test_a_wrong_element_of_the_users_own_is_found(monkeypatch):
+    class OneOff(Right):
+        def product(self, a, b):
+            c = super().product(a, b)
+            c[-1, -1] *= np.float32(1 + 1e-3)
+            return c
+
+    assert not users(reported(OneOff, monkeypatch=monkeypatch, **matrices())).passed
+
+
+@pytest.mark.parametrize("scheme", ["fp32", "bf16x3"])
+def test_data_whose_products_leave_fp32s_range_is_as_good_as_fp32_has_it(scheme, monkeypatch):
+    own = {name: x * np.float32(1e-22) for name, x in matrices().items()}
+    assert users(reported(scheme=scheme, monkeypatch=monkeypatch, **own)).passed
+
+
+def test_data_outside_the_range_is_told_with_its_count(monkeypatch):
+    own = {name: np.full_like(x, 2.0**-26) for name, x in matrices().items()}
+    report = reported(monkeypatch=monkeypatch, **own)
+    assert not users(report).passed
+    assert f"{own['a'].size + own['b'].size} elements outside the scheme's range" in users(report).detail
+
+
+# ---- FP32's own error
+
+
+def test_what_passed_means_is_told_against_fp32(monkeypatch):
+    report = reported(scheme="half", monkeypatch=monkeypatch)
+    assert report.passed and not report.as_fp32 and report.of_fp32["U[-1, 1]"] > 100
+    good = reported(scheme="scaled", monkeypatch=monkeypatch)
+    assert good.as_fp32 and good.of_fp32["U[-1, 1]"] < 1
+    assert good.as_dict()["as_fp32"] and report.as_dict()["error_over_fp32s"]["U[-1, 1]"] > 100
+    assert reported(scheme="fp32", monkeypatch=monkeypatch).of_fp32 == pytest.approx({"U[0, 1]": 1.0, "U[-1, 1]": 1.0})
+
+
+def test_fp32s_accuracy_may_be_required(monkeypatch):
+    assert failed(reported(scheme="half", monkeypatch=monkeypatch, require="fp32")) == {"as FP32"}
+    assert failed(reported(scheme="scaled", monkeypatch=monkeypatch, require="fp32")) == set()
+    small = reported(scheme="half", monkeypatch=monkeypatch, require="fp32", **matrices())
+    assert "as FP32" in failed(small) and users(small).passed
+
+
+@pytest.mark.parametrize(("ratio", "words"), [
+    (0.3, "as FP32"), (AS_FP32, "as FP32"), (2.44, "2.4 times FP32's"), (619.6, "620 times FP32's"), (np.inf, "where FP32 is exact"),
+    (np.nan, "not comparable with FP32's"),
+])
+def test_a_ratio_in_words(ratio, words):
+    assert against_fp32(ratio) == words
+
+
+def test_the_simulated_error_is_that_of_a_sequential_product_without_a_matrix_unit():
+    plan, _ = kernel("fp32")
+    problem = oracles.uniform(plan, -1, 1, (40, 30, 200), 0)
+    found = expected(plan, problem.a, problem.b)
+    c = sequential(problem.a, problem.b)
+    assert found.simulated == found.fp32 == relative_frobenius(c, exact(problem.a, problem.b))
+    assert found.against_fp32(c, exact(problem.a, problem.b)) == 1.0
+    assert 1 < MARGIN < 1.5

@@ -1,0 +1,201 @@
+"""What is promised of any data: where nothing is counted, every element is within the deterministic bound.
+
+Over all of FP32's magnitudes, for every scheme on a unit of every rule, by the model of what a right kernel computes
+(`emulate.product`); `verify` asks the same of kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.emulate.product import product
+from gemmgen.plan import Plan
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.split import split
+from gemmgen.verify import oracles
+from gemmgen.verify.bound import allowance, underflow, worst_case
+from gemmgen.verify.expected import sequential
+from gemmgen.verify.metrics import exact
+
+GPUS = ("a100", "h100", "t4", "mi210", "mi300x", "rx7900xtx")
+
+
+@cache
+def plan_of(gpu: str, scheme: str) -> Plan:
+    """A plan of small tiles with the scheme, on any unit that has its words."""
+    return solve(loads({"split": {"scheme": scheme}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": gpu}}))
+
+
+def pairs() -> list[tuple[str, str]]:
+    words = {"t4": {"f16"}, "mi210": {"f16", "bf16"}, "rx7900xtx": {"f16", "bf16"}}
+    return [(gpu, name) for gpu in GPUS for name in SCHEMES.names()
+            if SCHEMES.get(name).word in words.get(gpu, {"f16", "bf16", "tf32"}) or (SCHEMES.get(name).exact and gpu == "a100")]
+
+
+def computed(plan: Plan, problem: oracles.Problem) -> np.ndarray:
+    """What a right kernel computes before it repairs anything."""
+    with np.errstate(all="ignore"):
+        if not plan.fragment.on_matrix_unit:
+            return sequential(problem.a, problem.b)
+        return product(plan.scheme, plan.gpu.unit, problem.a, problem.b, promote=plan.promote, fragment_k=plan.fragment.shape[2])
+
+
+def silent_violations(plan: Plan, problem: oracles.Problem, counted=lambda words: words.counted) -> tuple[int, int]:
+    """How many elements are promised something, and of how many the promise is broken."""
+    a, b = (split(x, plan.scheme, plan.flushes_words) for x in (problem.a, np.ascontiguousarray(problem.b.T)))
+    with np.errstate(all="ignore"):
+        want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
+        error = np.abs(computed(plan, problem).astype(np.float64) - want)
+    promised = ~counted(a)[:, None] & ~counted(b)[None, :] & (magnitude < 2.0**127)
+    return int(promised.sum()), int((promised & ~(error <= allowance(plan, problem.a, problem.b, magnitude))).sum())
+
+
+@pytest.mark.parametrize(("gpu", "scheme"), pairs())
+def test_what_is_not_counted_is_within_the_bound(gpu, scheme):
+    plan = plan_of(gpu, scheme)
+    promised, broken = silent_violations(plan, oracles.all_ranges(plan, 1, (96, 96, 40)))
+    assert promised > 500 and broken == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("gpu", "scheme"), pairs())
+def test_what_is_not_counted_is_within_the_bound_of_many(gpu, scheme):
+    plan = plan_of(gpu, scheme)
+    for seed, k in enumerate((1, 8, 33, 129, 400)):
+        promised, broken = silent_violations(plan, oracles.all_ranges(plan, 10 + seed, (160, 160, k)))
+        assert promised > 1000 and broken == 0, (seed, k)
+
+
+# ---- data that used to pass in silence
+
+
+def both(a: np.ndarray | float, b: np.ndarray | float, shape: tuple[int, int, int] = (5, 6, 64)) -> oracles.Problem:
+    m, n, k = shape
+    return oracles.Problem(np.broadcast_to(np.float32(a), (m, k)).astype(np.float32), np.broadcast_to(np.float32(b), (k, n)).astype(np.float32))
+
+
+def integers(shape: tuple[int, ...], scale: int) -> np.ndarray:
+    return np.ldexp(np.random.default_rng(0).integers(-127, 128, shape).astype(np.float32), scale)
+
+
+DROPPED = ("ootomo", "ootomo8", "legemm", "ootomo_flushed")
+SILENT = {
+    "far below the words, everywhere": both(2.0**-26, 2.0**-26),
+    "the same with two bits": both(3 * 2.0**-26, 3 * 2.0**-26),
+    "small integers far below, against ordinary numbers": oracles.Problem(
+        integers((5, 64), -30), np.random.default_rng(1).uniform(0.5, 1, (64, 6)).astype(np.float32)),
+    "eleven bits below the normal range": both((1 + 2.0**-10) * 2.0**-16, (1 + 2.0**-10) * 2.0**-16),
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+@pytest.mark.parametrize("scheme", DROPPED)
+def test_elements_of_which_only_low_words_know_are_counted(scheme, name):
+    """Their product is one that the scheme drops."""
+    problem = SILENT[name]
+    words = split(problem.a, SCHEMES.get(scheme))
+    assert words.lossy == np.count_nonzero(problem.a)
+
+
+@pytest.mark.parametrize("scheme", DROPPED)
+def test_the_words_remainder_alone_does_not_tell(scheme):
+    """What was counted before: only elements of which something is left over after all words."""
+    plan = plan_of("a100", scheme)
+    problem = SILENT["the same with two bits"]
+
+    def by_remainder(words):
+        return np.zeros(len(words.planes[0]), bool)  # both words together hold 3 * 2^-26 as it is
+
+    held = split(problem.a, plan.scheme).planes
+    assert (held[0] + held[1] * 2.0 ** -plan.scheme.words[1].scale == problem.a).all()
+    assert silent_violations(plan, problem, by_remainder) == (30, 30)
+
+
+def test_elements_that_row_scales_take_to_zero_are_counted():
+    """2^163 below their row's largest, an element vanishes when it is scaled."""
+    plan = plan_of("a100", "scaled")
+    a = np.zeros((3, 32), np.float32)
+    a[:, 0], a[:, 1:], a[2] = 1e30, 1e-20, 1e-20
+    b = np.ones((32, 4), np.float32)
+    b[0] = 0
+    words = split(a, plan.scheme)
+    assert words.is_lossy.sum(axis=1).tolist() == [31, 31, 0]
+    assert silent_violations(plan, oracles.Problem(a, b))[1] == 0
+    assert silent_violations(plan, oracles.Problem(a, b), lambda words: np.zeros(words.planes.shape[1], bool))[1] == 8
+
+
+@pytest.mark.parametrize("scheme", ["bf16x3", "bf16x6", "tf32x3", "fp32"])
+def test_products_below_fp32s_range_are_in_the_promise(scheme):
+    plan = plan_of("a100", scheme)
+    problem = both(1e-25, 1e-25)
+    assert not split(problem.a, plan.scheme).counted.any()
+    assert silent_violations(plan, problem) == (30, 0)
+    magnitude = exact(np.abs(problem.a), np.abs(problem.b))
+    assert (magnitude > worst_case(plan, 64) * magnitude).all() and computed(plan, problem).max() == 0
+
+
+def test_words_of_fp16_lose_nothing_below_fp32s_range():
+    assert {underflow(plan_of("a100", scheme), 4096) for scheme in ("ootomo", "scaled", "half", "markidis")} == {0.0}
+    plan = plan_of("a100", "bf16x3")
+    assert underflow(plan, 1) < underflow(plan, 4096) < 4096 * 2.0**-145
+    flushed = plan_of("mi210", "bf16x3")
+    assert underflow(flushed, 64) > 2.0**20 * underflow(plan, 64)
+
+
+# ---- where the scheme's range begins
+
+
+@pytest.mark.parametrize(("scheme", "kept", "flushed"), [
+    ("ootomo", -14, -3), ("ootomo8", -14, -6), ("legemm", -14, -4), ("scaled", -3, 8), ("markidis", -4, 6), ("half", -14, -14),
+    ("bf16x3", -118, -110), ("bf16x6", -110, -102), ("tf32x3", -115, -104), ("ootomo_flushed", -14, -3), ("fp32", None, None),
+])
+def test_where_elements_begin_to_count(scheme, kept, flushed):
+    """By hand: what the last word's smallest step leaves, as a share of the element."""
+    row = SCHEMES.get(scheme)
+    assert row.lowest() == kept
+    assert row.lowest(flushes=True) == flushed
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+@pytest.mark.parametrize("scheme", [name for name in SCHEMES.names() if SCHEMES.get(name).normalize == "none" and name != "fp32"])
+def test_nothing_in_range_counts_and_everything_far_below_does(scheme, flushes):
+    row = SCHEMES.get(scheme)
+    rng = np.random.default_rng(2)
+    low, high = row.lowest(flushes), row.format.max_exponent - 1
+    inside = np.ldexp(rng.uniform(1, 2, 20000), rng.integers(low, high, 20000)).astype(np.float32)
+    assert split(inside[None], row, flushes).lossy == 0
+    below = np.ldexp(rng.uniform(1, 1.99, 2000), rng.integers(max(low - 40, -149), row.format.min_exponent, 2000)).astype(np.float32)
+    assert split(below[None], row, flushes).lossy == np.count_nonzero(below)
+    if low > row.format.min_exponent and not flushes:  # just below, some are
+        near = np.ldexp(rng.uniform(1, 2, 20000), low - 1).astype(np.float32)
+        assert 0 < split(near[None], row, flushes).lossy < 20000
+
+
+def test_a_third_word_of_a_larger_scale_is_not_hidden_behind():
+    """A dropped product that supposes the second word's remainder small is counted by that remainder."""
+    row = SCHEMES.get("bf16x6")
+    assert row.checkpoints == (3,)
+    words = [word.model_copy(update={"scale": scale}) for word, scale in zip(row.words, (0, 0, 40))]
+    odd = row.model_copy(update={"words": tuple(words)})
+    assert odd.checkpoints == (2, 3)
+    x = np.float32(2.0**-120 + 2.0**-136 + 2.0**-140)
+    assert split(np.array([[x]], np.float32), odd).lossy == 1
+
+
+# ---- the check that verify makes of it, by wrong answers
+
+
+def test_a_promise_that_is_broken_shows():
+    plan = plan_of("a100", "ootomo")
+    for wrong in (replace(plan, scheme=SCHEMES.get("half")),):
+        problem = oracles.all_ranges(plan, 1, (96, 96, 40))
+        off = np.abs(computed(wrong, problem) - exact(problem.a, problem.b))
+        magnitude = exact(np.abs(problem.a), np.abs(problem.b))
+        with np.errstate(invalid="ignore"):
+            assert (off > allowance(plan, problem.a, problem.b, magnitude)).sum() > 500
