@@ -48,6 +48,15 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N], const float (&x)[N]) {
 // A word holds every finite element as it is.
 template <int N>
 GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N], const float (&x)[N]) {
+    // Nothing is counted where all magnitudes lie in [0, Inf): as integers, their bits are in the same order.
+    u32 most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        most = max(most, bits);
+    }
+    if (most < 0x7f800000u) return 0;
+
     u32 counts = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {

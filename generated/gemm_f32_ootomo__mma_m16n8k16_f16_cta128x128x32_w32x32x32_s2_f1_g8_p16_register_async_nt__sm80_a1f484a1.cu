@@ -70,6 +70,15 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
 // words leave more than 2^-22.
 template <int N>
 GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+    // Nothing is counted where all magnitudes lie in [2^-14, 2^15): as integers, their bits are in the same order.
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits), most = max(most, bits);
+    }
+    if (least >= __float_as_uint(0x1p-14f) && most < __float_as_uint(0x1p+15f)) return 0;
+
     u32 counts = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {

@@ -64,6 +64,8 @@ def expected(plan: Plan, a: np.ndarray, b: np.ndarray, seed: int = 0) -> Expecte
     rng = np.random.default_rng(seed)
     rows, columns = (np.sort(rng.permutation(extent)[:SAMPLE]) for extent in (a.shape[0], b.shape[1]))
     a, b = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])
+    if not a.size or not b.size:
+        return Expected(rows, columns, 0.0, 0.0)
     reference = exact(a, b)
     with np.errstate(all="ignore"):
         own = sequential(a, b)
