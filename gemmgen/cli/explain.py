@@ -162,7 +162,7 @@ def _candidates(rows: Sequence[Candidate], intensity: str) -> str:
 def latex(explanation: Explanation) -> str:
     """The equations with their values, for a document with amsmath."""
     from gemmgen.model import papers
-    from gemmgen.model.equation import figure
+    from gemmgen.model.equation import typeset_figure
     from gemmgen.model.specialised import skeleton_of
 
     known = _numbers(explanation)
@@ -171,11 +171,11 @@ def latex(explanation: Explanation) -> str:
         have = papers.numbers(known)
         rows = []
         for equation in equations:
-            value = figure(equation.value(have)) if all(name in have for name in equation.variables) else None
+            value = typeset_figure(equation.value(have)) if all(name in have for name in equation.variables) else None
             if value is None and title == "Error":
                 continue
             unit = rf"\ \text{{{equation.unit}}}" if equation.unit else ""
-            rows.append(equation.latex.replace(" = ", " &= ", 1) + (f" = {value}{unit}" if value else "")
+            rows.append(equation.latex.replace(" = ", " &= ", 1) + (f" {value}{unit}" if value else "")
                         + rf" \tag{{{equation.number}}}")
         if rows:
             blocks.append(f"% {title}\n\\begin{{align*}}\n" + " \\\\\n".join(rows) + "\n\\end{align*}")
