@@ -184,6 +184,7 @@ def test_the_lane_grid_is_the_map(gemmgen):
     out = gemmgen("fragments", "mma_m16n8k16_f16").out
     grid = [line.replace(":", " ").split() for line in out.partition("A [m, k]")[2].splitlines()[1:17]]
     held = FRAGMENTS.get("mma_m16n8k16_f16").a
+    assert [len(line) for line in grid] == [32] * 16
     for i, line in enumerate(grid):
         for j, (lane, element) in enumerate(zip(line[::2], line[1::2], strict=True)):
             assert held.element(int(lane), int(element) // 2, int(element) % 2) == (i, j)
@@ -198,6 +199,7 @@ def test_a_wide_instruction_is_told_by_its_own_name(gemmgen):
     grid = out.partition("C [m, n], 64x24")[2].partition("descriptor")[0]
     strips = [[line.split() for line in part.splitlines()[1:65]] for part in grid.split("columns ")[1:]]
     held = find("wgmma_m64n24k16_f16", "here").c
+    assert [[len(line) for line in strip] for strip in strips] == [[16] * 64, [8] * 64]
     for i, (left, right) in enumerate(zip(*strips, strict=True)):
         for j, cell in enumerate(left + right):
             lane, element = map(int, cell.split(":"))
