@@ -143,7 +143,8 @@ def _searched(e: Explanation) -> str:
 
 
 def _decisions(c: Candidate) -> str:
-    return (f"block {'x'.join(map(str, c.block))}, {'warpgroup' if c.loads == 'bulk' else 'warp'} {'x'.join(map(str, c.warp))}, split {c.where}, loads {c.loads}, "
+    return (f"block {'x'.join(map(str, c.block))}, {'warpgroup' if c.loads == 'bulk' else 'warp'} {'x'.join(map(str, c.warp))}, "
+            f"split {c.where}, loads {c.loads}, "
             f"{c.stages} stages, {c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, "
             f"{c.split_k} slice{'s' * (c.split_k > 1)} of k, promote {c.promote}"
             + (f", clusters of {c.cluster}, {c.consumers}" if c.loads == "bulk" else ""))
@@ -154,7 +155,8 @@ def _candidates(rows: Sequence[Candidate], intensity: str) -> str:
     return table(
         ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "cluster", "turns", "registers", "blocks an SM", intensity, "P1", "ms"),
         [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.where, c.loads, c.stages, c.fragment_buffers, c.group,
-          c.split_k, c.cluster, "two" if c.consumers == "pingpong" else "-", c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
+          c.split_k, c.cluster, "two" if c.consumers == "pingpong" else "-", c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads,
+          round(1e3 * c.seconds, 3)) for c in rows],
         indent="  ",
     )
 
@@ -191,7 +193,8 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
     e, known = explanation, _numbers(explanation)
     return {
         "plan": e.plan.as_dict() | {"predicted_registers": e.plan.predicted_registers},
-        "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds, "weighed": dict(e.weighed), "scheme_reason": e.scheme_reason,
+        "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds,
+        "weighed": dict(e.weighed), "scheme_reason": e.scheme_reason,
         "tied": e.tied, "best": [asdict(c) for c in e.best], "front": [asdict(c) for c in e.front],
         "equations": [
             {"number": equation.number, "symbol": equation.symbol, "form": equation.form, "unit": equation.unit,

@@ -146,14 +146,18 @@ def tensor_memory_specs(draw):
         "problem": {"layout": draw(st.sampled_from(["nn", "tn", "tt"])), **{x: draw(st.integers(0, 1 << 20)) for x in "mnk"}},
         "split": {"scheme": draw(st.sampled_from(SCHEMES.names())), "promote": draw(st.sampled_from([0, 16, k, 2 * k]))},
         "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
-        "tile": {"block": [128, n, k], "warp": [128, draw(st.sampled_from([n, n // 2])), k], "group": draw(st.integers(1, 64)), "split_k": draw(st.sampled_from([1, 1, 3]))},
+        "tile": {
+            "block": [128, n, k], "warp": [128, draw(st.sampled_from([n, n // 2])), k], "group": draw(st.integers(1, 64)),
+            "split_k": draw(st.sampled_from([1, 1, 3])),
+        },
         "pipeline": {"stages": draw(st.integers(2, 4))},
     }
 
 
 @pytest.mark.parametrize(("skeleton", "strategy", "ways"), [
-    (space.PORTABLE, specs(gpus=GPUS.names()), WAYS | AMD_WAYS), (specialised.SPECIALISED, bulk_specs(), WAYS), (tensor_memory.TENSOR_MEMORY, tensor_memory_specs(), {}),
-], ids=lambda value: getattr(value, "name", ""))
+    (space.PORTABLE, specs(gpus=GPUS.names()), WAYS | AMD_WAYS), (specialised.SPECIALISED, bulk_specs(), WAYS),
+    (tensor_memory.TENSOR_MEMORY, tensor_memory_specs(), {}),
+], ids=[one.name for one in SKELETONS])
 def test_every_reading_gives_the_numbers_of_plans(skeleton, strategy, ways):
     """Of random plans and of those that go every way, with flags as they really are."""
     plans = [plan for plan in [*random_plans(strategy, 200), *(plan_of(**way) for way in ways.values())] if specialised.skeleton_of(plan.fragment) is skeleton]
@@ -163,7 +167,8 @@ def test_every_reading_gives_the_numbers_of_plans(skeleton, strategy, ways):
         equation = of(statement)
         told = [row for row in rows if all(name in row for name in equation.variables)]
         assert told or set(equation.variables) & set(papers.LATENCIES), statement.number
-        hold_equal(statement, {name: np.array([row[name] for row in told], dtype=float) for name in equation.variables}, np.array([equation.value(row) for row in told]))
+        columns = {name: np.array([row[name] for row in told], dtype=float) for name in equation.variables}
+        hold_equal(statement, columns, np.array([equation.value(row) for row in told]))
 
 
 def worth(numbers: str) -> float:
