@@ -334,8 +334,10 @@ def explain(
         if candidate:
             loaded = explaining.with_candidate(loaded, candidate)
         explanation = judged(loaded) if candidate else explained(loaded)
-        text = "" if as_json else (explaining.latex if latex else explaining.text)(explanation)
-        return text, explaining.as_dict(explanation) if as_json else None, EXIT_OK
+        told = explaining.latex if latex else explaining.text
+        if not as_json:
+            return told(explanation), None, EXIT_OK
+        return "", explaining.as_dict(explanation) | ({"latex": told(explanation)} if latex else {}), EXIT_OK
 
     return _for_each(specs, as_json, serve)
 
@@ -384,7 +386,8 @@ def bench(
         if specs:
             raise SpecError("--plot", "draws a table that is there", got=f"{len(specs)} specs", needs="no SPEC",
                             remedy=f"gemmgen bench --plot {plot}")
-        emit("\n".join(f"wrote {path}" for path in _plotted(plot, out or plot.parent)))
+        drawn = _plotted(plot, out or plot.parent)
+        emit_json({"files": [str(path) for path in drawn]}) if as_json else emit("\n".join(f"wrote {path}" for path in drawn))
         return EXIT_OK
     if not specs:
         raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, or --plot CSV", remedy="gemmgen bench --help")
@@ -516,8 +519,11 @@ def fragments(
 
 
 @app.command(epilog=_examples("gemmgen schema > specs/spec.schema.json"))
-def schema() -> None:
-    """Print the JSON schema of a spec file, for editors and programs."""
+def schema(as_json: Json = False) -> None:
+    """Print the JSON schema of a spec file, for editors and programs.
+
+    It is JSON with and without --json, which has errors printed so, too.
+    """
     from gemmgen.spec import json_schema
 
     emit_json(json_schema())

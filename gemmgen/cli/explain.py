@@ -143,7 +143,8 @@ def _searched(e: Explanation) -> str:
 
 
 def _decisions(c: Candidate) -> str:
-    return (f"block {'x'.join(map(str, c.block))}, {'warpgroup' if c.loads == 'bulk' else 'warp'} {'x'.join(map(str, c.warp))}, split {c.where}, loads {c.loads}, "
+    return (f"block {'x'.join(map(str, c.block))}, {'warpgroup' if c.loads == 'bulk' else 'warp'} {'x'.join(map(str, c.warp))}, "
+            f"split {c.where}, loads {c.loads}, "
             f"{c.stages} stages, {c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, "
             f"{c.split_k} slice{'s' * (c.split_k > 1)} of k, promote {c.promote}"
             + (f", clusters of {c.cluster}, {c.consumers}" if c.loads == "bulk" else ""))
@@ -154,7 +155,8 @@ def _candidates(rows: Sequence[Candidate], intensity: str) -> str:
     return table(
         ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "cluster", "turns", "registers", "blocks an SM", intensity, "P1", "ms"),
         [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.where, c.loads, c.stages, c.fragment_buffers, c.group,
-          c.split_k, c.cluster, "two" if c.consumers == "pingpong" else "-", c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
+          c.split_k, c.cluster, "two" if c.consumers == "pingpong" else "-", c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads,
+          round(1e3 * c.seconds, 3)) for c in rows],
         indent="  ",
     )
 
@@ -162,7 +164,7 @@ def _candidates(rows: Sequence[Candidate], intensity: str) -> str:
 def latex(explanation: Explanation) -> str:
     """The equations with their values, for a document with amsmath."""
     from gemmgen.model import papers
-    from gemmgen.model.equation import figure
+    from gemmgen.model.equation import typeset_figure
     from gemmgen.model.specialised import skeleton_of
 
     known = _numbers(explanation)
@@ -171,11 +173,11 @@ def latex(explanation: Explanation) -> str:
         have = papers.numbers(known)
         rows = []
         for equation in equations:
-            value = figure(equation.value(have)) if all(name in have for name in equation.variables) else None
+            value = typeset_figure(equation.value(have)) if all(name in have for name in equation.variables) else None
             if value is None and title == "Error":
                 continue
             unit = rf"\ \text{{{equation.unit}}}" if equation.unit else ""
-            rows.append(equation.latex.replace(" = ", " &= ", 1) + (f" = {value}{unit}" if value else "")
+            rows.append(equation.latex.replace(" = ", " &= ", 1) + (f" {value}{unit}" if value else "")
                         + rf" \tag{{{equation.number}}}")
         if rows:
             blocks.append(f"% {title}\n\\begin{{align*}}\n" + " \\\\\n".join(rows) + "\n\\end{align*}")
@@ -191,7 +193,8 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
     e, known = explanation, _numbers(explanation)
     return {
         "plan": e.plan.as_dict() | {"predicted_registers": e.plan.predicted_registers},
-        "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds, "weighed": dict(e.weighed), "scheme_reason": e.scheme_reason,
+        "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds,
+        "weighed": dict(e.weighed), "scheme_reason": e.scheme_reason,
         "tied": e.tied, "best": [asdict(c) for c in e.best], "front": [asdict(c) for c in e.front],
         "equations": [
             {"number": equation.number, "symbol": equation.symbol, "form": equation.form, "unit": equation.unit,

@@ -85,8 +85,8 @@ class Equation:
         return f"{figure(self.value(numbers))}{unit} = {self.form} = {self.filled(numbers)}  ({self.source})"
 
     def filled(self, numbers: Numbers) -> str:
-        """The form with numbers for its symbols."""
-        return _NAME.sub(lambda name: name[0] if name[0] in FUNCTIONS else figure(numbers[name[0]]), self.form)
+        """The form with numbers for its symbols, to six digits, so that the four that are printed of its value come out of it."""
+        return _NAME.sub(lambda name: name[0] if name[0] in FUNCTIONS else figure(numbers[name[0]], 6), self.form)
 
     # ---- symbolic
 
@@ -95,20 +95,34 @@ class Equation:
         """The form as SymPy reads it."""
         import sympy
 
-        symbols = {name: sympy.Symbol(name, positive=True) for name in self.variables}
-        return sympy.sympify(_symbolic(self.form), locals=symbols | {
+        return sympy.sympify(_symbolic(self.form), locals={name: symbol(name) for name in self.variables} | {
             "ceil": sympy.ceiling, "floor": sympy.floor, "max": sympy.Max, "min": sympy.Min, "sqrt": sympy.sqrt,
-            "where": lambda condition, then, other: sympy.Piecewise((then, condition), (other, True)),
-            "equal": sympy.Eq,
+            "where": _either, "equal": sympy.Eq,
         })
 
-    @property
+    @cached_property
     def latex(self) -> str:
         """`symbol = form`, typeset."""
-        import sympy
+        return f"{self.tex or typeset(self.symbol)} = {_printed(self.expression)}"
 
-        names = {sympy.Symbol(name, positive=True): typeset(name) for name in self.variables}
-        return f"{self.tex or typeset(self.symbol)} = {sympy.latex(self.expression, symbol_names=names)}"
+
+def symbol(name: str) -> sympy.Symbol:
+    """SymPy's symbol of that name: a real number and nothing more.
+
+    Flags are 0, offsets negative and shares no whole numbers, and SymPy leaves out every branch that its assumptions exclude.
+    """
+    import sympy
+
+    return sympy.Symbol(name, real=True)
+
+
+def _either(condition: sympy.Basic, then: sympy.Basic, other: sympy.Basic) -> sympy.Basic:
+    """`where` for SymPy, which has a case distinction for numbers but not for conditions."""
+    import sympy
+
+    if isinstance(then, sympy.Expr):
+        return sympy.Piecewise((then, condition), (other, True))
+    return (condition & then) | (~condition & other)
 
 
 def _symbolic(form: str) -> str:
@@ -123,21 +137,45 @@ def _symbolic(form: str) -> str:
     return ast.unparse(Equal().visit(ast.parse(form, mode="eval")))
 
 
+def _printed(expression: sympy.Basic) -> str:
+    """LaTeX with a dot between factors, as names are words, and brackets around products of which a remainder is taken."""
+    import sympy
+    from sympy.printing.latex import LatexPrinter
+    from sympy.printing.precedence import PRECEDENCE
+
+    class Printer(LatexPrinter):
+        def _print_Mod(self, expr: sympy.Mod, exp: str | None = None) -> str:  # noqa: N802 (SymPy's own naming)
+            of, by = (self.parenthesize(part, PRECEDENCE["Mul"]) for part in expr.args)
+            return rf"{of} \bmod {by}"
+
+    names = {one: typeset(one.name) for one in expression.free_symbols}
+    expression = expression.replace(sympy.ITE, _either)  # what SymPy makes of a case distinction within a condition
+    return Printer({"mul_symbol": "dot", "symbol_names": names}).doprint(expression)
+
+
 def typeset(name: str) -> str:
     r"""A symbol's name in LaTeX: `BM` as `B_{M}`, `shared_bytes` as `\mathrm{shared\ bytes}`."""
-    tile = re.fullmatch(r"([A-Z])([A-Z])", name)
+    tile = re.fullmatch(r"([BWF])([MNK])", name)
     if tile:
         return f"{tile[1]}_{{{tile[2]}}}"
     return name if len(name) == 1 else rf"\mathrm{{{name.replace('_', chr(92) + ' ')}}}"
 
 
-def figure(value: Any) -> str:
-    """A number as messages print it: whole numbers in full, others to four digits."""
+def figure(value: Any, least: int = 4) -> str:
+    """A number as messages print it: whole numbers in full, others to so many digits, or to as many as tell them from a whole one."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if float(value).is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return f"{float(value):.4g}"
+    return next(text for digits in range(least, 18) if not (text := f"{float(value):.{digits}g}").lstrip("-").isdecimal())
+
+
+def typeset_figure(value: Any) -> str:
+    r"""`= 98304`, or `\approx 1.145 \cdot 10^{-6}` where the figure is a rounded one."""
+    text = figure(value)
+    sign = "=" if float(text) == value else r"\approx"
+    digits, _, exponent = text.partition("e")
+    return f"{sign} {digits}" + (rf" \cdot 10^{{{int(exponent)}}}" if exponent else "")
 
 
 @dataclass(frozen=True)
@@ -178,11 +216,14 @@ class Constraint:
         return f"{self.number} {self.form}"
 
     @property
-    def latex(self) -> str:
-        import sympy
+    def expression(self) -> sympy.Basic:
+        """The form as SymPy reads it."""
+        return self._equation.expression
 
-        names = {sympy.Symbol(name, positive=True): typeset(name) for name in self.variables}
-        return sympy.latex(self._equation.expression, symbol_names=names)
+    @cached_property
+    def latex(self) -> str:
+        """The form, typeset."""
+        return _printed(self.expression)
 
 
 def solved(equations: tuple[Equation, ...], numbers: Numbers) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, a
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import Progress
 from gemmgen.cli.pipeline import racers
-from gemmgen.errors import DeviceError, SpecError, UnknownName
+from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.run import sensors, timing
 from gemmgen.run.sensors import Sample
 
@@ -477,7 +477,7 @@ def test_specs_of_one_name_keep_their_folders(write_spec, monkeypatch, tmp_path)
 def test_what_cannot_be_built_is_noted_unless_nothing_can(write_spec):
     bad = write_spec("[tile]\nblock = [128, 128, 32]\nwarp = [64, 24, 32]\n", name="bad.toml")
     progress = Progress("bench", quiet=True)
-    with pytest.raises(Exception, match="warp"):
+    with pytest.raises(InfeasibleSpec, match="warp"):
         racers([bad], [], False, progress)
     kernels, notes = racers([bad, write_spec(name="good.toml")], [], False, progress)
     assert [one.name for one in kernels] == ["good"] and notes[0].startswith("bad: not built: ")

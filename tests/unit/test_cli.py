@@ -18,13 +18,14 @@ from gemmgen import __version__
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.cli.app import app
 from gemmgen.cli.output import write_files
 from gemmgen.errors import EmulationError, GemmgenError, ResourceError
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load
 
-VERBS = ["verify", "render", "build", "export", "gpus", "schemes", "fragments", "schema"]
+VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]
 # Small enough that a whole verification takes seconds.
 TINY = '[split]\nscheme = "half"\n[tile]\nblock = [32, 32, 16]\nwarp = [32, 16, 16]\n'
 
@@ -183,6 +184,7 @@ def test_the_lane_grid_is_the_map(gemmgen):
     out = gemmgen("fragments", "mma_m16n8k16_f16").out
     grid = [line.replace(":", " ").split() for line in out.partition("A [m, k]")[2].splitlines()[1:17]]
     held = FRAGMENTS.get("mma_m16n8k16_f16").a
+    assert [len(line) for line in grid] == [32] * 16
     for i, line in enumerate(grid):
         for j, (lane, element) in enumerate(zip(line[::2], line[1::2], strict=True)):
             assert held.element(int(lane), int(element) // 2, int(element) % 2) == (i, j)
@@ -197,6 +199,7 @@ def test_a_wide_instruction_is_told_by_its_own_name(gemmgen):
     grid = out.partition("C [m, n], 64x24")[2].partition("descriptor")[0]
     strips = [[line.split() for line in part.splitlines()[1:65]] for part in grid.split("columns ")[1:]]
     held = find("wgmma_m64n24k16_f16", "here").c
+    assert [[len(line) for line in strip] for strip in strips] == [[16] * 64, [8] * 64]
     for i, (left, right) in enumerate(zip(*strips, strict=True)):
         for j, cell in enumerate(left + right):
             lane, element = map(int, cell.split(":"))
@@ -318,6 +321,28 @@ def test_errors_go_to_stderr_or_as_json_to_stdout(gemmgen):
     assert (plain.out, as_json.err) == ("", "")
     assert plain.err.startswith("error: gemmgen gpus: unknown GPU\n  got    'a1000'\n  needs  one of: a100, ")
     assert json.loads(as_json.out)["try"] == "did you mean 'a100'?"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, verb):
+    """What it does and what it refuses, on stdout, and nothing beside it."""
+    monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("gemmgen.cli.app._plotted", lambda table, folder: [folder / "speed.png"])  # else it takes a GPU, or matplotlib
+    arguments = {
+        "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
+        "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "gpus": [], "schemes": [], "fragments": [], "schema": [],
+    }
+    ran = gemmgen(verb, *arguments[verb], "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out)
+    refused = gemmgen(verb, "--json", "--no-such-option")
+    assert (refused.code, refused.err) == (2, "")
+    assert "--no-such-option" in json.loads(refused.out)["problem"]
+
+
+def test_schema_and_typeset_equations_are_the_same_in_json(gemmgen, tiny):
+    assert gemmgen("schema", "--json").out == gemmgen("schema").out
+    assert json.loads(gemmgen("explain", tiny, "--latex", "--json").out)["latex"] + "\n" == gemmgen("explain", tiny, "--latex").out
 
 
 # ---- a terminal, a pipe, a full disk

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gemmgen import plan as planning
+from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.model import error, papers, registers, resources, space, specialised, time, traffic
-from gemmgen.model.equation import Constraint, Equation, solved
-from gemmgen.solve import solve
+from gemmgen.model import error, papers, registers, resources, space, specialised, tensor_memory, time, traffic
+from gemmgen.model.equation import FUNCTIONS, Constraint, Equation, solved, symbol
+from gemmgen.cli import explain as explaining
+from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
+from latex_reader import read, read_line
+from random_specs import bulk_specs, plan_or_refusal, specs
+from ways import AMD_WAYS, WAYS, plan_of, shipped
 
 MODULES = (resources, registers, traffic, time, error, space)
 OURS = [value for module in MODULES for value in vars(module).values() if isinstance(value, Equation)]
 BULK = [equation for _, group in specialised.SPECIALISED.equations for equation in group]  # of the other skeleton
-EQUATIONS = list({e.number: e for e in [*OURS, *BULK, *papers.PAPERS]}.values())
+SKELETONS = (space.PORTABLE, specialised.SPECIALISED, tensor_memory.TENSOR_MEMORY)
+IN_USE = [statement for one in SKELETONS for group in (*(group for _, group in one.equations), one.constraints) for statement in group]
 CONSTRAINTS = [*space.CONSTRAINTS, papers.EGEMM_BALANCE]
-OTHERS = [c for c in specialised.SPECIALISED.constraints if c not in CONSTRAINTS]
+STATEMENTS = list({id(one): one for one in [*OURS, *IN_USE, *papers.PAPERS, *CONSTRAINTS]}.values())
 
 
 def fixed(gpu: str = "h100", scheme: str = "ootomo", **more):
@@ -58,37 +67,162 @@ def test_the_skeletons_share_numbers_only_for_the_same_equation():
     assert len({c.number for c in limits}) == len(limits)
 
 
-@pytest.mark.parametrize("statement", [*EQUATIONS, *CONSTRAINTS, *OTHERS], ids=lambda s: s.number)
-def test_sympy_reads_what_is_computed(statement):
-    equation = statement if isinstance(statement, Equation) else statement._equation
-    draw = np.random.default_rng(1)
-    columns = {name: draw.choice([2, 3, 4, 8, 16, 32, 64, 100, 128], size=200) for name in equation.variables}
-    names = list(columns)
-    symbols = [sympy.Symbol(name, positive=True) for name in names]
-    reading = sympy.lambdify(symbols, equation.expression, "numpy")
+def of(statement) -> Equation:
+    """What a statement says as an equation."""
+    return statement if isinstance(statement, Equation) else statement._equation
+
+
+def said(statement, form: str) -> Equation:
+    """Another form in a statement's place."""
+    return Equation(statement.number, "", form, "", "")
+
+
+def readings(statement) -> dict[str, Callable]:
+    """What SymPy has of it, and what is typeset, each as a function of columns of numbers by name."""
+    names = of(statement).variables
+    sympys = sympy.lambdify([symbol(name) for name in names], statement.expression, "numpy")
+    form = read(statement.latex.partition(" = ")[2] if isinstance(statement, Equation) else statement.latex)
+    return {"SymPy's": lambda known: sympys(*(known[name] for name in names)), "the typeset one": said(statement, form).value}
+
+
+def hold_equal(statement, known: dict[str, np.ndarray], computed: np.ndarray) -> None:
+    """Every reading gives what is computed of columns of numbers."""
+    for name, reading in readings(statement).items():
+        with np.errstate(all="ignore"):
+            got = np.broadcast_to(np.asarray(reading(known), dtype=float), computed.shape)
+        np.testing.assert_allclose(got, computed.astype(float), rtol=1e-12, err_msg=f"{statement.number}, {name}")
+
+
+DRAWN = (0, 0, 1, 1, 2, 3, 8, 16, 32, 64, 100, 128, 256, -4, 2.5)
+"""Flags that are set and that are not, counts and extents, an offset and a slope."""
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda s: s.number)
+def test_every_reading_says_what_is_computed(statement):
+    equation, draw = of(statement), np.random.default_rng(1)
+    columns = {name: draw.choice(DRAWN, size=3000) for name in equation.variables}
+    divisors = [node.right for node in ast.walk(ast.parse(equation.form)) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mod)]
     with np.errstate(all="ignore"):
-        computed = np.broadcast_to(equation.value(columns), 200)
-        symbolic = np.broadcast_to(np.asarray(reading(*(columns[n].astype(float) for n in names)), dtype=float), 200)
-    defined = np.isfinite(symbolic)  # not an integer divided by 0
-    np.testing.assert_allclose(computed[defined].astype(float), symbolic[defined], rtol=1e-12)
-    assert defined.sum() > 100
-    for at in np.flatnonzero(defined)[::50]:
-        one = equation.value({name: column[at].item() for name, column in columns.items()})
+        defined = np.all([np.broadcast_to(said(statement, ast.unparse(one)).value(columns) != 0, 3000) for one in divisors] or [[True] * 3000], axis=0)
+        columns = {name: column[defined] for name, column in columns.items()}
+        computed = np.broadcast_to(equation.value(columns), defined.sum())
+    assert defined.sum() > 200
+    hold_equal(statement, columns, computed)
+    for at in range(0, len(computed), 100):
+        with np.errstate(invalid="ignore"):
+            one = equation.value({name: column[at].item() for name, column in columns.items()})
         assert float(one) == pytest.approx(float(computed[at]), nan_ok=True)
 
 
-@pytest.mark.parametrize("statement", [*EQUATIONS, *CONSTRAINTS, *OTHERS], ids=lambda s: s.number)
-def test_everything_can_be_typeset(statement):
-    text = statement.latex
-    assert text.count("{") == text.count("}") and "_" not in text.replace("_{", "")
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda s: s.number)
+def test_no_branch_is_left_out(statement):
+    """Not even where a flag is 0 in every plan that one could think of."""
+    assert {one.name for one in statement.expression.free_symbols} == set(of(statement).variables)
+    assert {"True", "False"}.isdisjoint(re.findall(r"\w+", statement.latex))
+
+
+def known_of(plan) -> dict[str, float]:
+    """Every symbol's value at a plan, the papers' and the error's among them."""
+    own = error.error_numbers(plan.scheme, plan.gpu.unit, plan.promote, max(plan.hints.k, 1)) if plan.promote else {}
+    return papers.numbers(specialised.model(plan)) | (solved(error.EQUATIONS, own) if own else {})
+
+
+def random_plans(strategy, count: int) -> list:
+    found = []
+
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def each(data):
+        found.append(plan_or_refusal(data))
+
+    each()
+    return [plan for plan in found if plan]
+
+
+@st.composite
+def tensor_memory_specs(draw):
+    n, k = 32 * draw(st.integers(1, 8)), draw(st.sampled_from([16, 32, 64]))
+    return {
+        "problem": {"layout": draw(st.sampled_from(["nn", "tn", "tt"])), **{x: draw(st.integers(0, 1 << 20)) for x in "mnk"}},
+        "split": {"scheme": draw(st.sampled_from(SCHEMES.names())), "promote": draw(st.sampled_from([0, 16, k, 2 * k]))},
+        "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
+        "tile": {
+            "block": [128, n, k], "warp": [128, draw(st.sampled_from([n, n // 2])), k], "group": draw(st.integers(1, 64)),
+            "split_k": draw(st.sampled_from([1, 1, 3])),
+        },
+        "pipeline": {"stages": draw(st.integers(2, 4))},
+    }
+
+
+@pytest.mark.parametrize(("skeleton", "strategy", "ways"), [
+    (space.PORTABLE, specs(gpus=GPUS.names()), WAYS | AMD_WAYS), (specialised.SPECIALISED, bulk_specs(), WAYS),
+    (tensor_memory.TENSOR_MEMORY, tensor_memory_specs(), {}),
+], ids=[one.name for one in SKELETONS])
+def test_every_reading_gives_the_numbers_of_plans(skeleton, strategy, ways):
+    """Of random plans and of those that go every way, with flags as they really are."""
+    plans = [plan for plan in [*random_plans(strategy, 200), *(plan_of(**way) for way in ways.values())] if specialised.skeleton_of(plan.fragment) is skeleton]
+    assert len(plans) > 60
+    rows = [known_of(plan) for plan in plans]
+    for statement in [*(one for _, group in skeleton.equations for one in group), *error.EQUATIONS, *skeleton.constraints, *papers.PAPERS]:
+        equation = of(statement)
+        told = [row for row in rows if all(name in row for name in equation.variables)]
+        assert told or set(equation.variables) & set(papers.LATENCIES), statement.number
+        columns = {name: np.array([row[name] for row in told], dtype=float) for name in equation.variables}
+        hold_equal(statement, columns, np.array([equation.value(row) for row in told]))
+
+
+def worth(numbers: str) -> float:
+    """What an expression without symbols comes to."""
+    return float(eval(numbers, dict(FUNCTIONS)))
+
+
+def close(text: str, value: float) -> bool:
+    """Whether a figure is a number's, written to four digits."""
+    return float(text) == pytest.approx(value, rel=5.1e-4, abs=0)
+
+
+@pytest.mark.parametrize("loaded", shipped().values(), ids=shipped())
+def test_what_an_explanation_prints_is_true(loaded):
+    """Of every shipped spec: each `symbol = numbers = value`, in text and typeset, each inequality with its numbers."""
+    explanation = explain(loaded)
+    known = papers.numbers(explaining._numbers(explanation))
+    skeleton = specialised.skeleton_of(explanation.plan.fragment)
+
+    printed = explaining.text(explanation)
+    chains = re.findall(r"^  \S.*?  (\S+) = (\S+).*\n +  = (.+)\n +  = (.+)$", printed, re.M)
+    symbols = {(one.number, one.symbol) for _, group in [*skeleton.equations, ("", error.EQUATIONS), ("", papers.PAPERS)] for one in group}
+    assert {name for name, *_ in chains} >= {one.symbol for _, group in skeleton.equations for one in group}
+    for name, value, form, numbers in chains:
+        assert close(value, Equation("", "", form, "", "").value(known)), (name, value, form)
+        assert close(value, worth(numbers)), (name, value, numbers)
+    inequalities = re.findall(r"^  (C\d+) +(.+)\n +(.+)$", printed, re.M)
+    assert [number for number, *_ in inequalities] == [one.number for one in skeleton.constraints]
+    for (number, _, numbers), constraint in zip(inequalities, skeleton.constraints):
+        assert worth(numbers) == constraint.holds(known), (number, numbers)
+
+    rows = [row.removesuffix(r" \\") for row in explaining.latex(explanation).splitlines() if r"\tag" in row]
+    lines = [read_line(row) for row in rows if not row.startswith("& ")]
+    assert len(lines) >= len(chains)
+    for line in lines:
+        equation = Equation(line.tag, line.symbol, line.form, "", "")
+        assert (line.tag, line.symbol) in symbols
+        if line.sign is None:
+            assert set(equation.variables) & set(papers.LATENCIES), line
+        elif line.sign == "=":
+            assert line.figure == pytest.approx(equation.value(known), rel=1e-12, abs=0), line
+        else:
+            assert close(line.figure, equation.value(known)), line
+    typeset = [re.fullmatch(r"& (.*) \\tag\{(.*)\}", row).groups() for row in rows if row.startswith("& ")]
+    assert [number for _, number in typeset] == [one.number for one in skeleton.constraints]
+    for (condition, number), constraint in zip(typeset, skeleton.constraints):
+        assert said(constraint, read(condition)).value(known) == constraint.holds(known), number
 
 
 def test_the_order_of_evaluation_is_the_order_of_the_lists():
     plan = fixed()
     known = specialised.model(plan)
-    for equation in OURS:
-        if equation.symbol in known and all(name in known for name in equation.variables):
-            assert equation.value(known) == known[equation.symbol], equation.number
+    for equation in (one for _, group in space.PORTABLE.equations for one in group):
+        assert equation.value(known) == known[equation.symbol], equation.number
 
 
 # ---- the papers, by hand
@@ -97,7 +231,7 @@ def test_the_order_of_evaluation_is_the_order_of_the_lists():
 def test_wmmae_roofline():
     """Eq. 1 is n / 6, and its 52.0 and 104.0 TFLOP/s are 19.491 TB/s times 32/12 and 32/6."""
     intensity, held = papers.WMMAE
-    n = sympy.Symbol("n", positive=True)
+    n = symbol("n")
     assert sympy.simplify(intensity.expression - n / 6) == 0
     assert sympy.simplify(held.expression - n**2 / 16) == 0
     assert intensity.value({"n": 32}) * 19.491 == pytest.approx(104.0, abs=0.05)
@@ -110,7 +244,7 @@ def test_le_gemm_at_its_own_choice():
     values = [equation.value(known) for equation in papers.LE_GEMM]
     assert values[1:] == [49152, 6291456, 128, 88, 64]
     assert values[0] == 512 * 16 * 32  # 512 tiles of 16 warps
-    m, n = sympy.symbols("BM BN", positive=True)
+    m, n = symbol("BM"), symbol("BN")
     assert sympy.simplify(papers.LE_GEMM[2].expression / papers.LE_GEMM[1].expression - 3 * m * n / (2 * (m + n))) == 0
 
 
@@ -191,8 +325,7 @@ def test_the_swizzle_leaves_no_bank_conflict(block_k):
 )
 def test_more_of_everything_costs_more(scale, depth, stages, gpu):
     def known(block, k, count, size=4096, promote=0):
-        fragment = fixed().fragment
-        symbols = space.constants("nn", SCHEMES.get("ootomo"), fragment, GPUS.get(gpu), planning.Hints(size, size, size))
+        symbols = space.constants("nn", SCHEMES.get("ootomo"), FRAGMENTS.get("mma_m16n8k16_f16"), GPUS.get(gpu), planning.Hints(size, size, size))
         symbols |= dict(zip(space.DECISIONS, (*block, k, 64, 32, k, count, 1, 8, 1, promote, 0, 0, 0, 0)))
         return space.predictions(space.budgets(symbols, GPUS.get(gpu).arch_number))
 

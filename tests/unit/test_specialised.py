@@ -455,11 +455,15 @@ def test_a_candidate_of_the_skeleton(gemmgen, write_spec):
 
 def test_every_refusal_is_one_of_ours():
     """Nothing that a spec can say of this skeleton ends in anything but a plan or a typed refusal."""
+    plans = refusals = 0
     for block, warp, consumers, where, promote, stages, cluster in itertools.product(
         ((64, 8, 16), (128, 256, 64), (57, 40, 32), (512, 64, 16)), ((64, 8, 16), (64, 256, 64), (128, 40, 32)),
         ("cooperative", "pingpong"), ("prepass", "mixed"), (0, 16, 48), (2, 64), (1, 8),
     ):
         try:
             settled(block, warp, where, promote, stages, cluster, consumers)
+            plans += 1
         except GemmgenError as refusal:
             assert isinstance(refusal, InfeasibleSpec) and refusal.needs and refusal.remedy
+            refusals += 1
+    assert plans and refusals

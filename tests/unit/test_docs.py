@@ -1,0 +1,172 @@
+"""Every command that the documentation prints is one that its program takes, and names files that are there."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+
+from gemmgen.bench import BASELINES, baselines
+from gemmgen.catalog.fragment import find
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.cli.app import app
+from gemmgen.cli.inputs import problem_sizes
+from gemmgen.errors import GemmgenError
+from gemmgen.paths import SPECS
+
+ROOT = SPECS.parent
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SCRIPTS = sorted((ROOT / "bench").glob("*.py"))
+PLACEHOLDERS = {"SPEC": "my.toml", "SPEC...": "my.toml", "CSV": "my.csv"}
+OURS = re.compile(r"(?:[A-Z_]+=\S+ )*(?:gemmgen|python|make|pytest) |bench/\w+\.py ")
+GEMMGEN = typer.main.get_command(app)
+REFUSAL = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a page, from fenced and indented blocks and from inline code; a line that ends in a backslash goes on."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    fenced = [line for block in re.findall(r"^```\n(.*?)^```", text, re.S | re.M) for line in block.splitlines()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    indented = re.findall(r"^    (\S.*)$", prose, re.M)
+    return [code for code in (*fenced, *indented, *re.findall(r"`([^`\n]+)`", prose)) if OURS.match(code)]
+
+
+PRINTED = [(page.relative_to(ROOT), code) for page in PAGES for code in dict.fromkeys(commands(page.read_text()))]
+# What a script says of itself: the lines of its docstring, with all that is optional.
+PRINTED += [
+    (script.relative_to(ROOT), line.replace("[", "").replace("]", ""))
+    for script in SCRIPTS for line in commands(re.search(r'"""(.*?)"""', script.read_text(), re.S)[1].replace("\\\\\n", "\\\n"))
+]
+
+
+class Taken(Exception):
+    """A script's arguments, parsed."""
+
+
+def parsed_by_script(script: str, arguments: list[str], monkeypatch) -> argparse.Namespace:
+    """What a script of bench/ makes of its arguments, before it does anything. An abbreviated option does not count.
+
+    Raises:
+        SystemExit: the arguments are not the script's.
+    """
+    given = argparse.ArgumentParser.parse_args
+
+    def parse_args(self, *rest, **more):
+        self.allow_abbrev = False
+        raise Taken(given(self, *rest, **more))
+
+    if "cupy" not in sys.modules:
+        monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+    monkeypatch.setattr(sys, "argv", [script, *arguments])
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    with pytest.raises(Taken) as taken:
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+    return taken.value.args[0]
+
+
+def there(path: str) -> bool:
+    """Whether a file that a command reads is ours, or plainly the reader's own."""
+    return bool(re.search("^my|/my", path)) or any(ROOT.glob(path))
+
+
+def check(code: str, monkeypatch) -> None:
+    """Raises whatever a command's own program would complain of."""
+    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(code, comments=True)]
+    while re.fullmatch(r"[A-Z_]+=\S+", words[0]):
+        name = words.pop(0).partition("=")[0]
+        files = [path for folder in ("gemmgen", "tests") for path in (ROOT / folder).rglob("*.py")]
+        assert any(re.search(rf"environ\W+(get\W+)?{name}", path.read_text()) for path in files), name
+    program, *arguments = words
+    if program == "make":
+        assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M) for target in arguments)
+    elif program == "pytest":
+        assert all((ROOT / word).exists() for word in arguments if word.startswith("tests/"))
+    elif program == "gemmgen":
+        verb = GEMMGEN.commands[arguments[0]]
+        alone = len(arguments) == 1  # the verb is spoken of, and need not have what it asks for
+        given = verb.make_context(verb.name, arguments[1:], resilient_parsing=alone).params
+        assert all(there(word) for word in arguments if word.endswith(".toml")), arguments
+        if given.get("sizes"):
+            problem_sizes(given["sizes"]), baselines(given["against"])
+        if given.get("gpu"):
+            GPUS.get(given["gpu"])
+        if verb.name == "fragments" and given.get("name"):
+            find(given["name"], code)
+    else:
+        script, *arguments = arguments if program == "python" else words
+        given = parsed_by_script(script, arguments, monkeypatch)
+        if isinstance(getattr(given, "sizes", None), str):
+            problem_sizes(given.sizes)
+        if getattr(given, "gpu", None):
+            GPUS.get(given.gpu)
+        assert all(there(word) for word in arguments if word.startswith(("specs/", "bench/", "docs/"))), arguments
+
+
+def test_every_page_is_looked_at():
+    pages = {str(page) for page, _ in PRINTED}
+    assert pages >= {"README.md", *(f"docs/{name}.md" for name in ("amd", "bench", "catalog", "export", "model"))}
+    assert pages >= {f"docs/results/{name}.md" for name in ("amd", "h100", "hopper", "papers")}
+    assert pages >= {f"bench/{script.name}" for script in SCRIPTS}
+    assert len(PRINTED) > 60
+    assert commands("Text `make x` and\n\n    gemmgen gpus \\\n        --json\n\n```\npython y.py\n```\n") == ["python y.py", "gemmgen gpus  --json", "make x"]
+
+
+@pytest.mark.parametrize(("page", "code"), PRINTED, ids=[f"{page}: {code[:60]}" for page, code in PRINTED])
+def test_a_printed_command_runs(page, code, monkeypatch):
+    check(code, monkeypatch)
+
+
+@pytest.mark.parametrize("wrong", [
+    "gemmgen bench my.toml --sizes 64,...", "gemmgen bench my.toml --solve-every-size", "gemmgen verify specs/kernels/none.toml", "gemmgen verity my.toml",
+    "gemmgen render my.toml --gpu a1000", "gemmgen fragments mma_m16n8k17_f16", "make tests", "pytest tests/none", "python bench/choice.py --size 4096",
+    "bench/fit_time.py --policy wgmma", "bench/fit_time.py bench/none.csv", "python bench/none.py", "GEMMGEN_NONE=1 gemmgen gpus",
+])
+def test_a_wrong_one_is_found(wrong, monkeypatch):
+    with pytest.raises((AssertionError, FileNotFoundError, GemmgenError, KeyError, REFUSAL, SystemExit)):
+        check(wrong, monkeypatch)
+
+
+# ---- tables that say what another place says
+
+
+def rows(page: str, *start: str) -> list[list[str]]:
+    """The cells of a page's tables, row by row, of those rows whose first cell begins with one of these."""
+    lines = (ROOT / page).read_text().splitlines()
+    cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line.startswith("|")]
+    return [row for row in cells if row[0].startswith(start)]
+
+
+def test_the_readmes_speeds_are_those_of_their_record():
+    ours = [row for row in rows("README.md", "1", "2", "4", "8") if row[0].endswith("^3")]
+    recorded = {row[0]: row for row in rows("docs/results/hopper.md", "1", "2", "4", "8")}
+    assert len(ours) == 5
+    for size, tflops, sgemm, f16, error, its_error in ours:
+        of = recorded[size]
+        assert [tflops, sgemm, f16] == [of[1], of[2].split()[0], of[3].split()[0]]
+        assert [float(error), float(its_error)] == [float(of[5]), float(of[6])]
+    [command] = [code for code in commands((ROOT / "README.md").read_text()) if code.startswith("gemmgen bench specs")]
+    assert command in commands((ROOT / "docs" / "results" / "hopper.md").read_text())
+
+
+def test_the_readmes_schemes_are_those_of_the_table():
+    table = [row for row in rows("README.md", "`") if len(row) == 4]
+    told = {name.strip("` "): (words, products) for names, words, products, _ in table for name in names.split(",")}
+    assert set(told) == set(SCHEMES.names())
+    for scheme in SCHEMES.rows():
+        words, products = told[scheme.name]
+        assert words.endswith(f"x {scheme.word}") and str(len(scheme.words)) in words.partition(" x")[0].split(", ")
+        assert str(len(scheme.products)) in products.split(", ")
+
+
+def test_the_page_on_speed_knows_every_baseline():
+    assert {name.strip("`") for names, *_ in rows("docs/bench.md", "`") for name in names.split(", ")} == set(BASELINES)
