@@ -105,6 +105,7 @@ class Program:
         blocks: in the order lanes are preferred in; block 0 is the entry.
         static_shared: bytes of its static shared variables.
         reads_async: whether matrix instructions read shared memory by themselves.
+        publishes: whether a fence or a release may show its stores to other CTAs.
         param_offsets: name -> offset in the parameter bytes; param_bytes: their length.
     """
 
@@ -115,6 +116,7 @@ class Program:
     blocks: list[Block] = field(default_factory=list)
     static_shared: int = 0
     reads_async: bool = False
+    publishes: bool = False
     param_offsets: dict[str, int] = field(default_factory=dict)
     param_bytes: int = 0
 
@@ -123,8 +125,8 @@ class Cursor:
     """One statement while it is decoded: its modifiers are taken one by one, and
     none may be left."""
 
-    def __init__(self, decoder: Decoder, statement: Statement):
-        self.decoder, self.statement = decoder, statement
+    def __init__(self, decoder: Decoder, statement: Statement, number: int):
+        self.decoder, self.statement, self.number = decoder, statement, number
         self.base, *self.modifiers = statement.opcode.split(".")
         self.operands = statement.operands
 
@@ -355,7 +357,7 @@ class Decoder:
 
     def _add(self, block: Block, number: int, block_at: Mapping[int, int]) -> None:
         statement = self.entry.body[number]
-        cursor = Cursor(self, statement)
+        cursor = Cursor(self, statement, number)
         guard = self.value(statement.guard, "pred", cursor) if statement.guard else -1
         if not _ends_block(statement):
             run = self._built(cursor)

@@ -27,6 +27,7 @@ from gemmgen.emulate.host import HostMemory
 from gemmgen.emulate.launch import LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
 from gemmgen.emulate.machine import Launch
 from gemmgen.emulate.memory import Buffer
+from gemmgen.emulate.order import Writes
 from gemmgen.emulate.ptx import Param, parse
 from gemmgen.emulate.report import Source
 from gemmgen.emulate.strips import Progress, run_strips
@@ -75,6 +76,14 @@ class Emulator(HostMemory):
             for name, entry in module.entries.items()
         }
 
+    def forget(self) -> dict[str, int]:
+        self._writes: Writes | None = None  # of the last launch
+        return super().forget()
+
+    def close(self) -> None:
+        self._writes = None
+        super().close()
+
     # ---- running
     def launch(
         self,
@@ -84,6 +93,7 @@ class Emulator(HostMemory):
         shared_bytes: int,
         args: Sequence[Argument],
         progress: Progress | None = None,
+        overlaps: bool = False,
     ) -> LaunchStats:
         """Run a kernel to its end.
 
@@ -93,6 +103,8 @@ class Emulator(HostMemory):
             args: in the order of the kernel's parameters. A pointer is a Buffer
                 or None; `bytes` fill a parameter that is a struct.
             progress: called as (CTAs done, CTAs in all).
+            overlaps: whether it may begin before the launch before it is over (a programmatic dependent
+                launch); what that one writes it may then not touch before griddepcontrol.wait.
 
         Raises:
             EmulationError: the launch does not fit the kernel, or the kernel does
@@ -105,6 +117,8 @@ class Emulator(HostMemory):
         grid, block = checked_dims(entry, "grid", grid), checked_dims(entry, "block", block)
         self._check_threads(program, block)
         cluster = self._cluster(program, grid)
+        before = self._writes.grown(self._arena.nbytes) if overlaps and self._writes else None
+        self._writes = Writes(program, grid, block, self._arena.nbytes)
         launch = Launch(
             program=program,
             unit=self.unit,
@@ -116,6 +130,8 @@ class Emulator(HostMemory):
             params=self._pack(program, args),
             lock=nullcontext(),
             source=self.source,
+            writes=self._writes,
+            before=before,
             cluster=cluster,
         )
         return run_strips(launch, self.strip, self.processes, progress)

@@ -77,7 +77,6 @@ def bulk_copy(cursor: Cursor):
                 to = targets[lane]
                 nbytes, read = sources(lane, to % warp.strip.shared.pitch)
                 _check_grain("target", warp.strip.shared, to, source.grain)
-                read()  # a copy that must not be read fails where it is issued
                 for shift in [0] if masks is None else _shifts(warp, lane, int(masks[lane]), to, signalled):
                     issue(warp, lane, to + shift, read, nbytes, signalled + shift, place)
 
@@ -101,6 +100,8 @@ class _Range:
             nbytes = int(sizes[lane])
             _check_grain("source", arena, sources[lane])
             _check_size(nbytes)
+            arena.load_range(sources[lane], nbytes)  # a copy that must not be read fails where it is issued
+            warp.strip.order.read_range(warp, lane, sources[lane], nbytes)
             return nbytes, partial(arena.load_range, sources[lane], nbytes)
 
         return of_lane
@@ -133,6 +134,9 @@ class _Box:
                 raise Fault(
                     "a swizzled box does not fill lines", got=tensor.nbytes, needs=f"a multiple of {self.grain} bytes"
                 )
+            for _, offset, nbytes in tensor.pieces(at):
+                arena.load_range(offset, nbytes)  # as above
+                warp.strip.order.read_range(warp, lane, offset, nbytes)
             return tensor.nbytes, lambda: tensor.swizzled(tensor.fetch(arena, at), target)
 
         return of_lane

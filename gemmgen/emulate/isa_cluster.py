@@ -127,6 +127,7 @@ def set_registers(cursor: Cursor):
 
 @instruction("griddepcontrol")
 def dependent_launch(cursor: Cursor):
-    """The kernel before this one is over when this one begins: nothing to do."""
-    cursor.choice("wait", "launch_dependents")
+    """The kernel before this one is over when this one begins; which threads may rely on it, `Order` knows."""
+    if cursor.choice("wait", "launch_dependents") == "wait":
+        return lambda warp, mask: warp.strip.order.wait_for_previous(warp, mask)
     return lambda warp, mask: None

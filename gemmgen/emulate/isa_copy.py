@@ -36,6 +36,18 @@ class Copy:
         arrays = (self.lanes, self.groups, self.targets, self.sources)
         return Copy(self.size, *(array[chosen] for array in arrays), taken)
 
+    def check(self, warp) -> None:
+        """Fault where what it reads may come too late."""
+        order = warp.strip.order
+        if self.taken is None:
+            with at_lanes(self.lanes):
+                return order.read(warp, self.sources, self.size, self.lanes)
+        for first in range(0, self.size, 4):
+            chosen = np.flatnonzero(self.taken > first)
+            if len(chosen):
+                with at_lanes(self.lanes[chosen]):
+                    order.read(warp, self.sources[chosen] + first, 4, self.lanes[chosen])
+
     def fetch(self, arena) -> np.ndarray:
         """`[n]` values of `size` bytes. Bytes that are not taken are not read."""
         if self.taken is None:
@@ -112,11 +124,12 @@ def _issue(cursor: Cursor):
                 got=arena.describe(int(sources[np.argmax(wrong)])),
                 needs=f"a source address that is a multiple of {size}",
             )
+        values = copy.fetch(arena)  # a copy that must not be read fails where it is issued
+        copy.check(warp)
         with at_lanes(lanes):
             if not warp.strip.lazy:
-                shared.store(targets, size, copy.fetch(arena))
+                shared.store(targets, size, values)
                 return
-            copy.fetch(arena)  # a copy that must not be read fails where it is issued
             shared.reserve(targets, size)
         warp.pending.append(copy)
 

@@ -157,6 +157,8 @@ def _wait(cursor: Cursor, action: str):
         passed = ready | late
         warp.impatient &= ~late.reshape(32, -1).any(0)
         warp.put(target, ready, mask if passed.all() else passed)
+        if (known := ready if mask is None else ready & mask).any():
+            warp.strip.order.follow(warp, known)
         return None if passed.all() or (mask is not None and passed[mask].all()) else passed
 
     return run

@@ -10,15 +10,15 @@ from gemmgen.emulate.atomic import take_turns, updates
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
 from gemmgen.emulate.isa_integer import U32, U64
 from gemmgen.emulate.memory import GLOBAL_BASE, SHARED_WINDOW, Fault
+from gemmgen.emulate.order import Ordering
 from gemmgen.emulate.ptx import SIZES
 
 HINTS = (
-    "weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "cta", "cluster", "gpu", "sys",
-    "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
+    "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate",
     "L1::evict_normal", "L1::evict_unchanged", "L2::64B", "L2::128B", "L2::256B", "L2::evict_first",
     "L2::evict_last", "L2::evict_normal", "shared::cta",
 )  # fmt: skip
-"""Modifiers that say how visible or how cached an access is, not what it does."""
+"""Modifiers that say how cached an access is, not what it does."""
 CTA_WINDOW = 1 << 24
 """What `mapa` adds to an address for each rank, starting with one for rank 0."""
 _BASE = np.int64(GLOBAL_BASE)
@@ -47,10 +47,13 @@ class Access:
         operand: index of its `[address]`.
         size: bytes of each lane's access.
         counted: whether bank conflicts are counted.
+        ordering: how it is ordered; None is weakly.
     """
 
-    def __init__(self, cursor: Cursor, operand: int, space: str, size: int, counted: bool = True):
-        self.space, self.size, self.counted = space, size, counted
+    def __init__(
+        self, cursor: Cursor, operand: int, space: str, size: int, counted: bool = True, ordering: Ordering | None = None
+    ):
+        self.space, self.size, self.counted, self.ordering, self.number = space, size, counted, ordering, cursor.number
         text = cursor.operands[operand].strip("[ ]").split("+")[0].strip()
         # shared addresses may be held in 32 or 64 bits
         narrow = space in ("shared", "cluster") and cursor.width(text) != 8
@@ -83,6 +86,28 @@ class Access:
         lanes = np.arange(warp.lanes) if lanes is None else lanes
         yield self._part(warp, addresses[shared] - _WINDOW, lanes[shared], True)
         yield self._part(warp, addresses[~shared], lanes[~shared], False)
+
+    def load(self, warp, memory, offsets: np.ndarray, lanes) -> np.ndarray:
+        """What a part of it reads, `[n]`."""
+        if memory is warp.strip.shared:
+            return memory.load(offsets, self.size)
+        with self._lock(warp):
+            values = memory.load(offsets, self.size)
+            warp.strip.order.read(warp, offsets, self.size, lanes, self.ordering)
+        return values
+
+    def store(self, warp, memory, offsets: np.ndarray, lanes, values: np.ndarray) -> None:
+        """A part of it writes `[n]` values."""
+        if memory is warp.strip.shared:
+            memory.store(offsets, self.size, values)
+            return memory.wrote(offsets, warp.tid if lanes is None else warp.tid[lanes])
+        with self._lock(warp):
+            memory.store(offsets, self.size, values)
+            warp.strip.order.wrote(warp, offsets, self.size, lanes, self.number, self.ordering)
+
+    def _lock(self, warp):
+        """Held where a strong access and what is known of it must not come apart."""
+        return warp.strip.launch.lock if self.ordering is not None and self.ordering.strong else nullcontext()
 
     def describe(self, warp, lane: int) -> str:
         """Where one lane's access would go, for messages."""
@@ -163,11 +188,12 @@ def _vector_type(cursor: Cursor) -> tuple[str, int]:
 def load(cursor: Cursor):
     space = memory_space(cursor, "global", "shared", "const", "param", "generic")
     cursor.drop(*HINTS)
+    ordering = Ordering(cursor)
     type_, members = _vector_type(cursor)
     if space == "param":
         return _load_param(cursor, type_, members)
     cursor.count(2)
-    access = Access(cursor, 1, space, SIZES[type_] * members)
+    access = Access(cursor, 1, space, SIZES[type_] * members, ordering=ordering)
     names = cursor.vector(0)
     if len(names) != members:
         cursor.refuse("result does not have as many registers as the access has members")
@@ -178,7 +204,7 @@ def load(cursor: Cursor):
         values = np.zeros((warp.lanes, members), dtype) if mask is not None else None
         for memory, offsets, lanes in access.each(warp, mask):
             with at_lanes(lanes):
-                got = memory.load(offsets, access.size).view(dtype).reshape(-1, members)
+                got = access.load(warp, memory, offsets, lanes).view(dtype).reshape(-1, members)
             if lanes is None:
                 values = got
             else:
@@ -225,10 +251,11 @@ def _load_param(cursor: Cursor, type_: str, members: int):
 def store(cursor: Cursor):
     space = memory_space(cursor, "global", "shared", "generic")
     cursor.drop(*HINTS)
+    ordering = Ordering(cursor)
     type_, members = _vector_type(cursor)
     cursor.count(2)
     size = SIZES[type_] * members
-    access = Access(cursor, 0, space, size)
+    access = Access(cursor, 0, space, size, ordering=ordering)
     raw = f"b{8 * SIZES[type_]}"
     slots = [cursor.source(name, raw) for name in cursor.vector(1)]
     if len(slots) != members:
@@ -237,6 +264,8 @@ def store(cursor: Cursor):
     moved = np.dtype(np.complex128) if size == 16 else np.dtype(f"u{size}")
 
     def run(warp, mask):
+        if ordering.releases:
+            warp.strip.order.fence(warp, mask, acquire=False)
         if members == 1:
             values = warp.full(slots[0], dtype)
         else:
@@ -246,9 +275,7 @@ def store(cursor: Cursor):
             values = values.view(moved).reshape(-1)
         for memory, offsets, lanes in access.each(warp, mask):
             with at_lanes(lanes):
-                memory.store(offsets, size, values if lanes is None else values[lanes])
-            if memory is warp.strip.shared:
-                memory.wrote(offsets, warp.tid if lanes is None else warp.tid[lanes])
+                access.store(warp, memory, offsets, lanes, values if lanes is None else values[lanes])
 
     return run
 
@@ -261,19 +288,23 @@ def prefetch(cursor: Cursor):
 
 @instruction("membar", "fence")
 def fence(cursor: Cursor):
-    """Warps run one after the other and see all that came before: nothing to do, but
-    for what the asynchronous proxy reads."""
+    """Warps run one after the other and see all that came before. What a fence is for is that other CTAs may
+    rely on it, see `Order`, and the asynchronous proxy, see `SharedMemory`."""
     if cursor.flag("mbarrier_init"):
         cursor.choice("release")
         cursor.choice("cluster")
         return lambda warp, mask: warp.strip.barriers.fence(warp, mask)
     if cursor.flag("proxy"):
         kind = cursor.choice("async", "alias", "async::generic")
-        cursor.drop("global", "shared::cta", "shared::cluster", "acquire", "release", "cluster", "sync_restrict")
-        if kind == "async":
-            return _fence_proxy
-    cursor.drop("sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "gl", "sys")
-    return lambda warp, mask: None
+        elsewhere = cursor.flag("global")
+        cursor.drop("shared::cta", "shared::cluster", "acquire", "release", "cluster", "sync_restrict")
+        return _fence_proxy if kind == "async" and not elsewhere else lambda warp, mask: None
+    kind = cursor.choice("sc", "acq_rel", "acquire", "release", default="sc")
+    if cursor.choice("cta", "cluster", "gpu", "gl", "sys") in ("cta", "cluster"):
+        return lambda warp, mask: None
+    release, acquire = kind != "acquire", kind != "release"
+    cursor.decoder.program.publishes |= release
+    return lambda warp, mask: warp.strip.order.fence(warp, mask, release, acquire)
 
 
 def _fence_proxy(warp, mask) -> None:
@@ -291,6 +322,7 @@ def atomic(cursor: Cursor):
     space = memory_space(cursor, "global", "shared", "generic")
     operation = cursor.choice("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
     cursor.drop(*HINTS)
+    ordering = Ordering(cursor, atomic=True)
     type_, returns = cursor.type(), cursor.base == "atom"
     if type_ not in ("u32", "s32", "b32", "f32", "u64", "s64", "b64", "f64"):
         cursor.refuse(f"type {type_} is not supported here")
@@ -298,7 +330,7 @@ def atomic(cursor: Cursor):
         cursor.refuse(f"type {type_} is not supported here")
     cursor.count(2 + returns + (operation == "cas"))
     target = cursor.target(0) if returns else -1
-    access = Access(cursor, int(returns), space, SIZES[type_], counted=False)
+    access = Access(cursor, int(returns), space, SIZES[type_], counted=False, ordering=ordering)
     operands = [cursor.source(i, type_) for i in range(1 + returns, len(cursor.operands))]
     dtype = DTYPES[type_]
     update = updates(operation, dtype)
@@ -307,12 +339,17 @@ def atomic(cursor: Cursor):
         result = np.zeros(warp.lanes, dtype)
         values = [warp.full(slot, dtype) for slot in operands]
         values.append(values[0])
+        order = warp.strip.order
+        if ordering.releases:
+            order.fence(warp, mask, acquire=False)
         for memory, offsets, lanes in access.each(warp, mask):
             chosen = slice(None) if lanes is None else lanes
             x, y = (value[chosen] for value in values[:2])
             shared = memory is warp.strip.shared
             with at_lanes(lanes), nullcontext() if shared else warp.strip.launch.lock:
                 result[chosen] = take_turns(memory, offsets, x, y, update)
+                if not shared:
+                    order.atomic(warp, offsets, access.size, lanes, access.number, ordering)
         warp.put(target, result, mask)
 
     return run

@@ -189,6 +189,7 @@ def warp_barrier(cursor: Cursor):
 
     def run(warp, mask):
         _members(warp, mask, members, "a warp barrier")
+        warp.strip.order.meet_warp(warp, mask)
 
     return run
 

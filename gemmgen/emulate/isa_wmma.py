@@ -136,7 +136,7 @@ class _Matrix:
         result = None
         for memory, offsets, lanes in self.each(warp, mask, *where):
             with at_lanes(lanes):
-                pieces = memory.load(offsets, self.access.size)
+                pieces = self.access.load(warp, memory, offsets, lanes)
             if lanes is None:
                 return pieces
             if result is None:
@@ -148,7 +148,7 @@ class _Matrix:
         """Write `[lanes]` pieces."""
         for memory, offsets, lanes in self.each(warp, mask, *where):
             with at_lanes(lanes):
-                memory.store(offsets, self.access.size, pieces if lanes is None else pieces[lanes])
+                self.access.store(warp, memory, offsets, lanes, pieces if lanes is None else pieces[lanes])
 
 
 # ---------------------------------------------------------------- A and B

@@ -29,6 +29,7 @@ from gemmgen.emulate.decode import Block, Program
 from gemmgen.emulate.launch import LaunchStats, Schedule
 from gemmgen.emulate.mbarrier import Barriers
 from gemmgen.emulate.memory import Arena, Fault, SharedMemory, at_lane
+from gemmgen.emulate.order import Order, Writes
 from gemmgen.emulate.report import Source
 
 WARP = 32
@@ -50,6 +51,7 @@ class Launch:
         params: the parameter bytes, `[nbytes]` uint8.
         shared_bytes: static and dynamic shared memory of a CTA.
         lock: held around atomic operations on global memory.
+        writes: who wrote what of it; before: the same of the launch that may not be over, None where it is.
         cluster: CTAs of a cluster, neighbours in x.
     """
 
@@ -63,6 +65,8 @@ class Launch:
     params: np.ndarray
     lock: AbstractContextManager
     source: Source
+    writes: Writes
+    before: Writes | None = None
     cluster: int = 1
 
     @property
@@ -119,6 +123,7 @@ class Warp:
     Attributes:
         columns: warps of CTAs side by side in its vectors: indices x CTAs.
         lanes: length of its vectors, 32 times the columns.
+        who: `[lanes]`, as the order of memory calls the threads.
         r: the register file, a vector (or 0-d constant) for each slot.
         at: the block all lanes are in, or `[lanes]` int32 when they parted;
             with `_WAITING` added at a barrier, `_PARKED` at a wait, `_GONE` after the end.
@@ -163,6 +168,7 @@ class Warp:
         self.active: np.ndarray | None = None
         self.seen = 0  # of the strip's changes, when it last ran
         thread = self.tid = self.lane.astype(np.int64) + WARP * self.number
+        self.who = strip.order.who(self.cta, thread)
         x, y, _ = launch.block
         self.thread = (thread % x, thread // x % y, thread // (x * y))
         self.r: list = [_UNSET] * launch.program.slots
@@ -596,6 +602,7 @@ class Strip:
         arrived: (CTA, name of a barrier) -> threads that came by bar.arrive.
         cluster_phase: `[clusters]`, how often each cluster's barrier has opened.
         agreed: what the warps of a warpgroup must do alike, see isa_wgmma.
+        order: what its threads know of writes to global memory.
     """
 
     def __init__(self, launch: Launch, ctas: Sequence[int]):
@@ -615,6 +622,7 @@ class Strip:
         self.agreed: dict = {}
         self.registers = launch.registers
         indices, every, ranks = self.warps_of(launch.block), range(len(ctas)), launch.cluster
+        self.order = Order(launch, linear, len(indices))
         if launch.schedule.warps == "together":
             self.warps = [Warp(self, indices, every)]
         else:
@@ -734,6 +742,7 @@ class Strip:
         for cluster in np.flatnonzero(opened):
             self.cluster_phase[cluster] = least[cluster]
             self.barriers.ordered(range(cluster * size, (cluster + 1) * size))
+            self.order.settle(range(cluster * size, (cluster + 1) * size), cluster=True)
             self.changes += 1
 
     def _release(self, waits: np.ndarray) -> bool:
@@ -767,12 +776,14 @@ class Strip:
                 only = np.zeros(waits.shape, bool)
                 only[there, cta] = True
                 self._pass(only)
-                self.arrived.pop((int(cta), name), None)
+                if self.arrived.pop((int(cta), name), None):  # threads whose warps are not known
+                    self.order.settle([cta])
                 freed = True
         return freed
 
     def _pass(self, free: np.ndarray) -> None:
         """Let the warps `[warps, ctas]` bool go on."""
+        self.order.meet(free)
         for warp in self.warps:
             warp.release(free[warp.place])
 

@@ -25,12 +25,12 @@ PARAM_WINDOW = 1 << 48
 _GUARD_BYTES = 1 << 20  # between buffers: a stride error of a whole row still lands in it
 _ALIGN = 256
 
-_DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)} | {16: np.dtype(np.complex128)}
+DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)} | {16: np.dtype(np.complex128)}
 """What an access of each size moves; complex128 is only ever moved, as 16 bytes."""
 
 
 def _repeat(state: int) -> dict[int, np.generic]:
-    return {size: np.array([state] * min(size, 8), np.uint8).view(_DTYPES[min(size, 8)])[0] for size in _DTYPES}
+    return {size: np.array([state] * min(size, 8), np.uint8).view(DTYPES[min(size, 8)])[0] for size in DTYPES}
 
 
 _READY = _repeat(ALLOCATED | WRITTEN)
@@ -96,8 +96,8 @@ class Space:
 
     def bind(self, data: np.ndarray, state: np.ndarray) -> None:
         self.nbytes = len(data)
-        self.data = {size: data.view(dtype) for size, dtype in _DTYPES.items()}
-        self.state = {size: state.view(dtype) for size, dtype in _DTYPES.items()}
+        self.data = {size: data.view(dtype) for size, dtype in DTYPES.items()}
+        self.state = {size: state.view(dtype) for size, dtype in DTYPES.items()}
 
     def describe(self, offset: int) -> str:
         raise NotImplementedError
@@ -306,7 +306,7 @@ class Arena(Space):
     def __init__(self, nbytes: int = 1 << 22):
         self.buffers: list[Buffer] = []
         self._next = _GUARD_BYTES
-        super().__init__(_shared_bytes(nbytes), _shared_bytes(nbytes))
+        super().__init__(shared_bytes(nbytes), shared_bytes(nbytes))
 
     def allocate(self, nbytes: int, name: str, misalign: int = 0) -> Buffer:
         """A new buffer, `misalign` bytes past a multiple of 256."""
@@ -323,7 +323,7 @@ class Arena(Space):
     def _grow(self, nbytes: int) -> None:
         old_data, old_state = self.data[1], self.state[1]
         nbytes = -(-nbytes // 4096) * 4096
-        self.bind(_shared_bytes(nbytes), _shared_bytes(nbytes))
+        self.bind(shared_bytes(nbytes), shared_bytes(nbytes))
         for buffer in self.buffers:
             part = self.slice(buffer)
             self.data[1][part], self.state[1][part] = old_data[part], old_state[part]
@@ -381,6 +381,6 @@ class Arena(Space):
         return f"address {address:#x}, far from every buffer"
 
 
-def _shared_bytes(nbytes: int) -> np.ndarray:
+def shared_bytes(nbytes: int) -> np.ndarray:
     """Zeroed memory that processes forked later share; it goes when they do."""
     return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)

@@ -7,6 +7,7 @@ hands the 128 bytes on, and cannot tell the difference.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -96,17 +97,22 @@ class TensorMap:
     def fetch(self, arena: Arena, at: tuple[int, ...]) -> np.ndarray:
         """The bytes of the box whose first element is `at`; zero outside the tensor."""
         out = np.zeros((*self.box[:0:-1], self.box[0] * self.element_bytes), np.uint8)
+        for where, source, nbytes in self.pieces(at):
+            out[where] = arena.load_range(source, nbytes)
+        return out.reshape(-1)
+
+    def pieces(self, at: tuple[int, ...]) -> Iterator[tuple[tuple, int, int]]:
+        """What of that box lies in the tensor: its place in the box, its offset in global memory and its bytes."""
         first, past = max(at[0], 0), min(at[0] + self.box[0], self.extents[0])
         if past <= first:
-            return out.reshape(-1)
+            return
         inside = slice((first - at[0]) * self.element_bytes, (past - at[0]) * self.element_bytes)
         start = self.address - GLOBAL_BASE + first * self.element_bytes
         for index in product(*(range(size) for size in self.box[1:])):
             place = [here + step for here, step in zip(at[1:], index, strict=True)]
             if all(0 <= each < extent for each, extent in zip(place, self.extents[1:], strict=True)):
                 source = start + sum(each * stride for each, stride in zip(place, self.strides, strict=True))
-                out[(*index[::-1], inside)] = arena.load_range(source, (past - first) * self.element_bytes)
-        return out.reshape(-1)
+                yield (*index[::-1], inside), source, (past - first) * self.element_bytes
 
     def swizzled(self, content: np.ndarray, target: int) -> np.ndarray:
         """A box's bytes in the order they have in shared memory from address `target` on."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmgen.build import Binary
-from gemmgen.emulate import LAZY_HIGHEST, Emulator, Schedule
+from gemmgen.emulate import LAZY_HIGHEST, NOT_MODELLED, Emulator, Schedule
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 
@@ -24,11 +24,14 @@ class EmulatorDevice:
         schedule: the order in which warps run and copies land.
         progress: called with (symbol, blocks done, blocks).
         processes: workers; None is one a core.
+
+    Attributes:
+        clusters_at_once: a GPU so small that blocks work off several tiles each, as they do on a real one; where slices of k
+            meet, of so many blocks that they seldom divide the tiles, since else one block would get all slices of a tile.
+        not_modelled: what of the order of memory goes unnoticed where a kernel gets it wrong.
     """
 
     kind = "emulator"
-    clusters_at_once = 2  # a GPU so small that blocks work off several tiles each, as they do on a real one
-
     def __init__(
         self, plan: Plan, source: Source, binary: Binary, *, schedule: Schedule = LAZY_HIGHEST,
         progress: Callable[[str, int, int], None] | None = None, processes: int | None = None,
@@ -36,6 +39,8 @@ class EmulatorDevice:
         self.plan, self.source, self.binary, self.processes = plan, source, binary, processes
         self.progress = progress
         self.conflicts: dict[str, int] = {}
+        self.clusters_at_once = 2 if plan.split_k == 1 else 5
+        self.not_modelled = NOT_MODELLED if plan.gpu.vendor == "nvidia" else ()
         self.schedule = schedule
         unit, comma, unchecked = plan.gpu.unit.label(plan.scheme.word).partition(",")
         engine = f"{unit} matrix unit{comma}{unchecked}" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
@@ -74,8 +79,9 @@ class EmulatorDevice:
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
         report = partial(self.progress, symbol) if self.progress else None
         self.emulator.schedule = self.schedule
+        options = {"overlaps": True} if overlaps else {}  # which AMD's launches cannot
         stats = self.emulator.launch(
-            symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report
+            symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, [value for _, value in args], progress=report, **options
         )
         for site, count in stats.conflict_sites.items():
             self.conflicts[site] = self.conflicts.get(site, 0) + count

@@ -404,11 +404,11 @@ STORE = """
 """
 
 
-def fill(fence: bool = True) -> str:
+def fill(fence: str = "fence_async();") -> str:
     """All of both arguments into shared memory by ordinary stores, a from 0 and b from 8192 on."""
     return f"""
   for (int j = i; j < 512; j += 128) {{ ((uint4*)smem)[j] = ((const uint4*)arg0)[j]; ((uint4*)smem)[512 + j] = ((const uint4*)arg1)[j]; }}
-  {"fence_async();" if fence else ""}
+  {fence}
   __syncthreads();
 """
 
@@ -469,8 +469,11 @@ def test_operands_that_are_not_k_major(swizzle, schedule):
     assert (got == product("f16", a, b)).all()
 
 
-@pytest.mark.parametrize("fence", [True, False])
-def test_ordinary_stores_need_a_fence_before_the_asynchronous_proxy_reads(fence):
+@pytest.mark.parametrize("kind, enough", [
+    ("proxy.async", True), ("proxy.async.shared::cta", True), ("proxy.async.global", False), ("acq_rel.gpu", False), (None, False),
+])  # fmt: skip
+def test_ordinary_stores_need_a_fence_before_the_asynchronous_proxy_reads(kind, enough):
+    fence = f'asm volatile("fence.{kind};" ::: "memory");' if kind else ""
     a, b = random_words("f16", (64, 16), 3), random_words("f16", (8, 16), 4)
     body = "constexpr int N = 8; float d[4];" + fill(fence) + """
   wg_fence();
@@ -480,7 +483,7 @@ def test_ordinary_stores_need_a_fence_before_the_asynchronous_proxy_reads(fence)
 """ + STORE  # fmt: skip
     arguments = padded(units_of(a)), padded(units_of(b))
     options = {"out": (np.float32, (64, 8)), "threads": 128, "shared": 16384, "helpers": wgmma_function("f16", 8)}
-    if fence:
+    if enough:
         assert (run(body, *arguments, **options) == product("f16", a, b)).all()
     else:
         fails(body, "read by the asynchronous proxy that an ordinary store wrote", *arguments, **options)

@@ -908,3 +908,19 @@ def test_planted_faults_do_not_pass(fault):
             assert error.where.startswith(("kernel.cu:", "buffer `out`")), error
             caught.append(error.problem)
     assert caught
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.name)
+def test_a_copy_by_some_lanes_names_the_one_that_errs(schedule):
+    text = KERNEL + """(const int* a, int* out) {
+  __shared__ int x[64];
+  unsigned to = (unsigned)__cvta_generic_to_shared(x + threadIdx.x);
+  if (threadIdx.x >= 40)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(a + threadIdx.x) : "memory");
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  if (threadIdx.x >= 40) out[threadIdx.x] = x[threadIdx.x];
+}"""
+    error = fails(
+        text, "cp.async.ca", "reaches outside its buffer", (1,), (64,), 0, np.zeros(63, np.int32), out=(np.int32, 64), schedule=schedule
+    )
+    assert "thread (63, 0, 0)" in error.problem
