@@ -4,7 +4,8 @@
 
 The table has a row a kernel: its decisions, its compiled registers and the microseconds of one product, as
 bench/choice.py and bench/vary.py write them. The search starts at the constants in gemmgen/model/time.py, changes
-a few at random and keeps what lowers the mean error; it prints what it found and changes no file. No GPU is needed.
+a few at random and keeps what lowers the mean error; it prints what it found and changes no file; with --tries 0 only how
+well the constants do that are there. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def main() -> int:
             trial[name] = min(trial[name] * float(np.exp(draw.gauss(0, 0.2))), CEILINGS.get(name, np.inf))
         if (found := score(trial)) < reached:
             best, reached = trial, found
-    _tell("fitted", best, errors(known, seconds, best, skeleton), where)
+    if options.tries:
+        _tell("fitted", best, errors(known, seconds, best, skeleton), where)
     return 0
 
 
@@ -103,7 +105,8 @@ def _tell(title: str, constants: dict[str, float], error: np.ndarray, where: np.
     print(f"{title}: " + ", ".join(f"{name} {value:.3g}" for name, value in constants.items()))
     for way in sorted(set(where)):
         mine = error[where == way]
-        print(f"    {way:<9} {len(mine):4d} kernels: mean {100 * mine.mean():+5.1f} %, mean error {100 * np.abs(mine).mean():4.1f} %")
+        print(f"    {way:<9} {len(mine):4d} kernels: mean {100 * mine.mean():+5.1f} %, mean error {100 * np.abs(mine).mean():4.1f} %, "
+              f"standard deviation {100 * mine.std():4.1f} %")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import count, islice
+from operator import attrgetter
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -485,8 +487,19 @@ class Fragment(Row):
         return self.shape[2] // 4 if self.policy == "mma" else self.a.elements if self.a else 0
 
     @property
+    def by_runs(self) -> Fragment:
+        """As kernels take it: what a lane holds of a row is one run of k.
+
+        RDNA 4's instructions have gaps in it that other lanes fill. A kernel may close them, since
+        A and B share the order of k: it is then another one than the instruction's own.
+        """
+        if self.vendor != "amd" or self.a == _deepened(self.a, 1, 1):
+            return self
+        return self.deep(1)
+
+    @property
     def whole_chunks(self) -> bool:
-        """Whether a lane's part of an operand is whole 16-byte chunks of a row; instructions that fetch fragments do not ask."""
+        """Whether a lane's part of an operand, by runs, is whole 16-byte chunks of a row; instructions that fetch fragments do not ask."""
         return self.vendor != "amd" or self.run * self.word_bytes % CHUNK_BYTES == 0
 
     @property
@@ -540,7 +553,7 @@ class Fragment(Row):
         maps = {label: _deepened(getattr(self, label), axis[label], times) for label in axis}
         return self.model_copy(update={
             "name": self.name.replace(self.shape_name, f"m{m}n{n}k{k * times}"), "shape": (m, n, k * times), "map_source": "constructed",
-            "deepest": None, "instructions": times, **maps,
+            "deepest": None, "instructions": times if times > 1 else None, **maps,
         })
 
     @property
@@ -565,14 +578,15 @@ class Fragment(Row):
 
 
 def _deepened(held: FragmentMap, axis: int, times: int) -> FragmentMap:
-    """The map of `times` instructions along k, which is `axis`: runs of k in a lane grow, and lanes move apart by as much."""
-    run = held.elements
+    """The map of `times` instructions along k, which is `axis`: a lane's k are one run, and lanes stand that far apart."""
+    k = (tuple(1 << bit if at == axis else 0 for at in range(2)) for bit in count())
 
-    def spread(offset: tuple[int, int]) -> tuple[int, int]:
-        return tuple(one * times if at == axis and one >= run else one for at, one in enumerate(offset))
+    def in_turn(offsets: tuple[Offset, ...]) -> tuple[Offset, ...]:
+        return tuple(next(k) if offset[axis] else offset for offset in offsets)
 
-    more = tuple(tuple(run << bit if at == axis else 0 for at in range(2)) for bit in range(times.bit_length() - 1))
-    return FragmentMap(**held.model_dump(exclude={"lanes", "registers"}), lanes=tuple(map(spread, held.lanes)), registers=(*held.registers, *more))
+    packed, registers = in_turn(held.packed), in_turn(held.registers)
+    registers += tuple(islice(k, times.bit_length() - 1))
+    return FragmentMap(packed=packed, registers=registers, lanes=in_turn(held.lanes), copies=held.copies)
 
 
 FRAGMENTS = Table("fragment", "fragments", Fragment)
@@ -594,12 +608,12 @@ def find(name: str, where: str) -> Fragment:
 def candidates(vendor: str, word: str, policy: str = "mma") -> list[Fragment]:
     """The fragments of a vendor and policy for a word type that kernels can be made of, those of one instruction first.
 
-    Those are the ones with a template and whole chunks; the others serve as `gemmgen fragments NAME --header`.
+    Those are the ones with a template and whole chunks, each by runs; the others serve as `gemmgen fragments NAME --header`.
     """
     found = [
         one for row in FRAGMENTS.rows()
         if (row.vendor, row.word, row.policy) == (vendor, word, policy) and (TEMPLATES / "atoms" / row.atom).is_file()
-        for one in row.shapes.values() if one.whole_chunks
+        for one in map(attrgetter("by_runs"), row.shapes.values()) if one.whole_chunks
     ]
     return sorted(found, key=lambda one: one.instructions or 1)
 

@@ -17,7 +17,7 @@ RATE_TOLERANCE = 0.02
 
 VENDOR_OF = {"sm_": "nvidia", "gfx": "amd"}
 """Whose compile target begins so."""
-AMD_EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+AMD_EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
 """AMD's targets whose assembly the emulator executes."""
 FIRST_ASYNC = 80
 """The first sm_ number that copies from global to shared memory past the registers."""

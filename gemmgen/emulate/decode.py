@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from gemmgen.emulate.flow import entry_first
-from gemmgen.emulate.ptx import SIZES, Entry, Module, Statement
+from gemmgen.emulate.ptx import SIZES, Entry, Module, Statement, Variable
 from gemmgen.emulate.report import Source
 from gemmgen.errors import EmulationError
 
@@ -103,7 +103,7 @@ class Program:
         slots: length of the register file.
         constants: slot -> 0-d array; specials: name of special register -> slot.
         blocks: in the order lanes are preferred in; block 0 is the entry.
-        static_shared: bytes of its static shared variables.
+        static_shared: bytes of its static shared variables; local: of those that each thread has for itself.
         reads_async: whether matrix instructions read shared memory by themselves.
         publishes: whether a fence or a release may show its stores to other CTAs.
         param_offsets: name -> offset in the parameter bytes; param_bytes: their length.
@@ -115,6 +115,7 @@ class Program:
     specials: dict[str, int] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
     static_shared: int = 0
+    local: int = 0
     reads_async: bool = False
     publishes: bool = False
     param_offsets: dict[str, int] = field(default_factory=dict)
@@ -248,6 +249,7 @@ class Decoder:
         self._slots: dict[str, int] = {}
         self.symbols = dict(symbols)
         self._layout_shared(module)
+        self.program.local = self._one_after_another(entry.local)
         offset = 0
         for param in entry.params:
             offset = -(-offset // param.align) * param.align
@@ -260,17 +262,22 @@ class Decoder:
         outside = [variable for variable in module.variables if variable.space == "shared"]
         body = " ".join(" ".join(statement.operands) for statement in self.entry.body)
         used = [v for v in outside if re.search(rf"(?<![\w$]){re.escape(v.name)}(?![\w$])", body)]
-        offset = 0
-        for variable in [v for v in used if not v.extern] + self.entry.shared:
-            offset = -(-offset // variable.align) * variable.align
-            self.symbols[variable.name] = offset
-            offset += variable.nbytes
+        offset = self._one_after_another([v for v in used if not v.extern] + self.entry.shared)
         dynamic = [v for v in used if v.extern]
         if dynamic:
             align = max(v.align for v in dynamic)
             offset = -(-offset // align) * align
             self.symbols.update({v.name: offset for v in dynamic})
         self.program.static_shared = offset
+
+    def _one_after_another(self, variables: list[Variable]) -> int:
+        """Variables of one space get their addresses, the first of them 0; the address after the last."""
+        offset = 0
+        for variable in variables:
+            offset = -(-offset // variable.align) * variable.align
+            self.symbols[variable.name] = offset
+            offset += variable.nbytes
+        return offset
 
     def where(self, statement: Statement) -> str:
         return self.source.where(self.entry.name, statement)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
-from gemmgen.emulate.memory import PARAM_WINDOW, SHARED_WINDOW, Fault
+from gemmgen.emulate.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Fault
 from gemmgen.emulate.ptx import SIZES
 from gemmgen.emulate.rounding import flush
 
@@ -89,21 +89,19 @@ def cvta(cursor: Cursor):
     space = cursor.choice("global", "shared", "shared::cta", "shared::cluster", "const", "param", "local")
     space = space.partition("::")[0]
     type_ = cursor.type()
-    if space == "local":
-        cursor.refuse("address of local memory is not supported")
     if space == "param":
         return elementwise(cursor, [type_], lambda x: x if into else x + np.uint64(PARAM_WINDOW))
-    if space != "shared":
+    if space not in ("shared", "local"):
         return elementwise(cursor, [type_], lambda x: x)
-    window = np.uint64(SHARED_WINDOW)
+    window = np.uint64(SHARED_WINDOW if space == "shared" else LOCAL_WINDOW)
     return elementwise(cursor, [type_], (lambda x: x - window) if into else (lambda x: x + window))
 
 
 @instruction("isspacep")
 def isspacep(cursor: Cursor):
-    space = cursor.choice("global", "shared", "const")
-    shared = space == "shared"
-    return elementwise(cursor, ["u64"], lambda x: (x >= np.uint64(SHARED_WINDOW)) == shared)
+    space = cursor.choice("global", "shared", "const", "local")
+    first, last = {"shared": (SHARED_WINDOW, 1 << 64), "local": (LOCAL_WINDOW, SHARED_WINDOW)}.get(space, (0, LOCAL_WINDOW))
+    return elementwise(cursor, ["u64"], lambda x: (x >= np.uint64(first)) & (x <= np.uint64(last - 1)))
 
 
 # ---------------------------------------------------------------- arithmetic

@@ -9,7 +9,7 @@ import numpy as np
 from gemmgen.emulate.atomic import take_turns, updates
 from gemmgen.emulate.decode import DTYPES, Cursor, instruction
 from gemmgen.emulate.isa_integer import U32, U64
-from gemmgen.emulate.memory import GLOBAL_BASE, SHARED_WINDOW, Fault
+from gemmgen.emulate.memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Fault
 from gemmgen.emulate.order import Ordering
 from gemmgen.emulate.ptx import SIZES
 
@@ -22,7 +22,7 @@ HINTS = (
 CTA_WINDOW = 1 << 24
 """What `mapa` adds to an address for each rank, starting with one for rank 0."""
 _BASE = np.int64(GLOBAL_BASE)
-_WINDOW = np.uint64(SHARED_WINDOW)
+_WINDOW, _LOCAL = np.uint64(SHARED_WINDOW), np.uint64(LOCAL_WINDOW)
 
 
 def memory_space(cursor: Cursor, *allowed: str) -> str:
@@ -76,20 +76,18 @@ class Access:
         if lanes is not None:
             addresses = addresses[lanes]
         if self.space != "generic":
-            yield self._part(warp, addresses, lanes, self.space in ("shared", "cluster"))
+            yield self._part(warp, addresses, lanes, "shared" if self.space == "cluster" else self.space)
             return
-        shared = addresses >= _WINDOW
-        if shared.all() or not shared.any():
-            addresses = addresses - _WINDOW if shared.all() else addresses
-            yield self._part(warp, addresses, lanes, bool(shared.all()))
-            return
-        lanes = np.arange(warp.lanes) if lanes is None else lanes
-        yield self._part(warp, addresses[shared] - _WINDOW, lanes[shared], True)
-        yield self._part(warp, addresses[~shared], lanes[~shared], False)
+        shared, elsewhere = addresses >= _WINDOW, addresses < _LOCAL
+        for space, window, inside in (("shared", _WINDOW, shared), ("local", _LOCAL, ~(shared | elsewhere)), ("global", np.uint64(0), elsewhere)):
+            if inside.all():
+                yield self._part(warp, addresses - window, lanes, space)
+            elif inside.any():
+                yield self._part(warp, addresses[inside] - window, np.arange(warp.lanes)[inside] if lanes is None else lanes[inside], space)
 
     def load(self, warp, memory, offsets: np.ndarray, lanes) -> np.ndarray:
         """What a part of it reads, `[n]`."""
-        if memory is warp.strip.shared:
+        if memory is not warp.strip.launch.arena:
             return memory.load(offsets, self.size)
         with self._lock(warp):
             values = memory.load(offsets, self.size)
@@ -98,9 +96,11 @@ class Access:
 
     def store(self, warp, memory, offsets: np.ndarray, lanes, values: np.ndarray) -> None:
         """A part of it writes `[n]` values."""
-        if memory is warp.strip.shared:
+        if memory is not warp.strip.launch.arena:
             memory.store(offsets, self.size, values)
-            return memory.wrote(offsets, warp.tid if lanes is None else warp.tid[lanes])
+            if memory is warp.strip.shared:
+                memory.wrote(offsets, warp.tid if lanes is None else warp.tid[lanes])
+            return
         with self._lock(warp):
             memory.store(offsets, self.size, values)
             warp.strip.order.wrote(warp, offsets, self.size, lanes, self.number, self.ordering)
@@ -115,15 +115,17 @@ class Access:
         memory, offsets, _ = next(self.each(warp, only))
         return memory.describe(int(offsets[0]))
 
-    def _part(self, warp, addresses, lanes, shared: bool):
+    def _part(self, warp, addresses, lanes, space: str):
         # in the register's own width: a compiler may let base and offset wrap around
         bits = 8 * addresses.dtype.itemsize
         addresses = addresses + addresses.dtype.type(self.offset & (1 << bits) - 1)
         addresses = addresses.astype(np.int64)
-        if not shared:
+        if space not in ("shared", "local"):
             addresses -= _BASE
             return warp.strip.launch.arena, addresses, lanes
         with at_lanes(lanes):
+            if space == "local":
+                return warp.local, warp.local.offsets(addresses, warp.local.base if lanes is None else warp.local.base[lanes], self.size), lanes
             if self.space != "shared" and (addresses >= CTA_WINDOW).any():
                 addresses, base = in_cluster(warp, addresses, lanes)
                 return warp.strip.shared, warp.strip.shared.offsets(addresses, base, self.size), lanes
@@ -186,7 +188,7 @@ def _vector_type(cursor: Cursor) -> tuple[str, int]:
 
 @instruction("ld", "ldu")
 def load(cursor: Cursor):
-    space = memory_space(cursor, "global", "shared", "const", "param", "generic")
+    space = memory_space(cursor, "global", "shared", "const", "param", "local", "generic")
     cursor.drop(*HINTS)
     ordering = Ordering(cursor)
     type_, members = _vector_type(cursor)
@@ -249,7 +251,7 @@ def _load_param(cursor: Cursor, type_: str, members: int):
 
 @instruction("st")
 def store(cursor: Cursor):
-    space = memory_space(cursor, "global", "shared", "generic")
+    space = memory_space(cursor, "global", "shared", "local", "generic")
     cursor.drop(*HINTS)
     ordering = Ordering(cursor)
     type_, members = _vector_type(cursor)

@@ -28,7 +28,7 @@ from gemmgen.emulate.banks import ConflictCounter
 from gemmgen.emulate.decode import Block, Program
 from gemmgen.emulate.launch import LaunchStats, Schedule
 from gemmgen.emulate.mbarrier import Barriers
-from gemmgen.emulate.memory import Arena, Fault, SharedMemory, at_lane
+from gemmgen.emulate.memory import Arena, Fault, SharedMemory, ThreadMemory, at_lane
 from gemmgen.emulate.order import Order, Writes
 from gemmgen.emulate.report import Source
 
@@ -129,6 +129,7 @@ class Warp:
             with `_WAITING` added at a barrier, `_PARKED` at a wait, `_GONE` after the end.
         active: the lanes that execute the instruction at hand, None for all.
         cta: `[lanes]`, each lane's CTA within the strip; tid: its linear number in the CTA.
+        local: the lanes' local memory.
         committed: `[lanes]`, groups of copies committed so far.
         pending: copies in flight, see isa_copy.
         products, finished: `[lanes]`, groups of matrix instructions committed, and
@@ -151,6 +152,7 @@ class Warp:
         self.cta = np.tile(np.asarray(ctas), WARP * len(indices))
         self.number = np.tile(np.repeat(np.asarray(indices), len(ctas)), WARP)
         self.shared_base = self.cta * strip.shared.pitch
+        self.local = ThreadMemory(self.lanes, launch.program.local)
         self.committed = np.zeros(self.lanes, np.int32)
         self.pending: list = []
         self.products, self.finished = np.zeros(self.lanes, np.int32), np.zeros(self.lanes, np.int32)

@@ -18,8 +18,10 @@ from gemmgen.errors import EmulationError
 ALLOCATED, WRITTEN, FLYING, OPAQUE = 1, 2, 4, 8  # bits of a byte's state
 GLOBAL_BASE = 1 << 36
 """Address of the arena's first byte; small integers used as pointers miss it."""
+LOCAL_WINDOW = 1 << 46
+"""Where a thread's local memory lies among generic addresses."""
 SHARED_WINDOW = 1 << 47
-"""Where shared memory lies among generic addresses."""
+"""Where shared memory lies among them."""
 PARAM_WINDOW = 1 << 48
 """Where the kernel's parameters lie among them: only a tensor map is looked for there."""
 _GUARD_BYTES = 1 << 20  # between buffers: a stride error of a whole row still lands in it
@@ -280,6 +282,21 @@ class SharedMemory(Space):
 
     def describe(self, offset: int) -> str:
         return f"{self.name} + {offset % self.pitch} of {self.each} bytes"
+
+
+class ThreadMemory(SharedMemory):
+    """Local memory of the threads of a warp, one after the other: what a thread indexes at run time, or spills.
+
+    Args:
+        threads: how many.
+        nbytes: of each.
+    """
+
+    name = "local memory"
+
+    def __init__(self, threads: int, nbytes: int):
+        super().__init__(threads, nbytes)
+        self.base = np.arange(threads) * self.pitch
 
 
 @dataclass(frozen=True)

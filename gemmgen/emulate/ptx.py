@@ -80,7 +80,7 @@ class Entry:
     Attributes:
         body: its statements; labels: name -> index of the statement that follows.
         registers: name -> type; tables: branch tables of `brx.idx`.
-        shared: its static shared variables.
+        shared, local: its static shared variables, and those that each thread has for itself.
         threads: `.maxntid` or `.reqntid`, None when the text states neither.
         cluster: `.reqnctapercluster`, None when there is none.
         registers_at_launch: `.maxnreg`, 0 when there is none; ctas_per_sm: `.minnctapersm`.
@@ -90,6 +90,7 @@ class Entry:
     params: tuple[Param, ...] = ()
     registers: dict[str, str] = field(default_factory=dict)
     shared: list[Variable] = field(default_factory=list)
+    local: list[Variable] = field(default_factory=list)
     body: list[Statement] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -173,7 +174,7 @@ def _matching(text: str, opening: int) -> int:
 
 
 _VARIABLE = re.compile(
-    r"(?P<extern>\.extern\s+)?(?:\.visible\s+|\.weak\s+|\.common\s+)?\.(?P<space>global|const|shared)\b"
+    r"(?P<extern>\.extern\s+)?(?:\.visible\s+|\.weak\s+|\.common\s+)?\.(?P<space>global|const|shared|local)\b"
     r"(?:\s*\.attribute\([^)]*\))?(?:\s*\.align\s+(?P<align>\d+))?\s*(?:\.v(?P<vector>[24])\s*)?"
     r"\.(?P<type>\w+)\s+(?P<name>[\w$%.]+)\s*(?P<dims>(?:\[\d*\]\s*)*)(?:=\s*(?P<value>.*))?$",
     re.S,
@@ -258,6 +259,7 @@ def _entry(header: str, body: str) -> Entry:
     return entry
 
 
+_LOCATION = re.compile(r"\.(?:loc|file)\b")  # and not .local
 _LOC = re.compile(r"\.loc\s+\d+\s+(\d+)[^\n]*?(?:inlined_at\s+\d+\s+(\d+)[^\n]*)?$", re.M)
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _GUARD = re.compile(r"@\s*(!?)\s*([%$\w]+)\s*")
@@ -296,7 +298,7 @@ class _Body:
                 position += 1
             elif char == ";":
                 position += 1
-            elif text.startswith((".loc", ".file"), position):
+            elif _LOCATION.match(text, position):
                 stop = text.find("\n", position)
                 stop = end if stop < 0 else stop
                 self._location(text[position:stop])
@@ -372,6 +374,8 @@ class _Body:
                     self.entry.registers[unique] = type_[1:]
         elif ".shared" in text.split("[")[0]:
             self.entry.shared.append(_variable(text))
+        elif text.startswith(".local"):
+            self.entry.local.append(_variable(text))
         elif not text.startswith((".pragma", ".maxn", ".minn", ".align")):
             _refuse("declaration is not supported", text, self.entry.name, self.line)
 

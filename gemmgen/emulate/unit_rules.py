@@ -296,7 +296,7 @@ class Tree(Rule):
 
 
 class Exact(Rule):
-    """CDNA 1's rule: the exact sum of a block's products and the accumulator, rounded to nearest once.
+    """CDNA 1's rule, E-FDPA of MMA-Sim 2.1.1: the exact sum of a block's products and the accumulator, rounded to nearest once.
 
     With one product to a block it is a fused multiply-add. A zero sum is +0 unless every
     term is -0; Inf and NaN are IEEE's.

@@ -145,7 +145,7 @@ def test_single_elements(row, arch):
 FORMULAS = {
     "mfma": ("lane % M", "K * M / 64 * (lane / M) + e", "M == 32 ? 8 * (r / 4) + 4 * (lane / 32) + r % 4 : 4 * (lane / 16) + r"),
     "rdna3": ("lane % 16", "e", "2 * r + lane / 16"),
-    "rdna4": ("lane % 16", "8 * (lane / 16) + e", "8 * (lane / 16) + r"),
+    "rdna4": ("lane % 16", "sizeof(Word) == 1 ? 8 * (lane / 16) + e : 8 * (e / 4) + 4 * (lane / 16) + e % 4", "8 * (lane / 16) + r"),
 }
 BY_FORMULAS = """
     constexpr int M = %d, K = %d;

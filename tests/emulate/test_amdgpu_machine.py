@@ -13,9 +13,16 @@ from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.errors import EmulationError
 
-ALL = sorted(TARGETS)
-CDNA = [name for name in ALL if TARGETS[name].cdna]
 UNIT_OF = {"gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna4", "gfx1100": "rdna3", "gfx1201": "rdna4"}
+ALL = sorted(UNIT_OF)
+CDNA = [name for name in ALL if TARGETS[name].cdna]
+
+
+def test_a_family_is_one_machine():
+    """Its targets differ in nothing but their names, so one of each stands for the others below."""
+    families = {TARGETS[name].family: TARGETS[name] for name in ALL}
+    for name, target in TARGETS.items():
+        assert (target.name, vars(target) | {"name": ""}) == (name, vars(families[target.family]) | {"name": ""})
 
 HEAD = """
 #define KERNEL(n) extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(1, n)))

@@ -94,10 +94,12 @@ def assembly(target):
 # ---------------------------------------------------------------- AMD's maps, as formulas
 
 
-def holder_of_word(target, m, k):
+def holder_of_word(target, m, k, word):
     """(lanes, position) that hold element (i, kk) of A, or of B transposed."""
     if target == "gfx1100":
         return lambda i, kk: ((i, i + 16), kk)
+    if target == "gfx1201" and word != "i8":
+        return lambda i, kk: ((i + 16 * (kk // 4 % 2),), kk // 8 * 4 + kk % 4)
     each = k * m // wave_of(target)
     return lambda i, kk: ((i + m * (kk // each),), kk % each)
 
@@ -125,7 +127,7 @@ def stored(word, x):
 def lay_out(target, m, k, word, matrix):
     """`[m, k]` as the lanes hold it, `[lanes, words]`."""
     wave = wave_of(target)
-    place = holder_of_word(target, m, k)
+    place = holder_of_word(target, m, k, word)
     words = k if target == "gfx1100" else k * m // wave
     out = np.zeros((wave, words), RAW[word])
     values = stored(word, matrix)

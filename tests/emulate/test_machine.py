@@ -323,6 +323,48 @@ def test_forgetting_leaves_a_module_as_newly_made():
         fresh.forget()
 
 
+LOCAL = """extern "C" __global__ void __launch_bounds__(1024) before(const int* a, int* out) {
+  int mine[4];
+  for (int j = 0; j < 4; ++j) mine[j] = a[j];
+  out[threadIdx.x] = mine[a[threadIdx.x] & 3];
+}
+""" + KERNEL + """(const int* a, int* out) {
+  int mine[8], other[8];
+  for (int j = 0; j < 8; ++j) { mine[j] = 1000 * threadIdx.x + a[j]; other[j] = -a[j]; }
+  int i = threadIdx.x;
+  mine[a[i] & 7] += 5;
+  out[2 * i] = mine[a[i] & 7];
+  const int* p = i & 1 ? other : mine;
+  asm volatile("" : "+l"(p));            // of which the compiler knows nothing
+  out[2 * i + 1] = p[a[i] & 7];
+}"""
+
+
+@pytest.mark.parametrize("schedule", [*SCHEDULES, TOGETHER], ids=lambda s: s.name)
+def test_arrays_that_are_indexed_at_run_time_are_each_threads_own(schedule):
+    """Each entry has a local memory; the second one's is called `__local_depot1`."""
+    assert "__local_depot0" in ptx_of(LOCAL) and "__local_depot1" in ptx_of(LOCAL) and "cvta.local" in ptx_of(LOCAL)
+    a = np.random.default_rng(0).integers(0, 8, 96, dtype=np.int32)
+    got, _ = run(LOCAL, (2,), (96,), 0, a, out=(np.int32, (96, 2)), schedule=schedule)
+    i = np.arange(96)
+    raised = 1000 * i + a[a] + 5
+    assert (got == np.stack([raised, np.where(i % 2, -a[a], raised)], 1)).all()
+
+
+def test_local_memory_has_its_bounds_and_nothing_in_it():
+    text = KERNEL + """(const int* a, int* out) {
+  int mine[8];
+  mine[a[0] & 7] = 1;
+  out[threadIdx.x] = mine[a[threadIdx.x]];  // the access
+}"""
+    assert "ld.local" in ptx_of(text)
+    for index, problem in ((5, "memory that nothing has written"), (8, "reaches outside local memory"), (-1, "reaches outside local memory")):
+        a = np.full(32, 3, np.int32)
+        a[9] = index
+        error = fails(text, "the access", problem, (1,), (32,), 0, a, out=(np.int32, 32))
+        assert error.got == f"local memory + {4 * index} of 32 bytes" and "thread (9, 0, 0)" in str(error)
+
+
 # ---------------------------------------------------------------- faults
 
 SCALE = KERNEL + """(const float* a, int n, float* out) {

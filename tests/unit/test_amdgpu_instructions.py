@@ -631,6 +631,10 @@ UNDEFINED_AND_FINE = {
     "masked by a zero": "v_and_b32_e32 v10, 0, v11\nv_or_b32_e32 v8, v10, v2",
     "shifted out": "v_lshlrev_b32_e32 v10, 16, v2\nv_alignbit_b32 v8, v11, v10, 16\nv_and_b32_e32 v8, 0xffff, v8",
     "the unused upper half of a product": "v_mad_u64_u32 v[8:9], s[20:21], v2, 1, v[10:11]",
+    "scalar, spilled to a lane and back": "v_mov_b32_e32 v12, v2\nv_writelane_b32 v12, s27, 5\nv_writelane_b32 v12, s28, 6\n"
+    "v_readlane_b32 s29, v12, 5\ns_mov_b32 s30, s29\nv_mov_b32_e32 v8, v2",
+    "a spilled scalar overwritten": "v_mov_b32_e32 v8, v2\nv_readlane_b32 s20, v2, 5\nv_writelane_b32 v8, s27, 5\nv_writelane_b32 v8, s20, 5",
+    "the first lane's": "v_readfirstlane_b32 s29, v11\nv_mov_b32_e32 v8, v2",
     "in lanes that are off": "s_mov_b64 exec, 0\nv_add_u32_e32 v8, v11, v11\ns_mov_b64 exec, -1\nv_mov_b32_e32 v8, v2",
 }  # fmt: skip
 
@@ -658,6 +662,14 @@ UNDEFINED_AND_USED = {
         "v_and_b32_e32 v12, 0xff, v11\nv_add_u32_e32 v8, v2, v12\nv_lshrrev_b32_e32 v8, 8, v8", "register v8 is read"
     ),
     "scalar": ("s_add_u32 s20, s21, 1\nv_mov_b32_e32 v8, s20", "register s21 is read, which nothing has written"),
+    "scalar, after a lane": (
+        "v_mov_b32_e32 v12, v2\nv_writelane_b32 v12, s27, 5\nv_readlane_b32 s29, v12, 5\ns_add_u32 s29, s29, 1", "register s29 is read, which nothing"
+    ),
+    "a lane of a spilled scalar": ("v_mov_b32_e32 v12, v2\nv_writelane_b32 v12, s27, 1\nv_add_u32_e32 v8, v12, v2", "register v12 is read, which nothing"),
+    "half a lane": (
+        "v_and_b32_e32 v10, 0xffff, v11\nv_readfirstlane_b32 s29, v10\ns_add_u32 s29, s29, 1", "register s29 is read, part of which nothing"
+    ),
+    "which lane": ("v_writelane_b32 v2, s20, s27", "register s27 is read, which nothing"),
     "mask": ("v_cndmask_b32_e64 v8, 0, 1, s[22:23]", "register s22 is read"),
     "accumulator": ("v_accvgpr_read_b32 v8, a3\nv_add_u32_e32 v8, v8, v2", "register v8 is read"),
     "branch": ("s_cbranch_scc1 .L1\n.L1:\nv_mov_b32_e32 v8, v2", "SCC is read"),

@@ -27,7 +27,7 @@ PER_CAPABILITY = {
 FP32_PER_CLOCK = {(7, 5): 64, (8, 0): 64, (8, 6): 128, (8, 9): 128, (9, 0): 128, (10, 0): 128, (12, 0): 128}
 UNIT_OF = {
     (7, 5): "turing", (8, 0): "ampere", (8, 6): "ampere", (8, 9): "ada", (9, 0): "hopper", (10, 0): "blackwell",
-    (12, 0): "blackwell",
+    (12, 0): "blackwell_rtx",
 }
 
 
@@ -38,7 +38,8 @@ def capability(name: str) -> tuple[int, int]:
 def test_the_gpus_people_ask_for_are_there():
     assert {
         "t4", "a100", "a100_80gb", "a800", "h100", "h200", "b200", "l40s", "rtx3090", "rtx4090", "rtx5090",
-        "mi100", "mi210", "mi250x", "mi300x", "mi355x", "rx7900xtx", "rx9070xt",
+        "mi100", "mi210", "mi250x", "mi300x", "mi355x", "rx7600", "rx7800xt", "rx7900xtx", "rx9060xt",
+        "rx9070xt",
     } <= set(ROWS)
 
 
@@ -81,7 +82,8 @@ def test_the_matrix_unit_is_the_generations_and_its_words_have_rates(name):
 TF32 = {
     "a100": 156, "a100_80gb": 156, "a800": 156, "h100": 494.7, "h200": 494.7, "b200": 1125, "l40s": 183,
     "rtx3090": 35.6, "rtx4090": 82.6, "rtx5090": 104.8, "t4": None,
-    "mi100": None, "mi210": None, "mi250x": None, "mi300x": 653.7, "mi355x": None, "rx7900xtx": None, "rx9070xt": None,
+    "mi100": None, "mi210": None, "mi250x": None, "mi300x": 653.7, "mi355x": None, "rx7600": None, "rx7800xt": None, "rx7900xtx": None,
+    "rx9060xt": None, "rx9070xt": None,
 }
 BF16 = {"t4": None, "mi100": 92.3}  # where it differs from f16
 
@@ -142,17 +144,20 @@ TARGETS = {
     "gfx90a": dict(CDNA2_ON, lds=64, mine=64, words=128),
     "gfx942": dict(CDNA2_ON, lds=64, mine=64, words=128),
     "gfx950": dict(CDNA2_ON, lds=160, mine=160, words=320),
-    "gfx1100": RDNA,
-    "gfx1201": RDNA,
+    "gfx1100": RDNA, "gfx1101": RDNA,
+    "gfx1102": dict(RDNA, registers=1024, granule=16),  # no Feature1_5xVGPRs
+    "gfx1200": RDNA, "gfx1201": RDNA,
 }
 # Compute units, and FLOPs of one of them in a clock, as AMD's architecture papers and data sheets state them:
 # FP32 outside the matrix units, then f16 on them.
 CHIPS = {
     "mi100": (120, 128, 1024), "mi210": (104, 128, 1024), "mi250x": (110, 128, 1024), "mi300x": (304, 256, 2048),
     "mi355x": (256, 256, 4096), "rx7900xtx": (96, 256, 512), "rx9070xt": (64, 256, 1024),
+    "rx7800xt": (60, 256, 512), "rx7600": (32, 256, 512), "rx9060xt": (32, 256, 1024),
 }
 AMD_UNITS = {
-    "gfx908": "cdna1", "gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna4", "gfx1100": "rdna3", "gfx1201": "rdna4",
+    "gfx908": "cdna1", "gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna4",
+    "gfx1100": "rdna3", "gfx1101": "rdna3", "gfx1102": "rdna3", "gfx1200": "rdna4", "gfx1201": "rdna4",
 }
 
 

@@ -164,7 +164,7 @@ KERNEL = """
         ("add.u128 %r1, %r2, %r3;", "no type"),
         ("add.cc.u32 %r1, %r2, %r3;", "modifier is not supported"),
         ("ld.global.v8.b32 %r1, [%rd1];", "modifier is not supported"),
-        ("ld.local.b32 %r1, [%rd1];", "local memory is not supported"),
+        ("atom.local.add.u32 %r1, [%rd1], %r2;", "local memory is not supported"),
         ("ex2.approx.f32 %f1, %f2;", "instruction is not supported"),
         ("div.approx.f32 %f1, %f2, %f3;", "bits that the ISA fixes"),
         ("add.s32 %r1, %r2;", "has 2 operands"),

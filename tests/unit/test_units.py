@@ -17,9 +17,13 @@ SETS = [
     ("A100", "ampere", "tf32", "tf32"),
     ("Ada", "ada", "fp16", "f16"),
     ("Ada", "ada", "bf16", "bf16"),
+    ("L40S", "ada", "tf32", "tf32"),
     ("H100", "hopper", "fp16", "f16"),
     ("H100", "hopper", "bf16", "bf16"),
     ("H100", "hopper", "tf32", "tf32"),
+    ("B200", "blackwell", "fp16", "f16"),
+    ("B200", "blackwell", "bf16", "bf16"),
+    ("B200", "blackwell", "tf32", "tf32"),
 ]
 MODELS = [("volta", "f16"), ("turing", "f16")] + [
     (unit, word) for unit in ("ampere", "hopper", "blackwell", "cdna3") for word in ("f16", "bf16", "tf32")

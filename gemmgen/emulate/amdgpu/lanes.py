@@ -17,14 +17,19 @@ def _vector_slot(cursor: Cursor, index: int) -> int:
     return slot
 
 
-def _from_lane(wave, slot: int, lane: np.ndarray) -> np.ndarray:
-    """A vector register of one lane, `[columns]`, of each wave, whatever EXEC says."""
+def _from_lane(wave, slot: int, lane: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """A vector register of one lane of each wave, whatever EXEC says: its value `[columns]`, and which of its bits are undefined.
+
+    A move of bits, as `v_writelane_b32` is: compilers spill scalar registers to lanes and
+    bring them back, whether or not they hold something.
+    """
     columns = np.arange(wave.shape[1])
+    undefined = None
     if wave.state[slot] is not None:
         one = np.zeros(wave.shape, bool)
         one[lane, columns] = True
-        wave.check(slot, lanes=one if wave.columns is None else one & wave.columns)
-    return wave.r[slot][lane, columns]
+        undefined = wave.undefined(slot, one if wave.columns is None else one & wave.columns)
+    return wave.r[slot][lane, columns], None if undefined is None else np.broadcast_to(undefined, wave.shape)[lane, columns]
 
 
 @instruction("v_readfirstlane_b32")
@@ -34,7 +39,7 @@ def read_first_lane(cursor: Cursor):
 
     def run(wave):
         first = np.zeros(wave.shape[1], np.int64) if wave.lanes is None else np.argmax(wave.lanes, 0)
-        wave.put(target, _from_lane(wave, source, first))
+        wave.put(target, *_from_lane(wave, source, first))
 
     return run
 
@@ -45,22 +50,23 @@ def read_lane(cursor: Cursor):
 
     def run(wave):
         chosen = np.broadcast_to(lane(wave).astype(np.int64) % wave.shape[0], wave.shape[1:])
-        wave.put(target, _from_lane(wave, source, chosen))
+        wave.put(target, *_from_lane(wave, source, chosen))
 
     return run
 
 
 @instruction("v_writelane_b32")
 def write_lane(cursor: Cursor):
-    """Writes one lane, whatever EXEC says."""
-    target, value, lane = _vector_slot(cursor, 0), cursor.read(1, "u32"), cursor.read(2, "u32")
+    """Writes one lane, whatever EXEC says. Undefined bits of the scalar register move along."""
+    target, read, lane = _vector_slot(cursor, 0), cursor.loose(1), cursor.read(2, "u32")
 
     def run(wave):
         chosen = np.broadcast_to(lane(wave).astype(np.int64) % wave.shape[0], wave.shape[1:])
         one = np.arange(wave.shape[0])[:, None] == chosen
         lanes = wave.lanes
         wave.lanes = one if wave.columns is None else one & wave.columns
-        wave.put(target, np.broadcast_to(value(wave), wave.shape))
+        value, undefined = read(wave)
+        wave.put(target, np.broadcast_to(value, wave.shape), undefined)
         wave.lanes = lanes
 
     return run

@@ -289,13 +289,15 @@ class Wave:
             got = f"bits that came from {slot_name(origin)}" if origin >= 0 else None
             raise Fault(f"{slot_name(slot)} {problem}", lane=first, got=got)
 
-    def undefined(self, slot: int) -> np.ndarray | None:
-        """The undefined bits of a register about to be read, and moved elsewhere; None for none."""
+    def undefined(self, slot: int, lanes: np.ndarray | None = ACTIVE) -> np.ndarray | None:
+        """The undefined bits of a register about to be read, and moved elsewhere; None for none. `lanes`: as of `check`."""
         state = self.state[slot]
         if state is None:
             return None
+        if lanes is ACTIVE:
+            lanes = self.lanes if slot < S else self.columns
         for flight in state.flights:
-            self._refuse_flight(slot, flight, self.lanes if slot < S else self.columns, "read")
+            self._refuse_flight(slot, flight, lanes, "read")
         if state.undefined is not None:
             self.origin = state.origin if state.origin >= 0 else slot
         return state.undefined

@@ -15,7 +15,8 @@ WMMA, 16 x 16, 32 lanes in two halves h = l / 16:
 
     RDNA 3   A   row l % 16,  k = e, the same in both halves      B   likewise
              C   row 2 * r + h,  column l % 16
-    RDNA 4   A   row l % 16,  k = words * h + e                   B   likewise
+    RDNA 4   A   row l % 16,  k = 8 * h + e of 8 bits,            B   likewise
+                              8 * (e / 4) + 4 * h + e % 4 of 16
              C   row 8 * h + r,  column l % 16
 
 Floating-point products are the matrix unit's (`units`); those of integers are exact,
@@ -140,7 +141,10 @@ def spread_rdna3(d: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 def operand_rdna4(registers: np.ndarray, shape: Shape) -> np.ndarray:
-    return np.ascontiguousarray(_words(registers, shape, 2).reshape(16, 16, -1))
+    words = _words(registers, shape, 2)
+    if shape.word != "i8":  # [h, e, row] as [e / 4, h, e % 4, row]
+        words = words.reshape(2, 2, 4, 16, -1).transpose(1, 0, 2, 3, 4)
+    return np.ascontiguousarray(words.reshape(16, 16, -1))
 
 
 def sums_rdna4(registers: np.ndarray, shape: Shape) -> np.ndarray:

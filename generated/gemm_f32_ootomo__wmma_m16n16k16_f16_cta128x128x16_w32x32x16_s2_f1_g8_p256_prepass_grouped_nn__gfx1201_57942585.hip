@@ -1,4 +1,4 @@
-// kernel    gemm_f32_ootomo__wmma_m16n16k16_f16_cta128x128x16_w32x32x16_s2_f1_g8_p256_prepass_grouped_nn__gfx1201_418e9cb2
+// kernel    gemm_f32_ootomo__wmma_m16n16k16_f16_cta128x128x16_w32x32x16_s2_f1_g8_p256_prepass_grouped_nn__gfx1201_57942585
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
@@ -9,9 +9,9 @@
 // shared    32768 B static
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD hardware
 // target    gfx1201
-// plan      418e9cb2, rendered by gemmgen 0.1.0
+// plan      57942585, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_418e9cb2 {
+namespace gemmgen_57942585 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -234,7 +234,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
-gemm_f32_ootomo__wmma_m16n16k16_f16_cta128x128x16_w32x32x16_s2_f1_g8_p256_prepass_grouped_nn__gfx1201_418e9cb2_split(
+gemm_f32_ootomo__wmma_m16n16k16_f16_cta128x128x16_w32x32x16_s2_f1_g8_p256_prepass_grouped_nn__gfx1201_57942585_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -290,7 +290,7 @@ GG_DEVICE void multiply_add(sums& c, fragment a, fragment b) {
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemm_f32_ootomo__wmma_m16n16k16_f16_cta128x128x16_w32x32x16_s2_f1_g8_p256_prepass_grouped_nn__gfx1201_418e9cb2(
+gemm_f32_ootomo__wmma_m16n16k16_f16_cta128x128x16_w32x32x16_s2_f1_g8_p256_prepass_grouped_nn__gfx1201_57942585(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -478,4 +478,4 @@ gemm_f32_ootomo__wmma_m16n16k16_f16_cta128x128x16_w32x32x16_s2_f1_g8_p256_prepas
 
 }
 
-}  // namespace gemmgen_418e9cb2
+}  // namespace gemmgen_57942585

@@ -1,0 +1,44 @@
+"""Where the time model puts a spec's kernel among all that split at the same place and fit.
+
+    python bench/rank.py [specs/kernels/legemm_mi210.toml]
+
+The others have the spec's scheme, promotion, fragment and GPU, and any tile and pipeline. They keep every
+constraint that the kernel keeps; one that it breaks only steers a choice, as it verifies. Nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from gemmgen.model import space, specialised
+from gemmgen.solve import solve
+from gemmgen.spec import load
+
+
+def decided(numbers: dict) -> str:
+    """A candidate's tile and pipeline, in words."""
+    block, warp = ("x".join(str(int(numbers[name])) for name in names) for names in (("BM", "BN", "BK"), ("WM", "WN")))
+    return f"block {block}, warp {warp}, {int(numbers['stages'])} stages, {int(numbers['fragment_buffers'])} fragment buffers, slices of k {int(numbers['split_k'])}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spec", nargs="?", default="specs/kernels/legemm_mi210.toml")
+    options = parser.parse_args()
+    plan = solve(load(options.spec))
+    own, skeleton = specialised.model(plan), specialised.skeleton_of(plan.fragment)
+    fixed = specialised.constants_of(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
+    broken = [one for one in skeleton.constraints if not one.holds(own)]
+    kept = [one for one in skeleton.constraints if one not in broken]
+    choices = space.Choices(promote=(plan.promote,), ways=(space.Way(plan.where, plan.loads),))
+    searched = space.enumerate_space(choices, fixed, plan.fragment, plan.gpu.arch_number, kept, skeleton)
+    known, order = space.ranked(searched, fixed, skeleton)
+    before = int((known["seconds"] < own["seconds"]).sum())
+    best = {name: value[order[0]] for name, value in known.items()}
+    print(f"{searched.feasible:,} plans; breaks {', '.join(one.number for one in broken) or 'none'} of the constraints")
+    for title, numbers in ((f"number {before + 1}", own), ("number 1", best)):
+        print(f"{title:<10} {1e3 * float(numbers['seconds']):.3g} ms predicted: {decided(numbers)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What rows state, against the figures that were published, written down here a second time: one edited number is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.unit import UNITS
+
+# Matrix units: (rule, fraction bits, products summed at once of f16, bf16 and tf32).
+# NVIDIA: MMA-Sim 2.1.1, mmasim/nv_ptx/sim.py (`_mma_F_bits`, `_mma_L_max_bytes` over the bytes of a word); north-numerical-
+# computing/MATLAB-tensor-core of arXiv 2512.07004, models/*.m (23 + `neab`, `fma`), which has no Turing. AMD: MMA-Sim 2.1.1, mmasim/amd/sim.py (`L_max`, `P`, `F`); CDNA 4 is assumed to be CDNA 3, RDNA to be
+# multiply-adds one after the other.
+PUBLISHED_UNITS = {
+    "volta": ("truncate", 23, (4, None, None)),
+    "turing": ("truncate", 24, (8, None, None)),
+    "ampere": ("truncate", 24, (8, 8, 4)),
+    "ada": ("truncate", 24, (8, 8, 4)),
+    "hopper": ("truncate", 25, (16, 16, 8)),
+    "blackwell": ("truncate", 25, (16, 16, 8)),
+    "blackwell_rtx": ("truncate", 25, (16, 16, 8)),
+    "cdna1": ("exact", None, (4, 2, None)),
+    "cdna2": ("tree", None, (4, 4, None)),
+    "cdna3": ("floor", 24, (8, 8, 4)),
+    "cdna4": ("floor", 24, (8, 8, None)),
+    "rdna3": ("exact", None, (1, 1, None)),
+    "rdna4": ("exact", None, (1, 1, None)),
+}
+
+# GPUs: SMs, compute units of CDNA or workgroup processors of RDNA; boost MHz; dense f16 and f32 TFLOPS; GB/s and GiB of
+# memory; MiB of L2. Data sheets and architecture papers, as each row's source names them; bandwidths follow from bus and
+# memory clock: 256 bits x 10 Gb/s of the T4, 5120 x 2.43 of the A100 40 GB, 384 x 19.5 of the RTX 3090, 384 x 21 of the
+# RTX 4090, 512 x 28 of the RTX 5090, 384 x 18 of the L40S, 384 x 20 of the RX 7900 XTX, 256 x 19.5 of the RX 7800 XT,
+# 128 x 18 of the RX 7600, 256 x 20 of the RX 9070 XT, 128 x 20 of the RX 9060 XT, 4096 x 2.4 of the MI100, 4096 x 3.2 of
+# the MI210 and of either die of the MI250X, each over 8.
+PUBLISHED_GPUS = {
+    "t4": (40, 1590, 65.0, 8.1, 320.0, 16, 4),
+    "a100": (108, 1410, 312.0, 19.5, 1555.0, 40, 40),
+    "a100_80gb": (108, 1410, 312.0, 19.5, 2039.0, 80, 40),
+    "a800": (108, 1410, 312.0, 19.5, 2039.0, 80, 40),
+    "h100": (132, 1980, 989.4, 66.9, 3352.0, 80, 50),
+    "h200": (132, 1980, 989.4, 66.9, 4800.0, 141, 50),
+    "b200": (148, 1965, 2250.0, 75.0, 7672.0, 180, 126.5),
+    "l40s": (142, 2520, 362.05, 91.6, 864.0, 48, 96),
+    "rtx3090": (82, 1695, 71.0, 35.6, 936.0, 24, 6),
+    "rtx4090": (128, 2520, 165.2, 82.6, 1008.0, 24, 72),
+    "rtx5090": (170, 2407, 209.5, 104.8, 1792.0, 32, 96),
+    "mi100": (120, 1502, 184.6, 23.1, 1228.8, 32, 8),
+    "mi210": (104, 1700, 181.0, 22.6, 1638.4, 64, 8),
+    "mi250x": (110, 1700, 191.5, 23.95, 1638.4, 64, 8),
+    "mi300x": (304, 2100, 1307.4, 163.4, 5300.0, 192, 32),
+    "mi355x": (256, 2400, 2500.0, 157.3, 8000.0, 288, 32),
+    "rx7600": (16, 2655, 43.5, 21.75, 288.0, 8, 2),
+    "rx7800xt": (30, 2430, 74.65, 37.32, 624.1, 16, 4),
+    "rx7900xtx": (48, 2500, 122.8, 61.4, 960.0, 24, 6),
+    "rx9060xt": (16, 3130, 103.0, 25.6, 320.0, 16, 4),
+    "rx9070xt": (32, 2970, 195.0, 48.7, 640.0, 16, 8),
+}
+# Bits of the bus and Gb/s of a pin, where the data sheet names them.
+MEMORY = {
+    "t4": (256, 10), "a100": (5120, 2.43), "rtx3090": (384, 19.5), "rtx4090": (384, 21), "rtx5090": (512, 28), "l40s": (384, 18),
+    "rx7900xtx": (384, 20), "rx7800xt": (256, 19.5), "rx7600": (128, 18), "rx9070xt": (256, 20), "rx9060xt": (128, 20),
+    "mi100": (4096, 2.4), "mi210": (4096, 3.2), "mi250x": (4096, 3.2),
+}
+# Bytes of shared memory that an SM, a compute unit or a workgroup processor serves in a clock: 32 banks of 4 bytes, 64 of
+# them on RDNA; twice as many as CDNA 3 on CDNA 4, assumed; the T4's is by its load and store units, and marked as uncertain.
+SHARED = {"t4": 64, "mi355x": 256} | dict.fromkeys(("rx7600", "rx7800xt", "rx7900xtx", "rx9060xt", "rx9070xt"), 256)
+
+
+@pytest.mark.parametrize("name", UNITS.names())
+def test_a_matrix_unit_is_as_published(name):
+    rule, bits, blocks = PUBLISHED_UNITS[name]
+    row = UNITS.get(name)
+    assert (row.rule, row.fraction_bits) == (rule, bits)
+    assert row.block == {word: block for word, block in zip(("f16", "bf16", "tf32"), blocks) if block}
+    assert bool(row.flushes_subnormals) == (name == "cdna2")
+
+
+@pytest.mark.parametrize("name", GPUS.names())
+def test_a_gpus_rates_are_as_published(name):
+    rates = GPUS.get(name).rates
+    stated = (rates.sms, rates.boost_mhz, rates.f16_tflops, rates.f32_tflops, rates.dram_gb_per_s, rates.dram_gib, rates.l2_mib)
+    assert stated == PUBLISHED_GPUS[name]
+    assert rates.shared_bytes_per_clock == SHARED.get(name, 128)
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_bandwidth_is_the_bus_times_its_clock(name):
+    bits, gbits = MEMORY[name]
+    assert GPUS.get(name).rates.dram_gb_per_s == pytest.approx(bits * gbits / 8, rel=1e-3)
+
+
+def test_what_is_checked_is_said_of_exactly_those_words():
+    """Hardware has answered for these; Turing's unit and sm_120's have no data here, nor has any of AMD's."""
+    checked = {(row.name, word) for row in UNITS.rows() for word in row.block if row.verified and word not in row.unverified_words}
+    assert checked == {("volta", "f16")} | {(unit, word) for unit in ("ampere", "ada", "hopper", "blackwell") for word in ("f16", "bf16", "tf32")}
