@@ -64,19 +64,25 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     lines += [f"| {gpu} | {' | '.join(str(of[kind] or '') for kind in kinds)} | {of.total()} |" for gpu, of in counts.items()]
     whole = sum(counts.values(), Counter())
     lines.append(f"| all | {' | '.join(str(whole[kind]) for kind in kinds)} | {whole.total()} |")
-    lines += ["", "| GPU | scheme | size | layouts | compiled | the first choice, refused | predicted time |", "| --- | --- | ---: | --- | ---: | --- | ---: |"]
-    passed: dict[tuple, list[dict[str, Any]]] = {}
+    lines += ["", "| GPU | schemes and layouts | size | compiled | the first choice, refused | predicted time |", "| --- | --- | ---: | ---: | --- | ---: |"]
+    passed: dict[tuple, dict[str, list[str]]] = {}
     for row in rows:
         if row.get("passed_over"):
             first = row["passed_over"][0]
-            tile = f"{'x'.join(map(str, first['block']))}, warp {'x'.join(map(str, first['warp'][:2]))}, {first['where']}: {first['has'].partition(', a stack')[0]}"
-            passed.setdefault((row["gpu"], row["scheme"], row["size"], len(row["passed_over"]) + 1, tile, f"{100 * row['slower']:+.1f} %"), []).append(row)
+            block, warp = ("x".join(map(str, extents)) for extents in (first["block"], first["warp"][:2]))
+            tile = f"{block}, warp {warp}, {first['where']}: {first['has'].partition(', a stack')[0]}"
+            same = (row["gpu"], row["size"], len(row["passed_over"]) + 1, tile, f"{100 * row['slower']:+.1f} %")
+            passed.setdefault(same, {}).setdefault(row["scheme"], []).append(row["layout"])
     lines += [
-        f"| {gpu} | {scheme} | {size} | {' '.join(row['layout'] for row in of)} | {compiled} | {tile} | {slower} |"
-        for (gpu, scheme, size, compiled, tile, slower), of in passed.items()
+        f"| {gpu} | {', '.join(_scheme(scheme, layouts) for scheme, layouts in of.items())} | {size} | {compiled} | {tile} | {slower} |"
+        for (gpu, size, compiled, tile, slower), of in passed.items()
     ]
     reasons = Counter(f"{row['refused']['error']}: {row['refused']['problem']}" for row in rows if "refused" in row)
     return "\n".join([*lines, "", *(f"- {count} x {reason}" for reason, count in sorted(reasons.items()))])
+
+
+def _scheme(scheme: str, layouts: list[str]) -> str:
+    return f"{scheme} ({' '.join(layouts)})"
 
 
 def _kind(row: dict[str, Any]) -> str:

@@ -105,8 +105,9 @@ def solve(loaded: LoadedSpec) -> Plan:
 def choices(loaded: LoadedSpec) -> Iterator[Plan]:
     """The plans to try one after another, for whoever finds that the compiler refuses one: `solve`'s first.
 
-    Each differs from all before it in what a compiler looks at (`space.TELLING`), and in what the demand for registers rests on as long as there is such a plan. What the spec
-    fixes stays fixed, so a spec that leaves nothing of that open has one plan.
+    Each differs from all before it in what a compiler looks at (`space.TELLING`), and as long as there is such a plan in
+    what the demand for registers rests on. What the spec fixes stays fixed, so a spec that leaves nothing of that open
+    has one plan.
 
     Raises:
         UnknownName, InfeasibleSpec: as `solve`.

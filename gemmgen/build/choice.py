@@ -17,7 +17,7 @@ be trusted is no entry, there as here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -31,7 +31,7 @@ from gemmgen.solve import Explanation, choices, explain
 from gemmgen.spec import LoadedSpec
 
 TRIES = 8
-"""Choices of the model that are compiled at most; where one was refused, the second or third mostly builds (docs/results/builds.md)."""
+"""Choices of the model that are compiled at most; where the first was refused, the second to the fourth was seen to build (docs/results/builds.md)."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,6 @@ def first_that_builds(
         UnknownName, InfeasibleSpec, BuildError: as `solve` and `build`.
         ResourceError: the spec's one choice spills, or each that was tried, of which there are at most TRIES.
     """
-    from dataclasses import replace
-
     refused: list[Refusal] = []
     progress("decide")
     for plan in islice(choices(loaded), TRIES):

@@ -106,7 +106,8 @@ def test_every_gpu_scheme_and_layout_builds_or_cannot_multiply(gpu, scheme, layo
 
 def test_the_table_tells_outcomes():
     """A line a GPU, and one a scheme that was passed over."""
-    refusal = {"kernel": "x", "block": [128, 96, 32], "warp": [32, 48, 32], "where": "prepass", "has": "255 registers a thread, 28 B of spill stores, a stack of 32 B"}
+    refusal = {"kernel": "x", "block": [128, 96, 32], "warp": [32, 48, 32], "where": "prepass"}
+    refusal["has"] = "255 registers a thread, 28 B of spill stores, a stack of 32 B"
     row = {"gpu": "g", "scheme": "s", "size": 4096, "kernel": "k", "spilled": 0, "slower": 0.0}
     told = builds.table([
         {**row, "layout": "nn", "passed_over": []}, {**row, "layout": "nt", "passed_over": [refusal], "slower": 0.034},
@@ -114,5 +115,5 @@ def test_the_table_tells_outcomes():
         {"gpu": "h", "scheme": "s", "size": 4096, "layout": "nn", "refused": {"error": "InfeasibleSpec", "problem": "no such words"}},
     ])
     assert "| g | 1 | 2 |  | 3 |" in told and "| h |  |  | 1 | 1 |" in told and "| all | 1 | 2 | 1 | 4 |" in told
-    assert "| g | s | 4096 | nt tt | 2 | 128x96x32, warp 32x48, prepass: 255 registers a thread, 28 B of spill stores | +3.4 % |" in told
+    assert "| g | s (nt tt) | 4096 | 2 | 128x96x32, warp 32x48, prepass: 255 registers a thread, 28 B of spill stores | +3.4 % |" in told
     assert "- 1 x InfeasibleSpec: no such words" in told

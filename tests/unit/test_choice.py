@@ -60,12 +60,17 @@ class Compiler:
             self.compiled.append((source.name, source.arch))
             self.kept.add(source.name)
         if self.refuses(source):
-            raise ResourceError(source.file_name, f"spills registers to memory on {source.arch}", needs="0 B", has="255 registers a thread, 28 B", remedy="less")
+            raise ResourceError(
+                source.file_name, f"spills registers to memory on {source.arch}", needs="0 B", has="255 registers a thread, 28 B", remedy="less",
+            )
         used = CubinResources(
             registers=128, static_shared_bytes=0, stack_bytes=0, code_bytes=8, spill_store_bytes=0, spill_load_bytes=0, barriers=1, constant_bytes=0,
             max_threads=None,
         )
-        return Binary(source.arch, b"code", "assembly", {launch.symbol: used for launch in source.launches}, "a compiler", "", "0" * 64, source.file_name, False, 0.0)
+        return Binary(
+            arch=source.arch, code=b"code", assembly="assembly", kernels={launch.symbol: used for launch in source.launches}, compiler="a compiler",
+            log="", key="0" * 64, source_name=source.file_name, from_cache=False, seconds=0.0,
+        )
 
 
 def refusing(count):
