@@ -54,7 +54,7 @@ def _verification() -> bool:
     start, progress = time.perf_counter(), Progress(name)
     kernel = built(_shipped(name), progress)
     report = verified(kernel, "auto", progress)
-    emit(show.report(kernel.plan, report, time.perf_counter() - start))
+    emit(show.report(kernel, report, time.perf_counter() - start))
     return report.passed
 
 

@@ -472,7 +472,9 @@ def _code_meaning(plan: Plan, arch: str) -> str:
     return f"the kernels' code object for {arch}, for hipModuleLoad"
 
 
-def _contents(plan: Plan, source: Source, binaries: Sequence[Binary], name: str) -> dict[str, bytes]:
+def _contents(
+    plan: Plan, source: Source, binaries: Sequence[Binary], name: str, refused: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, bytes]:
     archs = [binary.arch for binary in binaries]
     context = _context(plan, source, archs, name)
     files = {
@@ -480,7 +482,7 @@ def _contents(plan: Plan, source: Source, binaries: Sequence[Binary], name: str)
         for file, (template, _) in _files(plan, source, archs, name).items() if template
     }
     files |= {name + _code_ending(plan, binary.arch): binary.code for binary in binaries}
-    manifest = _manifest(plan, source, binaries, name, files)
+    manifest = _manifest(plan, source, binaries, name, files) | ({"refused": list(refused)} if refused else {})
     files[MANIFEST] = (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode()
     return files
 
@@ -611,7 +613,7 @@ def target_archs(plan: Plan, asked: Iterable[str]) -> list[str]:
 
 def export(
     plan: Plan, source: Source, binary: Binary, directory: str | Path, *, others: Sequence[Binary] = (),
-    name: str | None = None, force: bool = False,
+    name: str | None = None, force: bool = False, refused: Sequence[Mapping[str, Any]] = (),
 ) -> list[Path]:
     """Write the folder; all of it, or nothing.
 
@@ -622,6 +624,7 @@ def export(
             export, which is replaced; files that are not an export's own are never touched.
         name: prefix of the C functions and name of the library.
         force: put the files into a folder that holds others, and over files of the same names.
+        refused: what the compiler refused before it took this plan, for the manifest.
 
     Returns:
         The files, sorted.
@@ -634,7 +637,7 @@ def export(
     check_name(name)
     target = Path(directory)
     stale = _replaceable(target, force)
-    files = _contents(plan, source, [binary, *others], name)
+    files = _contents(plan, source, [binary, *others], name, refused)
     try:
         _write(target.resolve(), files, stale)
     except OSError as error:

@@ -8,9 +8,13 @@ interval of promotion by the error it leads to (`model/error.py`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import FIRST_ASYNC, GPUS, Gpu
@@ -29,6 +33,9 @@ from gemmgen.spec import FragmentChoice, LoadedSpec
 
 SHOWN_BEST = 10
 """Candidates an explanation lists besides the chosen one."""
+
+MOST_OF_A_WAY = 3
+"""Choices of one way to shared memory, one after another: where the compiler refuses as many, the model errs about that way."""
 
 COMPARED = ("block", "warp", "where", "loads", "stages", "fragment_buffers", "group", "split_k", "promote", "cluster", "consumers")
 
@@ -92,17 +99,37 @@ def solve(loaded: LoadedSpec) -> Plan:
         UnknownName: a scheme, GPU or fragment that no table holds.
         InfeasibleSpec: no kernel of this design satisfies the spec.
     """
-    return _fastest(loaded).plan
+    return next(_ranked(loaded)).plan
 
 
-def explain(loaded: LoadedSpec) -> Explanation:
-    """Solve and tell how.
+def choices(loaded: LoadedSpec) -> Iterator[Plan]:
+    """The plans to try one after another, for whoever finds that the compiler refuses one: `solve`'s first.
+
+    Each differs from all before it in what a compiler looks at (`space.TELLING`), and as long as there is such a plan in
+    what the demand for registers rests on. What the spec fixes stays fixed, so a spec that leaves nothing of that open
+    has one plan.
 
     Raises:
         UnknownName, InfeasibleSpec: as `solve`.
     """
+    return (solution.plan for solution in _ranked(loaded))
+
+
+def explain(loaded: LoadedSpec, refused: int = 0) -> Explanation:
+    """Solve and tell how.
+
+    Args:
+        refused: how many of `choices` the compiler refuses; the next one is explained.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`.
+        IndexError: there are no more choices.
+    """
     start = time.perf_counter()
-    return _fastest(loaded).explained(start)
+    solution = next(islice(_ranked(loaded), refused, None), None)
+    if solution is None:
+        raise IndexError(f"{loaded.place}: no more than {refused} choices")
+    return solution.explained(start)
 
 
 def alternatives(loaded: LoadedSpec, best: int, drawn: int, seed: int = 0) -> tuple[list[Plan], list[Plan]]:
@@ -115,7 +142,7 @@ def alternatives(loaded: LoadedSpec, best: int, drawn: int, seed: int = 0) -> tu
     """
     import numpy as np
 
-    solution = _fastest(loaded)
+    solution = next(_ranked(loaded))
     if solution.order is None:
         return [solution.plan], []
     rest = np.random.default_rng(seed).permutation(np.asarray(solution.order[best:]))[:drawn]
@@ -427,43 +454,79 @@ def _plan_at(request: _Request, known: Mapping[str, Any], at: int) -> Plan:
     return replace(made, predicted_registers=int(row["registers"]))
 
 
-def _fastest(loaded: LoadedSpec) -> _Solution:
-    """The best solution of all policies that the spec leaves open, by predicted time."""
-    solutions, refused = [], []
+def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
+    """All solutions, of all policies that the spec leaves open, each the fastest of those unlike all before it (`choices`)."""
+    heads, refused = [], []
     for request in _requests(loaded):
+        solutions = _checked(request) if request.settled else _chosen(request)
         try:
-            solutions.append(_checked(request) if request.settled else _chosen(request))
+            heads.append((next(solutions), solutions))
         except InfeasibleSpec as error:
             refused.append(error)
-    if not solutions:
+    if not heads:
         raise refused[-1]
-    weighed = {one.plan.fragment.policy: one.seconds for one in solutions}
-    return replace(min(solutions, key=lambda one: weighed[one.plan.fragment.policy]), weighed=weighed)
+    while heads:
+        seconds = [solution.seconds for solution, _ in heads]
+        at = seconds.index(min(seconds))
+        solution, others = heads[at]
+        yield replace(solution, weighed={one.plan.fragment.policy: its for (one, _), its in zip(heads, seconds)})
+        following = next(others, None)
+        heads[at:at + 1] = [(following, others)] if following else []
 
 
-def _checked(request: _Request) -> _Solution:
+def _checked(request: _Request) -> Iterator[_Solution]:
     """The plan of a spec that leaves nothing open."""
     choices = request.choices
     plan = request.plan(dict(zip(space.DECISIONS, (*choices.block, *choices.warp))))
     check(plan, request.loaded.place)
-    return _Solution(request, replace(plan, predicted_registers=int(_numbers(plan)["registers"])))
+    yield _Solution(request, replace(plan, predicted_registers=int(_numbers(plan)["registers"])))
 
 
-def _chosen(request: _Request) -> _Solution:
-    """The best candidate."""
+def _chosen(request: _Request) -> Iterator[_Solution]:
+    """The best candidate, and then the best of those unlike all before it (`choices`)."""
     fixed, skeleton = request.constants, request.skeleton
     allow_spills = request.loaded.spec.build.allow_spills
     # What the spec fixes may leave nothing that surely fits the registers: then the build decides.
     # Slices that the spec asks for need no reason.
     wanted = tuple(one for one in skeleton.constraints if not (request.choices.split_k and one is space.FEW_TILES))
     sparing = tuple(one for one in wanted if one not in PREDICTED)
+    seen: list[dict[str, Any]] = []
     for constraints in (wanted, sparing, _certain(skeleton, False), _certain(skeleton, allow_spills)):
         searched = space.enumerate_space(request.choices, fixed, request.fragment, request.gpu.arch_number, constraints, skeleton)
-        if searched.feasible:
-            known, order = space.ranked(searched, fixed, skeleton)
-            return _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
-    plan = request.plan(searched.nearest)
-    raise refusal(searched.broken, plan, _numbers(plan), request.loaded.place)
+        if not searched.feasible:
+            continue
+        known, ranked = space.ranked(searched, fixed, skeleton)
+        for telling in (space.OF_REGISTERS, space.TELLING):
+            names = [name for name in telling if name in known]
+            order = ranked
+            for row in seen:
+                order = _unlike(known, order, row, names)
+            while len(order):
+                order = _fresh_way_first(known, order, seen)
+                yield _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
+                seen.append(_row(known, order[0]))
+                order = _unlike(known, order, seen[-1], names)
+    if not seen:
+        plan = request.plan(searched.nearest)
+        raise refusal(searched.broken, plan, _numbers(plan), request.loaded.place)
+
+
+def _unlike(known: Mapping[str, Any], order: np.ndarray, row: Mapping[str, Any], names: Sequence[str]) -> np.ndarray:
+    """Those of `order` that differ from a candidate in one of these symbols."""
+    return order[np.logical_or.reduce([known[name][order] != row[name] for name in names])]
+
+
+def _fresh_way_first(known: Mapping[str, Any], order: np.ndarray, seen: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """`order` with the best candidate first whose way to shared memory was not tried MOST_OF_A_WAY times already, if there is one."""
+    tried = Counter(Way.of(row) for row in seen)
+    names = [name for name in (*space.WAYS[0].symbols, *space.BULK_WAYS[0].symbols) if name in known]
+    fresh = order
+    for way, times in tried.items():
+        if times >= MOST_OF_A_WAY:
+            fresh = _unlike(known, fresh, way.symbols, names)
+    if not len(fresh):
+        return order
+    return np.concatenate([fresh[:1], order[order != fresh[0]]])
 
 
 def _certain(skeleton: Skeleton, allow_spills: bool) -> tuple[Constraint, ...]:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gemmgen.build import build
+from gemmgen.build import first_that_builds
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError, UnknownName
-from gemmgen.render import render
 from gemmgen.run import emulated
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles
 from ways import AMD, NVIDIA
+
+SEED = int(os.environ.get("GEMMGEN_SEED", "0"))
+"""Where the sequences begin."""
+
+
+def examples(each: int, shards: int = 1) -> int:
+    """How many a shard draws: its part of GEMMGEN_EXAMPLES, or as many as it usually does."""
+    asked = int(os.environ.get("GEMMGEN_EXAMPLES", "0"))
+    return -(-asked // shards) or each
 
 
 def mostly(usual, odd):
@@ -109,14 +118,39 @@ def bulk_specs(draw, gpus=BULK_GPUS):
     }
 
 
+@st.composite
+def open_specs(draw, whole):
+    """Specs that leave much of it to the search; seldom impossible.
+
+    Args:
+        whole: a strategy of specs that fix everything.
+    """
+    data = draw(whole)
+    together = draw(st.integers(0, 9)) < 8  # a tile that is half open seldom goes with the rest
+    size = st.sampled_from([1, 17, 64, 128, 300, 1024, 4096, 16384, 100003])
+    kept = {
+        section: {
+            key: value for key, value in keys.items()
+            if not (together and key in ("block", "warp", "loads", "where", "policy")) and draw(st.integers(0, 3)) == 0
+        }
+        for section, keys in data.items() if section not in ("problem", "target")
+    }
+    kept.setdefault("split", {})["scheme"] = draw(st.sampled_from([data["split"]["scheme"]] * 4 + ["auto"]))
+    return {"problem": {"layout": data["problem"]["layout"], **{name: draw(size) for name in "mnk"}}, **kept, "target": data["target"]}
+
+
+def assert_typed(refusal: GemmgenError) -> None:
+    assert isinstance(refusal, InfeasibleSpec | SpecError | UnknownName), str(refusal)
+    assert refusal.where and refusal.problem
+    assert refusal.needs or refusal.has, str(refusal)
+
+
 def plan_or_refusal(data):
     """The plan, or None where the spec was refused as it should be."""
     try:
         return solve(loads(data))
     except GemmgenError as refusal:
-        assert isinstance(refusal, InfeasibleSpec | SpecError | UnknownName)
-        assert refusal.where and refusal.problem
-        assert refusal.needs or refusal.has, str(refusal)
+        assert_typed(refusal)
         return None
 
 
@@ -126,15 +160,15 @@ def verified_or_refused(data, device_of) -> str:
     Args:
         device_of: called with plan, source and binary.
     """
-    plan = plan_or_refusal(data)
-    if plan is None:
-        return "refused"
-    source = render(plan)
     try:
-        binary = build(source)
+        built = first_that_builds(loads(data))
     except ResourceError as refusal:
         assert refusal.needs and refusal.has and refusal.remedy, str(refusal)
         return "spilled"
+    except GemmgenError as refusal:
+        assert_typed(refusal)
+        return "refused"
+    plan, source, binary = built.plan, built.source, built.binary
     judge = Judge(plan, source, binary, device_of(plan, source, binary))
     used = judge.resources()
     assert used.passed, used.detail

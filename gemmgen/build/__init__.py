@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gemmgen.build.binary import SUFFIXES, Binary, KernelResources
     from gemmgen.build.cache import Cache
+    from gemmgen.build.choice import Built, Planned, Refusal, first_not_refused, first_that_builds
     from gemmgen.build.clang import Clang, find_clang
     from gemmgen.build.code_object import CodeObjectResources, read_code_object
     from gemmgen.build.cubin import CubinResources, read_cubin
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Binary": "binary",
+    "Built": "choice",
     "KernelResources": "binary",
     "SUFFIXES": "binary",
     "Cache": "cache",
@@ -30,6 +32,10 @@ _HOMES = {
     "read_code_object": "code_object",
     "CubinResources": "cubin",
     "read_cubin": "cubin",
+    "Planned": "choice",
+    "Refusal": "choice",
+    "first_not_refused": "choice",
+    "first_that_builds": "choice",
     "compile_cuda": "cuda",
     "compile_hip": "hip",
     "Compiler": "nvrtc",
@@ -45,14 +51,15 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
-def build(source: Source, *, cache: Cache | None = None) -> Binary:
+def build(source: Source, *, cache: Cache | None = None, only_kept: bool = False) -> Binary:
     """Compile a rendered Source: HIP for an architecture `gfx...`, else CUDA.
 
     Args:
         cache: where finished binaries are kept; None is the user's own cache.
+        only_kept: compile nothing; only what the cache holds will do.
 
     Raises:
-        BuildError: the compiler is missing or refused the source.
+        BuildError: the compiler is missing or refused the source; or the cache does not hold it, and `only_kept`.
         ResourceError: it spills and may not.
     """
     from gemmgen.build.cuda import compile_cuda
@@ -61,5 +68,5 @@ def build(source: Source, *, cache: Cache | None = None) -> Binary:
     compile_source = compile_hip if source.arch.startswith("gfx") else compile_cuda
     options = {} if cache is None else {"cache": cache}
     return compile_source(
-        source.text, source.arch, name=source.file_name, allow_spills=source.allow_spills, **options
+        source.text, source.arch, name=source.file_name, allow_spills=source.allow_spills, only_kept=only_kept, **options
     )

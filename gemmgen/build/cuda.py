@@ -64,6 +64,7 @@ def compile_cuda(
     options: Sequence[str] = (),
     cache: Cache | None = USER_CACHE,
     allow_spills: bool = False,
+    only_kept: bool = False,
 ) -> Binary:
     """Compile CUDA C++17 to PTX and machine code.
 
@@ -78,10 +79,11 @@ def compile_cuda(
         options: further options for NVRTC, one string each.
         cache: where to look first and keep the result; None for neither.
         allow_spills: accept kernels that spill registers to local memory.
+        only_kept: compile nothing; only what the cache holds will do.
 
     Raises:
         BuildError: no usable NVRTC, an architecture it does not know, or a source
-            or option it refuses.
+            or option it refuses; or nothing is kept, and `only_kept`.
         ResourceError: a kernel spills, and `allow_spills` is false.
     """
     request = Request(text, arch, name, options)
@@ -91,7 +93,7 @@ def compile_cuda(
         request,
         compiler,
         _options(request),
-        make=lambda: _make(compiler, request, cache),
+        make=None if only_kept else lambda: _make(compiler, request, cache),
         read=read_cubin,
         cache=None if request.reads_unkeyed_files(_FILE_OPTIONS) else cache,
         allow_spills=allow_spills,

@@ -65,6 +65,7 @@ def compile_hip(
     options: Sequence[str] = (),
     cache: Cache | None = USER_CACHE,
     allow_spills: bool = False,
+    only_kept: bool = False,
     compiler: str | os.PathLike | None = None,
 ) -> Binary:
     """Compile HIP C++17 to AMDGPU assembly and a code object.
@@ -80,12 +81,13 @@ def compile_hip(
         options: further options for clang, one string each.
         cache: where to look first and keep the result; None for neither.
         allow_spills: accept kernels that use scratch memory.
+        only_kept: compile nothing; only what the cache holds will do.
         compiler: a path or name of hipcc, amdclang++ or another clang; without one
             `$GEMMGEN_HIPCC`, else the clang of the wheel ziglang.
 
     Raises:
         BuildError: no usable clang, an architecture it does not know, or a source
-            or option it refuses.
+            or option it refuses; or nothing is kept, and `only_kept`.
         ResourceError: a kernel uses scratch memory, and `allow_spills` is false.
     """
     request = Request(text, arch, name, options)
@@ -95,7 +97,7 @@ def compile_hip(
         request,
         clang,
         _options(request),
-        make=lambda: _make(clang, request),
+        make=None if only_kept else lambda: _make(clang, request),
         read=read_code_object,
         cache=None if request.reads_unkeyed_files(_FILE_OPTIONS) else cache,
         allow_spills=allow_spills,

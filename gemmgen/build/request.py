@@ -112,7 +112,7 @@ def fulfil(
     compiler: Compiler,
     all_options: Sequence[str],
     *,
-    make: Callable[[], Product],
+    make: Callable[[], Product] | None,
     read: Callable[[bytes], Mapping[str, KernelResources]],
     cache: Cache | None,
     allow_spills: bool,
@@ -121,14 +121,14 @@ def fulfil(
 
     Args:
         all_options: what the compiler is told: the architecture, gemmgen's options, the caller's.
-        make: compiles, or raises a BuildError.
+        make: compiles, or raises a BuildError; None where only what the cache holds will do.
         read: the resources of each kernel in machine code.
         cache: where to look first and keep the result; None for neither.
         allow_spills: accept kernels that spill registers to memory.
 
     Raises:
         BuildError: an architecture the compiler does not know, a source without a
-            kernel, or whatever `make` and `read` raise.
+            kernel, or whatever `make` and `read` raise; or the cache does not hold it and there is no `make`.
         ResourceError: a kernel spills, and `allow_spills` is false.
     """
     if request.arch not in compiler.archs:
@@ -142,6 +142,8 @@ def fulfil(
     product = cache and _kept(cache, key)
     from_cache = product is not None
     if product is None:
+        if make is None:
+            raise BuildError(request.name, "was not built before", needs="an entry of the cache", remedy="gemmgen build")
         product = make()
     kernels = read(product.code)
     if not kernels:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen import __version__
-from gemmgen.cli.output import Progress, emit, emit_error, emit_json, json_text, write_files, write_paths
+from gemmgen.cli.output import Progress, emit, emit_error, emit_json, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GemmgenError, SpecError
 
 app = typer.Typer(
@@ -159,7 +158,7 @@ def verify(
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
                             remedy="--json, and a redirection of the output")
         report = verified(kernel, device, progress, size=(m, n, k), require=require or loaded.spec.verify.require, **own)
-        text, value = show.report(kernel.plan, report, time.perf_counter() - start), report.as_dict()
+        text, value = show.report(kernel, report, time.perf_counter() - start), {**report.as_dict(), **show.refused_facts(kernel.refused)}
         if report.device_kind == "hip" or save and not report.unverified:
             record = recorded(kernel, report, progress)
             [saved] = write_paths({save or Path(file_name(kernel.plan)): json_text(record) + "\n"})
@@ -184,9 +183,12 @@ def render(
 ) -> int:
     """Print a spec's kernels as source.
 
-    The same spec gives the same bytes on every machine. No compiler and no GPU
-    is needed.
+    The same spec gives the same bytes on every machine, unless the compiler was
+    seen to refuse them there: a spec that leaves its tile open gets the next best
+    that is not known to spill, and a note says so. No compiler and no GPU is
+    needed; nothing is compiled.
     """
+    from gemmgen.cli import show
     from gemmgen.cli.pipeline import planned
 
     folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
@@ -195,8 +197,11 @@ def render(
                         remedy=f"-o {output}/")
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        plan, source = planned(path, gpu)
-        written = None
+        kernel = planned(path, gpu)
+        plan, source, written = kernel.plan, kernel.source, None
+        for refusal in kernel.refused:
+            what = "printed, though" if refusal.plan == plan else "passed over, since"
+            note(f"{path.name}: {what} the compiler refused it before: {refusal}", quiet=as_json)
         if folder:
             written = write_files(folder, {source.file_name: source.text})[source.file_name]
         elif output:
@@ -209,6 +214,7 @@ def render(
                  "shared_bytes": launch.shared_bytes, "params": list(launch.params)}
                 for launch in source.launches
             ],
+            **show.refused_facts(kernel.refused),
         }
         if not written:
             value["text"] = source.text
@@ -232,17 +238,17 @@ def build(
 
     Writes KERNEL_NAME.cu, .ptx and .cubin, for AMD .hip, .s and .co, and prints
     what each kernel uses. No GPU is needed. A kernel that spills registers fails
-    with exit code 1.
+    with exit code 1, unless the spec leaves its tile open: then the next best is
+    taken, and the refusal told.
     """
-    from gemmgen.build import SUFFIXES
-    from gemmgen.build import build as compiled
+    from gemmgen.build import SUFFIXES, first_that_builds
     from gemmgen.cli import show
-    from gemmgen.cli.pipeline import planned
+    from gemmgen.spec import load
     from gemmgen.verify import standing
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        plan, source = planned(path, gpu)
-        binary = compiled(source)
+        kernel = first_that_builds(load(path, gpu))
+        plan, source, binary = kernel.plan, kernel.source, kernel.binary
         assembly, code = SUFFIXES[plan.gpu.vendor]
         files = write_files(output, {
             source.file_name: source.text, source.name + assembly: binary.assembly, source.name + code: binary.code,
@@ -251,10 +257,10 @@ def build(
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
             "seconds": binary.seconds, "files": [str(file) for file in files.values()],
             "kernels": show.kernel_facts(plan, source, binary), "plan": plan.as_dict(),
-            **({"standing": standing(plan)} if standing(plan) else {}),
+            **({"standing": standing(plan)} if standing(plan) else {}), **show.refused_facts(kernel.refused),
         }
         wrote = "\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files.values()))
-        return f"{show.build_table(plan, source, binary)}\n{wrote}", value, EXIT_OK
+        return f"{show.build_table(kernel)}\n{wrote}", value, EXIT_OK
 
     return _for_each(specs, as_json, serve)
 
@@ -282,26 +288,28 @@ def export(
     needed.
     """
     from gemmgen import export as exporter
-    from gemmgen.build import build as compiled
+    from gemmgen.build import first_that_builds
     from gemmgen.cli import show
-    from gemmgen.cli.pipeline import planned
+    from gemmgen.spec import load
     from gemmgen.verify import standing
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
-    plan, source = planned(spec, gpu)
-    targets = exporter.target_archs(plan, archs or ())
-    binary, *others = [compiled(replace(source, arch=arch)) for arch in targets]
-    files = exporter.export(plan, source, binary, output, others=others, name=name, force=force)
+    kernel = first_that_builds(load(spec, gpu), archs=lambda plan: exporter.target_archs(plan, archs or ()))
+    plan, source, binary = kernel.plan, kernel.source, kernel.binary
+    targets = [binary.arch, *(other.arch for other in kernel.others)]
+    refused = [refusal.as_dict() for refusal in kernel.refused]
+    files = exporter.export(plan, source, binary, output, others=kernel.others, name=name, force=force, refused=refused)
     value = {
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
-        **({"archs": targets, "standing": standing(plan)} if standing(plan) else {}),
+        **({"archs": targets, "standing": standing(plan)} if standing(plan) else {}), **show.refused_facts(kernel.refused),
     }
     if as_json:
         emit_json(value)
     else:
-        emit("\n".join(f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files)))
+        wrote = [f"{'wrote' if i == 0 else '':<{show.LABEL}}{file}" for i, file in enumerate(files)]
+        emit("\n".join([*wrote, *show.refused_lines(kernel.refused)]))
     return EXIT_OK
 
 
@@ -324,8 +332,9 @@ def explain(
     A candidate that cannot be is refused with exit code 2 and the inequality it
     breaks.
     """
+    from gemmgen.build.choice import explained
     from gemmgen.cli import explain as explaining
-    from gemmgen.solve import explain as explained
+    from gemmgen.cli import show
     from gemmgen.solve import judged
     from gemmgen.spec import load
 
@@ -333,11 +342,12 @@ def explain(
         loaded = load(path, gpu)
         if candidate:
             loaded = explaining.with_candidate(loaded, candidate)
-        explanation = judged(loaded) if candidate else explained(loaded)
-        told = explaining.latex if latex else explaining.text
+        explanation, refused = (judged(loaded), ()) if candidate else explained(loaded)
+        told = [("% " if latex else "") + line for line in show.refused_lines(refused)]
+        text = "\n".join([*told, (explaining.latex if latex else explaining.text)(explanation)])
         if not as_json:
-            return told(explanation), None, EXIT_OK
-        return "", explaining.as_dict(explanation) | ({"latex": told(explanation)} if latex else {}), EXIT_OK
+            return text, None, EXIT_OK
+        return "", {**explaining.as_dict(explanation), **show.refused_facts(refused), **({"latex": text} if latex else {})}, EXIT_OK
 
     return _for_each(specs, as_json, serve)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,44 +13,25 @@ from gemmgen.errors import GemmgenError
 
 if TYPE_CHECKING:
     from gemmgen.bench import Kernel
-    from gemmgen.build import Binary
-    from gemmgen.plan import Plan
-    from gemmgen.render import Source
+    from gemmgen.build import Built, Planned
     from gemmgen.run import Device
     from gemmgen.spec import LoadedSpec
     from gemmgen.verify import Report, Require
 
 
-@dataclass(frozen=True)
-class Built:
-    """A kernel, ready to run."""
-
-    plan: Plan
-    source: Source
-    binary: Binary
-
-
-def planned(path: str | Path, gpu: str | None = None) -> tuple[Plan, Source]:
-    """A spec file's plan and source, for `gpu` instead of its own where one is given."""
-    from gemmgen.render import render
-    from gemmgen.solve import solve
+def planned(path: str | Path, gpu: str | None = None) -> Planned:
+    """A spec file's plan and source, for `gpu` instead of its own where one is given; nothing is compiled."""
+    from gemmgen.build import first_not_refused
     from gemmgen.spec import load
 
-    plan = solve(load(path, gpu))
-    return plan, render(plan)
+    return first_not_refused(load(path, gpu))
 
 
 def built(loaded: LoadedSpec, progress: Progress) -> Built:
     """Decide, render and compile."""
-    progress.step("decide")
-    from gemmgen.build import build
-    from gemmgen.render import render
-    from gemmgen.solve import solve
+    from gemmgen.build import first_that_builds
 
-    plan = solve(loaded)
-    source = render(plan)
-    progress.step("compile")
-    return Built(plan, source, build(source))
+    return first_that_builds(loaded, progress=progress.step)
 
 
 def opened(kernel: Built, kind: str, progress: Progress) -> Device:
@@ -116,7 +96,7 @@ def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
 def racers(
     specs: Sequence[Path], sizes: Sequence[tuple[int, int, int]], each_size: bool, progress: Progress, gpu: str | None = None,
 ) -> tuple[list[Kernel], list[str]]:
-    """(what specs give to time, what of it cannot be built and why), compiled side by side.
+    """(what specs give to time, what the compiler refused and why), compiled side by side.
 
     Args:
         gpu: for all of them, instead of their own.
@@ -126,9 +106,7 @@ def racers(
         GemmgenError: a spec cannot be read, or none of the kernels can be built.
     """
     from gemmgen.bench import Kernel, by
-    from gemmgen.build import build
-    from gemmgen.render import render
-    from gemmgen.solve import solve
+    from gemmgen.build import first_that_builds
     from gemmgen.spec import load
 
     stems = [path.stem for path in specs]
@@ -138,23 +116,24 @@ def racers(
         for name, loaded in zip(names, (load(path, gpu) for path in specs)) for size in (sizes if each_size else (None,))
     ]
 
-    def prepared(job: tuple[str, LoadedSpec, tuple[int, int, int] | None]) -> Kernel | GemmgenError:
-        name, loaded, size = job
+    def prepared(job: tuple[str, LoadedSpec, tuple[int, int, int] | None]) -> Built | GemmgenError:
         try:
-            plan = solve(loaded)
-            source = render(plan)
-            return Kernel(name, plan, source, build(source), size)
+            return first_that_builds(job[1])
         except GemmgenError as error:
             return error
 
     progress.step(f"decide and compile {len(jobs)} kernel{'s' * (len(jobs) > 1)}")
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1, len(jobs))) as pool:  # the compiler runs outside the interpreter's lock
         made = list(pool.map(prepared, jobs))
-    errors = [
-        (f"{name} for {by(size)}" if size else name, error)
-        for (name, _, size), error in zip(jobs, made) if isinstance(error, GemmgenError)
-    ]
-    kernels = [one for one in made if not isinstance(one, GemmgenError)]
+    kernels, notes, errors = [], [], []
+    for (name, _, size), one in zip(jobs, made):
+        what = f"{name} for {by(size)}" if size else name
+        if isinstance(one, GemmgenError):
+            errors.append(one)
+            notes.append(f"{what}: not built: {one.where}: {one.problem}")
+        else:
+            kernels.append(Kernel(name, one.plan, one.source, one.binary, size))
+            notes += [f"{what}: passed over: {refusal}" for refusal in one.refused]
     if not kernels:
-        raise errors[0][1]
-    return kernels, [f"{what}: not built: {error.where}: {error.problem}" for what, error in errors]
+        raise errors[0]
+    return kernels, notes

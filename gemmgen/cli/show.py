@@ -10,7 +10,7 @@ from gemmgen.cli.output import BOLD, GREEN, RED, paint
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gemmgen.build import Binary
+    from gemmgen.build import Binary, Built, Refusal
     from gemmgen.catalog.fragment import Fragment, FragmentMap
     from gemmgen.catalog.scheme import Scheme
     from gemmgen.model.resources import Occupancy
@@ -62,14 +62,25 @@ def error_figures(errors: Errors) -> str:
     return f"max {errors.max_error:.1e}, MRED {errors.mred:.1e}, scaled {errors.scaled:.1e}"
 
 
-def report(plan: Plan, judged: Report, seconds: float) -> str:
+def refused_lines(refused: Sequence[Refusal]) -> list[str]:
+    """What the model would rather have had, and the compiler refused; no lines where it refused nothing."""
+    return [f"{'refused' if i == 0 else '':<{LABEL}}{refusal}" for i, refusal in enumerate(refused)]
+
+
+def refused_facts(refused: Sequence[Refusal]) -> dict[str, Any]:
+    """The same for `--json`; nothing where nothing was refused."""
+    return {"refused": [refusal.as_dict() for refusal in refused]} if refused else {}
+
+
+def report(kernel: Built, judged: Report, seconds: float) -> str:
     """A Report as a person reads it."""
     from gemmgen.verify import against_fp32
 
-    r = judged.resources
+    plan, r = kernel.plan, judged.resources
     spills = f"{r.spill_bytes} B spilled" if r.spill_bytes else "no spills"
     lines = [
         ("kernel", judged.kernel),
+        *(("refused" if i == 0 else "", str(refusal)) for i, refusal in enumerate(kernel.refused)),
         ("device", judged.device),
         ("resources", f"{r.registers} of {plan.gpu.limits.registers_per_thread} registers, {r.shared_bytes} B shared, "
                       f"{spills}, {_occupancy(r.occupancy)}"),
@@ -139,9 +150,10 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
     return rows
 
 
-def build_table(plan: Plan, source: Source, binary: Binary) -> str:
+def build_table(kernel: Built) -> str:
     from gemmgen.verify import standing
 
+    plan, source, binary = kernel.plan, kernel.source, kernel.binary
     compiled = "from the cache" if binary.from_cache else f"in {binary.seconds:.1f} s"
     rows = [
         (row["role"], row["threads"], row["registers"], row["static_shared_bytes"], row["dynamic_shared_bytes"],
@@ -152,6 +164,7 @@ def build_table(plan: Plan, source: Source, binary: Binary) -> str:
     header = ("", "threads", "registers", "static B", "dynamic B", "spilled B", "stack B", "occupancy")
     return "\n".join([
         f"{'kernel':<{LABEL}}{source.name}",
+        *refused_lines(kernel.refused),
         f"{'compiled':<{LABEL}}for {binary.arch} by {binary.compiler}, {compiled}",
         table(header, rows, indent="  "),
         *(f"{'standing':<{LABEL}}{text}" for text in [standing(plan)] if text),

@@ -227,6 +227,12 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
 
 DECISIONS = ("BM", "BN", "BK", "WM", "WN", "WK", "stages", "fragment_buffers", "group", "split_k", "promote", "split_shared", "split_register", "held", "spread")
 
+OF_REGISTERS = ("WM", "WN", "BK", "split_shared", "split_register", "mixed", "held", "spread", "fragment_buffers", "pingpong", "register_budget")
+"""What a thread's demand for registers rests on, and what there is: where the compiler spills, another value of one of these may help most."""
+
+TELLING = (*OF_REGISTERS, "BM", "BN", "stages")
+"""All that changes a kernel's main loop for the compiler; groups, slices of k and clusters hardly do."""
+
 
 def decisions(plan: Plan) -> dict[str, int]:
     """The symbols that stand for a plan's decisions."""

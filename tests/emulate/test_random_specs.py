@@ -1,4 +1,11 @@
-"""1,000 random specs, and some for AMD: each ends in a kernel that is compiled and verified, or in a typed refusal."""
+"""Random specs, for NVIDIA and for AMD, fixed to the last decision and left open: each ends in a kernel that is compiled and
+verified, or in a typed refusal.
+
+GEMMGEN_EXAMPLES sets how many of each kind, instead of those few, and GEMMGEN_SEED which. 2,000 for AMD on the emulator, and on
+NVIDIA's GPU where there is one:
+
+    GEMMGEN_EXAMPLES=2000 python -m pytest -n auto -k "amd or gpu" tests/emulate/test_random_specs.py tests/device/test_random_specs_gpu.py
+"""
 
 from __future__ import annotations
 
@@ -6,31 +13,52 @@ import pytest
 
 from gemmgen.emulate import TOGETHER
 from gemmgen.run.emulator import EmulatorDevice
-from random_specs import bulk_specs, check_many, specs
+from random_specs import SEED, bulk_specs, check_many, examples, open_specs, specs
 from ways import AMD
 
-SHARDS, EACH = 20, 50
+SHARDS = 20
 EMULATED_AMD = tuple(name for name in AMD if name != "mi100")
+SIDES, AMD_SIDES = (16, 16, 32, 32, 48), (32, 32, 64)
 
 
 def emulated(plan, source, binary):
     return EmulatorDevice(plan, source, binary, schedule=TOGETHER, processes=1)
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+def shards(few, *, long_from=SHARDS):
+    """So many at least; all of them where GEMMGEN_EXAMPLES asks for many. Those from `long_from` on are for `make test-all`."""
+    count = SHARDS if examples(0) else few
+    return pytest.mark.parametrize("shard", [pytest.param(shard, marks=pytest.mark.long if shard >= long_from else ()) for shard in range(count)])
+
+
+@shards(SHARDS)
 def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
-    outcomes = check_many(EACH, shard, specs(sides=(16, 16, 32, 32, 48)), emulated)
-    assert sum(outcomes.values()) >= EACH
+    each = examples(50, SHARDS)
+    outcomes = check_many(each, SEED + shard, specs(sides=SIDES), emulated)
+    assert sum(outcomes.values()) >= each
     assert outcomes["verified"] and outcomes["refused"], outcomes
 
 
-@pytest.mark.parametrize("shard", range(8))
+@shards(8)
 def test_a_random_spec_of_the_other_skeleton_does_so_too(shard):
-    outcomes = check_many(EACH // 2, shard, bulk_specs(), emulated)
+    outcomes = check_many(examples(25, SHARDS), SEED + shard, bulk_specs(), emulated)
     assert outcomes["refused"] and outcomes["verified"] + outcomes["compiled"], outcomes
 
 
-@pytest.mark.parametrize("shard", range(3))
+@shards(3)
 def test_a_random_spec_for_amd_does_so_too(shard):
-    outcomes = check_many(EACH // 2, shard, specs(sides=(32, 32, 64), gpus=EMULATED_AMD), emulated)
+    outcomes = check_many(examples(25, 2 * SHARDS), SEED + shard, specs(sides=AMD_SIDES, gpus=EMULATED_AMD), emulated)
     assert outcomes["verified"] and outcomes["refused"], outcomes
+
+
+@shards(4, long_from=0)
+def test_a_random_spec_for_amd_that_leaves_much_open_is_verified(shard):
+    """The search finds what builds, unless what is fixed cannot be."""
+    outcomes = check_many(examples(6, 2 * SHARDS), SEED + shard, open_specs(specs(sides=AMD_SIDES, gpus=EMULATED_AMD)), emulated)
+    assert outcomes["verified"], outcomes
+
+
+@shards(4, long_from=0)
+def test_a_random_spec_that_leaves_much_open_is_verified(shard):
+    outcomes = check_many(examples(6, SHARDS), SEED + shard, open_specs(specs(sides=SIDES)), emulated)
+    assert outcomes["verified"] + outcomes["compiled"], outcomes

@@ -458,7 +458,7 @@ def test_the_help_names_every_baseline(gemmgen):
 
 def test_a_spec_is_solved_for_each_size_where_that_is_asked(write_spec, monkeypatch):
     built = []
-    monkeypatch.setattr("gemmgen.build.build", lambda source: built.append(source.name))
+    monkeypatch.setattr("gemmgen.build.choice.build", lambda source, **options: built.append(source.name))
     spec, sizes = write_spec(), [(256,) * 3, (4096,) * 3]
     kernels, notes = racers([spec], sizes, True, Progress("bench", quiet=True))
     assert [one.size for one in kernels] == sizes and not notes
@@ -468,7 +468,7 @@ def test_a_spec_is_solved_for_each_size_where_that_is_asked(write_spec, monkeypa
 
 
 def test_specs_of_one_name_keep_their_folders(write_spec, monkeypatch, tmp_path):
-    monkeypatch.setattr("gemmgen.build.build", lambda source: None)
+    monkeypatch.setattr("gemmgen.build.choice.build", lambda source, **options: None)
     (tmp_path / "other").mkdir()
     kernels, _ = racers([write_spec(), write_spec(name="other/spec.toml")], [], False, Progress("bench", quiet=True))
     assert len({one.name for one in kernels}) == 2

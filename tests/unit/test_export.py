@@ -713,7 +713,7 @@ def test_whatever_fails_leaves_what_was_there(prepare, error, owner, function, l
 
 def test_the_verb_writes_and_tells(gemmgen, write_spec, tmp_path, monkeypatch):
     plan, source, binary = prepared()
-    monkeypatch.setattr("gemmgen.build.build", lambda source: binary)
+    monkeypatch.setattr("gemmgen.build.choice.build", lambda source, **options: binary)
     spec = write_spec("[tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n")
     ran = gemmgen("export", spec, "-o", tmp_path / "out", "--name", "lab_gemm")
     assert ran.code == 0 and ran.out.count("\n") == 8 and str(tmp_path / "out" / "lab_gemm.h") in ran.out

@@ -1,0 +1,174 @@
+"""Spec -> the fastest kernel that the compiler accepts.
+
+The model predicts what spills, and near the limit it errs. Where the spec leaves
+the tile or anything else of the main loop open (`solve.choices`), a choice that
+the compiler refuses for its spills is passed over for the next one:
+
+    kernel = first_that_builds(load("my.toml"))
+    kernel.binary, kernel.refused
+
+What was refused is told, and needs no record of its own: the build cache keeps
+machine code that spills like any other, under a key of the source, the compiler
+and its options, so that the next run compiles nothing to pass over it, and those
+that do not compile (`first_not_refused`) learn of it, too. An entry that cannot
+be trusted is no entry, there as here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from gemmgen.build import build
+from gemmgen.build.binary import Binary
+from gemmgen.build.cache import Cache
+from gemmgen.errors import BuildError, ResourceError
+from gemmgen.plan import Plan
+from gemmgen.render import Source, render
+from gemmgen.solve import Explanation, choices, explain
+from gemmgen.spec import LoadedSpec
+
+TRIES = 8
+"""Choices of the model that are compiled at most; where the first was refused, the second to the fourth was seen to build (docs/results/builds.md)."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A choice of the model that the compiler refused.
+
+    Attributes:
+        kernel: its name.
+        error: what was refused of it.
+    """
+
+    plan: Plan
+    kernel: str
+    error: ResourceError
+
+    def __str__(self) -> str:
+        plan = self.plan
+        return (
+            f"block {_by(plan.block)}, warp {_by(plan.warp)}, split {plan.where}, loads {plan.loads}, {plan.stages} stages, "
+            f"fragment buffers {plan.fragment_buffers}{', ' + plan.consumers if plan.specialised else ''}: {self.error.problem}: {self.error.has}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json` and manifests."""
+        plan = self.plan
+        return {
+            "kernel": self.kernel, "block": list(plan.block), "warp": list(plan.warp), "where": plan.where, "loads": plan.loads,
+            "stages": plan.stages, "fragment_buffers": plan.fragment_buffers, "consumers": plan.consumers,
+            "problem": self.error.problem, "has": self.error.has,
+        }
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A spec's plan and source, as far as earlier builds tell.
+
+    Attributes:
+        refused: choices that come before it and that the compiler refused then. Where no choice is left, the plan is the
+            first of them.
+    """
+
+    plan: Plan
+    source: Source
+    refused: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel, ready to run.
+
+    Attributes:
+        others: the same for further architectures.
+        refused: choices that come before it and that the compiler refuses.
+    """
+
+    plan: Plan
+    source: Source
+    binary: Binary
+    others: tuple[Binary, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+def first_that_builds(
+    loaded: LoadedSpec, *, archs: Callable[[Plan], Sequence[str]] | None = None, cache: Cache | None = None,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Built:
+    """Decide, render and compile; where the compiler refuses a choice for its spills, the next one.
+
+    Args:
+        archs: all architectures to compile a plan for, its own first; None is its own alone.
+        cache: as `build`.
+        progress: is told what is done.
+
+    Raises:
+        UnknownName, InfeasibleSpec, BuildError: as `solve` and `build`.
+        ResourceError: the spec's one choice spills, or each that was tried, of which there are at most TRIES.
+    """
+    refused: list[Refusal] = []
+    progress("decide")
+    for plan in islice(choices(loaded), TRIES):
+        source = render(plan)
+        progress(f"compile choice {len(refused) + 1}: the compiler refused the others" if refused else "compile")
+        try:
+            binary, *others = [build(replace(source, arch=arch), cache=cache) for arch in (archs(plan) if archs else [source.arch])]
+        except ResourceError as error:
+            refused.append(Refusal(plan, source.name, error))
+            continue
+        return Built(plan, source, binary, tuple(others), tuple(refused))
+    if len(refused) == 1:
+        raise refused[0].error
+    first = refused[0].error
+    raise ResourceError(
+        f"{loaded.place}: [tile]", f"the compiler refuses {len(refused)} choices of the model, one after another",
+        needs=first.needs, has="; ".join(map(str, refused)), remedy="[tile] with a smaller warp, or [build] allow_spills = true",
+    )
+
+
+def first_not_refused(loaded: LoadedSpec, *, cache: Cache | None = None) -> Planned:
+    """Decide and render, and pass over choices that the compiler at hand is known to refuse. Nothing is compiled.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`.
+    """
+    refused: list[Refusal] = []
+    for plan in islice(choices(loaded), TRIES):
+        source = render(plan)
+        if (error := _refused_before(source, cache)) is None:
+            return Planned(plan, source, tuple(refused))
+        refused.append(Refusal(plan, source.name, error))
+    plan = refused[0].plan
+    return Planned(plan, render(plan), tuple(refused))
+
+
+def explained(loaded: LoadedSpec, *, cache: Cache | None = None) -> tuple[Explanation, tuple[Refusal, ...]]:
+    """How the plan of `first_not_refused` came about, and what it passes over.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`.
+    """
+    explanation = explain(loaded)
+    if _refused_before(render(explanation.plan), cache) is None:
+        return explanation, ()
+    planned = first_not_refused(loaded, cache=cache)
+    passed = 0 if planned.plan == planned.refused[0].plan else len(planned.refused)
+    return (explain(loaded, passed) if passed else explanation), planned.refused
+
+
+def _refused_before(source: Source, cache: Cache | None) -> ResourceError | None:
+    """What the compiler refused of a source, if an earlier build found that; None where it accepted it, or nobody asked it."""
+    try:
+        build(source, cache=cache, only_kept=True)
+    except ResourceError as error:
+        return error
+    except BuildError:
+        return None
+    return None
+
+
+def _by(extents: tuple[int, int, int]) -> str:
+    return "x".join(map(str, extents))

@@ -1,0 +1,119 @@
+"""Minimal specs build: a GPU, a scheme and a layout, all else left open. Equal sources are compiled once, by the cache."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemmgen.build import first_not_refused, first_that_builds
+from gemmgen.build.cache import Cache
+from gemmgen.catalog.fragment import candidates
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.solve import choices, solve
+from gemmgen.spec import loads
+
+FILE = Path(__file__).parents[2] / "bench" / "builds.py"
+if not FILE.exists():
+    pytest.skip("no bench/ in this distribution", allow_module_level=True)
+_SPEC = importlib.util.spec_from_file_location("builds", FILE)
+builds = importlib.util.module_from_spec(_SPEC)
+sys.modules["builds"] = builds
+_SPEC.loader.exec_module(builds)
+
+A40, A6000, ORIN, L4 = (str(builds.OTHERS[0].with_name(f"{name}.toml")) for name in ("a40", "rtxa6000", "agxorin", "l4"))
+
+
+def can_multiply(gpu: str, scheme: str) -> bool:
+    """Whether the GPU, shipped or not, has what multiplies the scheme's words, and how it rounds is known."""
+    row, word = GPUS.get(gpu), SCHEMES.get(scheme).word
+    known = candidates(row.vendor, word, "fma" if word == "f32" else row.portable_policy)
+    return any(one.runs_on(row.arch) for one in known) and (word == "f32" or word in row.unit.block)
+
+
+def check(gpu: str, scheme: str, layout: str, size: int = 4096) -> list[str]:
+    """It builds without spills, or the GPU cannot multiply such words; what was passed over."""
+    loaded = builds.minimal(gpu, scheme, layout, size)
+    if not can_multiply(gpu, scheme):
+        with pytest.raises(InfeasibleSpec) as caught:
+            solve(loaded)
+        assert caught.value.needs and caught.value.remedy and "[fragment]" in caught.value.where
+        return []
+    built = first_that_builds(loaded)
+    assert not any(used.spill_bytes for used in built.binary.kernels.values())
+    assert built.plan.scheme.name == scheme and built.plan.layout == layout
+    return [str(refusal) for refusal in built.refused]
+
+
+@pytest.mark.parametrize(("gpu", "scheme", "layout", "size", "passed"), [
+    ("rtx3090", "ootomo", "nn", 4096, 1), (A40, "legemm", "nn", 4096, 1), (ORIN, "ootomo8", "nn", 4096, 1),
+    ("l40s", "tf32x3", "nn", 4096, 3), (L4, "tf32x3", "nt", 4096, 1), ("rtx4090", "markidis", "nn", 4096, 0),
+    ("rx7900xtx", "bf16x6", "nn", 1024, 1), ("rx7900xtx", "half", "nn", 1024, 1),
+], ids=lambda value: Path(value).stem if isinstance(value, str) else str(value))
+def test_what_the_compiler_was_seen_to_refuse_has_a_next_choice(gpu, scheme, layout, size, passed):
+    """
+    Args:
+        passed: choices that the compilers at hand refuse at least, so that the way past a refusal is really taken.
+    """
+    assert len(check(gpu, scheme, layout, size)) >= passed
+
+
+@pytest.mark.parametrize("k", [32, 64])
+def test_a_small_product_of_the_portable_skeleton_builds(k):
+    built = first_that_builds(loads({
+        "problem": {"m": 1024, "n": 1024, "k": k}, "split": {"scheme": "ootomo"}, "fragment": {"policy": "mma"}, "target": {"gpu": "h100"},
+    }))
+    assert built.refused and built.plan.fragment.policy == "mma" and not any(used.spill_bytes for used in built.binary.kernels.values())
+
+
+def test_a_refusal_is_remembered_by_the_cache(monkeypatch, tmp_path):
+    """The next run compiles nothing; who compiles nothing knows, too; and a damaged entry is none."""
+    loaded, cache = loads({
+        "split": {"scheme": "ootomo", "where": "prepass"}, "tile": {"group": 8, "split_k": 1}, "target": {"gpu": "rtx3090"},
+    }), Cache(tmp_path)
+    assert first_not_refused(loaded, cache=cache).plan == solve(loaded)
+    built = first_that_builds(loaded, cache=cache)
+    [refused] = built.refused
+    assert refused.plan == solve(loaded) == next(choices(loaded)) and not built.binary.from_cache
+
+    def never(*arguments):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr("gemmgen.build.cuda._make", never)
+    again = first_that_builds(loaded, cache=cache)
+    assert again.binary.from_cache and (again.plan, [str(one) for one in again.refused]) == (built.plan, [str(refused)])
+    planned = first_not_refused(loaded, cache=cache)
+    assert planned.plan == built.plan and [str(one) for one in planned.refused] == [str(refused)]
+    entries = [path for path in (tmp_path / "binaries").rglob("*") if path.is_file()]
+    assert len(entries) == 2
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes()[:-1])
+    assert first_not_refused(loaded, cache=cache) == first_not_refused(loaded, cache=Cache(tmp_path / "empty"))
+    assert first_not_refused(loaded, cache=cache).plan == refused.plan
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layout", builds.LAYOUTS)
+@pytest.mark.parametrize("scheme", SCHEMES.names())
+@pytest.mark.parametrize("gpu", [*GPUS.names(), A40, A6000, ORIN, L4], ids=lambda gpu: Path(gpu).stem)
+def test_every_gpu_scheme_and_layout_builds_or_cannot_multiply(gpu, scheme, layout):
+    check(gpu, scheme, layout)
+
+
+def test_the_table_tells_outcomes():
+    """A line a GPU, and one a scheme that was passed over."""
+    refusal = {"kernel": "x", "block": [128, 96, 32], "warp": [32, 48, 32], "where": "prepass"}
+    refusal["has"] = "255 registers a thread, 28 B of spill stores, a stack of 32 B"
+    row = {"gpu": "g", "scheme": "s", "size": 4096, "kernel": "k", "spilled": 0, "slower": 0.0}
+    told = builds.table([
+        {**row, "layout": "nn", "passed_over": []}, {**row, "layout": "nt", "passed_over": [refusal], "slower": 0.034},
+        {**row, "layout": "tt", "passed_over": [refusal], "slower": 0.034},
+        {"gpu": "h", "scheme": "s", "size": 4096, "layout": "nn", "refused": {"error": "InfeasibleSpec", "problem": "no such words"}},
+    ])
+    assert "| g | 1 | 2 |  | 3 |" in told and "| h |  |  | 1 | 1 |" in told and "| all | 1 | 2 | 1 | 4 |" in told
+    assert "| g | s (nt tt) | 4096 | 2 | 128x96x32, warp 32x48, prepass: 255 registers a thread, 28 B of spill stores | +3.4 % |" in told
+    assert "- 1 x InfeasibleSpec: no such words" in told
