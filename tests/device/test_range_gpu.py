@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 from test_gpu import local_gpu
 
-from gemmgen.build import build
+from gemmgen.build import first_that_builds
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.render import render
 from gemmgen.run.cuda import CudaDevice
-from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge
 
@@ -23,14 +21,12 @@ pytestmark = pytest.mark.device
 def test_what_is_not_counted_is_within_the_bound(scheme, policy, where):
     asked = {} if where == "prepass" and policy == "auto" else {"where": where}
     try:
-        plan = solve(loads({
+        kernel = first_that_builds(loads({
             "split": {"scheme": scheme, **asked}, "fragment": {} if SCHEMES.get(scheme).exact else {"policy": policy}, "target": {"gpu": local_gpu()},
         }))
     except InfeasibleSpec as refusal:
         pytest.skip(f"refused: {refusal.problem}")
-    source = render(plan)
-    binary = build(source)
-    judge = Judge(plan, source, binary, CudaDevice(binary))
+    judge = Judge(kernel.plan, kernel.source, kernel.binary, CudaDevice(kernel.binary))
     for seed, k in enumerate((1, 37, 333)):
         check = judge.range(seed=seed, shape=(420, 410, k))
         assert check.passed, check.detail
