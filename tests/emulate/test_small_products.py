@@ -14,9 +14,11 @@ from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, TILE, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
+from gemmgen.emulate.product import product
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm
 from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.split import split
 
 WAYS = {
     "portable": dict(stages=3),
@@ -142,3 +144,51 @@ def test_sums_move_over_exactly_as_often_as_the_plan_says(name):
         want += np.float32(term * min(plan.promote, k - first))
     assert want > 2.0**24
     assert (gemm(device, plan, source, a, b).c == want).all()
+
+
+BITS = {
+    "portable": dict(stages=3),
+    "portable, two buffers, small words": dict(scheme="bf16x6", promote=32, fragment_buffers=2),
+    "portable, 32-bit words": dict(scheme="tf32x3", promote=32, tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
+    "portable, cut words": dict(scheme="legemm", where="shared", layout="tt"),
+    "portable, rounded as printed": dict(scheme="egemm", layout="tn"),
+    "portable, short residuals": dict(scheme="ootomo8", layout="nt"),
+    "portable, row scales": dict(scheme="scaled", layout="tn"),
+    "portable, without asynchronous copies": dict(gpu="t4", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
+    "warpgroups": SMALL_GROUPS,
+    "warpgroups that split A": dict(SMALL_GROUPS, where="mixed", layout="nt"),
+    "mfma": dict(gpu="mi300x", promote=64),
+    "mfma, row scales": dict(gpu="mi300x", scheme="scaled", layout="tn", promote=64),
+    "mfma that flushes": dict(gpu="mi210", scheme="ootomo_flushed", promote=64),
+    "wmma of RDNA3": dict(gpu="rx7900xtx", layout="tt", scheme="bf16x3", promote=32),
+    "wmma of RDNA4": dict(gpu="rx9070xt", promote=64, where="register"),
+}
+
+
+def order_of_k(plan, k: int) -> np.ndarray:
+    """Where a fragment is several instructions, each takes an equal part of every lane's consecutive k."""
+    depth, times = plan.fragment.shape[2], plan.fragment.instructions or 1
+    within = np.arange(depth).reshape(-1, times, plan.fragment.run // times) if times > 1 else np.arange(depth).reshape(1, 1, -1)
+    within = within.transpose(1, 0, 2).reshape(-1)
+    stages = np.arange(0, -(-k // plan.block[2]) * plan.block[2], depth)
+    return (stages[:, None] + within).reshape(-1)
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_bits_and_counts_are_the_schemes_on_the_unit(name):
+    """Against the reference split and the unit's rule, without any kernel: every bit of C, and every element counted once."""
+    device, plan, source = made(name, "BITS")
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-22, 4, shape)) for shape in ((67, 133), (133, 9)))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    if plan.scheme.normalize == "row":
+        a *= np.exp2(rng.integers(-90, 50, (67, 1))).astype(np.float32)
+    result = gemm(device, plan, source, a, b)
+    order = order_of_k(plan, 133)
+    whole = np.pad(a, ((0, 0), (0, len(order) - 133)))[:, order], np.pad(b, ((0, len(order) - 133), (0, 0)))[order]
+    want = product(plan.scheme, plan.gpu.unit, *whole, promote=plan.promote, fragment_k=plan.fragment.shape[2])
+    assert np.array_equal(result.c.view(np.uint32), want.view(np.uint32))
+    for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
+        words = split(operand, plan.scheme)
+        assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {
+            kind: getattr(words, kind) for kind in ("lossy", "overflow", "nonfinite")}
