@@ -4,6 +4,7 @@
     make mutants ARGS="--room split --jobs 2"      those of a room, two at a time
     make mutants ARGS="--only ID --only ID"        these alone
     make mutants ARGS=--check                      only whether each fault still finds what it changes
+    make mutants ARGS="--table A.json B.json"      the table of several runs that wrote --json, none of them of all faults
 
 A fault is a row of a TOML file beside this one, whose name is the room's:
 
@@ -252,6 +253,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="copies of the tree that work side by side")
     parser.add_argument("--timeout", type=float, default=600, help="seconds that a fault's tests may take")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome there, too")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="FILE", help="run nothing: the table of what earlier runs wrote with --json")
     parser.add_argument("--check", action="store_true", help="only look whether each fault finds its place, and its tests are there")
     options = parser.parse_args()
     mutants = read()
@@ -260,6 +262,13 @@ def main() -> int:
     if options.check:
         print(f"{len(mutants)} faults, {len(wrong)} stale")
         return bool(wrong)
+    if options.table:
+        found = [told for path in options.table for told in json.loads(path.read_text())]
+        known = {told["mutant"]["id"]: Outcome(**{**told, "mutant": _as_read(told["mutant"])}) for told in found}
+        if missing := [mutant.id for mutant in mutants if mutant.id not in known or known[mutant.id].mutant != mutant]:
+            print(*(f"not tried, or changed since: {name}" for name in missing), sep="\n", file=sys.stderr)
+            return 2
+        return told_of([known[mutant.id] for mutant in mutants], whole=True)
     chosen = [
         mutant for mutant in mutants
         if (not options.only or mutant.id in options.only) and (not options.room or mutant.room in options.room)
@@ -271,11 +280,20 @@ def main() -> int:
         outcomes = work(chosen, Path(scratch), options.jobs, options.timeout)
     if outcomes is None:
         return 2
-    text = tables(outcomes)
-    print(text)
     if options.json:
         options.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
-    if chosen == mutants:
+    return told_of(outcomes, whole=chosen == mutants)
+
+
+def _as_read(row: dict) -> Mutant:
+    return Mutant(**{**row, "tests": tuple(row["tests"])})
+
+
+def told_of(outcomes: Sequence[Outcome], whole: bool) -> bool:
+    """Prints the table, writes it where it is the whole list's; whether anything is wrong."""
+    text = tables(outcomes)
+    print(text)
+    if whole:
         TABLE.write_text(HEAD + text)
     good = all(outcome.state in ("caught", "equivalent") for outcome in outcomes)
     return not good or sum(outcome.state == "equivalent" for outcome in outcomes) > ALLOWED
