@@ -134,16 +134,18 @@ PROMOTED = {
 @pytest.mark.parametrize("name", PROMOTED)
 def test_sums_move_over_exactly_as_often_as_the_plan_says(name):
     """2^24 and a row of small terms: an instruction's worth of them is below the last bit of a sum that holds the 2^24, and
-    no unit keeps it; what is added to an emptied sum is kept. So C tells how many k went into the first sum."""
+    no unit keeps it; what is added to an emptied sum is kept. So C tells how many k went into the sum that the 2^24 begins,
+    be it the first or the second."""
     device, plan, source = made(name, "PROMOTED")
     term, k = (3 / 32 if plan.promotes_at_once else 1 / 16), 4 * plan.promote + 5
-    a, b = np.full((3, k), term, np.float32), np.ones((k, 5), np.float32)
-    a[:, 0] = b[0, :] = 4096.0
-    want = np.float32(2.0**24)
-    for first in range(plan.promote, k, plan.promote):
-        want += np.float32(term * min(plan.promote, k - first))
-    assert want > 2.0**24
-    assert (gemm(device, plan, source, a, b).c == want).all()
+    for begins in (0, plan.promote):
+        a, b = np.full((3, k), term, np.float32), np.ones((k, 5), np.float32)
+        a[:, begins] = b[begins, :] = 4096.0
+        want = np.float32(0)
+        for first in range(0, k, plan.promote):
+            want += np.float32(2.0**24 if first == begins else term * min(plan.promote, k - first))
+        assert want > 2.0**24
+        assert (gemm(device, plan, source, a, b).c == want).all()
 
 
 BITS = {

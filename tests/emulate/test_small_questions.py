@@ -109,12 +109,16 @@ def same_bits(name: str, a: np.ndarray, b: np.ndarray) -> None:
     whole = np.pad(a, ((0, 0), (0, len(order) - k)))[:, order], np.pad(b, ((0, len(order) - k), (0, 0)))[order]
     want = product(plan.scheme, plan.gpu.unit, *whole, promote=plan.promote, fragment_k=plan.fragment.shape[2])
     assert np.array_equal(result.c.view(np.uint32), want.view(np.uint32))
+    assert not result.status["a_overflow"] and not result.status["repaired"]
 
 
 @pytest.mark.parametrize("name", SCALED)
 def test_rows_of_subnormal_numbers(name):
+    """Each with an element as near to a power of two as there is one, which must not round up beyond the words."""
     rng = np.random.default_rng(1)
-    a = rng.uniform(-1, 1, (21, 50)) * np.exp2(-np.arange(128, 149))[:, None]
+    largest = np.exp2(-np.arange(126, 147.0))[:, None]
+    a = rng.uniform(-1, 1, (21, 50)) * largest
+    a[:, :1] = largest - 2.0**-149
     same_bits(name, a.astype(np.float32), (rng.uniform(-1, 1, (50, 9)) * 2.0**90).astype(np.float32))
 
 
@@ -125,3 +129,14 @@ def test_the_largest_of_a_row_may_be_anywhere(name):
     a, b = rng.uniform(1, 2, (70, 70)).astype(np.float32), rng.uniform(-1, 1, (70, 9)).astype(np.float32)
     a[np.arange(70), np.arange(70)] *= np.float32(2.0**20)
     same_bits(name, a, b)
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_sums_below_the_normal_range_are_rounded_once(name):
+    """Where both scales together are 2^-127: a sum of scaled words below 1 leaves a subnormal number, whose last bit tells whether
+    it was rounded on the way."""
+    rng = np.random.default_rng(3)
+    a, b = np.zeros((21, 18)), np.zeros((18, 19))
+    a[:, 0], b[1, :] = 2.0**-50, 2.0**-49  # the largest of each row and column, which meet nothing
+    a[:, 2:], b[2:, :] = rng.uniform(-1, 1, (21, 16)) * 2.0**-70, rng.uniform(-1, 1, (16, 19)) * 2.0**-61
+    same_bits(name, a.astype(np.float32), b.astype(np.float32))

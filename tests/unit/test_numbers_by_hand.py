@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmgen.bench import F16, SGEMM, Timed, rows_at
-from gemmgen.build import CodeObjectResources
+from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
+from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
 from gemmgen.catalog.fragment import _linear
 from gemmgen.catalog.gpu import GPUS
@@ -107,8 +108,6 @@ def test_bits_that_do_not_lie_together_are_terms_of_their_own():
 
 def test_two_kernels_of_one_cubin():
     """Each has its own count, whatever order the attributes are in."""
-    import struct
-
     symbols = [(0, 0, 0), (1, 0x12, 0x10), (3, 0x12, 0x10)]  # none; f; k, both entries
     table = b"".join(struct.pack("<IBBHQQ", name, info, other, 3, 0, 0) for name, info, other in symbols)
     read = read_cubin(elf([
@@ -126,6 +125,15 @@ def test_all_scratch_counts_as_spilled():
         wavefront_size=64, max_flat_workgroup_size=256, kernarg_bytes=8, arguments=(),
     )
     assert used.spill_bytes == 20
+
+
+def test_small_negative_numbers_of_messagepack():
+    assert [msgpack.unpack(data) for data in (b"\xff", b"\xe0", b"\x7f", b"\x00")] == [-1, -32, 127, 0]
+
+
+def test_maps_nested_in_keys_are_refused_before_they_are_deep():
+    with pytest.raises(ValueError, match="nested deeper"):
+        msgpack.unpack(b"\x81" * 5000 + b"\x00")
 
 
 # ---- running
@@ -260,6 +268,11 @@ def test_a_row_of_the_bench():
     lone = [replace(entries[2], samples=[sample]) for sample in (Sample(1500, 600.0, 4), Sample(1600, 400.0, 8))]
     named = [rows_at((1, 1, 1), [entry])[0].throttles for entry in lone]
     assert all(name and name in row.throttles for name in named)
+
+
+def test_a_ratio_is_the_median_of_the_rounds_and_not_that_of_medians():
+    """Each round is its own comparison: 4, 1/2 and 1/2 times as fast."""
+    assert paired(np.array([4.0, 1.0, 2.0]), np.array([1.0, 2.0, 4.0]))[0] == 0.5
 
 
 def test_several_specs_end_with_the_worst_code():
