@@ -235,7 +235,8 @@ def launcher(request, tmp_path_factory) -> Launcher:
     host = (*found.driver, "--driver-mode=g++", f"--target={platform.machine()}-unknown-linux-gnu", "-std=c++17", "-O1", "-fPIC",
             "-ffreestanding", "-nostdinc", "-isystem", own, f"-I{folder}", "-Wall", "-c")
     kind = ("-x", "hip", "-nogpuinc", f"--offload-arch={plan.arch}", "-fuse-cuid=none") if amd else (
-        "-x", "cuda", "-nocudainc", "-D__CUDACC__", "-include", "cuda_runtime.h", f"--cuda-gpu-arch={plan.arch}", "-Wno-unknown-cuda-version", "-Wno-unused-function")
+        "-x", "cuda", "-nocudainc", "-D__CUDACC__", "-include", "cuda_runtime.h", f"--cuda-gpu-arch={plan.arch}",
+        "-Wno-unknown-cuda-version", "-Wno-unused-function")
     run(*host, *kind, "-nogpulib", "--cuda-host-only", "-o", folder / "launcher.o", folder / "out" / f"lab_gemm{source.suffix}")
     run(*host, "-x", "c++", "-o", folder / "runtime.o", folder / "runtime.cpp")
     run(*found.linker, "-shared", folder / "launcher.o", folder / "runtime.o", "-o", folder / "launcher.so")

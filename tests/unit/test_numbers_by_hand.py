@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,11 @@ from gemmgen.build.cubin import read_cubin
 from gemmgen.catalog.fragment import _linear
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
-from gemmgen.cli.output import json_text
-from gemmgen.errors import SpecError
+from gemmgen.cli.output import json_text, write_paths
+from gemmgen.emulate import rounding, units
+from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.model import space, specialised, time, traffic
 from gemmgen.render import Launch
 from gemmgen.run import Placement, gemm
@@ -134,6 +137,46 @@ def test_small_negative_numbers_of_messagepack():
 def test_maps_nested_in_keys_are_refused_before_they_are_deep():
     with pytest.raises(ValueError, match="nested deeper"):
         msgpack.unpack(b"\x81" * 5000 + b"\x00")
+
+
+# ---- matrix units and their neighbours
+
+
+def on_unit(unit: str, a: float, b: float, c: float) -> tuple[float, float]:
+    """a b + c on a unit: by the definition of its rule, and by the way that is fast for many warps."""
+    row, length = UNITS.get(unit), 8
+    left, right = np.zeros((7, 16, length), np.float16), np.zeros((7, length, 8), np.float16)
+    left[:, :, 3], right[:, 3, :] = a, b
+    sums = np.full((7, 16, 8), c, np.float32)
+    by_rule = units.dot(row, "f16", left[0, :1].astype(np.float32), right[0, :, :1].T.astype(np.float32), sums[0, :1, 0])
+    fast = units.mma(row, "f16", left.view(np.uint16), right.view(np.uint16), sums)
+    assert (fast == fast[0, 0, 0]).all()
+    return float(by_rule[0]), float(fast[0, 0, 0])
+
+
+def test_cdna3_cuts_the_last_sum_downwards():
+    """1 + 2^-24 + 2^-32 has one bit more than the sum keeps: cut downwards, the positive one is a tie that falls to 1, and the
+    negative one lies beyond the tie."""
+    assert on_unit("cdna3", 2.0**-12 * (1 + 2.0**-8), 2.0**-12, 1.0) == (1.0, 1.0)
+    assert on_unit("cdna3", -(2.0**-12) * (1 + 2.0**-8), 2.0**-12, -1.0) == (-1 - 2.0**-23,) * 2
+
+
+def test_cdna1_rounds_a_long_sum_once():
+    """2^12 + 2^-12 is a tie of FP32; 2^-48 more, which FP64 would lose, decides it."""
+    a = np.zeros((1, 4), np.float32)
+    a[0, :2] = 2.0**-6, 2.0**-24
+    assert units.dot(UNITS.get("cdna1"), "f16", a, a, np.array([4096], np.float32))[0] == 4096 + 2.0**-11
+
+
+def test_a_fused_multiply_add_near_a_tie():
+    """(1 + 2^-16)(1 - 2^-16) 2^-24 is 2^-56 below a tie of 1 + 2^-23, on which FP64 would put the sum."""
+    x, y, z = (np.array([value], np.float32) for value in (2.0**-12 * (1 + 2.0**-16), 2.0**-12 * (1 - 2.0**-16), 1 + 2.0**-23))
+    assert rounding.fma(x, y, z)[0] == 1 + 2.0**-23
+
+
+def test_halves_of_bfloat16_go_to_the_even_word():
+    x = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -1 - 2.0**-8], np.float32)
+    assert rounding.to_bf16(x, "rn").tolist() == [0x3F80, 0x3F82, 0x3F81, 0xBF80]
 
 
 # ---- running
@@ -284,6 +327,13 @@ def test_several_specs_end_with_the_worst_code():
 
 def test_json_has_no_nan():
     assert json.loads(json_text({"x": [math.nan, 1.5, math.inf], "y": (-math.inf, "NaN")})) == {"x": [None, 1.5, None], "y": [None, "NaN"]}
+
+
+def test_what_is_no_file_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(GemmgenError, match="is not a regular file"):
+        write_paths({tmp_path / "pipe": "text"})
+    assert (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
 
 
 def test_sizes_of_one_and_of_three_extents():
