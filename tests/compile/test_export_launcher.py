@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -253,6 +253,17 @@ def test_with_alpha_0_no_operand_is_split_and_k_is_none(launcher):
     told = launcher(67, 41, 101, alpha=0.0)
     assert told == launcher.expected(67, 41, 0, alpha=0.0)
     assert [one[0] for one in told] == ["zero", launcher.source.launches[-1].symbol] and told[-1][5]["k"] == 0
+
+
+def test_a_grid_of_one_row_of_blocks_too_many_has_no_workspace(launcher):
+    plan, (most, _) = launcher.plan, exporter._largest_grid(launcher.plan, launcher.source)
+    n, told, about = plan.block[1] << 14, [], most // (plan.split_k << 14)
+    for rows in range(about - 2, about + 3):
+        extents = plan.extents(plan.block[0] * rows, n, 1)
+        blocks = max(replace(launch, most_blocks=None).blocks(extents) for launch in launcher.source.launches)
+        told.append(launcher.library.lab_gemm_workspace_bytes(plan.block[0] * rows, n, 1) > 0)
+        assert told[-1] == (blocks <= most)
+    assert True in told and False in told
 
 
 def test_where_c_is_empty_nothing_is_launched(launcher):

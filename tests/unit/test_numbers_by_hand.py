@@ -23,7 +23,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import json_text, write_paths
-from gemmgen.emulate import rounding, units
+from gemmgen.emulate import Emulator, rounding, units
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.model import space, specialised, time, traffic
 from gemmgen.render import Launch
@@ -177,6 +177,40 @@ def test_a_fused_multiply_add_near_a_tie():
 def test_halves_of_bfloat16_go_to_the_even_word():
     x = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -1 - 2.0**-8], np.float32)
     assert rounding.to_bf16(x, "rn").tolist() == [0x3F80, 0x3F82, 0x3F81, 0xBF80]
+
+
+LDMATRIX = """
+.version 9.5
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p_rows, .param .u64 p_words)
+{
+.reg .b32 %r<12>; .reg .b64 %rd<6>; .shared .align 16 .b8 tile[512];
+mov.u32 %r0, %tid.x; mov.u32 %r1, tile; mad.lo.s32 %r1, %r0, 16, %r1;
+ld.param.u64 %rd0, [p_rows]; mad.wide.u32 %rd1, %r0, 16, %rd0;
+ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1]; st.shared.v4.b32 [%r1], {%r2, %r3, %r4, %r5};
+bar.sync 0;
+ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%r6, %r7, %r8, %r9}, [%r1];
+ld.param.u64 %rd2, [p_words]; mad.wide.u32 %rd3, %r0, 16, %rd2;
+st.global.v4.b32 [%rd3], {%r6, %r7, %r8, %r9};
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("trans", ["", ".trans"])
+def test_a_lane_of_ldmatrix_holds_two_neighbours_of_a_row(trans):
+    """Lane 4 g + t: row g, columns 2 t and 2 t + 1 of each matrix; or, turned, rows 2 t and 2 t + 1 of column g."""
+    rows = np.arange(256, dtype=np.uint16)  # [matrix, row, column]
+    with Emulator(LDMATRIX.replace("TRANS", trans), UNITS.get("ampere"), processes=1) as machine:
+        source, words = machine.upload(rows, name="rows"), machine.alloc(512, name="words")
+        machine.launch("k", (1, 1, 1), (32, 1, 1), 0, [source, words])
+        got = machine.read(words, np.uint16, (32, 4, 2))
+    for lane in range(32):
+        g, t = lane // 4, lane % 4
+        for matrix in range(4):
+            pair = [64 * matrix + (8 * (2 * t + e) + g if trans else 8 * g + 2 * t + e) for e in (0, 1)]
+            assert got[lane, matrix].tolist() == pair
 
 
 # ---- running
