@@ -24,7 +24,7 @@ from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import json_text, write_paths
 from gemmgen.emulate import Emulator, rounding, units
-from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.model import space, specialised, time, traffic
 from gemmgen.render import Launch
 from gemmgen.run import Placement, gemm
@@ -88,6 +88,28 @@ def test_the_order_of_candidates():
     limit = seconds[0] * (1 + 2 * space.TIE)
     behind = [one for one in seconds if one > limit]
     assert len(behind) > 5 and behind == sorted(behind) and seconds[-1] < 5 * seconds[0]
+
+
+def test_a_spec_that_leaves_nothing_open_is_refused_where_its_tile_cannot_be():
+    """Three warps of 48 rows are no block of 128, though nothing is left to search for."""
+    tile = {"block": [128, 128, 32], "warp": [48, 32, 32], "group": 8, "split_k": 1}
+    pipeline = {"loads": "async", "stages": 3, "fragment_buffers": 1}
+    spec = {"split": {"scheme": "ootomo", "promote": 0, "where": "prepass"}, "tile": tile, "pipeline": pipeline, "target": {"gpu": "a100"}}
+    assert solve(loads(spec | {"tile": tile | {"warp": [64, 32, 32]}})).warp == (64, 32, 32)
+    with pytest.raises(InfeasibleSpec, match="block m is not a whole number of warps"):
+        solve(loads(spec))
+
+
+@pytest.mark.parametrize(("symbol", "better"), [
+    ("intensity", 2.0), ("dram_bytes", 0.5), ("tlp", 2.0), ("shared_bytes", 0.5), ("group", 0.5), ("BM", 2.0), ("WM", 2.0),
+])
+def test_what_is_preferred_of_candidates_that_tie(symbol, better):
+    """More for a byte, more threads and taller tiles; less traffic and less shared memory."""
+    names = ("intensity", "dram_bytes", "tlp", "shared_bytes", "group", "BM", "WM", "resident_blocks", "warps", "partitions", "fetch_bytes", "stage_flops")
+    known = {name: np.ones(2) for name in names} | {"amd": 0}
+    known[symbol] = np.array([1.0, better])
+    keys = [np.broadcast_to(key, 2) for key in space.PORTABLE.preference(known)]
+    assert np.lexsort(tuple(reversed(keys)))[0] == 1
 
 
 @pytest.mark.parametrize(("gpu", "shape"), [("a100", (16, 8, 16)), ("t4", (16, 8, 8)), ("mi210", (32, 32, 16)), ("rx9070xt", (16, 16, 16))])
