@@ -1,7 +1,7 @@
 # make demo     generate, compile and check kernels, on a GPU if there is one, else on the CPU
 # make test     the tests of every kind that this machine can run
 # make test-all the same and the long tail: every combination, minutes more
-# make mutants  put single faults into a copy and see whether the tests notice: hours; ARGS="--room split" for fewer
+# make mutants  put single faults into a copy and see whether the tests notice: an hour or more; ARGS="--room split" for fewer
 # make clean    remove what those above made
 #
 # Nothing is needed but Linux, Python 3.11 or later and a way to pypi.org: no GPU,

@@ -241,7 +241,7 @@ def tables(outcomes: Sequence[Outcome]) -> str:
 HEAD = """# Mutants
 
 What `make mutants` found: single faults put into templates, rows, models, judges, emulators and exports, and whether the tests
-that should see each do. [How](../mutants.md).
+that should see each do. [How](../mutants.md). Seconds are wall time, the tests' start included, on whatever else the machine did.
 
 """
 
@@ -268,7 +268,7 @@ def main() -> int:
         if missing := [mutant.id for mutant in mutants if mutant.id not in known or known[mutant.id].mutant != mutant]:
             print(*(f"not tried, or changed since: {name}" for name in missing), sep="\n", file=sys.stderr)
             return 2
-        return told_of([known[mutant.id] for mutant in mutants], whole=True)
+        return told_of([known[mutant.id] for mutant in mutants], whole=True, parts=len(options.table))
     chosen = [
         mutant for mutant in mutants
         if (not options.only or mutant.id in options.only) and (not options.room or mutant.room in options.room)
@@ -289,12 +289,12 @@ def _as_read(row: dict) -> Mutant:
     return Mutant(**{**row, "tests": tuple(row["tests"])})
 
 
-def told_of(outcomes: Sequence[Outcome], whole: bool) -> bool:
-    """Prints the table, writes it where it is the whole list's; whether anything is wrong."""
+def told_of(outcomes: Sequence[Outcome], whole: bool, parts: int = 1) -> bool:
+    """Prints the table, writes it where it is the whole list's, and of how many runs it is; whether anything is wrong."""
     text = tables(outcomes)
     print(text)
     if whole:
-        TABLE.write_text(HEAD + text)
+        TABLE.write_text(HEAD + (f"Put together from {parts} runs, each of a part of the list.\n\n" if parts > 1 else "") + text)
     good = all(outcome.state in ("caught", "equivalent") for outcome in outcomes)
     return not good or sum(outcome.state == "equivalent" for outcome in outcomes) > ALLOWED
 

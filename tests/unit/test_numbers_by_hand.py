@@ -100,6 +100,12 @@ def test_a_spec_that_leaves_nothing_open_is_refused_where_its_tile_cannot_be():
         solve(loads(spec))
 
 
+def test_sums_in_fp32_registers_are_not_promoted():
+    with pytest.raises(InfeasibleSpec, match="are in FP32 registers already") as refused:
+        solve(loads({"split": {"scheme": "fp32", "promote": 32}, "target": {"gpu": "a100"}}))
+    assert refused.value.remedy == "promote = 0"
+
+
 @pytest.mark.parametrize(("symbol", "better"), [
     ("intensity", 2.0), ("dram_bytes", 0.5), ("tlp", 2.0), ("shared_bytes", 0.5), ("group", 0.5), ("BM", 2.0), ("WM", 2.0),
 ])
