@@ -1,7 +1,8 @@
 # make demo     generate, compile and check kernels, on a GPU if there is one, else on the CPU
 # make test     the tests of every kind that this machine can run
 # make test-all the same and the long tail: every combination, minutes more
-# make clean    remove what the two above made
+# make mutants  put single faults into a copy and see whether the tests notice: an hour or more; ARGS="--room split" for fewer
+# make clean    remove what those above made
 #
 # Nothing is needed but Linux, Python 3.11 or later and a way to pypi.org: no GPU,
 # CUDA toolkit, compiler or root. PYTHON=... chooses another interpreter.
@@ -11,9 +12,9 @@ RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 PYTHON ?=
 
-.PHONY: help demo test test-all clean
+.PHONY: help demo test test-all mutants clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,4p
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,5p
 
 demo: $(INSTALLED)
 	@$(RUN) -m gemmgen.demo
@@ -23,6 +24,9 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	@$(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal
+
+mutants: $(INSTALLED)
+	@$(RUN) tests/mutants/run.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build-out dist .pytest_cache .hypothesis

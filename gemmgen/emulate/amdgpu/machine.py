@@ -138,7 +138,8 @@ class Flight:
     Attributes:
         instruction: the one that issued it.
         needs: (kind, `[columns]` its number among those of its kind) for each count that must pass it.
-        columns: `[columns]` bool, the waves for which no wait has covered it yet.
+        issuers: `[columns]` bool, the waves that issued it.
+        columns: likewise, those for which no wait has covered it yet.
         undone: `[columns]` bool, the waves for which memory has not been read or written yet.
         lanes: `[lanes, columns]` bool, who takes part, None for every lane of those waves.
         slots: registers it writes.
@@ -147,13 +148,14 @@ class Flight:
         serial: its place in the order of issue.
     """
 
-    __slots__ = ("instruction", "needs", "columns", "undone", "lanes", "slots", "perform", "touched", "serial")
+    __slots__ = ("instruction", "needs", "issuers", "columns", "undone", "lanes", "slots", "perform", "touched", "serial")
 
     def __init__(
         self, instruction: Instruction, needs: list, columns: np.ndarray, lanes: np.ndarray | None,
         slots: tuple[int, ...], perform: Callable[[np.ndarray | None], None], touched: Touched | None, serial: int,
     ):
-        self.instruction, self.needs, self.columns, self.undone = instruction, needs, columns, columns
+        self.instruction, self.needs = instruction, needs
+        self.issuers = self.columns = self.undone = columns
         self.lanes, self.slots, self.perform, self.touched, self.serial = lanes, slots, perform, touched, serial
 
 
@@ -536,7 +538,7 @@ class Wave:
 
     def _perform(self, flight: Flight, columns: np.ndarray) -> None:
         executing, self.instruction = self.instruction, flight.instruction
-        flight.perform(None if (columns == flight.undone).all() and (columns == flight.columns).all() else columns)
+        flight.perform(None if (columns == flight.issuers).all() else columns)
         flight.undone = flight.undone & ~columns
         self.instruction = executing
 

@@ -1,0 +1,284 @@
+"""What the exported launcher asks of the runtime: its host code as clang compiles it, loaded into this process, against a runtime
+that calls back. No GPU, toolkit or C library is needed: `cuda_runtime.h` stands here with the few declarations that an export
+uses, as `hip/hip_runtime.h` does in `test_hip_export`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from test_hip_export import HEADER as HIP_HEADER
+
+from gemmgen import export as exporter
+from gemmgen.build import build, find_clang
+from gemmgen.plan import Plan
+from gemmgen.render import Source, param_type, render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from programs import run
+
+CUDA_HEADER = """
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#define CUDART_VERSION 12030
+#if defined(__CUDACC__)
+#define __host__ __attribute__((host))
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __cluster_dims__(...)
+struct float2 { float x, y; };
+struct float4 { float x, y, z, w; };
+struct uint4 { unsigned x, y, z, w; };
+struct uint3 { unsigned x, y, z; };
+extern const __device__ uint3 threadIdx, blockIdx, gridDim;
+__device__ float2 make_float2(float, float);
+__device__ uint4 make_uint4(unsigned, unsigned, unsigned, unsigned);
+__device__ size_t __cvta_generic_to_shared(const void*);
+__device__ float fmaf(float, float, float);
+__device__ float fabsf(float);
+__device__ unsigned __float_as_uint(float);
+__device__ float __uint_as_float(unsigned);
+__device__ int __ffs(int);
+__device__ int __clz(int);
+__device__ int min(int, int);
+__device__ int max(int, int);
+__device__ unsigned max(unsigned, unsigned);
+__device__ void __syncthreads();
+__device__ void __threadfence();
+__device__ unsigned __shfl_xor_sync(unsigned, unsigned, int);
+__device__ int __any_sync(unsigned, int);
+__device__ unsigned atomicAdd(unsigned*, unsigned);
+__device__ unsigned long long atomicAdd(unsigned long long*, unsigned long long);
+__device__ unsigned atomicMax(unsigned*, unsigned);
+#else
+#define __host__
+#define __device__
+#endif
+typedef enum cudaError { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 } cudaError_t;
+typedef struct CUstream_st* cudaStream_t;
+typedef enum { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 } cudaMemcpyKind;
+typedef enum { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 } cudaFuncAttribute;
+typedef enum { cudaLaunchAttributeProgrammaticStreamSerialization = 6 } cudaLaunchAttributeID;
+typedef union { int programmaticStreamSerializationAllowed; char pad[64]; } cudaLaunchAttributeValue;
+typedef struct { cudaLaunchAttributeID id; char pad[4]; cudaLaunchAttributeValue val; } cudaLaunchAttribute;
+struct dim3 {
+    unsigned x, y, z;
+    constexpr __host__ __device__ dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+typedef struct {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute* attrs;
+    unsigned numAttrs;
+} cudaLaunchConfig_t;
+extern "C" {
+cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, cudaStream_t);
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**);
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int);
+cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t);
+cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaDriverGetVersion(int*);
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorString(cudaError_t);
+}
+"""
+
+BOTH = """
+extern "C" {
+int (*on_launch)(const void*, unsigned, unsigned, unsigned, unsigned, size_t, void*, void**, int);
+int (*on_zero)(void*, int, size_t, void*);
+"""
+CUDA = '#include "cuda_runtime.h"\n' + BOTH + """
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args, size_t shared, cudaStream_t stream) {
+    return (cudaError_t)on_launch(kernel, grid.x, grid.y, grid.z, block.x, shared, stream, args, 0);
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* kernel, void** args) {
+    const int overlaps = how->numAttrs == 1 && how->attrs[0].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                         how->attrs[0].val.programmaticStreamSerializationAllowed == 1;
+    return (cudaError_t)on_launch(kernel, how->gridDim.x, how->gridDim.y, how->gridDim.z, how->blockDim.x,
+                                  how->dynamicSmemBytes, how->stream, args, overlaps);
+}
+int allowed;
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute what, int bytes) { allowed = bytes; return cudaSuccess; }
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) { return (cudaError_t)on_zero(to, value, bytes, stream); }
+cudaError_t cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) { *version = 13000; return cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorString(cudaError_t) { return "an error"; }
+unsigned __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) { return 1; }
+}
+"""
+HIP = '#include "hip/hip_runtime.h"\n' + BOTH + """
+hipError_t hipLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args, size_t shared, hipStream_t stream) {
+    return (hipError_t)on_launch(kernel, grid.x, grid.y, grid.z, block.x, shared, stream, args, 0);
+}
+hipError_t hipMemsetAsync(void* to, int value, size_t bytes, hipStream_t stream) { return (hipError_t)on_zero(to, value, bytes, stream); }
+hipError_t hipMemcpyAsync(void*, const void*, size_t, hipMemcpyKind, hipStream_t) { return hipSuccess; }
+hipError_t hipStreamSynchronize(hipStream_t) { return hipSuccess; }
+const char* hipGetErrorString(hipError_t) { return "an error"; }
+char __hip_fatbin[1];
+void* module[1];
+void** __hipRegisterFatBinary(const void*) { return module; }
+void __hipUnregisterFatBinary(void**) {}
+void __hipRegisterFunction(void**, const void*, char*, const char*, ...) {}
+int __hipPopCallConfiguration(void*, void*, size_t*, void*) { return 1; }
+int atexit(void (*)(void)) { return 0; }
+}
+"""
+SMALL = {"block": [64, 64, 32], "warp": [32, 32, 32]}
+CASES = {
+    "a100": {"split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "a100"}},
+    "a100, row scales": {"problem": {"layout": "tn"}, "split": {"scheme": "scaled"}, "tile": {**SMALL, "split_k": 2}, "target": {"gpu": "a100"}},
+    "h100, two operands": {"split": {"scheme": "ootomo", "where": "prepass"}, "target": {"gpu": "h100"}, "fragment": {"policy": "wgmma"},
+                           "tile": {"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 1}},
+    "h100, B alone": {"split": {"scheme": "ootomo", "where": "mixed"}, "target": {"gpu": "h100"}, "fragment": {"policy": "wgmma"},
+                      "tile": {"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}},
+    "mi210": {"split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "mi210"}},
+}
+TYPES = {"pointer": ctypes.c_uint64, "long long": ctypes.c_int64, "int": ctypes.c_int32, "float": ctypes.c_float}
+A, B, C, WORKSPACE, STREAM = 0x1000000, 0x2000000, 0x3000000, 0x4000000, 5
+
+
+@dataclass
+class Launcher:
+    """The exported functions, and what they asked for since `told` was last emptied."""
+
+    plan: Plan
+    source: Source
+    library: ctypes.CDLL
+    told: list = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        launches = {self._handle(launch.symbol): launch for launch in self.source.launches}
+
+        def on_launch(handle, x, y, z, threads, shared, stream, args, overlaps) -> int:
+            launch = launches[handle]
+            values = [ctypes.cast(args[i], ctypes.POINTER(TYPES[param_type(name)]))[0] for i, name in enumerate(launch.params)]
+            self.told.append((launch.symbol, (x, y, z), threads, shared, stream, dict(zip(launch.params, values)), bool(overlaps)))
+            return 0
+
+        def on_zero(to, value, nbytes, stream) -> int:
+            self.told.append(("zero", to, value, nbytes, stream))
+            return 0
+
+        pointer, number, size = ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t
+        self._kept = [
+            ctypes.CFUNCTYPE(ctypes.c_int, pointer, *(number,) * 4, size, pointer, ctypes.POINTER(pointer), ctypes.c_int)(on_launch),
+            ctypes.CFUNCTYPE(ctypes.c_int, pointer, ctypes.c_int, size, pointer)(on_zero),
+        ]
+        for name, function in zip(("on_launch", "on_zero"), self._kept):
+            pointer.in_dll(self.library, name).value = ctypes.cast(function, pointer).value
+        self.library.lab_gemm_workspace_bytes.restype = size
+
+    def _handle(self, symbol: str) -> int:
+        """What stands for a kernel on the host: of CUDA the function that launches it, of HIP a variable."""
+        if self.plan.gpu.vendor == "amd":
+            return ctypes.addressof(ctypes.c_char.in_dll(self.library, symbol))
+        return ctypes.cast(self.library[f"__device_stub__{symbol}"], ctypes.c_void_p).value
+
+    def __call__(self, m: int, n: int, k: int, alpha: float = -0.5, beta: float = 2.0, name: str = "lab_gemm") -> list:
+        """What is asked for by a product with distances of rows of 10000 and more."""
+        self.told.clear()
+        wide, number, single, place = ctypes.c_int64, ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+        nbytes = ctypes.c_size_t(self.library.lab_gemm_workspace_bytes(m, n, k))
+        code = self.library[name](
+            number(m), number(n), number(k), single(alpha), place(A), wide(10000), place(B), wide(10001), single(beta), place(C),
+            wide(10002), place(WORKSPACE), nbytes, place(STREAM),
+        )
+        assert code == 0
+        return list(self.told)
+
+    def expected(self, m: int, n: int, k: int, alpha: float = -0.5, beta: float = 2.0, same_b: bool = False) -> list:
+        """The same by the plan: of `blocks` 0 there is no launch, and what follows nothing overlaps nothing."""
+        work = self.plan.workspace(m, n, k)
+        values = {
+            "a": A, "b": B, "c": C, "lda": 10000, "ldb": 10001, "ldc": 10002, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
+            "a_status": WORKSPACE, "b_status": WORKSPACE + 24, "repaired": WORKSPACE + 48,
+            **{name: WORKSPACE + getattr(work, name) for name in ("a_words", "b_words", "a_absmax", "b_absmax", "parts", "arrived")},
+        }
+        told, before = [("zero", WORKSPACE, 0, work.zeroed, STREAM)], 0
+        for launch in self.source.launches:
+            blocks = (launch.blocks_same_b if same_b else launch.blocks)(self.plan.extents(m, n, k))
+            if blocks:
+                arguments = {name: values[name] for name in launch.params}
+                told.append((launch.symbol, (blocks, 1, 1), launch.threads, launch.shared_bytes, STREAM, arguments, launch.overlaps and before > 0))
+            before = blocks
+        return told
+
+
+@pytest.fixture(scope="module", params=CASES)
+def launcher(request, tmp_path_factory) -> Launcher:
+    """The export, its host code loaded; text and machine code are a real kernel's."""
+    plan = solve(loads({**CASES[request.param], "build": {"allow_spills": True}}))
+    source, folder = render(plan), tmp_path_factory.mktemp("launcher")
+    exporter.export(plan, source, build(source), folder / "out", name="lab_gemm")
+    amd = plan.gpu.vendor == "amd"
+    header = folder / ("hip/hip_runtime.h" if amd else "cuda_runtime.h")
+    header.parent.mkdir(exist_ok=True)
+    header.write_text(HIP_HEADER if amd else CUDA_HEADER)
+    (folder / "runtime.cpp").write_text(HIP if amd else CUDA)
+    found = find_clang()
+    own = Path(found.driver[0]).parent / "lib" / "include"  # freestanding: stdint.h and stddef.h are clang's own
+    host = (*found.driver, "--driver-mode=g++", f"--target={platform.machine()}-unknown-linux-gnu", "-std=c++17", "-O1", "-fPIC",
+            "-ffreestanding", "-nostdinc", "-isystem", own, f"-I{folder}", "-Wall", "-c")
+    kind = ("-x", "hip", "-nogpuinc", f"--offload-arch={plan.arch}", "-fuse-cuid=none") if amd else (
+        "-x", "cuda", "-nocudainc", "-D__CUDACC__", "-include", "cuda_runtime.h", f"--cuda-gpu-arch={plan.arch}",
+        "-Wno-unknown-cuda-version", "-Wno-unused-function")
+    run(*host, *kind, "-nogpulib", "--cuda-host-only", "-o", folder / "launcher.o", folder / "out" / f"lab_gemm{source.suffix}")
+    run(*host, "-x", "c++", "-o", folder / "runtime.o", folder / "runtime.cpp")
+    run(*found.linker, "-shared", folder / "launcher.o", folder / "runtime.o", "-o", folder / "launcher.so")
+    return Launcher(plan, source, ctypes.CDLL(str(folder / "launcher.so")))
+
+
+@pytest.mark.parametrize("size", [(67, 41, 101), (500, 700, 333), (1, 1, 1), (9000, 8900, 64)])
+def test_a_product_is_the_plans_launches(launcher, size):
+    assert launcher(*size) == launcher.expected(*size)
+
+
+def test_with_alpha_0_no_operand_is_split_and_k_is_none(launcher):
+    """C must be scaled all the same, and by a kernel that reads neither operand."""
+    told = launcher(67, 41, 101, alpha=0.0)
+    assert told == launcher.expected(67, 41, 0, alpha=0.0)
+    assert [one[0] for one in told] == ["zero", launcher.source.launches[-1].symbol] and told[-1][5]["k"] == 0
+
+
+def test_a_grid_of_one_row_of_blocks_too_many_has_no_workspace(launcher):
+    plan, (most, _) = launcher.plan, exporter._largest_grid(launcher.plan, launcher.source)
+    n, told, about = plan.block[1] << 14, [], most // (plan.split_k << 14)
+    for rows in range(about - 2, about + 3):
+        extents = plan.extents(plan.block[0] * rows, n, 1)
+        blocks = max(replace(launch, most_blocks=None).blocks(extents) for launch in launcher.source.launches)
+        told.append(launcher.library.lab_gemm_workspace_bytes(plan.block[0] * rows, n, 1) > 0)
+        assert told[-1] == (blocks <= most)
+    assert True in told and False in told
+
+
+def test_where_c_is_empty_nothing_is_launched(launcher):
+    for m, n in ((0, 5), (5, 0)):
+        assert [one[0] for one in launcher(m, n, 7)] == ["zero"]
+
+
+def test_b_is_split_unless_it_is_said_to_be_the_same(launcher):
+    """`_same_b` takes A's blocks alone, `lab_gemm` after it all of them again; a scheme of row scales has no such function."""
+    keeps = any(launch.same_b is not None for launch in launcher.source.launches)
+    assert hasattr(launcher.library, "lab_gemm_same_b") == keeps
+    whole = launcher.expected(500, 700, 333)
+    assert launcher(500, 700, 333) == whole
+    if keeps:
+        rest = launcher.expected(500, 700, 333, same_b=True)
+        assert rest != whole
+        assert launcher(500, 700, 333, name="lab_gemm_same_b") == rest
+        assert launcher(500, 700, 333) == whole

@@ -1,0 +1,196 @@
+"""One small product for each thing that a kernel decides by itself, whose answer is known to the last bit.
+
+Elements are small integers, so that every sum is exact in every unit: what comes out is C or it is wrong. Kernels are those
+of `ways`: both skeletons, and AMD's.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, TILE, plan_of
+
+from gemmgen.build import build
+from gemmgen.emulate import TOGETHER
+from gemmgen.emulate.product import product
+from gemmgen.render import render
+from gemmgen.run import Placement, gemm
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.split import split
+
+WAYS = {
+    "portable": dict(stages=3),
+    "portable, split behind shared memory": dict(where="register", stages=2, layout="tn"),
+    "portable, split before shared memory": dict(where="shared", layout="nt"),
+    "portable, slices": dict(split_k=2),
+    "portable, row scales": dict(scheme="scaled"),
+    "warpgroups": SMALL_GROUPS,
+    "warpgroups, slices": dict(SMALL_GROUPS, split_k=2),
+    "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled"),
+    "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
+    "mfma": AMD_WAYS["mfma"],
+    "mfma, register": AMD_WAYS["mfma, register"],
+    "wmma of RDNA4": AMD_WAYS["wmma of RDNA4"],
+}
+GROUPS_OF_TWO = {
+    "portable": dict(tile={**TILE, "group": 2}),
+    "portable, slices": dict(tile={**TILE, "group": 2}, split_k=2),
+    "warpgroups": dict(SMALL_GROUPS, tile={**SMALL_GROUPS["tile"], "group": 2}),
+    "warpgroups in clusters": dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2, "group": 2}, stages=3),
+    "mfma": dict(AMD_WAYS["mfma"], tile={**TILE, "group": 2}),
+}
+LARGE = 2.0**17
+"""Beyond FP16, so that its product is not finite and is computed again; a multiple of it by a small integer is exact."""
+
+
+@cache
+def made(name: str, table: str = "WAYS"):
+    plan = plan_of(**globals()[table][name])
+    source = render(plan)
+    return EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source
+
+
+def integers(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A [M, K], B [K, N] and C [M, N] of integers, none of them 0 in C."""
+    rng = np.random.default_rng(m + n + k)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    return a, b, rng.integers(1, 9, (m, n)).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", [(64, 64, 64), (65, 31, 41)], ids=["whole", "ragged"])
+@pytest.mark.parametrize("name", WAYS)
+def test_alpha_where_c_is_not_read(name, size):
+    """A whole tile, an edge: either store multiplies by alpha, and the NaN that C holds stays out."""
+    a, b, _ = integers(*size)
+    result = gemm(*made(name), a, b, alpha=-0.5)
+    assert np.array_equal(result.c, -0.5 * (a @ b)) and result.intact
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_alpha_and_beta(name):
+    a, b, c = integers(65, 31, 41)
+    result = gemm(*made(name), a, b, c, alpha=3.0, beta=-0.5, placement=Placement((1, 2, 3), (4, 8, 12)))
+    assert np.array_equal(result.c, 3 * (a @ b) - 0.5 * c) and result.intact
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_with_alpha_0_c_is_scaled_and_the_operands_are_not_looked_at(name):
+    _, _, c = integers(65, 31, 41)
+    a, b = np.full((65, 41), np.nan, np.float32), np.full((41, 31), np.inf, np.float32)
+    assert np.array_equal(gemm(*made(name), a, b, c, alpha=0.0, beta=2.0).c, 2 * c)
+
+
+@pytest.mark.parametrize("beta", [0.0, 2.0])
+@pytest.mark.parametrize("name", [name for name in WAYS if "scales" not in name])
+def test_alpha_and_beta_of_elements_that_are_computed_again(name, beta):
+    a, b, c = integers(64, 64, 41)
+    a[3, 7], b[5, 9] = LARGE, -LARGE
+    b[7, :], a[:, 5] = np.where(b[7, :] == 0, 1, b[7, :]), np.where(a[:, 5] == 0, 1, a[:, 5])
+    a[3, 5] = b[7, 9] = 0.0  # the two do not meet, or a sum would round
+    result = gemm(*made(name), a, b, c if beta else None, alpha=-0.5, beta=beta)
+    assert np.array_equal(result.c, -0.5 * (a @ b) + (2 * c if beta else 0))
+    assert result.status["repaired"] == 64 + 64 - 1 and result.intact
+
+
+@pytest.mark.parametrize("extra, misalign", [(0, 4), (1, 0), (1, 4), (2, 8)])
+@pytest.mark.parametrize("name", ["warpgroups", "warpgroups that split A", "portable", "mfma"])
+def test_a_whole_tile_wherever_c_lies(name, extra, misalign):
+    """Two elements are stored at once only where they lie on 8 bytes, in every row; what lies between the rows stays."""
+    a, b, _ = integers(64, 64, 64)
+    result = gemm(*made(name), a, b, placement=Placement((0, 0, extra), (0, 0, misalign)))
+    assert np.array_equal(result.c, a @ b) and result.intact
+
+
+@pytest.mark.parametrize("size", [(192, 128, 64), (130, 190, 33)], ids=["whole", "ragged"])
+@pytest.mark.parametrize("name", GROUPS_OF_TWO)
+def test_a_last_group_of_fewer_rows(name, size):
+    """Three rows of blocks in groups of two, several columns of them: the last group walks down one row."""
+    a, b, _ = integers(*size)
+    result = gemm(*made(name, "GROUPS_OF_TWO"), a, b)
+    assert np.array_equal(result.c, a @ b) and result.intact
+
+
+PROMOTED = {
+    # name: way; its tile's depth is in it, so that sums move over within a stage, at its end, or after several
+    "portable, after two stages": dict(promote=64),
+    "portable, after four stages, two buffers": dict(promote=128, fragment_buffers=2, stages=3),
+    "portable, at a stage's end": dict(promote=32),
+    "portable, within a stage": dict(promote=32, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, stages=2),
+    "portable, at once": dict(promote=16),
+    "portable, through registers": dict(promote=64, loads="spread"),
+    "warpgroups, after two stages": dict(SMALL_GROUPS, promote=128),
+    "warpgroups, at a stage's end": dict(SMALL_GROUPS, promote=64),
+    "warpgroups, within a stage": dict(SMALL_GROUPS, promote=32),
+    "warpgroups that split A, after two stages": dict(SMALL_GROUPS, promote=128, where="mixed"),
+    "warpgroups that split A, within a stage": dict(SMALL_GROUPS, promote=32, where="mixed"),
+    "mfma, after two stages": dict(gpu="mi300x", promote=64),
+    "mfma, at a stage's end": dict(gpu="mi300x", promote=32),
+    "wmma of RDNA4, after two stages": dict(gpu="rx9070xt", promote=64),
+}
+
+
+@pytest.mark.parametrize("name", PROMOTED)
+def test_sums_move_over_exactly_as_often_as_the_plan_says(name):
+    """2^24 and a row of small terms: an instruction's worth of them is below the last bit of a sum that holds the 2^24, and
+    no unit keeps it; what is added to an emptied sum is kept. So C tells how many k went into the sum that the 2^24 begins,
+    be it the first or the second."""
+    device, plan, source = made(name, "PROMOTED")
+    term, k = (3 / 32 if plan.promotes_at_once else 1 / 16), 4 * plan.promote + 5
+    for begins in (0, plan.promote):
+        a, b = np.full((3, k), term, np.float32), np.ones((k, 5), np.float32)
+        a[:, begins] = b[begins, :] = 4096.0
+        want = np.float32(0)
+        for first in range(0, k, plan.promote):
+            want += np.float32(2.0**24 if first == begins else term * min(plan.promote, k - first))
+        assert want > 2.0**24
+        assert (gemm(device, plan, source, a, b).c == want).all()
+
+
+BITS = {
+    "portable": dict(stages=3),
+    "portable, two buffers, small words": dict(scheme="bf16x6", promote=32, fragment_buffers=2),
+    "portable, 32-bit words": dict(scheme="tf32x3", promote=32, tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
+    "portable, cut words": dict(scheme="legemm", where="shared", layout="tt"),
+    "portable, rounded as printed": dict(scheme="egemm", layout="tn"),
+    "portable, short residuals": dict(scheme="ootomo8", layout="nt"),
+    "portable, row scales": dict(scheme="scaled", layout="tn"),
+    "portable, without asynchronous copies": dict(gpu="t4", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
+    "warpgroups": SMALL_GROUPS,
+    "warpgroups that split A": dict(SMALL_GROUPS, where="mixed", layout="nt"),
+    "mfma": dict(gpu="mi300x", promote=64),
+    "mfma, row scales": dict(gpu="mi300x", scheme="scaled", layout="tn", promote=64),
+    "mfma that flushes": dict(gpu="mi210", scheme="ootomo_flushed", promote=64),
+    "wmma of RDNA3": dict(gpu="rx7900xtx", layout="tt", scheme="bf16x3", promote=32),
+    "wmma of RDNA4": dict(gpu="rx9070xt", promote=64, where="register"),
+}
+
+
+def order_of_k(plan, k: int) -> np.ndarray:
+    """Where a fragment is several instructions, each takes an equal part of every lane's consecutive k."""
+    depth, times = plan.fragment.shape[2], plan.fragment.instructions or 1
+    within = np.arange(depth).reshape(-1, times, plan.fragment.run // times) if times > 1 else np.arange(depth).reshape(1, 1, -1)
+    within = within.transpose(1, 0, 2).reshape(-1)
+    stages = np.arange(0, -(-k // plan.block[2]) * plan.block[2], depth)
+    return (stages[:, None] + within).reshape(-1)
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_bits_and_counts_are_the_schemes_on_the_unit(name):
+    """Against the reference split and the unit's rule, without any kernel: every bit of C, and every element counted once."""
+    device, plan, source = made(name, "BITS")
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-22, 4, shape)) for shape in ((67, 133), (133, 9)))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    if plan.scheme.normalize == "row":
+        a *= np.exp2(rng.integers(-90, 50, (67, 1))).astype(np.float32)
+    result = gemm(device, plan, source, a, b)
+    order = order_of_k(plan, 133)
+    whole = np.pad(a, ((0, 0), (0, len(order) - 133)))[:, order], np.pad(b, ((0, len(order) - 133), (0, 0)))[order]
+    want = product(plan.scheme, plan.gpu.unit, *whole, promote=plan.promote, fragment_k=plan.fragment.shape[2])
+    assert np.array_equal(result.c.view(np.uint32), want.view(np.uint32))
+    for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
+        words = split(operand, plan.scheme)
+        assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {
+            kind: getattr(words, kind) for kind in ("lossy", "overflow", "nonfinite")}

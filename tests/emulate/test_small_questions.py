@@ -1,0 +1,142 @@
+"""Small products, again: what two of them share, in which order they run, and where operands end.
+
+As in `test_small_products` answers are known to the last bit.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from test_small_products import WAYS, integers, order_of_k
+from ways import HOPPER, SMALL_GROUPS, plan_of
+
+from gemmgen.build import build
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.emulate.product import product
+from gemmgen.plan import STATUS
+from gemmgen.render import param_type, render
+from gemmgen.run import gemm
+from gemmgen.run.emulator import EmulatorDevice
+
+ORDERS = {
+    "portable": dict(stages=3),
+    "portable, through registers": dict(loads="spread", fragment_buffers=1),
+    "warpgroups": SMALL_GROUPS,
+    "warpgroups, after two stages": dict(SMALL_GROUPS, promote=128),
+    "warpgroups in clusters": dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=3),
+    "mfma": dict(gpu="mi210", fragment_buffers=2),
+    "wmma of RDNA4": dict(gpu="rx9070xt", fragment_buffers=1),
+}
+SCALED = {"portable": dict(scheme="scaled"), "mfma": dict(gpu="mi300x", scheme="scaled", promote=64)}
+
+
+@cache
+def built(name: str, table: str):
+    plan = plan_of(**(WAYS if table == "WAYS" else globals()[table])[name])
+    source = render(plan)
+    return plan, source, build(source)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_both_orders_of_warps_and_copies_give_the_reference(name):
+    """Enough k for every stage to be filled again, and more than a block of C."""
+    plan, source, binary = built(name, "ORDERS")
+    a, b, _ = integers(70, 33, 9 * plan.block[2] + 5)
+    for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        c = gemm(EmulatorDevice(plan, source, binary, schedule=schedule), plan, source, a, b).c
+        assert np.array_equal(c, a @ b), schedule.name
+
+
+@pytest.mark.parametrize("name", ["portable, slices", "warpgroups, slices", "portable, row scales"])
+def test_a_second_product_finds_its_workspace_as_the_first_did(name):
+    """What counts slices is as the next launch wants it; maxima are cleared before each."""
+    plan, source, binary = built(name, "WAYS")
+    device = EmulatorDevice(plan, source, binary, schedule=TOGETHER)
+    m, n, k = 70, 66, 150
+    work, (a_words, b_words) = plan.workspace(m, n, k), plan.words_bytes(m, n, k)
+    values = {
+        "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0, **plan.extents(m, n, k),
+        "a_words": device.empty(a_words, "a_words"), "b_words": device.empty(b_words, "b_words"),
+        "arrived": device.zeros(work.zeroed - work.arrived, "arrived"), "parts": device.empty(work.bytes - work.parts, "parts"),
+        **{name: device.zeros(8 * len(fields), name) for name, fields in STATUS.items()},
+    }
+    for seed in (0, 1, 2):
+        rng = np.random.default_rng(seed)
+        a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        values |= {
+            "a": device.upload(a, "a"), "b": device.upload(b, "b"), "c": device.upload(np.full((m, n), np.nan, np.float32), "c"),
+            "a_absmax": device.zeros(work.b_absmax - work.a_absmax, "a_absmax"),
+            "b_absmax": device.zeros(work.arrived - work.b_absmax, "b_absmax"),
+        }
+        for launch in source.launches:
+            arguments = [(param_type(name), values[name]) for name in launch.params]
+            device.launch(launch.symbol, launch.blocks(values), launch.threads, launch.shared_bytes, arguments)
+        assert np.array_equal(device.download(values["c"], np.float32, m * n).reshape(m, n), a @ b)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_no_row_beyond_the_edge_is_read(name):
+    """Rows on 16 bytes, in blocks that they do not fill: the emulator knows where a matrix ends."""
+    plan, source, binary = built(name, "WAYS")
+    a, b, _ = integers(68, 28, 44)
+    result = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b)
+    assert np.array_equal(result.c, a @ b) and result.intact
+
+
+@pytest.mark.parametrize("name", ["portable, split before shared memory", "portable, split behind shared memory", "warpgroups that split A", "mfma, register"])
+def test_elements_are_counted_once_however_many_blocks_share_them(name):
+    plan, source, binary = built(name, "WAYS")
+    a, b = np.full((70, 40), 1e6, np.float32), np.full((40, 130), 1.0, np.float32)
+    b[3, :] = 1e5
+    status = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b).status
+    assert status["a_overflow"] == a.size and status["b_overflow"] == 130
+
+
+def test_no_bank_conflicts_where_a_is_split_on_its_way():
+    plan, source, binary = built("warpgroups that split A", "WAYS")
+    device = EmulatorDevice(plan, source, binary, schedule=TOGETHER)
+    gemm(device, plan, source, *integers(64, 64, 128)[:2])
+    assert not device.conflicts
+
+
+def same_bits(name: str, a: np.ndarray, b: np.ndarray) -> None:
+    """C of a kernel that scales rows, against the scheme on the unit."""
+    plan, source, binary = built(name, "SCALED")
+    result = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b)
+    order, k = order_of_k(plan, a.shape[1]), a.shape[1]
+    whole = np.pad(a, ((0, 0), (0, len(order) - k)))[:, order], np.pad(b, ((0, len(order) - k), (0, 0)))[order]
+    want = product(plan.scheme, plan.gpu.unit, *whole, promote=plan.promote, fragment_k=plan.fragment.shape[2])
+    assert np.array_equal(result.c.view(np.uint32), want.view(np.uint32))
+    assert not result.status["a_overflow"] and not result.status["repaired"]
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_rows_of_subnormal_numbers(name):
+    """Each with an element as near to a power of two as there is one, which must not round up beyond the words."""
+    rng = np.random.default_rng(1)
+    largest = np.exp2(-np.arange(126, 147.0))[:, None]
+    a = rng.uniform(-1, 1, (21, 50)) * largest
+    a[:, :1] = largest - 2.0**-149
+    same_bits(name, a.astype(np.float32), (rng.uniform(-1, 1, (50, 9)) * 2.0**90).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_the_largest_of_a_row_may_be_anywhere(name):
+    """It stands alone at every k in turn, and far above the others."""
+    rng = np.random.default_rng(2)
+    a, b = rng.uniform(1, 2, (70, 70)).astype(np.float32), rng.uniform(-1, 1, (70, 9)).astype(np.float32)
+    a[np.arange(70), np.arange(70)] *= np.float32(2.0**20)
+    same_bits(name, a, b)
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_sums_below_the_normal_range_are_rounded_once(name):
+    """Where both scales together are 2^-127: a sum of scaled words below 1 leaves a subnormal number, whose last bit tells whether
+    it was rounded on the way."""
+    rng = np.random.default_rng(3)
+    a, b = np.zeros((21, 18)), np.zeros((18, 19))
+    a[:, 0], b[1, :] = 2.0**-50, 2.0**-49  # the largest of each row and column, which meet nothing
+    a[:, 2:], b[2:, :] = rng.uniform(-1, 1, (21, 16)) * 2.0**-70, rng.uniform(-1, 1, (16, 19)) * 2.0**-61
+    same_bits(name, a.astype(np.float32), b.astype(np.float32))

@@ -1,0 +1,402 @@
+"""Numbers worked out by hand, of every room: equations, orders, readers, figures, bounds and messages whose neighbours would do for
+a test that only asks whether two parts of the program agree."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
+from gemmgen.build import CodeObjectResources, msgpack
+from gemmgen.build.cubin import read_cubin
+from gemmgen.catalog.fragment import _linear
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.unit import UNITS
+from gemmgen.cli.inputs import problem_sizes
+from gemmgen.cli.output import json_text, write_paths
+from gemmgen.emulate import Emulator, rounding, units
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
+from gemmgen.model import space, specialised, time, traffic
+from gemmgen.render import Launch
+from gemmgen.run import Placement, gemm
+from gemmgen.run.sensors import Sample
+from gemmgen.solve import alternatives, explain, hidden_promote, solve
+from gemmgen.spec import loads
+from gemmgen.verify import errors, oracles
+from gemmgen.verify.bound import _accumulation_worst, _split_worst
+from ways import SMALL_GROUPS, plan_of
+from elf_file import elf
+from test_cubin import sized
+
+# ---- the model
+
+
+def test_edges_waves_and_slices():
+    """1000 x 500 in tiles of 128 x 64: 8 x 8 of them, the last of each row ragged. Five slices of 33 stages: seven each."""
+    known = {"M": 1000, "N": 500, "BM": 128, "BN": 64, "K": 1050, "BK": 32, "split_k": 5}
+    assert traffic.TILES.value(known) == 64 and traffic.STAGES_K.value(known) == 7
+    assert traffic.STAGES_K.value({**known, "split_k": 1}) == 33
+    # 300 blocks on 100 SMs of two each: one full wave of 200, and 100 blocks, one an SM; of 301, one SM has two
+    waves = {"sms": 100, "resident_blocks": 2, "full_waves": 1}
+    assert time.FULL_WAVES.value({**waves, "blocks": 300}) == 1
+    assert [time.TAIL_BLOCKS.value({**waves, "blocks": blocks}) for blocks in (200, 201, 300, 301)] == [0, 1, 1, 2]
+
+
+def test_what_the_split_pass_moves():
+    """FP32 in, words out: of ootomo 4 + 4 B an element, of a scheme that scales rows 4 more, for the maxima. None where kernels split."""
+    known = {"M": 100, "N": 50, "K": 10, "words": 2, "word_bytes": 2, "split_shared": 0, "split_register": 0}
+    assert traffic.SPLIT_BYTES.value({**known, "split_reads": 1}) == 1500 * 8
+    assert traffic.SPLIT_BYTES.value({**known, "split_reads": 2}) == 1500 * 12
+    assert traffic.SPLIT_BYTES.value({**known, "split_reads": 1, "split_shared": 1}) == 0
+
+
+def test_what_device_memory_moves():
+    """C alone while L2 holds the operands; else they come once a wave, or once where waves share them."""
+    known = {"M": 100, "N": 100, "K": 100, "plane_bytes": 80_000, "waves": 2, "wave_rows": 1, "wave_columns": 2, "BM": 50, "BN": 50, "moved_bytes": 4}
+    assert traffic.DRAM_BYTES.value({**known, "l2_size": 120_000}) == 40_000
+    assert traffic.DRAM_BYTES.value({**known, "l2_size": 119_999}) == 40_000 + max(80_000, 2 * (50 + 100) * 100 * 4)
+
+
+# ---- the search
+
+OPEN = {"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}
+
+
+def test_extents_are_whole_warps():
+    pairs = space._extents(None, None, 16, small=False)
+    assert all(block % warp == 0 for block, warp in pairs) and (64, 32) in pairs and (96, 64) not in pairs
+
+
+def test_every_candidate_is_feasible_or_rejected_once():
+    told = explain(loads(OPEN))
+    assert told.feasible + sum(told.rejected.values()) == told.candidates and min(told.rejected.values()) > 0
+
+
+def test_the_order_of_candidates():
+    """The tied ones first, and behind them by predicted time."""
+    plans, _ = alternatives(loads(OPEN), best=2000, drawn=0)
+    seconds = [specialised.model(plan)["seconds"] for plan in plans[::150]]
+    limit = seconds[0] * (1 + 2 * space.TIE)
+    behind = [one for one in seconds if one > limit]
+    assert len(behind) > 5 and behind == sorted(behind) and seconds[-1] < 5 * seconds[0]
+
+
+def test_a_spec_that_leaves_nothing_open_is_refused_where_its_tile_cannot_be():
+    """Three warps of 48 rows are no block of 128, though nothing is left to search for."""
+    tile = {"block": [128, 128, 32], "warp": [48, 32, 32], "group": 8, "split_k": 1}
+    pipeline = {"loads": "async", "stages": 3, "fragment_buffers": 1}
+    spec = {"split": {"scheme": "ootomo", "promote": 0, "where": "prepass"}, "tile": tile, "pipeline": pipeline, "target": {"gpu": "a100"}}
+    assert solve(loads(spec | {"tile": tile | {"warp": [64, 32, 32]}})).warp == (64, 32, 32)
+    with pytest.raises(InfeasibleSpec, match="block m is not a whole number of warps"):
+        solve(loads(spec))
+
+
+def test_sums_in_fp32_registers_are_not_promoted():
+    with pytest.raises(InfeasibleSpec, match="are in FP32 registers already") as refused:
+        solve(loads({"split": {"scheme": "fp32", "promote": 32}, "target": {"gpu": "a100"}}))
+    assert refused.value.remedy == "promote = 0"
+
+
+@pytest.mark.parametrize(("symbol", "better"), [
+    ("intensity", 2.0), ("dram_bytes", 0.5), ("tlp", 2.0), ("shared_bytes", 0.5), ("group", 0.5), ("BM", 2.0), ("WM", 2.0),
+])
+def test_what_is_preferred_of_candidates_that_tie(symbol, better):
+    """More for a byte, more threads and taller tiles; less traffic and less shared memory."""
+    names = ("intensity", "dram_bytes", "tlp", "shared_bytes", "group", "BM", "WM", "resident_blocks", "warps", "partitions", "fetch_bytes", "stage_flops")
+    known = {name: np.ones(2) for name in names} | {"amd": 0}
+    known[symbol] = np.array([1.0, better])
+    keys = [np.broadcast_to(key, 2) for key in space.PORTABLE.preference(known)]
+    assert np.lexsort(tuple(reversed(keys)))[0] == 1
+
+
+@pytest.mark.parametrize(("gpu", "shape"), [("a100", (16, 8, 16)), ("t4", (16, 8, 8)), ("mi210", (32, 32, 16)), ("rx9070xt", (16, 16, 16))])
+def test_the_widest_fragment_along_k_is_taken(gpu, shape):
+    assert solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": gpu}})).fragment.shape == shape
+
+
+def test_promotion_that_a_warpgroup_hides():
+    """A stage of FP16 words is 64 deep; of a k of 40 the interval halves until it is no longer than that."""
+    ootomo = SCHEMES.get("ootomo")
+    assert [hidden_promote(ootomo, None, k) for k in (4096, 64, 40, 8)] == [64, 64, 32, 16]
+    assert hidden_promote(ootomo, (64, 64, 32), 4096) == 32
+
+
+def test_bits_that_do_not_lie_together_are_terms_of_their_own():
+    assert _linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
+
+
+# ---- readers
+
+
+def test_two_kernels_of_one_cubin():
+    """Each has its own count, whatever order the attributes are in."""
+    symbols = [(0, 0, 0), (1, 0x12, 0x10), (3, 0x12, 0x10)]  # none; f; k, both entries
+    table = b"".join(struct.pack("<IBBHQQ", name, info, other, 3, 0, 0) for name, info, other in symbols)
+    read = read_cubin(elf([
+        {"name": ".strtab", "type": 3, "data": b"\0f\0k\0"}, {"name": ".symtab", "type": 2, "data": table, "link": 1},
+        {"name": ".text.f", "data": bytes(16), "flags": 6}, {"name": ".text.k", "data": bytes(32), "flags": 6},
+        {"name": ".nv.info", "data": sized(0x2F, 2, 40) + sized(0x2F, 1, 77)},
+    ]))
+    assert {name: used.registers for name, used in read.items()} == {"f": 77, "k": 40}
+
+
+def test_all_scratch_counts_as_spilled():
+    """An array that missed its registers is in scratch, though no register was spilled."""
+    used = CodeObjectResources(
+        registers=64, static_shared_bytes=0, stack_bytes=0, code_bytes=64, agprs=0, sgprs=8, scratch_bytes=20, vgpr_spills=0, sgpr_spills=3,
+        wavefront_size=64, max_flat_workgroup_size=256, kernarg_bytes=8, arguments=(),
+    )
+    assert used.spill_bytes == 20
+
+
+def test_small_negative_numbers_of_messagepack():
+    assert [msgpack.unpack(data) for data in (b"\xff", b"\xe0", b"\x7f", b"\x00")] == [-1, -32, 127, 0]
+
+
+def test_maps_nested_in_keys_are_refused_before_they_are_deep():
+    with pytest.raises(ValueError, match="nested deeper"):
+        msgpack.unpack(b"\x81" * 5000 + b"\x00")
+
+
+# ---- matrix units and their neighbours
+
+
+def on_unit(unit: str, a: float, b: float, c: float) -> tuple[float, float]:
+    """a b + c on a unit: by the definition of its rule, and by the way that is fast for many warps."""
+    row, length = UNITS.get(unit), 8
+    left, right = np.zeros((7, 16, length), np.float16), np.zeros((7, length, 8), np.float16)
+    left[:, :, 3], right[:, 3, :] = a, b
+    sums = np.full((7, 16, 8), c, np.float32)
+    by_rule = units.dot(row, "f16", left[0, :1].astype(np.float32), right[0, :, :1].T.astype(np.float32), sums[0, :1, 0])
+    fast = units.mma(row, "f16", left.view(np.uint16), right.view(np.uint16), sums)
+    assert (fast == fast[0, 0, 0]).all()
+    return float(by_rule[0]), float(fast[0, 0, 0])
+
+
+def test_cdna3_cuts_the_last_sum_downwards():
+    """1 + 2^-24 + 2^-32 has one bit more than the sum keeps: cut downwards, the positive one is a tie that falls to 1, and the
+    negative one lies beyond the tie."""
+    assert on_unit("cdna3", 2.0**-12 * (1 + 2.0**-8), 2.0**-12, 1.0) == (1.0, 1.0)
+    assert on_unit("cdna3", -(2.0**-12) * (1 + 2.0**-8), 2.0**-12, -1.0) == (-1 - 2.0**-23,) * 2
+
+
+def test_cdna1_rounds_a_long_sum_once():
+    """2^12 + 2^-12 is a tie of FP32; 2^-48 more, which FP64 would lose, decides it."""
+    a = np.zeros((1, 4), np.float32)
+    a[0, :2] = 2.0**-6, 2.0**-24
+    assert units.dot(UNITS.get("cdna1"), "f16", a, a, np.array([4096], np.float32))[0] == 4096 + 2.0**-11
+
+
+def test_a_fused_multiply_add_near_a_tie():
+    """(1 + 2^-16)(1 - 2^-16) 2^-24 is 2^-56 below a tie of 1 + 2^-23, on which FP64 would put the sum."""
+    x, y, z = (np.array([value], np.float32) for value in (2.0**-12 * (1 + 2.0**-16), 2.0**-12 * (1 - 2.0**-16), 1 + 2.0**-23))
+    assert rounding.fma(x, y, z)[0] == 1 + 2.0**-23
+
+
+def test_halves_of_bfloat16_go_to_the_even_word():
+    x = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -1 - 2.0**-8], np.float32)
+    assert rounding.to_bf16(x, "rn").tolist() == [0x3F80, 0x3F82, 0x3F81, 0xBF80]
+
+
+LDMATRIX = """
+.version 9.5
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p_rows, .param .u64 p_words)
+{
+.reg .b32 %r<12>; .reg .b64 %rd<6>; .shared .align 16 .b8 tile[512];
+mov.u32 %r0, %tid.x; mov.u32 %r1, tile; mad.lo.s32 %r1, %r0, 16, %r1;
+ld.param.u64 %rd0, [p_rows]; mad.wide.u32 %rd1, %r0, 16, %rd0;
+ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1]; st.shared.v4.b32 [%r1], {%r2, %r3, %r4, %r5};
+bar.sync 0;
+ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%r6, %r7, %r8, %r9}, [%r1];
+ld.param.u64 %rd2, [p_words]; mad.wide.u32 %rd3, %r0, 16, %rd2;
+st.global.v4.b32 [%rd3], {%r6, %r7, %r8, %r9};
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("trans", ["", ".trans"])
+def test_a_lane_of_ldmatrix_holds_two_neighbours_of_a_row(trans):
+    """Lane 4 g + t: row g, columns 2 t and 2 t + 1 of each matrix; or, turned, rows 2 t and 2 t + 1 of column g."""
+    rows = np.arange(256, dtype=np.uint16)  # [matrix, row, column]
+    with Emulator(LDMATRIX.replace("TRANS", trans), UNITS.get("ampere"), processes=1) as machine:
+        source, words = machine.upload(rows, name="rows"), machine.alloc(512, name="words")
+        machine.launch("k", (1, 1, 1), (32, 1, 1), 0, [source, words])
+        got = machine.read(words, np.uint16, (32, 4, 2))
+    for lane in range(32):
+        g, t = lane // 4, lane % 4
+        for matrix in range(4):
+            pair = [64 * matrix + (8 * (2 * t + e) + g if trans else 8 * g + 2 * t + e) for e in (0, 1)]
+            assert got[lane, matrix].tolist() == pair
+
+
+# ---- running
+
+
+class Recorder:
+    """A device that keeps what it is given; `change` is what its last kernel does to C."""
+
+    kind, clusters_at_once = "recorder", None
+
+    def __init__(self, change=lambda flat: flat):
+        self.change, self.buffers, self.launched = change, {}, []
+
+    def zeros(self, nbytes, name):
+        return self.upload(np.zeros(nbytes, np.uint8), name)
+
+    empty = zeros
+
+    def upload(self, array, name, misalign=0):
+        self.buffers[name] = array.copy()
+        return name
+
+    def launch(self, symbol, blocks, threads, shared_bytes, args, overlaps=False):
+        self.launched.append((symbol, overlaps))
+
+    def download(self, buffer, dtype, count):
+        return self.change(self.buffers["c"].copy()) if buffer == "c" else np.zeros(count, dtype)
+
+    def seconds(self):
+        return None
+
+    def release(self):
+        pass
+
+
+def asked(device, layout="nn", way=None, k=4, **options):
+    plan = plan_of(layout=layout, **(way or {}))
+    launches = tuple(
+        Launch(symbol, ((("m", 64), ("n", 64)),) if symbol == "gemm" else ((("m", 64), ("k", 64)),), 128, 0, ("a", "lda", "c"),
+               overlaps=symbol == "gemm") for symbol in ("split", "gemm")
+    )
+    a, b = np.arange(3 * k, dtype=np.float32).reshape(3, k), 100 + np.arange(2 * k, dtype=np.float32).reshape(k, 2)
+    return gemm(device, plan, SimpleNamespace(launches=launches), a, b, **options), a, b
+
+
+def test_operands_end_with_their_last_element_and_are_poison_between_rows():
+    device = Recorder()
+    _, a, _ = asked(device, placement=Placement((2, 0, 0)))
+    stored = device.buffers["a"]
+    assert stored.size == 2 * 6 + 4 and np.array_equal(np.append(stored, [0, 0]).reshape(3, 6)[:, :4], a)
+    assert np.isnan(stored[[4, 5, 10, 11]]).all()
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_operands_are_stored_as_the_layout_says(layout):
+    device = Recorder()
+    _, a, b = asked(device, layout)
+    assert np.array_equal(device.buffers["a"], (a if layout[0] == "n" else a.T).ravel())
+    assert np.array_equal(device.buffers["b"], (b if layout[1] == "n" else b.T).ravel())
+
+
+def test_c_that_is_not_given_is_nan():
+    device = Recorder()
+    asked(device)
+    assert np.isnan(device.buffers["c"]).all() and device.buffers["c"].size == 6
+
+
+def test_a_write_between_the_rows_of_c_is_told():
+    def beside(flat):
+        flat[2] = 7.0
+        return flat
+
+    assert asked(Recorder(), placement=Placement((0, 0, 1)))[0].intact
+    assert not asked(Recorder(beside), placement=Placement((0, 0, 1)))[0].intact
+
+
+def test_a_launch_overlaps_only_one_of_ours():
+    """With k = 0 nothing is split, and what comes before the kernel is somebody else's."""
+    for k, wanted in ((4, [("split", False), ("gemm", True)]), (0, [("gemm", False)])):
+        device = Recorder()
+        asked(device, k=k)
+        assert device.launched == wanted
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    a, b, c = (np.zeros(shape, np.float32) for shape in ((3, 4), (5, 2), (3, 2)))
+    for operands in ((a, b), (a, b[:4], c[:2])):
+        with pytest.raises(SpecError, match="do not fit"):
+            gemm(Recorder(), plan_of(), SimpleNamespace(launches=()), *operands)
+
+
+# ---- judging
+
+
+def test_the_four_figures():
+    c, reference, magnitude = (np.array([x]) for x in ([3.0, -1.0], [2.0, -4.0], [10.0, 4.0]))
+    found = errors(c, reference, magnitude)
+    assert found.relative_frobenius == pytest.approx(math.sqrt(10 / 20))
+    assert found.max_error == pytest.approx(3 / 5) and found.mred == pytest.approx((1 / 2 + 3 / 4) / 2) and found.scaled == pytest.approx(3 / 4)
+
+
+def test_the_worst_case_of_a_split():
+    """Two words to nearest leave 2^-22 of an element, and the dropped product of two low words, each below 2^-11, is below 2^-22."""
+    assert _split_worst(SCHEMES.get("ootomo")) == pytest.approx(2 * 2.0**-22 + 2.0**-44 + 2.0**-22)
+    assert _split_worst(SCHEMES.get("ootomo4")) == pytest.approx(2 * 2.0**-22 + 2.0**-44)
+
+
+def test_the_worst_case_of_a_sum():
+    """64 k by sixteen at once are four steps, of three products each; each loses an ulp of FP32 and 17 terms' last bits."""
+    hopper = GPUS.get("h100").unit
+    assert _accumulation_worst(64, 64, 3, hopper, "f16") == 3 * 4 * (2.0**-23 + 17 * 2.0**-25)
+    assert _accumulation_worst(64, 16, 3, hopper, "f16") == 3 * (2.0**-23 + 17 * 2.0**-25)
+
+
+def test_questions_fill_every_stage_again_and_promote_twice():
+    for way in ({}, dict(stages=3), dict(promote=128), dict(SMALL_GROUPS)):
+        plan = plan_of(**way)
+        assert oracles.wrapping_k(plan) >= 2 * plan.stages * plan.block[2] + 2 * plan.promote
+
+
+# ---- tables and the command line
+
+
+def test_a_row_of_the_bench():
+    entries = [
+        Timed(SGEMM, "rival", np.array([4.0, 4.0, 8.0])), Timed(F16, "rival", np.array([1.0, 1.0, 1.0])),
+        Timed("mine", "kernel", np.array([2.0, 1.0, 2.0]), samples=[Sample(1500, 600.0, 4), Sample(1700, 500.0, 0), Sample(1600, 400.0, 8)]),
+    ]
+    row = rows_at((1000, 2000, 500), entries)[2]
+    assert row.seconds == 2.0 and row.tflops == pytest.approx(2 * 1e9 / 2 / 1e12)
+    assert row.ratio == 4.0 and row.f16_ratio == 1.5 and (row.clock_mhz, row.power_w) == (1600, 500)
+    lone = [replace(entries[2], samples=[sample]) for sample in (Sample(1500, 600.0, 4), Sample(1600, 400.0, 8))]
+    named = [rows_at((1, 1, 1), [entry])[0].throttles for entry in lone]
+    assert all(name and name in row.throttles for name in named)
+
+
+def test_a_ratio_is_the_median_of_the_rounds_and_not_that_of_medians():
+    """Each round is its own comparison: 4, 1/2 and 1/2 times as fast."""
+    assert paired(np.array([4.0, 1.0, 2.0]), np.array([1.0, 2.0, 4.0]))[0] == 0.5
+
+
+def test_several_specs_end_with_the_worst_code():
+    from gemmgen.cli.app import _for_each
+
+    codes = {Path("a"): 0, Path("b"): 2, Path("c"): 1, Path("d"): 0}
+    assert _for_each(list(codes), True, lambda path: ("", {}, codes[path])) == 2
+
+
+def test_json_has_no_nan():
+    assert json.loads(json_text({"x": [math.nan, 1.5, math.inf], "y": (-math.inf, "NaN")})) == {"x": [None, 1.5, None], "y": [None, "NaN"]}
+
+
+def test_what_is_no_file_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(GemmgenError, match="is not a regular file"):
+        write_paths({tmp_path / "pipe": "text"})
+    assert (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
+
+
+def test_sizes_of_one_and_of_three_extents():
+    assert problem_sizes("1024,4096x512x64 7") == [(1024,) * 3, (4096, 512, 64), (7, 7, 7)]
