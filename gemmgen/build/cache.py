@@ -268,9 +268,15 @@ def _unpack(key: str, entry: bytes, secret: bytes) -> dict[str, bytes] | None:
     head, _, body = entry.partition(b"\n")
     if not hmac.compare_digest(head, _MAGIC + _checksum(key, body, secret)):
         return None
-    table, _, content = body.partition(b"\n")
+    told, _, content = body.partition(b"\n")
+    try:
+        table = json.loads(told)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(table, dict) or any(type(size) is not int or size < 0 for size in table.values()) or sum(table.values()) != len(content):
+        return None
     parts, at = {}, 0
-    for name, size in json.loads(table).items():
+    for name, size in table.items():
         parts[name] = content[at : at + size]
         at += size
     return parts
