@@ -188,7 +188,9 @@ def load(path: str | Path, gpu: str | None = None) -> LoadedSpec:
                         remedy="see specs/kernels for examples")
     data = read_toml(path)
     loaded = LoadedSpec(spec=parse(Spec, data, shown(path)), place=shown(path), folder=absolute(path).parent)
-    return loaded.on(str(absolute(Path(gpu))) if gpu and gpu.endswith(".toml") else gpu)
+    if gpu and gpu.endswith(".toml"):  # a link keeps its name
+        gpu = str(absolute(Path(gpu).parent) / Path(gpu).name)
+    return loaded.on(gpu)
 
 
 def loads(data: dict[str, Any], place: str = "spec") -> LoadedSpec:

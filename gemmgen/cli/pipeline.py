@@ -108,7 +108,7 @@ def check_affordable(size: tuple[int, int, int], kind: str) -> None:
     """
     m, n, k = size
     shown = f"{m} x {n} x {k}"
-    held, memory = 16 * (m * k + k * n + 2 * m * n), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    held, memory = 12 * (m * k + k * n) + 28 * m * n, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if held > memory:
         raise SpecError("--m, --n, --k", "are too large for this machine's memory", got=shown, needs=f"{held / 1e9:.3g} GB, for the matrices and their check in FP64",
                         has=f"{memory / 1e9:.3g} GB", remedy="smaller --m, --n, --k or matrices")
