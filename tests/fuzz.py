@@ -417,10 +417,12 @@ def main() -> int:
     asked.add_argument("--kind", choices=KINDS, action="append")
     options = asked.parse_args()
     chosen = options.kind or list(KINDS)
-    ends, faults = check_many({kind: -(-options.count // len(chosen)) for kind in chosen}, options.seed)
-    for (kind, end), count in sorted(ends.items()):
-        print(f"{kind:<20} {end:<6} {count}")
-    print("\n\n".join(faults))
+    faults = []
+    for kind in chosen:
+        ends, found = check_many({kind: -(-options.count // len(chosen))}, options.seed)
+        for (_, end), count in sorted(ends.items()):
+            print(f"{kind:<20} {end:<6} {count}", *(f"\n{fault}\n" for fault in found if end == "fault"), flush=True)
+        faults += found
     return bool(faults)
 
 
