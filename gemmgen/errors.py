@@ -9,11 +9,35 @@ it as a typed result.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 
 EXIT_OK = 0
 EXIT_FAILED = 1  # a kernel was built and is not right: verification, resources
 EXIT_USAGE = 2  # the request itself cannot be served
+
+SHOWN = 500
+"""Characters of an offending value that a message shows."""
+MOST = 4000
+"""Characters of any other part of a message."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal obeys instead of showing it."""
+
+
+def shortened(text: str, most: int = MOST) -> str:
+    """`text` as a message shows it: no longer than that, and nothing in it that a terminal obeys."""
+    if len(text) > most:
+        text = f"{text[:most]}... ({len(text)} characters)"
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def _told(value: object, form: Callable[[object], str]) -> str:
+    """An offending value as text, whatever it is."""
+    try:
+        return shortened(form(value), SHOWN)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, tables within tables
+        return f"a value of type {type(value).__name__} that is too large to show"
 
 
 class GemmgenError(Exception):
@@ -49,12 +73,12 @@ class GemmgenError(Exception):
         super().__init__(where, problem)
 
     def __str__(self) -> str:
-        lines = [f"{self.where}: {self.problem}"]
+        lines = [f"{shortened(self.where)}: {shortened(self.problem)}"]
         if self.got is not None:
-            lines.append(f"  got    {self.got!r}")
+            lines.append(f"  got    {_told(self.got, repr)}")
         for label, text in (("needs", self.needs), ("has", self.has), ("try", self.remedy)):
             if text is not None:
-                lines.append(f"  {label:<6} {text}")
+                lines.append(f"  {label:<6} {shortened(text)}")
         return "\n".join(lines)
 
     def __reduce__(self):  # survives the trip back from a worker process
@@ -66,12 +90,12 @@ class GemmgenError(Exception):
             "error": type(self).__name__,
             "where": self.where,
             "problem": self.problem,
-            "got": None if self.got is None else str(self.got),
+            "got": None if self.got is None else _told(self.got, str),
             "needs": self.needs,
             "has": self.has,
             "try": self.remedy,
         }
-        return {key: value for key, value in parts.items() if value is not None}
+        return {key: shortened(value) for key, value in parts.items() if value is not None}
 
 
 def _rebuild(cls: type, state: dict) -> GemmgenError:
@@ -90,7 +114,7 @@ class UnknownName(SpecError):
 
     def __init__(self, where: str, kind: str, got: str, known: Iterable[str]):
         known = sorted(known)
-        close = difflib.get_close_matches(str(got), known, n=1)
+        close = difflib.get_close_matches(str(got)[:SHOWN], known, n=1)  # its time grows with the product of the lengths
         super().__init__(
             where,
             f"unknown {kind}",

@@ -33,7 +33,9 @@ from gemmgen import __version__
 from gemmgen.build import SUFFIXES
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.number import ROUNDINGS
+from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.files import read, resolved
 from gemmgen.plan import STATUS, WORKSPACE_ALIGNMENT, Plan
 from gemmgen.render import PLATFORM, Grid, Launch, Source, param_type, render_text
 from gemmgen.run.hip import MOST_THREADS
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
+MOST_MANIFEST = 1 << 20
+"""Bytes of one; ours have some 10 KB."""
 LARGEST_EXTENT = MAX_EXTENT - 4096
 """Rounding up to a tile, of at most 4096, must stay a 32-bit integer."""
 LARGEST_GRID = 2**31 - 1
@@ -57,26 +61,8 @@ BOUND_K = (128, 1024, 4096, 16384, 65536)
 EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
 EXAMPLE_OUTLIER = 1e6  # stands in the template too
 
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
-_RESERVED = frozenset(
-    # keywords of C and C++, and what is not one but cannot be redefined
-    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
-    compl concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default
-    delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long
-    mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
-    reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct switch
-    template this thread_local throw true try typedef typeid typename typeof union unsigned using virtual void volatile
-    wchar_t while xor xor_eq main size_t int64_t uint64_t uintptr_t
-    """
-    # NAME.h must not be found in place of a header of C, CUDA or HIP
-    """assert complex ctype cuda cuda_runtime hip errno fenv float inttypes iso646 limits locale math setjmp signal stdalign
-    stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
-    features unistd memory
-    """
-    # and CMake keeps these targets for itself
-    "all clean edit_cache help install package preinstall rebuild_cache test".split()
-)
-
 _ARGUMENTS = {  # of the C function, by position from 1: those that can be refused, and why
     "m": (1, "below 0 or above the largest extent"),
     "n": (2, "below 0 or above the largest extent"),
@@ -330,11 +316,6 @@ def _stored(plan: Plan) -> dict[str, dict[str, str]]:
     return {"a": one("a", "m", "k", plan.layout[0] == "t"), "b": one("b", "k", "n", plan.layout[1] == "t")}
 
 
-def _one_line(text: str) -> str:
-    """Prose from a file of the user's, where it may not end a comment."""
-    return " ".join(text.split()).replace("*/", "* /")
-
-
 def _blocks(plan: Plan, grid: Grid) -> str:
     """The blocks of a launch, as C."""
     constants = {"split_k": plan.split_k, "cluster": plan.cluster}
@@ -384,7 +365,7 @@ def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dic
         },
         "standing": standing(plan), "standing_lines": textwrap.wrap(standing(plan), 84), "kernels": source.text.rstrip("\n"),
         "namespace": f"gemmgen_{plan.hash}", **_stored(plan),
-        "scheme_line": _one_line(f"{plan.scheme.name}: {plan.scheme.title}"),
+        "scheme_line": f"{plan.scheme.name}: {plan.scheme.title}",
         "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",
         "range_text": _range_text(plan, archs), "flushing": _flushing(plan, archs), "bounds": _bounds(plan, archs), "underflow": _underflow(plan, archs),
         "codes": [(argument, position, reason) for argument, (position, reason) in _ARGUMENTS.items()],
@@ -477,6 +458,7 @@ def _contents(
 ) -> dict[str, bytes]:
     archs = [binary.arch for binary in binaries]
     context = _context(plan, source, archs, name)
+    _check_free(plan, source, archs, context)
     files = {
         file: render_text(f"export/{template}.j2", **context).encode()
         for file, (template, _) in _files(plan, source, archs, name).items() if template
@@ -485,6 +467,22 @@ def _contents(
     manifest = _manifest(plan, source, binaries, name, files) | ({"refused": list(refused)} if refused else {})
     files[MANIFEST] = (json.dumps(manifest, indent=2, allow_nan=False) + "\n").encode()
     return files
+
+
+def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mapping[str, Any]) -> None:
+    """Whether the exported C calls nothing else by the library's name, and no argument is called so, which would hide it.
+
+    Raises:
+        SpecError: it does.
+    """
+    other = "gg_name"
+    texts = [
+        render_text(f"export/{template}.j2", **{**context, "name": other, "guard": other.upper()})
+        for file, (template, _) in _files(plan, source, archs, other).items() if template and file.endswith((".h", ".cpp", source.suffix))
+    ]
+    called = re.compile(rf"\b{context['name']}\s*\(")
+    if context["name"] in (*_ARGUMENTS, "alpha", "beta", "stream") or any(called.search(_COMMENT.sub("", text)) for text in texts):
+        raise SpecError("--name", "is a name in the exported files already", got=context["name"], needs="another name", remedy=f"--name my_{context['name']}")
 
 
 def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -588,8 +586,8 @@ def check_name(name: str) -> None:
     needs = "a C identifier of at most 63 characters that begins with a letter and has no two underscores in a row"
     if not _NAME.fullmatch(name) or "__" in name:
         raise SpecError("--name", "is not an identifier", got=name, needs=needs, remedy="--name my_sgemm")
-    if name.lower() in _RESERVED:
-        raise SpecError("--name", "means something to C, C++ or CMake already", got=name, needs=needs,
+    if reserved(name):
+        raise SpecError("--name", "means something to C, C++, CUDA, HIP or CMake already", got=name, needs=f"{needs}, and means nothing yet",
                         remedy=f"--name my_{name}")
 
 
@@ -636,10 +634,11 @@ def export(
     name = default_name(plan) if name is None else name
     check_name(name)
     target = Path(directory)
-    stale = _replaceable(target, force)
-    files = _contents(plan, source, [binary, *others], name, refused)
     try:
-        _write(target.resolve(), files, stale)
+        final = resolved(target)
+        stale = _replaceable(target, force)
+        files = _contents(plan, source, [binary, *others], name, refused)
+        _write(final, files, stale)
     except OSError as error:
         raise GemmgenError(str(target), "cannot be written", got=error.strerror or str(error),
                            needs="a writable place with room", remedy="another -o, or other permissions") from None
@@ -667,11 +666,11 @@ def _replaceable(target: Path, force: bool) -> set[str]:
 def _earlier_export(target: Path) -> set[str]:
     """The files that a manifest in `target` tells of; none without one of ours."""
     try:
-        manifest = json.loads((target / MANIFEST).read_bytes())
+        manifest = json.loads(read(target / MANIFEST, MOST_MANIFEST))
         if not manifest["generator"].startswith("gemmgen ") or manifest["schema_version"] > SCHEMA_VERSION:
             return set()
         named = {file for file in manifest["sha256"] if file != "kernels"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return set()
     # A name with a folder in it is none that we wrote.
     return {MANIFEST} | {file for file in named if file == os.path.basename(file) and file not in ("", ".", "..")}

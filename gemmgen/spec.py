@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from gemmgen.catalog.table import Strict, parse, read_toml, shown
+from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
 from gemmgen.errors import SpecError
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class FragmentChoice(Strict):
         "GPU has of tcgen05, wgmma and mma, and fma for f32 words; on AMD mfma (CDNA) or wmma (RDNA); rocwmma is refused: its headers "
         "are in no package index, so that its kernels could not be checked",
     )
-    shape: _or_auto(Annotated[str, Field(pattern=r"^m\d+n\d+k\d+$")], {"type": "string"}) = Field(
+    shape: _or_auto(Annotated[str, Field(pattern=r"^m[0-9]{1,4}n[0-9]{1,4}k[0-9]{1,4}$")], {"type": "string"}) = Field(
         None, description="the matrix instruction's shape, such as m16n8k16"
     )
 
@@ -195,8 +195,10 @@ def load(path: str | Path, gpu: str | None = None) -> LoadedSpec:
         raise SpecError(str(path), "is not a spec", got=path.name, needs="a .toml file",
                         remedy="see specs/kernels for examples")
     data = read_toml(path)
-    loaded = LoadedSpec(spec=parse(Spec, data, shown(path)), place=shown(path), folder=path.resolve().parent)
-    return loaded.on(str(Path(gpu).resolve()) if gpu and gpu.endswith(".toml") else gpu)
+    loaded = LoadedSpec(spec=parse(Spec, data, shown(path)), place=shown(path), folder=absolute(path).parent)
+    if gpu and gpu.endswith(".toml"):  # a link keeps its name
+        gpu = str(absolute(Path(gpu).parent) / Path(gpu).name)
+    return loaded.on(gpu)
 
 
 def loads(data: dict[str, Any], place: str = "spec") -> LoadedSpec:

@@ -151,10 +151,10 @@ class Compiler:
         """
         if not self.bundles_headers:
             return None
-        root = cache.root if cache else None
-        if root is not None:
+        headers = cache.own_folder("headers") if cache else None
+        if headers is not None:
             digest = hashlib.sha256(self.identity.encode()).hexdigest()[:8]
-            folder = root / "headers" / "nvrtc-{}.{}-{}".format(*self.version, digest)
+            folder = headers / "nvrtc-{}.{}-{}".format(*self.version, digest)
             with contextlib.suppress(OSError, BuildError):
                 return self._unpack_once(folder)
         return _temporary_headers(self)
@@ -163,7 +163,6 @@ class Compiler:
         # The folder gets its name when it is complete, so its existence means completeness.
         if folder.is_dir():
             return folder
-        folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = folder.with_name(f".unfinished-{uuid.uuid4().hex}")
         try:
             self.unpack_headers(unfinished)

@@ -139,13 +139,13 @@ def fulfil(
             needs="one of: " + ", ".join(compiler.archs),
         )
     key = request.key(compiler, all_options)
-    product = cache and _kept(cache, key)
+    product, kernels = _kept(cache, key, read) if cache else (None, {})
     from_cache = product is not None
     if product is None:
         if make is None:
             raise BuildError(request.name, "was not built before", needs="an entry of the cache", remedy="gemmgen build")
         product = make()
-    kernels = read(product.code)
+        kernels = read(product.code)
     if not kernels:
         raise BuildError(
             request.name,
@@ -181,16 +181,25 @@ def _keep(cache: Cache, key: str, product: Product) -> None:
     cache.put(key, parts)
 
 
-def _kept(cache: Cache, key: str) -> Product | None:
+def _kept(cache: Cache, key: str, read: Callable[[bytes], Mapping[str, KernelResources]]) -> tuple[Product | None, Mapping[str, KernelResources]]:
+    """What the cache has under `key`, read; (None, {}) where it has nothing, or what no compile left there."""
     parts = cache.get(key)
     if parts is None:
-        return None
-    return Product(
-        code=parts["code"],
-        assembly=parts["assembly"].decode(),
-        log=parts["log"].decode(),
-        seconds=float(parts["seconds"]),
-    )
+        return None, {}
+    try:
+        product = Product(
+            code=parts["code"],
+            assembly=parts["assembly"].decode(),
+            log=parts["log"].decode(),
+            seconds=float(parts["seconds"]),
+        )
+        if kernels := read(product.code):
+            return product, kernels
+        reason = "it has no kernel"
+    except Exception as error:  # whatever readers of machine code make of bytes that no compiler wrote
+        reason = str(error) or type(error).__name__
+    cache.replacing(key, reason)
+    return None, {}
 
 
 def _encodes(text: str) -> bool:

@@ -27,8 +27,16 @@ CHUNK_BYTES = 16
 STRIP = 16
 """Columns of a tile that a picture of it shows side by side."""
 
+MAX_EXTENT = 256
+"""Of an instruction along one axis; the largest are 256 wide."""
+
+Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
 Offset = Annotated[tuple[int, int], Field(strict=False)]
-BitField = Annotated[tuple[Annotated[int, Field(ge=0, lt=64)], Annotated[int, Field(gt=0, le=32)]], Field(strict=False)]
+_Lowest, _Width = Annotated[int, Field(ge=0, lt=64)], Annotated[int, Field(gt=0, le=32)]
+_Code, _Unit = Annotated[int, Field(ge=0, lt=1 << 32)], Annotated[int, Field(gt=0, le=MAX_EXTENT)]
+BitField = Annotated[tuple[_Lowest, _Width], Field(strict=False)]
+CodeField = Annotated[tuple[_Lowest, _Width, _Code], Field(strict=False)]
+ExtentField = Annotated[tuple[_Lowest, _Width, _Unit], Field(strict=False)]
 
 
 class FragmentMap(Strict):
@@ -45,8 +53,8 @@ class FragmentMap(Strict):
     """
 
     lanes: Annotated[tuple[Offset, ...], Field(min_length=5, max_length=7, strict=False)]
-    registers: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
-    packed: Annotated[tuple[Offset, ...], Field(strict=False)] = ()
+    registers: Annotated[tuple[Offset, ...], Field(max_length=8, strict=False)] = ()
+    packed: Annotated[tuple[Offset, ...], Field(max_length=2, strict=False)] = ()
     copies: Annotated[int, Field(ge=1, le=32)] = 1
     repeats: Annotated[int, Field(ge=1, le=32, exclude=True)] = 1  # the fragment's shape tells it
 
@@ -54,8 +62,8 @@ class FragmentMap(Strict):
     @classmethod
     def _single_bits(cls, offsets: tuple[Offset, ...]) -> tuple[Offset, ...]:
         for offset in offsets:
-            if min(offset) != 0 or max(offset) & (max(offset) - 1):
-                raise ValueError(f"offsets of a power of two along one axis, or (0, 0) for a copy; {offset} is neither")
+            if min(offset) != 0 or max(offset) & (max(offset) - 1) or max(offset) >= MAX_EXTENT:
+                raise ValueError(f"offsets of a power of two below {MAX_EXTENT} along one axis, or (0, 0) for a copy; {offset} is neither")
         return offsets
 
     @property
@@ -264,9 +272,9 @@ class Descriptor(Strict):
     leading: BitField
     stride: BitField
     swizzle: BitField
-    rows: Annotated[int, Field(gt=0)]
+    rows: Annotated[int, Field(gt=0, le=64)]
     swizzles: dict[Literal["128", "64", "32"], Annotated[int, Field(ge=1, le=7)]]
-    fixed: Annotated[tuple[int, int, int], Field(strict=False)] | None = None
+    fixed: CodeField | None = None
 
     @model_validator(mode="after")
     def _apart(self) -> Descriptor:
@@ -313,11 +321,11 @@ class InstructionWord(Strict):
         m, n: (lowest bit, width, unit): the field holds the extent / unit.
     """
 
-    d: Annotated[tuple[int, int, int], Field(strict=False)]
-    a: Annotated[tuple[int, int, int], Field(strict=False)]
-    b: Annotated[tuple[int, int, int], Field(strict=False)]
-    m: Annotated[tuple[int, int, int], Field(strict=False)]
-    n: Annotated[tuple[int, int, int], Field(strict=False)]
+    d: CodeField
+    a: CodeField
+    b: CodeField
+    m: ExtentField
+    n: ExtentField
 
     @model_validator(mode="after")
     def _apart(self) -> InstructionWord:
@@ -378,19 +386,19 @@ class Fragment(Row):
     vendor: Literal["nvidia", "amd"]
     policy: Literal["mma", "wmma", "fma", "wgmma", "tcgen05", "mfma"]
     map_source: Literal["documented", "measured", "constructed"]
-    min_arch: int | None = None
-    archs: Annotated[tuple[Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")], ...], Field(min_length=1, strict=False)] | None = None
+    min_arch: Annotated[int, Field(ge=70, le=999)] | None = None
+    archs: Annotated[tuple[Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")], ...], Field(min_length=1, max_length=100, strict=False)] | None = None
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.:]{1,100}$")]
-    shape: Annotated[tuple[int, int, int], Field(strict=False)]
+    shape: Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
     builtin: Annotated[str, Field(pattern=r"^__builtin_amdgcn_[a-z0-9_]{1,60}$")] | None = None
     word: Literal[WordType, "i8"]
     a: FragmentMap | None = None
     b: FragmentMap | None = None
     c: FragmentMap
-    arch: Annotated[str, Field(pattern=r"^sm_\d{2,3}[af]$")] | None = None
+    arch: Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]$")] | None = None
     widest: Annotated[int, Field(gt=1, le=32)] | None = None
     deepest: Annotated[int, Field(gt=1, le=8)] | None = None
-    instructions: int | None = None
+    instructions: Annotated[int, Field(ge=1, le=8)] | None = None
     descriptor: Descriptor | None = None
     instruction_word: InstructionWord | None = None
 
@@ -410,6 +418,8 @@ class Fragment(Row):
     @model_validator(mode="after")
     def _maps_cover(self) -> Fragment:
         m, n, k = self.shape
+        if n * (self.widest or 1) > MAX_EXTENT or k * (self.deepest or 1) > MAX_EXTENT:
+            raise ValueError(f"instructions of at most {MAX_EXTENT} columns and k, the widest and deepest too")
         if (self.policy == "fma") != (self.word == "f32"):
             raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
         if (self.b is None) != (self.descriptor is not None):

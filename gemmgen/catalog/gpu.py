@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from gemmgen.catalog.number import UnitWord
-from gemmgen.catalog.table import LINE, Row, Strict, Table
+from gemmgen.catalog.table import File, Row, Strict, Table, Title
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 
-Count = Annotated[int, Field(gt=0)]
 RATE_TOLERANCE = 0.02
+REGISTER_PARTITIONS = 4
+"""The register file is four files, one a scheduler, on every SM since sm_50 but sm_60's, and one a SIMD of AMD's."""
+
+
+def _count(low: int, high: int, **more: str) -> type[int]:
+    """An integer within bounds that no GPU of today comes near, by 8 and more: beyond them it is a slip."""
+    return Annotated[int, Field(**({"gt": 0} if low == 1 else {"ge": low}), le=high, **more)]
+
+
+def _rate(low: float, high: float, description: str) -> type[float]:
+    """Likewise a number."""
+    return Annotated[float, Field(ge=low, le=high, allow_inf_nan=False, description=description)]
 
 
 VENDOR_OF = {"sm_": "nvidia", "gfx": "amd"}
 """Whose compile target begins so."""
 AMD_EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
 """AMD's targets whose assembly the emulator executes."""
+GENERATIONS = (
+    ("volta", 70), ("turing", 73), ("ampere", 80), ("ada", 89), ("hopper", 90), ("blackwell", 100), (None, 130),
+    ("cdna1", 0x908), (None, 0x909), ("cdna2", 0x90A), (None, 0x90B), ("cdna3", 0x940), ("cdna4", 0x950), (None, 0x951),
+    ("rdna3", 0x1100), (None, 0x1160), ("rdna4", 0x1200), (None, 0x1260),
+)
+"""The shipped row of specs/units that says how the matrix units of an arch round, and the `arch_number` from which on; None where none does."""
+FIRST_RDNA = 0x1000
+"""The first of AMD's numbers whose wavefronts have 32 lanes."""
+PTX_REGISTERS = 255
+"""Registers of a thread that NVIDIA's instructions can name."""
 FIRST_ASYNC = 80
 """The first sm_ number that copies from global to shared memory past the registers."""
 
@@ -33,6 +55,11 @@ def arch_number(arch: str) -> int:
     return int(re.sub(r"\D", "", arch))
 
 
+def generation(number: int) -> str | None:
+    """The shipped row of specs/units for an `arch_number`; None where there is none."""
+    return next((unit for unit, first in reversed(GENERATIONS) if number >= first), None)
+
+
 class Limits(Strict):
     """Hardware limits: NVIDIA's from the CUDA programming guide's table of compute
     capabilities and its occupancy rules, AMD's from the ISA guides and LLVM's AMDGPU usage guide.
@@ -44,17 +71,30 @@ class Limits(Strict):
     """
 
     warp_size: Literal[32, 64]
-    threads_per_block: Count
-    threads_per_sm: Count
-    blocks_per_sm: Count
-    registers_per_sm: Count
-    registers_per_thread: Count
-    register_allocation_unit: Count
-    shared_bytes_per_sm: Count
-    shared_bytes_per_block: Count
-    shared_bytes_reserved_per_block: Annotated[int, Field(ge=0)]
-    shared_allocation_unit: Count
+    threads_per_block: _count(32, 1024)
+    threads_per_sm: _count(32, 1 << 14)
+    blocks_per_sm: _count(1, 512)
+    registers_per_sm: _count(1 << 12, 1 << 21)
+    registers_per_thread: _count(64, 512)
+    register_allocation_unit: _count(32, 1 << 13)
+    shared_bytes_per_sm: _count(1 << 13, 1 << 21)
+    shared_bytes_per_block: _count(1 << 13, 1 << 21)
+    shared_bytes_reserved_per_block: _count(0, 1 << 14)
+    shared_allocation_unit: _count(4, 1 << 14)
     shared_banks: Literal[32, 64] = 32
+
+    @model_validator(mode="after")
+    def _agree(self) -> Limits:
+        if self.shared_bytes_per_block + self.shared_bytes_reserved_per_block > self.shared_bytes_per_sm:
+            raise ValueError("shared_bytes_per_block of at most shared_bytes_per_sm, less shared_bytes_reserved_per_block")
+        if self.threads_per_block > self.threads_per_sm:
+            raise ValueError("threads_per_block of at most threads_per_sm")
+        for name in ("threads_per_block", "threads_per_sm", "register_allocation_unit"):
+            if getattr(self, name) % self.warp_size:
+                raise ValueError(f"{name} of whole warps, {self.warp_size} threads each")
+        if self.registers_per_sm % (REGISTER_PARTITIONS * self.register_allocation_unit):
+            raise ValueError(f"registers_per_sm of {REGISTER_PARTITIONS} parts, each of whole allocation units")
+        return self
 
 
 class Rates(Strict):
@@ -64,18 +104,18 @@ class Rates(Strict):
     what they rest on, and must agree with them.
     """
 
-    sms: Annotated[int, Field(gt=0, description="streaming multiprocessors; of AMD, compute units, or RDNA's workgroup processors")]
-    boost_mhz: Annotated[int, Field(gt=0, description="boost clock, the one of f32_tflops")]
-    tensor_boost_mhz: Annotated[int, Field(gt=0, description="boost clock under matrix work, the one of f16_tflops")]
-    f32_fma_per_clock: Annotated[int, Field(gt=0, description="FP32 multiply-adds of one SM in a clock")]
-    f16_tflops: Annotated[float, Field(gt=0, strict=False, description="matrix units on f16, FP32 accumulation, dense")]
-    f32_tflops: Annotated[float, Field(gt=0, strict=False, description="FP32 outside the matrix units")]
-    shared_bytes_per_clock: Annotated[int, Field(gt=0, description="shared memory of one SM, bytes in a clock")]
-    dram_gb_per_s: Annotated[float, Field(gt=0, strict=False, description="device memory, 10^9 bytes a second")]
-    dram_gib: Annotated[float, Field(gt=0, strict=False, description="device memory, 2^30 bytes, as sold")]
-    l2_mib: Annotated[float, Field(gt=0, strict=False, description="L2 cache, 2^20 bytes")]
+    sms: _count(1, 4096, description="streaming multiprocessors; of AMD, compute units, or RDNA's workgroup processors")
+    boost_mhz: _count(100, 20000, description="boost clock, the one of f32_tflops")
+    tensor_boost_mhz: _count(100, 20000, description="boost clock under matrix work, the one of f16_tflops")
+    f32_fma_per_clock: _count(1, 4096, description="FP32 multiply-adds of one SM in a clock")
+    f16_tflops: _rate(0.1, 1e5, "matrix units on f16, FP32 accumulation, dense")
+    f32_tflops: _rate(0.01, 1e4, "FP32 outside the matrix units")
+    shared_bytes_per_clock: _count(1, 4096, description="shared memory of one SM, bytes in a clock")
+    dram_gb_per_s: _rate(1, 1e6, "device memory, 10^9 bytes a second")
+    dram_gib: _rate(0.25, 1e4, "device memory, 2^30 bytes, as sold")
+    l2_mib: _rate(0.03, 1e4, "L2 cache, 2^20 bytes")
     tensor_fma_per_clock: Annotated[
-        dict[UnitWord, Count],
+        dict[UnitWord, _count(1, 1 << 16)],
         Field(description="multiply-adds of one SM's matrix units in a clock, with FP32 accumulation, by word type"),
     ]
 
@@ -108,26 +148,35 @@ class Gpu(Row):
     Attributes:
         title: its full name.
         arch: the compile target, `sm_80` or `gfx90a`.
-        matrix_unit: the row of specs/units that says how its matrix unit rounds.
+        matrix_unit: the row of specs/units that says how its matrix unit rounds; a .toml file is sought beside the row's own.
     """
 
-    title: Annotated[str, Field(pattern=LINE)]
+    title: Title
     vendor: Literal["nvidia", "amd"]
-    arch: Annotated[str, Field(pattern=r"^(sm_\d{2,3}[af]?|gfx[0-9a-f]{3,4})$")]
-    matrix_unit: str
+    arch: Annotated[str, Field(pattern=r"^(sm_[0-9]{2,3}[af]?|gfx[0-9a-f]{3,4})$")]
+    matrix_unit: Annotated[str, Field(min_length=1, max_length=200)]
     limits: Limits
     rates: Rates
+    _folder: Path | None = PrivateAttr(None)  # of the row's file, from which a unit's file is sought
 
     @model_validator(mode="after")
-    def _consistent(self) -> Gpu:
+    def _consistent(self, info: ValidationInfo) -> Gpu:
         limits = self.limits
         if VENDOR_OF[self.arch[:3]] != self.vendor:
             raise ValueError(f"an arch of vendor {self.vendor}; {self.arch} is {VENDOR_OF[self.arch[:3]]}'s")
-        if limits.shared_bytes_per_block + limits.shared_bytes_reserved_per_block > limits.shared_bytes_per_sm:
-            raise ValueError("shared_bytes_per_block of at most shared_bytes_per_sm, less shared_bytes_reserved_per_block")
-        if limits.threads_per_block > limits.threads_per_sm:
-            raise ValueError("threads_per_block of at most threads_per_sm")
-        UNITS.get(self.matrix_unit, where=f"specs/gpus/{self.name}.toml: matrix_unit")
+        lanes = 64 if self.vendor == "amd" and self.arch_number < FIRST_RDNA else 32
+        if limits.warp_size != lanes:
+            raise ValueError(f"warp_size = {lanes}, that of {self.arch}")
+        if self.vendor == "nvidia" and (limits.registers_per_thread > PTX_REGISTERS or limits.shared_banks != 32):
+            raise ValueError(f"registers_per_thread of at most {PTX_REGISTERS} and shared_banks = 32, where the vendor is nvidia")
+        file = info.context if isinstance(info.context, File) else File(f"specs/gpus/{self.name}.toml", Path())
+        self._folder = file.folder
+        UNITS.get(self.matrix_unit, where=f"{file.place}: matrix_unit", relative_to=self._folder)
+        own = self.matrix_unit.endswith(".toml")
+        if not own and self.matrix_unit != (known := generation(self.arch_number)):
+            raise ValueError(
+                f"a matrix_unit of {self.arch}: " + (f'"{known}", or ' if known else "none ships; ") + "a .toml file of your own, with what you know of it"
+            )
         return self
 
     @property
@@ -148,7 +197,7 @@ class Gpu(Row):
 
     @property
     def unit(self) -> MatrixUnit:
-        return UNITS.get(self.matrix_unit)
+        return UNITS.get(self.matrix_unit, relative_to=self._folder)
 
 
 GPUS = Table("GPU", "gpus", Gpu)

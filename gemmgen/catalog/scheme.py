@@ -21,7 +21,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS, Format, Rounding, RoundingRule, WordType
-from gemmgen.catalog.table import IDENTIFIER, LINE, Row, Strict, Table
+from gemmgen.catalog.table import IDENTIFIER, Row, Strict, Table, Title
 from gemmgen.catalog.unit import MatrixUnit
 
 
@@ -92,10 +92,10 @@ class Scheme(Row):
         products: in the order the kernel issues them.
     """
 
-    title: str = Field(pattern=LINE)
+    title: Title
     word: WordType
     normalize: Literal["none", "row"] = "none"
-    target_exponent: int = 14
+    target_exponent: Annotated[int, Field(ge=-14, le=126)] = 14
     own_promote: Literal["fragment", "never"]
     words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=4, strict=False)]
     products: Annotated[tuple[Product, ...], Field(min_length=1, max_length=16, strict=False)]

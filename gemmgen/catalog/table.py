@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from gemmgen import files
 from gemmgen.errors import SpecError, UnknownName
 from gemmgen.paths import SPECS
 
@@ -21,7 +24,34 @@ IDENTIFIER = r"^[a-z][a-z0-9_]{0,39}$"
 """Names end up in C identifiers and file names, so this is all they may hold."""
 
 LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\\]{1,100}$"
-"""Titles end up in `//` comments of generated code, which nothing in them may end or continue."""
+"""Titles are one short line."""
+
+_BREAKS_OUT = {"\\": "/", "*/": "* /", "/*": "/ *", "??/": "?? /"}
+"""What ends, begins or continues a comment of C, and what stands for it; the last is a backslash to C before 2023."""
+
+
+def one_line(text: str) -> str:
+    """Prose of a row as generated code, build files and reports may print it: one line that no comment ends or continues in.
+
+    Raises:
+        ValueError: it holds a character that a terminal or an editor obeys instead of showing it.
+    """
+    for char in text:
+        if not (char.isprintable() or char in "\t\r\n"):
+            raise ValueError(f"printable characters, which {char!r} is not")
+    text = " ".join(text.split())
+    for mark, harmless in _BREAKS_OUT.items():
+        text = text.replace(mark, harmless)
+    return text
+
+
+Title = Annotated[str, Field(pattern=LINE), AfterValidator(one_line)]
+Prose = Annotated[str, Field(max_length=4000), AfterValidator(one_line)]
+
+MOST_BYTES = 1 << 16
+"""Of a file; the largest that ships has 2 KB."""
+MOST_DEEP = 8
+"""Tables and arrays within one another, in a file."""
 
 
 class Strict(BaseModel):
@@ -39,7 +69,7 @@ class Row(Strict):
     """
 
     name: str = Field(pattern=IDENTIFIER)
-    source: str = Field(min_length=1)
+    source: Prose = Field(min_length=1)
 
 
 R = TypeVar("R", bound=Row)
@@ -76,16 +106,18 @@ class Table(Generic[R]):
             SpecError: the file is missing, unreadable or not a valid row.
         """
         if name.endswith(".toml"):
-            return self._load(((relative_to or Path()) / name).resolve())
+            return self._load(absolute((relative_to or Path()) / name))
         if not re.match(IDENTIFIER, name) or name not in self.names():
             raise UnknownName(where or f"specs/{self.folder.name}", self.kind, name, self.names())
         return self._load(self.folder / f"{name}.toml")
 
     def _load_path(self, path: Path) -> R:
-        row = parse(self.row, read_toml(path), shown(path))
+        data = read_toml(path)
+        place = shown(path)
+        row = parse(self.row, data, place, context=File(place, path.parent))
         if row.name != path.stem:
             raise SpecError(
-                f"{shown(path)}: name",
+                f"{place}: name",
                 "a row's name is its file's name",
                 got=row.name,
                 needs=path.stem,
@@ -94,48 +126,100 @@ class Table(Generic[R]):
         return row
 
 
+@dataclass(frozen=True)
+class File:
+    """Where a row was read, for what it refers to.
+
+    Attributes:
+        place: how messages name the file.
+        folder: where relative names inside it start.
+    """
+
+    place: str
+    folder: Path
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root on, without links.
+
+    Raises:
+        SpecError: there is no such path: a loop of links, a name too long, or no current folder.
+    """
+    try:
+        return files.resolved(path)
+    except OSError as error:
+        raise SpecError(str(path), "is no path", got=error.strerror or str(error), remedy="check the path") from None
+
+
 def shown(path: Path) -> str:
     """A path as a message shows it: shipped files from `specs/` on, others from
     the current folder on where possible."""
     path = Path(path)
     if path.is_relative_to(SPECS):
         return f"specs/{path.relative_to(SPECS)}"
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    try:
+        here = Path.cwd()
+    except OSError:  # it has been removed
+        return str(path)
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file.
 
     Raises:
-        SpecError: missing, a folder, unreadable, not UTF-8, or not TOML.
+        SpecError: missing, no regular file, too large, unreadable, not UTF-8, not TOML, or nested too deeply.
     """
+    place = shown(path)
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        text = files.read(path, MOST_BYTES).decode("utf-8")
+    except files.TooLarge as error:
+        raise SpecError(place, "is too large", got=error.strerror, needs="a spec or a row, of a few hundred bytes", remedy="check the path") from None
     except OSError as error:
-        raise SpecError(
-            shown(path), "cannot be read", got=error.strerror, remedy="check the path"
-        ) from None
+        raise SpecError(place, "cannot be read", got=error.strerror, remedy="check the path") from None
     except UnicodeDecodeError as error:
         raise SpecError(
-            shown(path),
+            place,
             "is not text",
             got=f"byte {error.object[error.start]:#04x} at offset {error.start}",
             needs="a TOML file in UTF-8",
+            remedy="save it as UTF-8, not UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else None,
         ) from None
+    if text.startswith("\ufeff"):
+        raise SpecError(place, "begins with a byte order mark", got="bytes ef bb bf", needs="a TOML file in UTF-8 without one",
+                        remedy='save it as "UTF-8", not "UTF-8 with BOM"')
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(
-            shown(path), "is not valid TOML", got=str(error), remedy="complete or correct that line"
-        ) from None
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep(place) from None
+    except ValueError as error:  # TOMLDecodeError, and Python's own of an integer with thousands of digits
+        raise SpecError(place, "is not valid TOML", got=str(error), remedy="complete or correct that line") from None
+    level: list[Any] = [data]
+    for _ in range(MOST_DEEP):
+        level = [inner for value in level for inner in _inside(value)]
+    if level:
+        raise _too_deep(place)
+    return data
 
 
-def parse(model: type[BaseModel], data: dict[str, Any], place: str) -> Any:
-    """Validate `data` as `model`, turning the first complaint into a SpecError."""
+def _too_deep(place: str) -> SpecError:
+    return SpecError(place, "is nested too deeply", needs=f"at most {MOST_DEEP} tables and arrays within one another", remedy="see specs/ for examples")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def parse(model: type[BaseModel], data: dict[str, Any], place: str, *, context: File | None = None) -> Any:
+    """Validate `data` as `model`, turning the first complaint into a SpecError.
+
+    Args:
+        context: where the data was read, for rows that refer to others.
+    """
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context=context)
     except ValidationError as failure:
-        raise _readable(model, failure.errors()[0], place) from None
+        raise _readable(model, failure.errors(include_url=False)[0], place) from None
 
 
 def _readable(model: type[BaseModel], complaint: dict[str, Any], place: str) -> SpecError:

@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from gemmgen.catalog.number import UnitWord
-from gemmgen.catalog.table import LINE, Row, Table
+from gemmgen.catalog.table import Prose, Row, Table, Title
 
 ALIGNING = ("truncate", "floor")
 """Rules that align terms and cut them; the others round as FP32 arithmetic does."""
@@ -50,9 +50,9 @@ class MatrixUnit(Row):
     fraction_bits: Annotated[int, Field(ge=20, le=40)] | None = None
     block: dict[UnitWord, Annotated[int, Field(ge=1, le=64)]]
     flushes_subnormals: bool | None = None
-    verified: str
+    verified: Prose
     unverified_words: Annotated[tuple[UnitWord, ...], Field(strict=False)] = ()
-    unchecked: Annotated[str, Field(pattern=LINE)] | None = None
+    unchecked: Title | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> MatrixUnit:

@@ -26,12 +26,13 @@ def guarded(program: Callable[[], int], *, as_json: bool = False) -> int:
     A GemmgenError becomes a message on stderr or, with `as_json`, an object on
     stdout. Any other exception is a fault of gemmgen and shows itself.
     """
-    from gemmgen.cli.output import ReaderGone, emit, emit_error
+    from gemmgen.cli.output import ReaderGone, emit, emit_error, warnings_as_notes
     from gemmgen.errors import GemmgenError
 
     try:
         try:
-            code = program()
+            with warnings_as_notes():
+                code = program()
             emit("", end="")  # a full disk or a closed pipe may show only when all is flushed
             return code
         except GemmgenError as error:

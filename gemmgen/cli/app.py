@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from gemmgen import __version__
-from gemmgen.cli.output import Progress, emit, emit_error, emit_json, json_text, note, write_files, write_paths
+from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GemmgenError, SpecError
+from gemmgen.files import read
 
 app = typer.Typer(
     help="From a declarative spec to a verified, FP32-accurate GEMM kernel for matrix units.",
@@ -40,6 +41,9 @@ class Data(StrEnum):
     both = "both"
     positive = "positive"
 
+
+MOST_CSV = 1 << 24
+"""Bytes of a table of measurements."""
 
 Specs = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")]
 OtherGpu = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="For this GPU instead of the spec's own; see gemmgen gpus.")]
@@ -191,7 +195,7 @@ def render(
     from gemmgen.cli import show
     from gemmgen.cli.pipeline import planned
 
-    folder = Path(output) if output and (output.endswith("/") or Path(output).is_dir()) else None
+    folder = Path(output) if output and (output.endswith("/") or is_folder(output)) else None
     if output and not folder and len(specs) > 1:
         raise SpecError("--output", "one file cannot take several kernels", got=output, needs="a folder",
                         remedy=f"-o {output}/")
@@ -433,7 +437,7 @@ def _plotted(path: Path, folder: Path) -> list[Path]:
     from gemmgen import bench as benching
 
     try:
-        text = path.read_text()
+        text = read(path, MOST_CSV).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"--plot {path}", "cannot be read", got=getattr(error, "strerror", None) or str(error),
                         needs="a bench.csv that --out wrote", remedy="check the path") from None

@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
+import math
+import os
+import re
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from gemmgen.cli.output import note
 from gemmgen.errors import SpecError
+from gemmgen.files import opened
+from gemmgen.spec import MAX_EXTENT
+
+
+MOST_BYTES = 1 << 36
+"""Of a matrix: 131072 x 131072 in float32, more than any GPU of the catalog holds of three."""
 
 
 def matrix(option: str, path: Path, *, quiet: bool = False) -> Any:
     """The matrix in a .npy file as float32.
 
-    Nothing in the file is executed: pickled objects are refused.
+    Nothing in the file is executed, and nothing is read before its header agrees with its length.
 
     Raises:
-        SpecError: missing, damaged, or not a matrix of real numbers.
+        SpecError: missing, damaged, too large, or not a matrix of real numbers.
     """
     import numpy as np
 
     where = f"{option} {path}"
     try:
-        with path.open("rb") as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)
+        with opened(path) as file:
+            length = os.fstat(file.fileno()).st_size
+            shape, columns_first, dtype = _header(file)
+            if shape is not None and dtype.hasobject:
+                raise ValueError("Object arrays hold pickles, which are not read")
+            _check_matrix(where, shape, dtype)
+            nbytes, held = math.prod(shape) * dtype.itemsize, length - file.tell()
+            if nbytes != held:
+                raise ValueError(f"{held} bytes of data, where its header tells of {nbytes}")
+            if nbytes > MOST_BYTES:
+                raise SpecError(where, "is too large", got=f"{nbytes} bytes", needs=f"at most {MOST_BYTES}", remedy="a part of it")
+            array = np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order="F" if columns_first else "C")
     except OSError as error:
         raise SpecError(where, "cannot be read", got=error.strerror, needs="a .npy file", remedy="check the path") from None
-    except (ValueError, EOFError, MemoryError, OverflowError) as error:
+    except ValueError as error:
         raise SpecError(
-            where, "is not a whole .npy file of numbers", got=str(error).splitlines()[0][:200],
+            where, "is not a whole .npy file of numbers", got=str(error).partition("\n")[0][:200],
             needs="a float32 matrix written by numpy.save", remedy="numpy.save(path, x.astype(numpy.float32))",
         ) from None
-    if array.ndim != 2 or 0 in array.shape:
-        raise SpecError(where, "is not a matrix", got=array.shape, needs="two dimensions, neither of them 0",
-                        remedy="x.reshape(rows, columns)")
-    if array.dtype.kind != "f" or array.dtype.itemsize not in (4, 8):
-        raise SpecError(where, "holds another type", got=str(array.dtype), needs="float32, or float64 to be rounded to it",
-                        remedy="x.astype(numpy.float32)")
     with np.errstate(over="ignore"):
         single = np.ascontiguousarray(array, dtype=np.float32)
     if array.dtype.itemsize == 8:
@@ -44,6 +58,36 @@ def matrix(option: str, path: Path, *, quiet: bool = False) -> Any:
         text = f"{changed} change" + (f" and {beyond} become Inf" if beyond else "")
         note(f"{where}: float64 rounded to float32; of {array.size} elements {text}", quiet)
     return single
+
+
+def _header(file: BinaryIO) -> tuple[Any, bool, Any]:
+    """Shape, whether columns come first, and type, as the file's header tells them.
+
+    Raises:
+        ValueError: it is none.
+    """
+    import numpy as np
+
+    try:
+        version = np.lib.format.read_magic(file)
+        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in readers:  # 3.0 is for names of fields, which numbers have not
+            raise ValueError(f"version {'.'.join(map(str, version))} of the format")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers that Python 2 wrote
+            return readers[version](file)
+    except OSError:
+        raise
+    except Exception as error:  # numpy evaluates the header as a Python literal; what that raises for hostile ones it does not say
+        raise ValueError(str(error) or type(error).__name__) from None
+
+
+def _check_matrix(where: str, shape: Any, dtype: Any) -> None:
+    if len(shape) != 2 or not all(type(extent) is int and 0 < extent <= MAX_EXTENT for extent in shape):
+        raise SpecError(where, "is not a matrix", got=shape, needs=f"two dimensions, of 1 to {MAX_EXTENT}", remedy="x.reshape(rows, columns)")
+    if dtype.kind != "f" or dtype.itemsize not in (4, 8) or dtype.subdtype:
+        raise SpecError(where, "holds another type", got=str(dtype), needs="float32, or float64 to be rounded to it",
+                        remedy="x.astype(numpy.float32)")
 
 
 def matrices(a: Path, b: Path, *, quiet: bool = False) -> tuple[Any, Any]:
@@ -69,7 +113,7 @@ def problem_sizes(text: str) -> list[tuple[int, int, int]]:
     sizes = []
     for part in (word for chunk in text.split(",") for word in chunk.split() or [""]):
         extents = part.split("x")
-        if len(extents) not in (1, 3) or not all(x.isdecimal() and 0 < int(x) < 1 << 20 for x in extents):
+        if len(extents) not in (1, 3) or not all(re.fullmatch("[0-9]{1,7}", x) and 0 < int(x) < 1 << 20 for x in extents):
             raise SpecError("--sizes", "is not a list of sizes", got=part, needs="4096 or 4096x4096x512, extents of 1 to 1048575",
                             remedy="--sizes 1024,4096x4096x512")
         numbers = [int(x) for x in extents]

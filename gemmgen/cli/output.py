@@ -8,13 +8,17 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from gemmgen.errors import GemmgenError
+from gemmgen.files import resolved
 
 GREEN, RED, BOLD = "32", "31", "1"
+WRITTEN_BY_HAND = (".toml", ".npy")
+"""How files end that gemmgen reads and never writes: `render x.toml -o x.toml` is a slip."""
 
 
 class ReaderGone(Exception):
@@ -67,6 +71,22 @@ def emit_error(error: GemmgenError, as_json: bool) -> None:
 def note(text: str, quiet: bool = False) -> None:
     if not quiet:
         print(f"note: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """What a room warns of while the command runs, told as a note: once each."""
+    from gemmgen.build.cache import CacheWarning
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("default", category=CacheWarning)
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            note(str(message)) if issubclass(category, CacheWarning) else others(message, category, *place)
+
+        warnings.showwarning = show
+        yield
 
 
 def paint(text: str, colour: str, stream: IO[str] | None = None) -> str:
@@ -122,7 +142,7 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> dict[str, Pat
         GemmgenError: they cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        resolved(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from None
     return {name: path for name, path in zip(files, write_paths({folder / n: c for n, c in files.items()}))}
@@ -139,7 +159,10 @@ def write_paths(contents: Mapping[Path, str | bytes]) -> list[Path]:
     try:
         for path, content in contents.items():
             # A link's target is what gets replaced, never a device such as /dev/null.
-            final = path.resolve()
+            final = resolved(path)
+            if final.suffix in WRITTEN_BY_HAND:
+                raise GemmgenError(str(path), "is named as a spec, a row or a matrix", got=final.name,
+                                   needs=f"another ending than {' and '.join(WRITTEN_BY_HAND)}: such files are only read", remedy="another -o")
             if final.exists() and not final.is_file():
                 raise GemmgenError(str(path), "is not a regular file", needs="a file that may be replaced",
                                    remedy="another -o, or none and a redirection of the output")
@@ -155,6 +178,14 @@ def write_paths(contents: Mapping[Path, str | bytes]) -> list[Path]:
             with contextlib.suppress(OSError):
                 beside.unlink()
     return list(contents)
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a folder is there; a name that no file can have is none."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _unwritable(place: str | Path, error: OSError) -> GemmgenError:

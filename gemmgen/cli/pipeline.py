@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.cli.output import Progress
-from gemmgen.errors import GemmgenError
+from gemmgen.errors import GemmgenError, SpecError
 
 if TYPE_CHECKING:
     from gemmgen.bench import Kernel
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gemmgen.run import Device
     from gemmgen.spec import LoadedSpec
     from gemmgen.verify import Report, Require
+
+
+MOST_EMULATED = 1 << 36
+"""Multiply-adds of a product: the emulator does some 10^6 to 10^7 a second."""
 
 
 def planned(path: str | Path, gpu: str | None = None) -> Planned:
@@ -64,14 +68,34 @@ def verified(
         progress.clear()
         return resources_only(kernel.plan, kernel.source, kernel.binary, error.problem)
     usual = default_size(kernel.plan, device.kind)
+    size = tuple(asked or default for asked, default in zip(size, usual))
     try:
-        return verify(
-            kernel.plan, kernel.source, kernel.binary, device, progress=progress.step,
-            size=tuple(asked or default for asked, default in zip(size, usual)), require=require, **matrices,
-        )
+        check_affordable(matrices["a"].shape[:1] + matrices["b"].shape[::-1] if matrices else size, device.kind)
+        return verify(kernel.plan, kernel.source, kernel.binary, device, progress=progress.step, size=size, require=require, **matrices)
     finally:
         device.release()
         progress.clear()
+
+
+def check_affordable(size: tuple[int, int, int], kind: str) -> None:
+    """Whether a product is one that this machine can check.
+
+    Args:
+        size: (m, n, k).
+        kind: of the device.
+
+    Raises:
+        SpecError: its matrices do not fit the memory, or emulating it would take hours.
+    """
+    m, n, k = size
+    shown = f"{m} x {n} x {k}"
+    held, memory = 12 * (m * k + k * n) + 28 * m * n, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if held > memory:
+        raise SpecError("--m, --n, --k", "are too large for this machine's memory", got=shown, needs=f"{held / 1e9:.3g} GB, for the matrices and their check in FP64",
+                        has=f"{memory / 1e9:.3g} GB", remedy="smaller --m, --n, --k or matrices")
+    if kind == "emulator" and m * n * k > MOST_EMULATED:
+        raise SpecError("--m, --n, --k", "are too large to be emulated", got=shown, needs="m n k of at most 2^36, which take hours",
+                        remedy="smaller --m, --n, --k or matrices, or a GPU")
 
 
 def recorded(kernel: Built, report: Report, progress: Progress) -> dict[str, Any]:

@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.catalog.gpu import Limits
+from gemmgen.catalog.gpu import REGISTER_PARTITIONS, Limits
 from gemmgen.model.equation import Equation, Numbers, solved
-
-REGISTER_PARTITIONS = 4
-"""The register file is four files, one a scheduler, on every SM since sm_50 but sm_60's."""
 
 WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a block's tile is divided among its warps")
 THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")

@@ -213,7 +213,8 @@ def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: 
     scaled = scheme.normalize == "row"
     return {
         # Of a product without elements no equation tells anything; it is planned as the smallest that has some.
-        "M": max(1, hints.m), "N": max(1, hints.n), "K": max(1, hints.k), "FM": fm, "FN": fn, "FK": fk,
+        # As FP64 they stay right where products of three overflow 64 bits, and integers up to 2^53 are exact.
+        "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
         "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies if fragment.a else 1, "b_lanes": fragment.b.lane_copies if fragment.b else 1,
         "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
         "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
@@ -308,14 +309,17 @@ def enumerate_space(
         columns |= {name: value for name, value in known.items() if name not in fixed and isinstance(value, np.ndarray)}
         ready = [one for one in waiting if all(name in known for name in one.variables)]
         waiting = [one for one in waiting if one not in ready]
+        known, alive = {**fixed, **columns}, np.full(columns["BM"].shape, True)
         for constraint in ready:
-            holds = np.broadcast_to(constraint.holds({**fixed, **columns}), columns["BM"].shape)
-            broken = int(len(holds) - holds.sum()) * int(np.prod(widths[number + 1 :]))
+            holds = alive & constraint.holds(known)
+            broken = int(alive.sum() - holds.sum()) * int(np.prod(widths[number + 1 :]))
             if broken:
                 rejected[constraint.label] = broken
             if not holds.any():
-                return Space(candidates, rejected, {}, _nearest(columns, skeleton.decisions), constraint)
-            columns = {name: value[holds] for name, value in columns.items()}
+                left = {name: value[alive] for name, value in columns.items()}
+                return Space(candidates, rejected, {}, _nearest(left, skeleton.decisions), constraint)
+            alive = holds
+        columns = {name: value[alive] for name, value in columns.items()}
     return Space(candidates, rejected, columns)
 
 

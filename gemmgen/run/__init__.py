@@ -59,6 +59,15 @@ class Device(Protocol):
     def release(self) -> None: ...
 
 
+def converted(kind: str, value: Any) -> Any:
+    """A value as a kernel's parameter of that type takes it, whichever driver passes it: where one knows only a parameter's
+    size, an int for a float would be its bits."""
+    if kind == "float":
+        with np.errstate(over="ignore"):
+            return float(np.float32(value))
+    return value if kind == "pointer" else int(value)
+
+
 class KernelArguments:
     """A kernel's arguments as both vendors' launches take them: an array of the addresses of values.
 
@@ -155,7 +164,8 @@ def gemm(
             if launch.most_blocks and device.clusters_at_once:
                 blocks = min(blocks, device.clusters_at_once * launch.cluster)
             if blocks:
-                args = [(param_type(name), values[name]) for name in launch.params]
+                kinds = {name: param_type(name) for name in launch.params}
+                args = [(kind, converted(kind, values[name])) for name, kind in kinds.items()]
                 device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
             follows = blocks > 0
         out = device.download(c_buffer, np.float32, stored_c.size)

@@ -192,3 +192,16 @@ def test_the_real_hip_python_takes_the_road_too(spec, tmp_path):
     assert all(tile["as_modelled"] == tile["elements"] for tile in record["matrix_unit"]["tiles"])
     called = {name.replace("R0600", "") for name in fake_rocm.SIGNATURES}
     assert called == set(done.stderr.splitlines()[-1].split()[1:]), "the library has no function that the driver does without"
+
+
+@pytest.mark.parametrize("gpu", ["mi210", "a100"])
+def test_alpha_and_beta_may_be_whole_numbers(gpu):
+    """A kernel's parameter is a float, and an emulator given an int would take its bits."""
+    plan = solve(loads({
+        "split": {"scheme": "half"}, "tile": {"block": [32, 32, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 2, "fragment_buffers": 1}, "target": {"gpu": gpu},
+    }))
+    source = render(plan)
+    device = EmulatorDevice(plan, source, build(source), processes=1)
+    a, b, c = np.full((4, 8), 1, np.float32), np.full((8, 4), 1, np.float32), np.full((4, 4), 1, np.float32)
+    for alpha, beta, value in ((2, 0, 16), (2, 3, 19), (np.int64(2), np.float64(1), 17), (True, False, 8), (0.1, 0, np.float32(0.1) * 8)):
+        assert (gemm(device, plan, source, a, b, c, alpha=alpha, beta=beta).c == np.float32(value)).all(), (alpha, beta)

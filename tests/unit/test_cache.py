@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hmac
+import os
+import stat
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gemmgen.build.cache import USER_CACHE, Cache
+from gemmgen.build.cache import USER_CACHE, Cache, CacheWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore::gemmgen.build.cache.CacheWarning")
 
 KEY = "ab" + "0" * 62
 PARTS = {"cubin": bytes(range(256)) * 20, "ptx": b"// a\n\nb\n", "log": b""}
@@ -129,3 +135,154 @@ class TestWhere:
         monkeypatch.setenv("GEMMGEN_CACHE", "off")
         assert Cache(tmp_path).put(KEY, PARTS)
         assert Cache(tmp_path).get(KEY) == PARTS
+
+
+# ---- what others may have put there
+
+
+def told_of(cache, call):
+    """What `call` gives, and what the cache warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call()
+    assert all(one.category is CacheWarning for one in caught)
+    return result, [str(one.message) for one in caught]
+
+
+def test_what_is_kept_is_the_users_own(cache):
+    cache.put(KEY, PARTS)
+    for path, mode in ((cache.root, 0o700), (cache.path(KEY).parent, 0o700), (cache.path(KEY), 0o600), (cache.root / "secret", 0o600)):
+        assert stat.S_IMODE(path.stat().st_mode) == mode, path
+    assert len((cache.root / "secret").read_bytes()) == 32
+
+
+def test_each_cache_has_a_secret_of_its_own(cache, tmp_path):
+    cache.put(KEY, PARTS)
+    other = Cache(tmp_path / "other")
+    other.put("cd" + KEY[2:], PARTS)
+    other.path(KEY).parent.mkdir(mode=0o700)
+    other.path(KEY).write_bytes(cache.path(KEY).read_bytes())
+    other.path(KEY).chmod(0o600)
+    got, told = told_of(other, lambda: other.get(KEY))
+    assert got is None and len(told) == 1 and "its checksum is another" in told[0] and str(other.path(KEY)) in told[0]
+    assert other.put(KEY, PARTS) and other.get(KEY) == PARTS
+
+
+def test_the_plain_checksum_of_an_entry_is_not_enough(cache):
+    """Whoever knows the format can compute it."""
+    import hashlib
+
+    cache.put(KEY, PARTS)
+    body = cache.path(KEY).read_bytes().partition(b"\n")[2]
+    plain = hashlib.sha256(KEY.encode() + b"\n" + body).hexdigest().encode()
+    cache.path(KEY).write_bytes(b"gemmgen cache 3 " + plain + b"\n" + body)
+    assert told_of(cache, lambda: cache.get(KEY))[0] is None
+
+
+@pytest.mark.parametrize("which", ["root", "binaries", "ab", "entry", "secret"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_what_others_may_write_is_not_used(cache, which, mode):
+    cache.put(KEY, PARTS)
+    path = {"root": cache.root, "binaries": cache.root / "binaries", "ab": cache.path(KEY).parent, "entry": cache.path(KEY), "secret": cache.root / "secret"}[which]
+    path.chmod(path.stat().st_mode | mode)
+    got, told = told_of(cache, lambda: cache.get(KEY))
+    assert got is None and str(path) in told[0] and "chmod go-" in told[0]
+    before = cache.path(KEY).read_bytes()
+    put, told = told_of(cache, lambda: cache.put(KEY, {"other": b"1"}))
+    if which == "entry":  # it is replaced, in a folder that is the user's own
+        assert put and not told and cache.get(KEY) == {"other": b"1"}
+    else:
+        assert not put and str(path) in told[0] and cache.path(KEY).read_bytes() == before
+
+
+def test_a_secret_that_others_may_read_is_none(cache):
+    cache.put(KEY, PARTS)
+    (cache.root / "secret").chmod(0o644)
+    got, told = told_of(cache, lambda: cache.get(KEY))
+    assert got is None and "secret" in told[0] and "chmod go-rwx" in told[0]
+    assert not told_of(cache, lambda: cache.put(KEY, PARTS))[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+@pytest.mark.parametrize("which", ["root", "ab", "entry", "secret"])
+def test_what_another_owns_is_not_used(cache, which):
+    cache.put(KEY, PARTS)
+    path = {"root": cache.root, "ab": cache.path(KEY).parent, "entry": cache.path(KEY), "secret": cache.root / "secret"}[which]
+    os.chown(path, 65534, -1)
+    got, told = told_of(cache, lambda: cache.get(KEY))
+    assert got is None and "user 65534 owns it" in told[0] and str(path) in told[0]
+
+
+def _as_a_fifo(path):
+    os.mkfifo(path, 0o600)
+
+
+def _as_a_link(path):
+    content = path.with_name("elsewhere")
+    content.write_bytes(b"x" * 32)
+    content.chmod(0o600)
+    path.symlink_to(content)
+
+
+@pytest.mark.parametrize("make", [_as_a_fifo, _as_a_link, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir(mode=0o700)])
+@pytest.mark.parametrize("which", ["entry", "secret"])
+def test_what_is_no_file_is_neither_read_nor_waited_for(cache, which, make):
+    cache.put(KEY, PARTS)
+    path = cache.path(KEY) if which == "entry" else cache.root / "secret"
+    path.unlink()
+    make(path)
+    got, told = told_of(cache, lambda: cache.get(KEY))
+    assert got is None and str(path) in told[0]
+
+
+def test_a_folder_that_is_a_link_is_not_followed(cache, tmp_path):
+    cache.put(KEY, PARTS)
+    (cache.root / "binaries").rename(tmp_path / "elsewhere")
+    (cache.root / "binaries").symlink_to(tmp_path / "elsewhere")
+    assert cache.get(KEY) is None and not cache.put(KEY, PARTS)
+
+
+@pytest.mark.parametrize("table", [b"[]", b"7", b'{"code": -1}', b'{"code": "x"}', b'{"code": 1e999}', b'{"code": true}', b'{"code": 99}', b"[" * 100_000, b"\xff", b""])
+def test_a_table_of_contents_that_is_none(cache, table):
+    """Under the right checksum, even: as if the secret were known."""
+    cache.put(KEY, PARTS)
+    body = table + b"\nabc"
+    secret = (cache.root / "secret").read_bytes()
+    cache.path(KEY).write_bytes(b"gemmgen cache 3 " + hmac.digest(secret, KEY.encode() + b"\n" + body, "sha256").hex().encode() + b"\n" + body)
+    got, told = told_of(cache, lambda: cache.get(KEY))
+    assert got is None and "made anew" in told[0]
+
+
+def test_many_makers_of_the_secret_agree(tmp_path):
+    """Each thread begins with an empty folder, and all must read what any has put."""
+    for attempt in range(10):
+        caches = [Cache(tmp_path / str(attempt)) for _ in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(lambda numbered: numbered[1].put(f"{numbered[0]:02x}" + KEY[2:], PARTS), enumerate(caches)))
+        assert all(caches[0].get(f"{number:02x}" + KEY[2:]) == PARTS for number in range(8))
+        assert {path.name for path in (tmp_path / str(attempt)).iterdir()} == {"secret", "binaries"}
+
+
+def test_a_build_says_what_it_replaced(gemmgen, write_spec, monkeypatch, tmp_path):
+    monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
+    spec = write_spec('[split]\nscheme = "half"\n[tile]\nblock = [32, 32, 16]\nwarp = [32, 16, 16]\n')
+    assert gemmgen("build", spec, "-o", tmp_path / "out").code == 0
+    assert "from the cache" in (ran := gemmgen("build", spec, "-o", tmp_path / "out")).out and not ran.err
+    [entry] = [path for path in (tmp_path / "cache" / "binaries").rglob("*") if path.is_file()]
+    whole = entry.read_bytes()
+    secret = (tmp_path / "cache" / "secret").read_bytes()
+    body = b'{"code": 3, "assembly": 1, "log": 0, "seconds": 1}\nabcx1'
+    crafted = b"gemmgen cache 3 " + hmac.digest(secret, entry.name.encode() + b"\n" + body, "sha256").hex().encode() + b"\n" + body
+    for content in (whole[:-1], b"", crafted):
+        entry.write_bytes(content)
+        ran = gemmgen("build", spec, "-o", tmp_path / "out")
+        assert ran.code == 0 and "from the cache" not in ran.out
+        assert f"note: {entry} is damaged or not this user's" in ran.err and "made anew" in ran.err
+        assert "from the cache" in gemmgen("build", spec, "-o", tmp_path / "out").out
+
+
+def test_headers_are_not_unpacked_where_others_may_write(cache):
+    assert cache.own_folder("headers") == cache.root / "headers"
+    (cache.root / "headers").chmod(0o777)
+    got, told = told_of(cache, lambda: cache.own_folder("headers"))
+    assert got is None and "headers" in told[0]

@@ -23,6 +23,7 @@ import foreign
 from gemmgen import export as exporter
 from gemmgen.build import Binary, CodeObjectResources, CubinResources
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints, STATUS
@@ -186,12 +187,17 @@ def test_the_bounds_told_are_never_below_the_derived_ones():
             assert 0 < row["both_signs"] < row["worst_case"]
 
 
-def test_prose_of_a_users_own_scheme_cannot_end_a_comment(tmp_path):
+@pytest.mark.parametrize(("folder", "row"), [("gpus", "a100"), ("schemes", "ootomo")])
+def test_prose_of_a_users_own_row_cannot_end_a_comment(tmp_path, folder, row):
+    text = (SPECS / folder / f"{row}.toml").read_text()
+    (tmp_path / f"{row}.toml").write_text(re.sub("(?m)^title = .*", 'title = "x */ int evil(void); /* y"', text))
+    kind = {"gpus": "gpu", "schemes": "scheme"}[folder]
+    own = (GPUS if folder == "gpus" else SCHEMES).get(str(tmp_path / f"{row}.toml"))
     plan, source, binary = prepared()
-    scheme = plan.scheme.model_copy(update={"title": "*/ int x; /*\nsecond line"})
-    exporter.export(replace(plan, scheme=scheme), source, binary, tmp_path / "out", name="lab_gemm")
+    exporter.export(replace(plan, **{kind: own}), source, binary, tmp_path / "out", name="lab_gemm")
     header = (tmp_path / "out" / "lab_gemm.h").read_text()
-    assert "* / int x; /* second line" in header
+    assert "x * / int evil(void); / * y" in header
+    assert "evil" not in re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
 
 
 # ---- the manifest against its schema
