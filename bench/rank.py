@@ -18,7 +18,8 @@ from gemmgen.spec import load
 def decided(numbers: dict) -> str:
     """A candidate's tile and pipeline, in words."""
     block, warp = ("x".join(str(int(numbers[name])) for name in names) for names in (("BM", "BN", "BK"), ("WM", "WN")))
-    return f"block {block}, warp {warp}, {int(numbers['stages'])} stages, {int(numbers['fragment_buffers'])} fragment buffers, slices of k {int(numbers['split_k'])}"
+    stages, buffers, slices = (int(numbers[name]) for name in ("stages", "fragment_buffers", "split_k"))
+    return f"block {block}, warp {warp}, {stages} stages, fragment buffers {buffers}, slices of k {slices}"
 
 
 def main() -> None:
