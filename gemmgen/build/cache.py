@@ -195,7 +195,8 @@ def _check(number: int, path: Path, forbidden: int) -> None:
     if found.st_uid != os.geteuid():
         raise Untrusted(errno.EPERM, f"user {found.st_uid} owns it", str(path))
     if found.st_mode & forbidden:
-        raise Untrusted(errno.EPERM, f"its mode is {stat.S_IMODE(found.st_mode):o}, and others may not have this right: chmod go-{'rwx' if forbidden & stat.S_IROTH else 'w'}", str(path))
+        rights = "rwx" if forbidden & stat.S_IROTH else "w"
+        raise Untrusted(errno.EPERM, f"its mode is {stat.S_IMODE(found.st_mode):o}, and others may not have these rights: chmod go-{rights}", str(path))
 
 
 def _read_own(path: Path, most: int, inside: int, forbidden: int = stat.S_IWGRP | stat.S_IWOTH) -> bytes:

@@ -26,7 +26,8 @@ _WORDS = frozenset(
     """a64l abort abs alloca asctime asprintf atexit atof atoi atol atoll basename bcmp bcopy bsearch bzero calloc clearenv clearerr
     clock ctermid ctime cuserid daemon difftime div dprintf dup dup2 dup3 dysize ecvt environ exit fclose fcloseall fcvt fdopen feof
     ferror fflush ffs ffsl ffsll fgetc fgetpos fgets fileno flockfile fmemopen fopen fork fprintf fputc fputs fread free freopen
-    fscanf fseek fseeko fsetpos ftell ftello funlockfile fwrite gcvt getc getchar getdate getdelim getenv getline getloadavg getopt getpid getpt
+    fscanf fseek fseeko fsetpos ftell ftello funlockfile fwrite gcvt getc getchar getdate getdelim getenv getline getloadavg
+    getopt getpid getpt
     getsubopt getw gmtime grantpt imaxabs imaxdiv index initstate jrand48 kill l64a labs lcong48 ldiv link llabs lldiv localtime longjmp lrand48
     lseek malloc mblen mbstowcs mbtowc mktemp mktime mrand48 nanosleep nice nrand48 offsetof on_exit open open_memstream optarg opterr optind optopt
     pause pclose perror pipe popen posix_memalign posix_openpt printf pselect psignal ptsname putc putchar putenv puts putw qsort quick_exit at_quick_exit raise
