@@ -24,13 +24,21 @@ def cases(gpu: str) -> list[tuple[str, str]]:
     from gemmgen.catalog.gpu import GPUS
     from gemmgen.paths import SPECS
     from gemmgen.solve import solve
-    from gemmgen.spec import load
 
     layouts = [("sgemm_a100", "tt"), ("scaled_a100", "tt"), ("scaled_a100", "tn"), ("tf32x3_a100", "nt"), ("shared_rtx3090", "tn"),
                ("sgemm_h100_small", "nt"), ("wmmae_a100", "tt"), ("sgemm_t4", "nt"), ("hopper", "tt"), ("hopper_mixed", "nt")]
     every = [(path.stem, "own") for path in sorted((SPECS / "kernels").glob("*.toml"))] + layouts
     arch = GPUS.get(gpu).arch
-    return [case for case in every if solve(load(SPECS / "kernels" / f"{case[0]}.toml")).fragment.runs_on(arch)]
+    return [case for case in every if solve(loaded(case[0], gpu)).fragment.runs_on(arch)]
+
+
+def loaded(name: str, gpu: str):
+    """The spec, for `gpu` where it names none itself."""
+    from gemmgen.paths import SPECS
+    from gemmgen.spec import load
+
+    spec = load(SPECS / "kernels" / f"{name}.toml")
+    return spec if spec.spec.target.gpu else spec.on(gpu)
 
 
 def child(gpu: str, name: str, layout: str) -> int:
@@ -46,7 +54,7 @@ def child(gpu: str, name: str, layout: str) -> int:
     from gemmgen.spec import load
     from gemmgen.verify import verify
 
-    plan = replace(solve(load(SPECS / "kernels" / f"{name}.toml")), gpu=GPUS.get(gpu), allow_spills=True)
+    plan = replace(solve(loaded(name, gpu)), gpu=GPUS.get(gpu), allow_spills=True)
     plan = replace(plan, layout=plan.layout if layout == "own" else layout)
     check(plan)
     source = render(plan)

@@ -772,6 +772,14 @@ def _mixed(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec
     )
 
 
+def _wide_instruction(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "one matrix instruction needs more registers than a thread has when the block starts", got=plan.warp[1],
+        needs=f"min(n, 256) / 2 + {specialised.LEAST_OTHERS} registers" + (", and 4 for A" if plan.where == "mixed" else ""),
+        has=f"{plan.launch_registers}, with {plan.threads} threads", remedy="a narrower warp tile, or fewer warpgroups",
+    )
+
+
 def _one_instruction(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     (bm, bn, bk), fm = plan.block, plan.fragment.shape[0]
     return InfeasibleSpec(
@@ -795,5 +803,5 @@ _REFUSALS: dict[str, Callable[[Plan, Mapping[str, Any], str], InfeasibleSpec]] =
     "C11": _accumulators, "C12": _spills, "C13": _outside_the_fit, "C14": _no_async, "C15": _held_stages,
     "C16": _shared_async, "C17": _register_held, "C18": _scaled_in_kernel, "C19": _not_by_lanes, "C20": _rows_of_lines,
     "C21": _single_step, "C22": _many_tiles, "C23": _row_bytes, "C24": _turns, "C25": _mixed, "C26": _one_instruction, "C27": _tensor_memory,
-    "C28": _sums_that_move,
+    "C28": _sums_that_move, "C29": _wide_instruction,
 }

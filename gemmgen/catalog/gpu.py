@@ -32,7 +32,7 @@ VENDOR_OF = {"sm_": "nvidia", "gfx": "amd"}
 AMD_EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
 """AMD's targets whose assembly the emulator executes."""
 GENERATIONS = (
-    ("volta", 70), ("turing", 73), ("ampere", 80), ("ada", 89), ("hopper", 90), ("blackwell", 100), (None, 130),
+    ("volta", 70), ("turing", 73), ("ampere", 80), ("ada", 89), ("hopper", 90), ("blackwell", 100), ("blackwell_rtx", 120), (None, 130),
     ("cdna1", 0x908), (None, 0x909), ("cdna2", 0x90A), (None, 0x90B), ("cdna3", 0x940), ("cdna4", 0x950), (None, 0x951),
     ("rdna3", 0x1100), (None, 0x1160), ("rdna4", 0x1200), (None, 0x1260),
 )

@@ -32,6 +32,9 @@ SLICES = (1, 2, 3, 4, 6, 8)
 OTHER_REGISTERS = 32
 """Addresses, the loop and the stages' bookkeeping of a multiplying thread."""
 
+LEAST_OTHERS = 28
+"""What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
+
 # ---- resources
 
 GROUPS = Equation(
@@ -82,6 +85,8 @@ CONSTRAINTS = (
                "A's rows are copied along k and split two by two, and two steps take turns with the registers"),
     Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line"),
     Constraint("C11", "accumulators", "accumulator_registers + fragment_registers + other_registers <= register_budget", "EGEMM eq. 8, first line"),
+    Constraint("C29", "an instruction", f"min(WN, 256) / 2 + 4 * mixed + {LEAST_OTHERS} <= registers",
+               "the compiler wants one instruction's sums, and its A where that is in registers, in what a thread has when the block starts"),
     space.FEW_TILES,
 )
 
