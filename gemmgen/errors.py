@@ -152,3 +152,7 @@ class DeviceError(GemmgenError):
 
 class NotEmulated(DeviceError):
     """The emulator has no model of the kernel's instructions."""
+
+
+class CacheWarning(UserWarning):
+    """Something in the cache is not as gemmgen leaves it, and was not used."""

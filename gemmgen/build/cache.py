@@ -31,6 +31,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gemmgen import files
+from gemmgen.errors import CacheWarning
 
 FORMAT = 3
 """Changes when the layout of an entry or the meaning of a key does."""
@@ -42,10 +43,6 @@ MOST_BYTES = 1 << 28
 
 _MAGIC = b"gemmgen cache %d " % FORMAT
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-
-class CacheWarning(UserWarning):
-    """Something in the cache is not as gemmgen leaves it, and was not used."""
 
 
 class Untrusted(OSError):

@@ -76,7 +76,7 @@ def note(text: str, quiet: bool = False) -> None:
 @contextlib.contextmanager
 def warnings_as_notes() -> Iterator[None]:
     """What a room warns of while the command runs, told as a note: once each."""
-    from gemmgen.build.cache import CacheWarning
+    from gemmgen.errors import CacheWarning
 
     with warnings.catch_warnings():
         warnings.filterwarnings("default", category=CacheWarning)

@@ -19,6 +19,7 @@ from gemmgen.plan import STATUS
 from gemmgen.render import param_type, render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.split import split
 
 ORDERS = {
     "portable": dict(stages=3),
@@ -140,3 +141,27 @@ def test_sums_below_the_normal_range_are_rounded_once(name):
     a[:, 0], b[1, :] = 2.0**-50, 2.0**-49  # the largest of each row and column, which meet nothing
     a[:, 2:], b[2:, :] = rng.uniform(-1, 1, (21, 16)) * 2.0**-70, rng.uniform(-1, 1, (16, 19)) * 2.0**-61
     same_bits(name, a.astype(np.float32), b.astype(np.float32))
+
+
+COUNTED = {
+    "portable": dict(stages=3), "row scales": dict(scheme="scaled"), "three words": dict(scheme="bf16x6"), "split on the way": dict(where="register", loads="async"),
+    "mfma that flushes": dict(gpu="mi210"), "mfma that flushes, row scales": dict(gpu="mi210", scheme="scaled"), "warpgroups": SMALL_GROUPS,
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_is_counted_of_every_magnitude(name):
+    """Of each operand lossy, overflowing and non-finite elements, as the reference split counts them: on both sides of every limit."""
+    plan, source, binary = built(name, "COUNTED")
+    form, rng = plan.scheme.format, np.random.default_rng(5)
+    limits = np.array([plan.scheme.lowest(plan.flushes_words), form.min_exponent, form.max_exponent + 1, form.min_exponent - form.fraction_bits])
+    a = np.ldexp(rng.uniform(1, 2, (40, 70)), np.clip(limits[rng.integers(0, 4, (40, 70))] + rng.integers(-3, 3, (40, 70)), -149, 127))
+    b = np.ldexp(rng.integers(0, 64, (70, 30)) * 2.0**-6, rng.integers(-149, 127, (70, 30)))
+    a[3], a[5, 2], a[6, 3], b[4, 5] = 0, np.inf, np.nan, -np.inf
+    a[7, 0], b[0, 6] = 3e38, 1e38  # far above the rest of their row and column
+    a, b = (np.where(np.isfinite(x), np.clip(x, -3.4e38, 3.4e38), x).astype(np.float32) for x in (a, b))
+    status = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b).status
+    words = {"a": split(a, plan.scheme, plan.flushes_words), "b": split(np.ascontiguousarray(b.T), plan.scheme, plan.flushes_words)}
+    want = {f"{x}_{kind}": getattr(words[x], kind) for x in "ab" for kind in ("lossy", "overflow", "nonfinite")}
+    assert {key: status[key] for key in want} == want
+    assert want["a_lossy"] > 100 and want["b_lossy"] > 100 and want["a_nonfinite"] == 2 and want["b_nonfinite"] == 1

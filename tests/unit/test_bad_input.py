@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmgen import render
+from gemmgen.build import choice
 from gemmgen.solve import solve
 from gemmgen.spec import load
 
@@ -142,13 +142,13 @@ def no_cache(monkeypatch):
 
 
 def test_a_source_the_compiler_refuses(gemmgen, write_spec, tmp_path, monkeypatch, no_cache):
-    spec, honest = write_spec(TINY), render.render
+    spec, honest = write_spec(TINY), choice.render
 
     def broken(plan):
         source = honest(plan)
         return replace(source, text=source.text + "this is no C++;\n")
 
-    monkeypatch.setattr(render, "render", broken)
+    monkeypatch.setattr(choice, "render", broken)
     ran = gemmgen("build", spec, "-o", tmp_path / "out")
     assert ran.code == 2 and "Traceback" not in ran.err
     last = len(broken(solve(load(spec))).text.splitlines())

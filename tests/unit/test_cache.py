@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gemmgen.build.cache import USER_CACHE, Cache, CacheWarning
+from gemmgen.build.cache import USER_CACHE, Cache
+from gemmgen.errors import CacheWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore::gemmgen.build.cache.CacheWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::gemmgen.errors.CacheWarning")
 
 KEY = "ab" + "0" * 62
 PARTS = {"cubin": bytes(range(256)) * 20, "ptx": b"// a\n\nb\n", "log": b""}

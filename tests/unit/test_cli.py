@@ -227,7 +227,7 @@ def test_verify_end_to_end(gemmgen, tiny):
     labels = [line.split()[0] for line in ran.out.splitlines() if not line.startswith(" ")]
     assert labels[:5] == ["kernel", "device", "resources", "checks", "errors"]
     assert "emulator (ampere matrix unit)" in ran.out and "33x40x50: relative Frobenius" in ran.out
-    assert ran.out.splitlines()[-1].startswith("PASSED in ")
+    assert ran.out.splitlines()[-1].startswith("PASSED as what scheme half promises: U[0, 1] ")
     assert "tiny.toml: probes\n" in ran.err
     assert "\x1b" not in ran.out + ran.err and "\r" not in ran.err
 

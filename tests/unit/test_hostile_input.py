@@ -255,7 +255,7 @@ def test_generations_are_in_order_and_those_of_the_shipped_rows():
     assert {unit for unit, _ in GENERATIONS} - {None} == set(UNITS.names())
     assert all(generation(row.arch_number) == row.matrix_unit for row in GPUS.rows())
     assert (generation(86), generation(88), generation(121), generation(999), generation(0x906), generation(0x1151)) == (
-        "ampere", "ampere", "blackwell", None, None, "rdna3")
+        "ampere", "ampere", "blackwell_rtx", None, None, "rdna3")
 
 
 class TestOnesOwnUnit:

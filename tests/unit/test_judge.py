@@ -43,7 +43,7 @@ class Device:
     kind, name, clusters_at_once = "emulator", "a model", None
 
     def __init__(self):
-        self.conflicts, self.schedule, self.calls = {}, None, 0
+        self.conflicts, self.schedule, self.calls, self.not_modelled = {}, None, 0, ("nothing",)
 
     def set_schedule(self, schedule):
         self.schedule = schedule

