@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+from typing import Any
+
+import pytest
+
 from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
@@ -126,6 +131,11 @@ AMD_WAYS = {
 
 PORTABLE = {"sgemm_portable": ("a800", "mi210")}
 """Specs that name no GPU, and those that they are tried on."""
+
+
+def tailed(names: Iterable[str], tail: Container[str]) -> list[Any]:
+    """Names as parameters of a test, of which those of the tail are for `make test-all`: others show the same."""
+    return [pytest.param(name, marks=pytest.mark.long if name in tail else ()) for name in names]
 
 
 def shipped() -> dict[str, LoadedSpec]:

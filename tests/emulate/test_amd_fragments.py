@@ -30,7 +30,9 @@ def name_of(value: Fragment | str) -> str:
     return value if isinstance(value, str) else value.name + (f" by {value.instructions}" if value.instructions else "")
 
 
-each = pytest.mark.parametrize(("row", "arch"), EVERY, ids=name_of)
+each = pytest.mark.parametrize(
+    ("row", "arch"), [pytest.param(row, arch, marks=() if arch == row.archs[-1] or row.deepest else pytest.mark.long) for row, arch in EVERY], ids=name_of,
+)
 
 
 def unit_of(row: Fragment, arch: str) -> MatrixUnit:

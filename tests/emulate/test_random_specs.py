@@ -31,7 +31,7 @@ def shards(few, *, long_from=SHARDS):
     return pytest.mark.parametrize("shard", [pytest.param(shard, marks=pytest.mark.long if shard >= long_from else ()) for shard in range(count)])
 
 
-@shards(SHARDS)
+@shards(SHARDS, long_from=6)
 def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
     each = examples(50, SHARDS)
     outcomes = check_many(each, SEED + shard, specs(sides=SIDES), emulated)
@@ -39,7 +39,7 @@ def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
     assert outcomes["verified"] and outcomes["refused"], outcomes
 
 
-@shards(8)
+@shards(8, long_from=3)
 def test_a_random_spec_of_the_other_skeleton_does_so_too(shard):
     outcomes = check_many(examples(25, SHARDS), SEED + shard, bulk_specs(), emulated)
     assert outcomes["refused"] and outcomes["verified"] + outcomes["compiled"], outcomes
