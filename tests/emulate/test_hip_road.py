@@ -80,7 +80,7 @@ def test_verify_on_a_gpu_reports_and_leaves_a_record(gpu, spec, gemmgen, tmp_pat
     assert record["plan"]["hash"] == plan.hash and record["report"]["passed"] and record["report"]["seconds"] > 0
     assert record["kernels"].keys() == set(build(render(plan)).kernels)
     names = [check["name"] for check in record["report"]["checks"]]
-    assert names == ["resources", "probes", "permutation", "edges", "special", "U[0, 1]", "U[-1, 1]"]
+    assert names == ["resources", "probes", "permutation", "edges", "groups", "special", "range", "U[0, 1]", "U[-1, 1]"]
     assert all(tile["as_modelled"] == tile["elements"] for tile in record["matrix_unit"]["tiles"])
 
     told = json.loads(gemmgen("verify", spec, *SIZE, "--json", "--save", tmp_path / "mine.json").out)  # auto finds the GPU

@@ -168,10 +168,15 @@ BITS = {
 
 
 def order_of_k(plan, k: int) -> np.ndarray:
-    """Where a fragment is several instructions, each takes an equal part of every lane's consecutive k."""
+    """Where a fragment is several instructions, each takes an equal part of every lane's consecutive k.
+
+    RDNA 4's takes four k of the lower lanes, four of the upper ones, and again: a lane has eight in a row.
+    """
     depth, times = plan.fragment.shape[2], plan.fragment.instructions or 1
     within = np.arange(depth).reshape(-1, times, plan.fragment.run // times) if times > 1 else np.arange(depth).reshape(1, 1, -1)
     within = within.transpose(1, 0, 2).reshape(-1)
+    if plan.arch.startswith("gfx12"):
+        within = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
     stages = np.arange(0, -(-k // plan.block[2]) * plan.block[2], depth)
     return (stages[:, None] + within).reshape(-1)
 
@@ -191,6 +196,6 @@ def test_bits_and_counts_are_the_schemes_on_the_unit(name):
     want = product(plan.scheme, plan.gpu.unit, *whole, promote=plan.promote, fragment_k=plan.fragment.shape[2])
     assert np.array_equal(result.c.view(np.uint32), want.view(np.uint32))
     for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
-        words = split(operand, plan.scheme)
+        words = split(operand, plan.scheme, plan.flushes_words)
         assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {
             kind: getattr(words, kind) for kind in ("lossy", "overflow", "nonfinite")}
