@@ -484,5 +484,5 @@ def _schedules(judge: Judge, problem: oracles.Problem, first: Result | None) -> 
     if differ:
         detail = f"{differ} of {first.c.size} elements depend on the order in which warps run: a race"
     elif judge.device.not_modelled:
-        detail += "; of the order of memory not modelled: " + "; ".join(judge.device.not_modelled)
+        detail += "\nof the order of memory not modelled: " + "; ".join(judge.device.not_modelled)
     return Check("schedules", differ == 0, detail)

@@ -341,3 +341,12 @@ def test_the_simulated_error_is_that_of_a_sequential_product_without_a_matrix_un
     assert found.simulated == found.fp32 == relative_frobenius(c, exact(problem.a, problem.b))
     assert found.against_fp32(c, exact(problem.a, problem.b)) == 1.0
     assert 1 < MARGIN < 1.5
+
+
+def test_a_nan_shows_in_every_figure():
+    from gemmgen.verify.metrics import errors
+
+    c = np.ones((3, 4), np.float32)
+    assert set(errors(c, c, np.abs(c)).as_dict().values()) == {0.0}
+    c[1, 2] = np.nan
+    assert all(np.isnan(figure) for figure in errors(c, np.ones((3, 4)), np.ones((3, 4))).as_dict().values())
