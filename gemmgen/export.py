@@ -32,7 +32,6 @@ import numpy as np
 from gemmgen import __version__
 from gemmgen.build import SUFFIXES
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.files import read, resolved
@@ -299,8 +298,8 @@ def _underflow(plan: Plan, archs: Sequence[str]) -> str:
     if not each:
         return "2^-149"
     per = math.ceil(math.log2(max(underflow(one, k) / k for one in _on(plan, archs) for k in (1, *BOUND_K))))
-    told = f"2^-149 + k 2^{per}"
-    return f"2^-149 + k 2^{per} / (scale of the row * scale of the column)" if plan.scheme.normalize == "row" else told
+    scales = " / (scale of the row * scale of the column)" if plan.scheme.normalize == "row" else ""
+    return f"2^-149 + k 2^{per}{scales}"
 
 
 def _stored(plan: Plan) -> dict[str, dict[str, str]]:
@@ -488,7 +487,6 @@ def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mappi
 def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     stored, binary, archs = _stored(plan), binaries[0], [binary.arch for binary in binaries]
     largest_grid, _ = _largest_grid(plan, source)
-    flushing = _flushing(plan, archs)
     return {
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
