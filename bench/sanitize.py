@@ -47,11 +47,9 @@ def child(gpu: str, name: str, layout: str) -> int:
 
     from gemmgen.build import build
     from gemmgen.catalog.gpu import GPUS
-    from gemmgen.paths import SPECS
     from gemmgen.render import render
     from gemmgen.run.cuda import CudaDevice
     from gemmgen.solve import check, solve
-    from gemmgen.spec import load
     from gemmgen.verify import verify
 
     plan = replace(solve(loaded(name, gpu)), gpu=GPUS.get(gpu), allow_spills=True)
