@@ -69,10 +69,13 @@ class MatrixUnit(Row):
         """Whether the accumulator is rounded to nearest, and not cut."""
         return self.rule != "truncate"
 
+    def checked(self, word: str | None = None) -> bool:
+        """Whether the row was checked against hardware: for `word`, or for any word at all."""
+        return bool(self.verified) and word not in self.unverified_words
+
     def label(self, word: str | None = None) -> str:
         """The name, and whether the row was checked: for `word`, or for any word at all."""
-        checked = self.verified and word not in self.unverified_words
-        return self.name if checked else f"{self.name}, {self.unchecked or 'unverified'}"
+        return self.name if self.checked(word) else f"{self.name}, {self.unchecked or 'unverified'}"
 
 
 UNITS = Table("matrix unit", "units", MatrixUnit)

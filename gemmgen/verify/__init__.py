@@ -237,8 +237,7 @@ class Judge:
     @property
     def simulates(self) -> bool:
         """Whether what the matrix unit's model computes is what this device should: of the emulator, and where hardware has confirmed it."""
-        unit = self.plan.gpu.unit
-        confirmed = bool(unit.verified) and self.plan.scheme.word not in unit.unverified_words
+        confirmed = self.plan.gpu.unit.checked(self.plan.scheme.word)
         return self.device.kind == "emulator" or confirmed or not self.plan.fragment.on_matrix_unit
 
     def words(self, problem: oracles.Problem) -> tuple[Words, Words]:

@@ -26,8 +26,8 @@ mantissas are not spread evenly.
 
 **Deterministic.** The same steps with every rounding at its worst, relative to
 |A||B| and element by element, and beside that what products and sums lose that leave FP32's normal
-range, an absolute figure (`underflow`). It holds wherever no element is counted, and is only
-reported: a bound of K times an ulp lets a dropped product through.
+range, an absolute figure (`underflow`). It holds wherever no element is counted, and every kernel is
+held to it; it is not enough alone, since a bound of K times an ulp lets a dropped product through.
 
 **Flushed words.** A unit that takes subnormal words for zero loses what they hold, and that
 depends on the data: next to nothing on U[1, 2], everything on elements of 1e-5. So there the words are
