@@ -242,6 +242,6 @@ def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
             *(("parts", "arrived") if sliced else ()),
             *(("repaired",) if plan.special == "exact" else ()),
         ),
-        most_blocks=plan.resident_blocks if plan.specialised else None, cluster=plan.cluster, overlaps=plan.specialised,
+        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
     ))
     return tuple(launches)

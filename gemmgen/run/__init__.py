@@ -226,7 +226,7 @@ def emulated(plan: Plan) -> bool:
     """Whether the emulator has a model of the kernel's instructions."""
     if plan.gpu.vendor == "amd":
         return plan.arch in AMD_EMULATED
-    return not plan.in_tensor_memory
+    return plan.design.is_emulated
 
 
 def _driver(target: Target) -> Any:
@@ -257,8 +257,8 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
         if kind == own:
             raise reason
     if not emulated(plan):
-        kind_of_kernel = plan.fragment.policy if plan.in_tensor_memory else plan.arch
-        other = 'policy = "mma"' if plan.in_tensor_memory else "a GPU of another architecture"
+        kind_of_kernel = plan.arch if plan.design.is_emulated else plan.fragment.policy
+        other = "a GPU of another architecture" if plan.design.is_emulated else 'policy = "mma"'
         raise NotEmulated(
             where, f"{kind_of_kernel} kernels are compiled, not emulated", got=kind,
             needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run",

@@ -1,6 +1,6 @@
-"""The tensor-memory skeleton's space: what it takes from its SM, and how long it works.
+"""The tensor-memory design's equations: what it takes from its SM, and how long it works.
 
-Copies, barriers and blocks that stay are the warp-specialised skeleton's, and so
+Copies, barriers and blocks that stay are the warp-specialised design's, and so
 are their equations. The unit's sums are in tensor memory instead of registers:
 warpgroups only move them out. No such kernel has run here: every rate below is
 the vendor's or assumed, and serves to compare candidates with one another.
@@ -8,21 +8,20 @@ the vendor's or assumed, and serves to compare candidates with one another.
 
 from __future__ import annotations
 
-import numpy as np
-
-from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.model import resources, space, specialised
-from gemmgen.model.equation import Constraint, Equation
-from gemmgen.model.space import Choices, Skeleton
-from gemmgen.plan import ISSUER_REGISTERS, MOST_REGISTERS, TENSOR_COLUMNS, UNLOADED, Hints
+from gemmgen.designs.specialised import equations as specialised
+from gemmgen.designs.specialised.equations import MOST_REGISTERS
+from gemmgen.model.equation import Equation
 
-BLOCK_N = (64, 96, 128, 160, 192, 224, 256)
-"""Tiles that a search considers; an instruction is as wide as a tile."""
-MOST_HELD = 128
-"""Columns that a search gives one warpgroup, a register each."""
-
+TENSOR_COLUMNS = 512
+"""Of tensor memory, 128 lanes of 32 bits each."""
+LEAST_COLUMNS = 32
+"""An allocation is a power of two."""
+UNLOADED = 16
+"""Columns that a thread reads of tensor memory at a time."""
+ISSUER_REGISTERS = 80
+"""A thread of the warpgroup that issues copies and products."""
 OTHER_REGISTERS = 24
 """Addresses, the loop and the barriers of a thread that moves sums, as compiled."""
 
@@ -64,16 +63,15 @@ BUDGETS = (
     BUDGET, specialised.ACCUMULATOR_REGISTERS,
 )
 
-_BY_NUMBER = {one.number: one for one in specialised.CONSTRAINTS}
-CONSTRAINTS = (
-    *(_BY_NUMBER[number] for number in ("C23", "C2", "C3", "C4", "C5", "C6")),
-    Constraint("C26", "one instruction a tile", "(BM == FM) & (WM == BM) & (BN <= 256)", "a row of C is a lane of tensor memory, and an instruction as wide as the tile"),
-    _BY_NUMBER["C7"],
-    _BY_NUMBER["C9"],
-    Constraint("C27", "tensor memory", f"columns <= {TENSOR_COLUMNS}", "128 lanes of 512 columns an SM"),
-    *(_BY_NUMBER[number] for number in ("C10", "C11")),
-    space.FEW_TILES,
+ALLOCATED = Equation(
+    "B11", "allocated_columns", "where(columns <= 32, 32, where(columns <= 64, 64, where(columns <= 128, 128, where(columns <= 256, 256, 512))))",
+    "columns of tensor memory", "an allocation is a power of two",
 )
+AT_ONCE = Equation(
+    "B12", "blocks_at_once", f"min(max(resident_blocks, 1), floor({TENSOR_COLUMNS} / allocated_columns)) * sms", "blocks",
+    "as W38, and so many as have their columns",
+)
+LAUNCH = (specialised.SHARERS, ALLOCATED, AT_ONCE)
 
 # ---- traffic
 
@@ -109,45 +107,17 @@ _OWN = {specialised.CHAIN_CYCLES: CHAIN_CYCLES, specialised.STAGE_CYCLES: STAGE_
 TIME = (DRAIN, *(_OWN.get(one, one) for one in specialised.TIME))
 
 
-def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, float]:
-    """The symbols that no candidate changes."""
+def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
+    """The symbols that no candidate changes, beside those that every design has."""
     rates = gpu.rates
     moving = {acc.name for acc in scheme.accumulators if acc.promoted}
-    return space.constants(layout, scheme, fragment, gpu, hints) | {
+    return {
         "FN": 16, "unit_rate": SUSTAINED_SHARE * 1e12 * (rates.tensor_tflops(scheme.word) or rates.f16_tflops),
         "mma_efficiency": UNIT_EFFICIENCY, "drain_wait": DRAIN_CYCLES, "stage_wait": STAGE_WAIT, "turn_cycles_each": TURN_CYCLES, "store_cycles": STORE_CYCLES,
         "products_moving": sum(product.into in moving for product in scheme.products),
         # Registers hold the sums that have moved out, combined, and the columns that are on their way.
         "accumulators": 1, "fragment_registers": UNLOADED, "producer_registers": ISSUER_REGISTERS,
         "overlap_seconds": specialised.OVERLAP_SECONDS, "split_power": specialised.SPLIT_POWER, "cluster_seconds": 0, "other_registers": OTHER_REGISTERS,
+        # What the warp-specialised design decides and this one does not have.
+        "mixed": 0, "cluster": 1, "pingpong": 0,
     }
-
-
-def _axes(choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
-    """Tiles; slices of k; promotion and stages; groups."""
-    block, warp = choices.block, choices.warp
-    bm = fragment.shape[0]
-    tiles = []
-    for bn in (block[1],) if block else BLOCK_N:
-        halves = [wn for wn in (bn, bn // 2) if wn <= MOST_HELD and wn % 16 == 0 or wn == bn // 2]
-        for wn in (warp[1],) if warp else halves:
-            for bk in ((block or warp)[2],) if block or warp else (16, 32, 64):
-                tiles.append((block[0] if block else bm, warp[0] if warp else bm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
-    slices = (choices.split_k,) if choices.split_k else specialised.SLICES
-    pipelines = [(promote, stages) for promote in choices.promote for stages in ((choices.stages,) if choices.stages else space.STAGES)]
-    return [
-        dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
-        dict(zip(("split_k", "mixed", "cluster", "pingpong"), np.array([(count, 0, 1, 0) for count in slices]).T)),
-        dict(zip(("promote", "stages"), np.array(pipelines).T)),
-        {"group": np.array((choices.group,) if choices.group else space.GROUPS)},
-    ]
-
-
-TENSOR_MEMORY = Skeleton(
-    "tensor memory", specialised.SPECIALISED.decisions, (), (*specialised.RESOURCES, *BUDGETS), lambda numbers, arch_number: dict(numbers),
-    (*TRAFFIC, *TIME), CONSTRAINTS, (space.FEW_TILES,), _axes,
-    (
-        ("Resources", (*specialised.RESOURCES, *BUDGETS)), ("Occupancy", resources.OCCUPANCY_EQUATIONS), ("Traffic", TRAFFIC), ("Time", TIME),
-    ),
-    specialised.SPECIALISED.preference,
-)

@@ -1,4 +1,4 @@
-"""The warp-specialised skeleton's space: what it takes from its SM, and how long it works.
+"""The warp-specialised design's equations: what it takes from its SM, and how long it works.
 
 One warpgroup copies, the others multiply from shared memory, and a block works
 off tiles one after another, so that nothing but the matrix unit, shared memory,
@@ -6,29 +6,22 @@ L2, or what one warpgroup does between its products can bind. Where the matrix
 unit does, it is the chip's power that sets the clock: `unit_rate` is what an
 H100 sustains on random data, whatever its datasheet says.
 
-The symbols are those of the portable skeleton wherever they mean the same.
+The symbols are those of the portable design wherever they mean the same.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.model import resources, space, time, traffic
-from gemmgen.model.equation import Constraint, Equation, Numbers
-from gemmgen.model.space import PORTABLE, Choices, Skeleton
-from gemmgen.plan import COUNTING_REGISTERS, MOST_REGISTERS, PRODUCER_REGISTERS, Hints, Plan
+from gemmgen.model import resources, time, traffic
+from gemmgen.model.equation import Equation, Numbers
 
-GROUP_M = (64, 128)
-GROUP_N = (64, 96, 128, 160, 192, 224, 256)
-"""Tiles of a warpgroup that a search considers: narrower ones read A more often than they multiply it."""
-ROW_BYTES = (64, 128)
-"""Rows of a stage that a search considers: shorter ones meet their barriers too often."""
-CLUSTERS = (1, 2)
-SLICES = (1, 2, 3, 4, 6, 8)
+PRODUCER_REGISTERS = 40
+"""A thread of the warpgroup that only issues copies."""
+COUNTING_REGISTERS = 56
+"""The same where it also counts what words cannot hold of A."""
+MOST_REGISTERS = 240
+"""A thread of a multiplying warpgroup."""
 OTHER_REGISTERS = 32
 """Addresses, the loop and the stages' bookkeeping of a multiplying thread."""
 
@@ -70,25 +63,16 @@ BUDGETS = (
     A_BYTES, STAGE_BYTES, SHARED_BYTES, LAUNCH_REGISTERS, PRODUCER, BUDGET, ACCUMULATORS, ACCUMULATOR_REGISTERS, FRAGMENT_REGISTERS,
 )
 
-CONSTRAINTS = (
-    Constraint("C23", "row bytes", "(BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)", "the unit's swizzles know these rows"),
-    Constraint("C2", "warp k", "WK == BK", "a warpgroup works through the whole stage"),
-    Constraint("C3", "warp m", "WM % FM == 0", "whole fragments"),
-    Constraint("C4", "warp n", "WN % FN == 0", "whole fragments"),
-    Constraint("C5", "block m", "BM % WM == 0", "whole warpgroups"),
-    Constraint("C6", "block n", "BN % WN == 0", "whole warpgroups"),
-    Constraint("C24", "take turns", "(pingpong == 0) | ((BM == WM) & (BN == WN))", "warpgroups that take turns compute a tile each"),
-    Constraint("C7", "threads", "threads <= 512", "with more, no warpgroup has registers for a tile worth multiplying"),
-    Constraint("C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
-               "promotion falls between two instructions and keeps step with the stages"),
-    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
-               "A's rows are copied along k and split two by two, and two steps take turns with the registers"),
-    Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line"),
-    Constraint("C11", "accumulators", "accumulator_registers + fragment_registers + other_registers <= register_budget", "EGEMM eq. 8, first line"),
-    Constraint("C29", "an instruction", f"min(WN, 256) / 2 + 4 * mixed + {LEAST_OTHERS} <= registers",
-               "the compiler wants one instruction's sums, and its A where that is in registers, in what a thread has when the block starts"),
-    space.FEW_TILES,
+SHARERS = Equation("W36", "sharers", "(BM / WM) * (BN / WN)", "parts of a tile", "each warpgroup gathers its own part of slices of k")
+RELEASES = Equation(
+    "W37", "releases", "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster", "arrivals",
+    "that free a stage: every warp that reads it, in every block that fills it; every lane where lanes read A",
 )
+AT_ONCE = Equation(
+    "W38", "blocks_at_once", "floor(max(resident_blocks, 1) * sms / cluster) * cluster", "blocks",
+    "the GPU holds at once, in whole clusters: a launch needs no more",
+)
+LAUNCH = (SHARERS, RELEASES, AT_ONCE)
 
 # ---- traffic
 
@@ -116,10 +100,9 @@ SPLIT_BYTES = Equation(
     "W22", "split_bytes", "(where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))", "B",
     "FP32 in, words out, of which few stay in L2",
 )
-TLP = space.TLP
 TRAFFIC = (
     traffic.STAGE_FLOPS, INTENSITY, FETCH_BYTES, FILL_BYTES, BLOCKS, STAGES_K, L2_BYTES, TURNS, WAVE_ROWS, WAVE_COLUMNS,
-    PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES, TLP,
+    PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
 )
 
 # ---- time
@@ -192,104 +175,13 @@ TIME = (
 )
 
 
-def binding(known: Numbers) -> str:
-    """What limits the main kernel, in words."""
-    cycles = {
-        "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"], "device memory": known["dram_bytes"] / known["dram_rate"],
-        "cycles": known["kernel_cycles"] / known["clock_hz"],
-    }
-    widest = max(cycles, key=cycles.__getitem__)
-    if widest != "cycles":
-        return widest
-    stage = {
-        "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
-        "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
-    }
-    return max(stage, key=stage.__getitem__)
-
-
-def constants(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, float]:
-    """The symbols that no candidate changes."""
-    fixed = space.constants(layout, scheme, fragment, gpu, hints)
+def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
+    """The symbols that no candidate changes, beside those that every design has."""
     known = [number for number in SUSTAINED if number <= gpu.arch_number]
     f16 = SUSTAINED[max(known)] if known else gpu.rates.f16_tflops * 1e12
-    return fixed | {
+    return {
         "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.word] / gpu.rates.tensor_fma_per_clock["f16"],
         "mma_efficiency": UNIT_EFFICIENCY, "group_gap": GROUP_GAP, "turn_cycles_each": TURN_CYCLES, "store_cycles": STORE_CYCLES,
-        "split_a_cycles": SPLIT_A_CYCLES, "overlap_seconds": OVERLAP_SECONDS, "gather_share": GATHER_SHARE, "cluster_seconds": CLUSTER_SECONDS, "split_power": SPLIT_POWER, "other_registers": OTHER_REGISTERS,
-        "fragment_buffers": 1,
+        "split_a_cycles": SPLIT_A_CYCLES, "overlap_seconds": OVERLAP_SECONDS, "gather_share": GATHER_SHARE, "cluster_seconds": CLUSTER_SECONDS,
+        "split_power": SPLIT_POWER, "other_registers": OTHER_REGISTERS,
     }
-
-
-def _axes(choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
-    """Tiles; ways, clusters and slices of k; promotion and stages; groups."""
-    block, warp = choices.block, choices.warp
-    fn = fragment.shape[1]
-    depths = [row // FORMATS[fragment.word].bytes for row in ROW_BYTES]
-    tiles = []
-    for wm in (warp[0],) if warp else GROUP_M:
-        for wn in (warp[1],) if warp else [n for n in GROUP_N if n % fn == 0]:
-            for bm in (block[0],) if block else (wm, 2 * wm, 3 * wm):
-                for bn in (block[1],) if block else (wn, 2 * wn):
-                    for bk in ((block or warp)[2],) if block or warp else depths:
-                        tiles.append((bm, wm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
-    ways = [
-        (count, way.symbols["mixed"], cluster, turns)
-        for count in ((choices.split_k,) if choices.split_k else SLICES)
-        for way in choices.ways
-        for cluster in ((choices.cluster,) if choices.cluster else CLUSTERS)
-        for turns in ((int(choices.consumers == "pingpong"),) if choices.consumers else (0, 1))
-    ]
-    pipelines = [(promote, stages) for promote in choices.promote for stages in ((choices.stages,) if choices.stages else space.STAGES)]
-    return [
-        dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
-        dict(zip(("split_k", "mixed", "cluster", "pingpong"), np.array(ways).T)),
-        dict(zip(("promote", "stages"), np.array(pipelines).T)),
-        {"group": np.array((choices.group,) if choices.group else space.GROUPS)},
-    ]
-
-
-def _preference(known: Numbers) -> tuple[np.ndarray, ...]:
-    """Among candidates that the model cannot tell apart, by weight: the least traffic of instructions with shared memory and of
-    stages with L2, both of which cost power; the least with device memory; the most bytes on their way."""
-    a_flop = known["stage_flops"]
-    return known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], -known["BK"], -known["shared_bytes"], -known["group"]
-
-
-SPECIALISED = Skeleton(
-    "specialised",
-    ("BM", "BN", "BK", "WM", "WN", "WK", "stages", "group", "split_k", "promote", "mixed", "cluster", "pingpong"),
-    (), (*RESOURCES, *BUDGETS), lambda numbers, arch_number: dict(numbers), (*TRAFFIC, *TIME), CONSTRAINTS, (space.FEW_TILES,), _axes,
-    (
-        ("Resources", (*RESOURCES, *BUDGETS)), ("Occupancy", resources.OCCUPANCY_EQUATIONS), ("Traffic", TRAFFIC), ("Time", TIME),
-    ),
-    _preference,
-)
-
-
-# ---- either
-
-
-def skeleton_of(fragment: Fragment) -> Skeleton:
-    """The design that a fragment's kernels have."""
-    if fragment.in_tensor_memory:
-        from gemmgen.model.tensor_memory import TENSOR_MEMORY  # which builds on this module
-
-        return TENSOR_MEMORY
-    return SPECIALISED if fragment.from_shared else PORTABLE
-
-
-def constants_of(layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, float]:
-    """The symbols that no candidate of the fragment's skeleton changes."""
-    if fragment.in_tensor_memory:
-        from gemmgen.model import tensor_memory
-
-        return tensor_memory.constants(layout, scheme, fragment, gpu, hints)
-    return (constants if fragment.from_shared else space.constants)(layout, scheme, fragment, gpu, hints)
-
-
-def model(plan: Plan) -> dict[str, float]:
-    """Every symbol's value for one plan."""
-    skeleton = skeleton_of(plan.fragment)
-    known = constants_of(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | space.decisions(plan)
-    return space.predictions(space.budgets(known, plan.gpu.arch_number, skeleton), skeleton)
