@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.model import space
-from gemmgen.model.specialised import SPECIALISED, constants_of, skeleton_of
+from gemmgen.designs import Design, portable, specialised
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -58,15 +57,15 @@ def columns(rows: list[dict[str, str]], gpu: str, policy: str) -> dict[str, Any]
     known = []
     for row in rows:
         plan = plan_of(row, gpu, policy)
-        fixed = constants_of(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
-        numbers = space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number, skeleton_of(plan.fragment))
+        fixed = plan.design.constants_of(plan)
+        numbers = plan.design.budgets(fixed | plan.design.encoded(plan), plan.gpu.arch_number)
         known.append(numbers | {"registers": int(row["registers"])})
     return {name: np.array([numbers[name] for numbers in known], float) for name in known[0]}
 
 
-def errors(known: dict[str, Any], seconds: np.ndarray, constants: dict[str, float], skeleton: space.Skeleton) -> np.ndarray:
+def errors(known: dict[str, Any], seconds: np.ndarray, constants: dict[str, float], design: Design) -> np.ndarray:
     """log(measured / predicted) of each kernel."""
-    return np.log(seconds / space.predictions({**known, **constants}, skeleton)["seconds"])
+    return np.log(seconds / design.predicted({**known, **constants})["seconds"])
 
 
 def main() -> int:
@@ -81,15 +80,15 @@ def main() -> int:
         rows = list(csv.DictReader(file))
     known, seconds = columns(rows, options.gpu, options.policy), np.array([float(row["microseconds"]) for row in rows]) * 1e-6
     where, fitted = np.array([row["where"] for row in rows]), FITTED[options.policy]
-    skeleton = SPECIALISED if options.policy == "wgmma" else space.PORTABLE
+    design = specialised.DESIGN if options.policy == "wgmma" else portable.DESIGN
 
     def score(constants: dict[str, float]) -> float:
-        error = np.abs(errors(known, seconds, constants, skeleton))
+        error = np.abs(errors(known, seconds, constants, design))
         return sum(error[where == way].mean() for way in set(where))
 
     best = {name: float(known[name][0]) for name in fitted}
     reached, draw = score(best), random.Random(options.seed)
-    _tell("now", best, errors(known, seconds, best, skeleton), where)
+    _tell("now", best, errors(known, seconds, best, design), where)
     for _ in range(options.tries):
         trial = dict(best)
         for name in draw.sample(fitted, draw.choice([1, 2, 3])):
@@ -97,7 +96,7 @@ def main() -> int:
         if (found := score(trial)) < reached:
             best, reached = trial, found
     if options.tries:
-        _tell("fitted", best, errors(known, seconds, best, skeleton), where)
+        _tell("fitted", best, errors(known, seconds, best, design), where)
     return 0
 
 

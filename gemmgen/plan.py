@@ -195,6 +195,11 @@ class _Facts:
         return self.design.resources(self)
 
     @cached_property
+    def model(self) -> dict[str, Any]:
+        """Every symbol's value, traffic and time at the sizes of the hints among them."""
+        return self.design.model(self)
+
+    @cached_property
     def own(self) -> Any:
         """What the design's own template asks besides."""
         return self.design.facts(self)

@@ -90,13 +90,13 @@ SHALLOW_PROMOTES = Equation(
 )
 A_PARTS = Equation(
     "G29", "a_parts",
-    "where(split_register > 0, where(a_strided > 0, BM / 32 * ceil(BK / floor(threads / 8)), ceil(BM / max(1, floor(4 * threads / BK)))),"
+    "where(split_register > 0, where(a_strided > 0, BM / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))),"
     " ceil(BM * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))",
     "loads a thread", "of A's tile: 16 bytes of words, or of FP32 in whole rows or lines of 128 bytes, or a chunk's FP32 elements",
 )
 B_PARTS = Equation(
     "G30", "b_parts",
-    "where(split_register > 0, where(b_strided > 0, BN / 32 * ceil(BK / floor(threads / 8)), ceil(BN / max(1, floor(4 * threads / BK)))),"
+    "where(split_register > 0, where(b_strided > 0, BN / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))),"
     " ceil(BN * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))",
     "loads a thread", "the same of B's",
 )
@@ -111,7 +111,7 @@ STRIDED = Equation(
     "operands stored along m or n; behind shared memory a lane reads a step's elements of them one by one",
 )
 HOISTED = Equation(
-    "G25", "hoisted", "amd * unrolled * where(fragment_buffers > 1, 0, (BK / FK - 1) * fragment_registers)", "registers a thread",
+    "G25", "hoisted", "amd * unrolled * where(fragment_buffers > 1, 0, max(0, BK / FK - 1) * fragment_registers)", "registers a thread",
     "the other steps' fragments, which clang may fetch when an unrolled stage begins",
 )
 RING = Equation("G26", "ring", "amd * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
@@ -156,7 +156,7 @@ UNEVEN = Equation(
 MEANT_BLOCKS = Equation(
     "G22", "meant_blocks",
     "max(1, floor(partitions * floor(registers_per_sm / partitions"
-    " / (register_allocation_unit * ceil(demand * warp_size / register_allocation_unit))) / warps))",
+    " / (register_allocation_unit * ceil(max(1, demand) * warp_size / register_allocation_unit))) / warps))",
     "blocks", "how many would share an SM if each took no more than it must, as R8 has it",
 )
 GRANTED = Equation(

@@ -24,7 +24,7 @@ FETCH_BYTES = Equation(
 )
 UNSWIZZLED_WAYS = Equation(
     "T5", "unswizzled_ways", "min(shared_banks / 4, BK * word_bytes / 16)", "accesses a phase",
-    "as many neighbouring rows as the banks hold 16-byte chunks would start in so few banks; the swizzle makes it 1 (bank_ways counts)",
+    "as many neighbouring rows as the banks hold 16-byte chunks would start in so few banks; the swizzle makes it 1",
 )
 TILES = Equation("T6", "tiles", "ceil(M / BM) * ceil(N / BN)", "tiles of C", "edges are padded")
 BLOCKS = Equation("T16", "blocks", "tiles * split_k", "blocks", "a block computes one tile of C, or a slice of k of it")

@@ -192,7 +192,7 @@ class _Solution:
 
     @property
     def seconds(self) -> float:
-        return float(self.plan.design.model(self.plan)["seconds"])
+        return float(self.plan.model["seconds"])
 
     @property
     def scheme_reason(self) -> str:
@@ -203,7 +203,7 @@ class _Solution:
         return _plan_at(self.request, self.known, at)
 
     def explained(self, start: float) -> Explanation:
-        numbers, design = self.plan.design.model(self.plan), self.plan.design
+        numbers, design = self.plan.model, self.plan.design
         if self.order is None:
             one = (_candidate(design, numbers),)
             return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start, self.scheme_reason, self.weighed)

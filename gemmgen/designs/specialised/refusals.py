@@ -11,7 +11,7 @@ from gemmgen.model.equation import Numbers
 
 def threads(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [tile]", "too many warpgroups in a block", got=plan.multiplying_groups, needs="at most 3 that multiply",
+        f"{place}: [tile]", "too many warpgroups in a block", got=numbers["groups"], needs="at most 3 that multiply",
         remedy="larger warps or a smaller block",
     )
 
@@ -43,5 +43,5 @@ def wide_instruction(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] warp", "one matrix instruction needs more registers than a thread has when the block starts", got=plan.warp[1],
         needs=f"min(n, 256) / 2 + {LEAST_OTHERS} registers" + (", and 4 for A" if plan.where == "mixed" else ""),
-        has=f"{plan.launch_registers}, with {plan.threads} threads", remedy="a narrower warp tile, or fewer warpgroups",
+        has=f"{numbers['registers']}, with {plan.threads} threads", remedy="a narrower warp tile, or fewer warpgroups",
     )
