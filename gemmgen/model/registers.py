@@ -105,7 +105,7 @@ STAGED = Equation(
     "registers a thread", "the next tile, on its way through registers",
 )
 SLICED = Equation("G19", "sliced", "where(split_k > 1, 1, 0)", "", "the slice's first stage, and the gathering of the parts")
-SECOND = Equation("G20", "second", "where(fragment_buffers > 1, fragment_registers / 2, 0)", "registers a thread", "the second buffer's fragments")
+SECOND = Equation("G20", "second", "where(fragment_buffers > 1, a_fragments + b_fragments, 0)", "registers a thread", "the second buffer's fragments")
 STRIDED = Equation(
     "G21", "strided", "split_shared * (a_strided + b_strided) + split_register * (a_strided * WM + b_strided * WN) * FK / warp_size", "",
     "operands stored along m or n; behind shared memory a lane reads a step's elements of them one by one",

@@ -116,11 +116,11 @@ def _fixed(loaded: LoadedSpec) -> dict[str, Any]:
 
 
 def _foreign(fixed: Mapping[str, Any], design: Design) -> Iterator[tuple[Decision, str]]:
-    """What of that a design does not have, each with a policy whose kernels do. What means as much as not having it is no matter."""
+    """What of that a design does not have, each with a policy whose kernels do. A number that means as much is no matter; a word asks for a design that knows it."""
     for one in all_decisions():
         value = fixed.get(one.name)
         lacks = value not in design.values_of(one) if one.words else one not in design.decisions
-        if value is not None and value != one.neutral and lacks:
+        if value is not None and lacks and (one.words or value != one.neutral):
             yield one, owner_of(one, value)
 
 

@@ -11,7 +11,7 @@ import pytest
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.errors import InfeasibleSpec, NotEmulated, SpecError
 from gemmgen.fragments import fragment_header
-from gemmgen.designs import tensor_memory
+from gemmgen.designs import specialised, tensor_memory
 from gemmgen.model.equation import Equation
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.paths import SPECS
@@ -109,7 +109,7 @@ def test_tiles_start_where_the_swizzle_does():
     for n, k in ((16, 16), (48, 32), (256, 64)):
         plan = solve(asked(tile={"block": [128, n, k], "warp": [128, n if n <= 128 else n // 2, k]}, split={"promote": k}, pipeline={"stages": 2}))
         a, b = plan.operands
-        for size in (plan.packed_tile_bytes(a), plan.packed_tile_bytes(b), plan.numbers["stage_bytes"]):
+        for size in (plan.packed_tile_bytes(a), plan.packed_tile_bytes(b), plan.packed_stage_bytes(a) + plan.packed_stage_bytes(b)):
             assert size % (8 * plan.row_bytes) == 0
 
 
@@ -178,9 +178,9 @@ def test_equations_have_numbers_of_their_own():
     def equations(module):
         return [value for value in vars(module).values() if isinstance(value, Equation)]
 
-    own = [e.number for e in equations(tensor_memory)]
-    assert own and len(own) == len(set(own)) and not set(own) & {e.number for e in equations(specialised)}
-    for constraint in tensor_memory.CONSTRAINTS:
+    own = [e.number for e in equations(tensor_memory.equations)]
+    assert own and len(own) == len(set(own)) and not set(own) & {e.number for e in equations(specialised.equations)}
+    for constraint in tensor_memory.DESIGN.constraints:
         assert constraint.latex
 
 
