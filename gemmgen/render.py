@@ -17,7 +17,7 @@ from gemmgen import __version__
 from gemmgen import plan as plan_module
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.naming import kernel_name
-from gemmgen.paths import TEMPLATES
+from gemmgen.paths import PACKAGE, TEMPLATES
 from gemmgen.plan import Operand, Plan
 
 PLATFORM = {"nvidia": "cuda", "amd": "hip"}
@@ -116,7 +116,7 @@ def _environment() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader([TEMPLATES, PACKAGE]),  # a design's template stands in the design's own folder
         undefined=jinja2.StrictUndefined,
         # Away from everything that C++, inline PTX and GCN assembly write.
         variable_start_string="${", variable_end_string="}",
@@ -127,12 +127,24 @@ def _environment() -> Any:
         autoescape=False,
     )
     environment.globals.update(power=_power, roundings=ROUNDINGS)
+    environment.filters["nested"] = _nested
     return environment
+
+
+def _nested(text: str, columns: int = 0) -> str:
+    """The lines of `text` so many columns to the right, but for the preprocessor's; without blank lines at either end."""
+    return "\n".join(line if not line or line.startswith("#") else " " * columns + line for line in text.strip("\n").split("\n"))
 
 
 def _power(exponent: int) -> str:
     """2^exponent as a C literal that is exact and readable."""
     return f"0x1p{exponent:+d}f"
+
+
+def _design_file(plan: Plan) -> str:
+    """The template of the plan's design, as the loader finds it."""
+    name = "tensor_memory" if plan.in_tensor_memory else "specialised" if plan.specialised else "portable"
+    return f"designs/{name}/kernel.j2"
 
 
 def render(plan: Plan) -> Source:
@@ -143,6 +155,7 @@ def render(plan: Plan) -> Source:
         plan=plan,
         platform=f"platform/{PLATFORM[plan.gpu.vendor]}.j2",
         atom_file=f"atoms/{plan.fragment.atom}",
+        design_file=_design_file(plan),
         header=_header(plan, name),
         names=names,
         used_roundings=sorted({word.rounding for word in plan.scheme.words}),
@@ -162,7 +175,7 @@ def render(plan: Plan) -> Source:
 
 
 def render_text(template: str, **values: Any) -> str:
-    """Any other text from a template, by its path under templates/."""
+    """Any other text from a template, by its path under templates/ or, of a design's own, under the package."""
     return _tidy(_environment().get_template(template).render(**values))
 
 
