@@ -21,6 +21,8 @@ from gemmgen.paths import PACKAGE, TEMPLATES
 from gemmgen.plan import Operand, Plan
 
 PLATFORM = {"nvidia": "cuda", "amd": "hip"}
+C_TYPES = {"f32": "float"}
+"""What accumulators' types are in C."""
 SUFFIX = {"nvidia": ".cu", "amd": ".hip"}
 
 
@@ -127,7 +129,7 @@ def _environment() -> Any:
         autoescape=False,
     )
     environment.globals.update(power=_power, roundings=ROUNDINGS)
-    environment.filters["nested"] = _nested
+    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
     return environment
 
 
