@@ -118,12 +118,10 @@ def _multiply(fragment: Fragment) -> dict[str, Any]:
 def _hip(fragment: Fragment) -> dict[str, Any]:
     """What HIP calls words and elements, and how the builtin is called."""
     *others, last = fragment.archs
-    ends = ", 0, 0, 0" if fragment.policy == "mfma" else ""  # nothing is broadcast, permuted or negated
-
     def call(a: str, b: str, c: str) -> str:
         if fragment.word == "i8" and fragment.policy == "wmma":
             return f"{fragment.builtin}(true, {a}, true, {b}, {c}, false)"  # both signed; sums wrap
-        return f"{fragment.builtin}({a}, {b}, {c}{ends})"
+        return f"{fragment.builtin}({a}, {b}, {c}{fragment.builtin_ends})"
 
     return {
         "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word],

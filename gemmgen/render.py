@@ -17,10 +17,13 @@ from gemmgen import __version__
 from gemmgen import plan as plan_module
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.naming import kernel_name
+from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Operand, Plan
 
 PLATFORM = {"nvidia": "cuda", "amd": "hip"}
+C_TYPES = {"f32": "float"}
+"""What accumulators' types are in C."""
 SUFFIX = {"nvidia": ".cu", "amd": ".hip"}
 
 
@@ -116,7 +119,10 @@ def _environment() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        # A design's templates stand in the design's own folder.
+        loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(TEMPLATES), jinja2.PrefixLoader({
+            "designs": jinja2.PrefixLoader({one.name: jinja2.FileSystemLoader(one.folder) for one in all_designs()}),
+        })]),
         undefined=jinja2.StrictUndefined,
         # Away from everything that C++, inline PTX and GCN assembly write.
         variable_start_string="${", variable_end_string="}",
@@ -127,7 +133,13 @@ def _environment() -> Any:
         autoescape=False,
     )
     environment.globals.update(power=_power, roundings=ROUNDINGS)
+    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
     return environment
+
+
+def _nested(text: str, columns: int = 0) -> str:
+    """The lines of `text` so many columns to the right, but for the preprocessor's; without blank lines at either end."""
+    return "\n".join(line if not line or line.startswith("#") else " " * columns + line for line in text.strip("\n").split("\n"))
 
 
 def _power(exponent: int) -> str:
@@ -143,6 +155,7 @@ def render(plan: Plan) -> Source:
         plan=plan,
         platform=f"platform/{PLATFORM[plan.gpu.vendor]}.j2",
         atom_file=f"atoms/{plan.fragment.atom}",
+        design_file=f"designs/{plan.design.name}/kernel.j2",
         header=_header(plan, name),
         names=names,
         used_roundings=sorted({word.rounding for word in plan.scheme.words}),
@@ -162,7 +175,7 @@ def render(plan: Plan) -> Source:
 
 
 def render_text(template: str, **values: Any) -> str:
-    """Any other text from a template, by its path under templates/."""
+    """Any other text from a template, by its path under templates/ or, of a design's own, under the package."""
     return _tidy(_environment().get_template(template).render(**values))
 
 

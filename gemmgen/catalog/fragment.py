@@ -473,6 +473,11 @@ class Fragment(Row):
         return "matrix_core.j2" if self.vendor == "amd" else f"{self.policy}.j2"
 
     @property
+    def builtin_ends(self) -> str:
+        """What a call of the builtin ends with: MFMA's, that nothing is broadcast, permuted or negated."""
+        return ", 0, 0, 0" if self.policy == "mfma" else ""
+
+    @property
     def word_bytes(self) -> int:
         return 1 if self.word == "i8" else FORMATS[self.word].bytes
 

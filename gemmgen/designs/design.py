@@ -6,9 +6,11 @@ to know something of a design asks that object; nobody asks which one it is.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -141,6 +143,11 @@ class Design:
     stays: bool = False
     is_emulated: bool = True
     standing: str | None = None
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where its files lie, `kernel.j2` among them."""
+        return Path(inspect.getfile(type(self))).parent
 
     # ---- what it is for
 

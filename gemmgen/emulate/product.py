@@ -35,11 +35,10 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
                 outside[name], inside[name] = outside[name] + inside[name], zero
     for name, total in outside.items():
         inside[name] = total + inside[name]
-    result, scale = None, 0
-    for accumulator in reversed(scheme.accumulators):
-        mine = inside[accumulator.name].astype(np.float64)
-        result = mine if result is None else (result * 2.0 ** (accumulator.scale - scale) + mine).astype(np.float32).astype(np.float64)
-        scale = accumulator.scale
+    result = scheme.recombination.combine(
+        {name: total.astype(np.float64) for name, total in inside.items()},
+        lambda so_far, factor, own: (so_far * factor + own).astype(np.float32).astype(np.float64),
+    )
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
 
 
