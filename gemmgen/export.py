@@ -8,8 +8,8 @@ without either, and the files that build, install and try it. The same plan give
 the same bytes; only the machine code depends on the compiler, which the manifest
 names.
 
-Sizes, workspace and arguments are tables here, read by the C text and by the
-manifest alike; the workspace's are `Plan.workspace` as data.
+Sizes, workspace and arguments are the source's table (`gemmgen.abi`), read by the C text and by the
+manifest alike.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gemmgen import __version__
+from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Parameter
 from gemmgen.build import SUFFIXES
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.files import read, resolved
-from gemmgen.plan import STATUS, WORKSPACE_ALIGNMENT, Plan
-from gemmgen.render import PLATFORM, Grid, Launch, Source, param_type, render_text
+from gemmgen.plan import Plan
+from gemmgen.render import PLATFORM, Source, render_text
 from gemmgen.run.hip import MOST_THREADS
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verify import standing
@@ -77,124 +78,6 @@ _ARGUMENTS = {  # of the C function, by position from 1: those that can be refus
 }
 
 
-# ---- the tables
-
-
-@dataclass(frozen=True)
-class Region:
-    """A part of the workspace. Regions follow one another, each aligned.
-
-    Attributes:
-        name: as in `Plan.workspace`.
-        element: the C type of what lies there.
-        factor, of, per: its bytes are the factor times these padded extents, divided by `per`.
-        zeroed: whether it must be zero before the first kernel runs.
-    """
-
-    name: str
-    element: str
-    factor: int
-    of: tuple[str, ...]
-    zeroed: bool
-    meaning: str
-    per: int = 1
-
-    def bytes(self, extents: Mapping[str, int]) -> int:
-        return self.factor * math.prod(extents[extent] for extent in self.of) // self.per
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """An argument of a kernel.
-
-    Attributes:
-        type: as the kernel declares it.
-        value: what to pass, as data: an `argument` of the C function, or a
-            `region` of the workspace with an `offset` in bytes.
-        expression: the same as C.
-    """
-
-    name: str
-    type: str
-    value: dict[str, Any]
-    expression: str
-    meaning: str
-
-
-def regions(plan: Plan) -> tuple[Region, ...]:
-    """`Plan.workspace`, as data."""
-    scales = 4 if plan.scheme.normalize == "row" else 0
-    words = len(plan.scheme.words) * plan.scheme.format.bytes
-    before = [operand.name for operand in plan.split_before]
-    slices = plan.split_k if plan.split_k > 1 else 0
-    rows = "m_clusters" if "m_clusters" in padded(plan) else "m_padded"
-    none = "" if scales else "; none in this scheme"
-    return (
-        Region("status", "unsigned long long", 8 * len(status_fields()), (), True, "the counters"),
-        Region("a_absmax", "unsigned int", scales, ("m_padded",), True, f"largest magnitudes of A's rows{none}"),
-        Region("b_absmax", "unsigned int", scales, ("n_padded",), True, f"largest magnitudes of B's columns{none}"),
-        Region("arrived", "unsigned int", 4 * plan.sharers if slices else 0, (rows, "n_padded"), True,
-               f"slices of k that have left their part, for each {'warpgroup' if plan.specialised else 'block'} of C{'' if slices else '; none in this kernel'}",
-               per=plan.block[0] * plan.block[1]),
-        Region("a_words", "unsigned char", words * ("a" in before), ("m_padded", "k_padded"), False, "A's words, packed"),
-        Region("b_words", "unsigned char", words * ("b" in before), ("n_padded", "k_padded"), False, "B's words, packed"),
-        Region("parts", "float", 4 * slices, (rows, "n_padded"), False, "the sums of the slices of k"),
-    )
-
-
-def padded(plan: Plan) -> dict[str, tuple[str, int]]:
-    """Each padded extent: what it is rounded up from, and to a multiple of what."""
-    found = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.padded(1, 1, 1))}
-    if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
-        found["m_clusters"] = ("m", plan.block[0] * plan.cluster)
-    return found
-
-
-def status_fields() -> list[str]:
-    return [field for fields in STATUS.values() for field in fields]
-
-
-def parameters(launches: Iterable[Launch]) -> list[list[Parameter]]:
-    """The arguments of each launch. Who names a buffer of the workspace first writes it; later ones read."""
-    written: set[str] = set()
-    result = []
-    for launch in launches:
-        result.append([_parameter(name, written) for name in launch.params])
-        written.update(launch.params)
-    return result
-
-
-_MEANINGS = {
-    "a": "operand A", "b": "operand B", "c": "result C", "m": "rows of C", "n": "columns of C", "k": "the summed dimension",
-    "alpha": "factor of A B", "beta": "factor of what C held", "lda": "elements from one stored row of A to the next",
-    "ldb": "the same of B", "ldc": "the same of C", "a_words": "packed words of A", "b_words": "packed words of B",
-    "a_absmax": "largest magnitudes of A's rows", "b_absmax": "largest magnitudes of B's columns",
-    "parts": "the sums of the slices of k", "arrived": "slices that have left theirs, for each part of C",
-    **{name: "counters: " + ", ".join(fields) for name, fields in STATUS.items()},
-}
-_POINTERS = {
-    "a": "float", "b": "float", "c": "float",
-    "a_words": "unsigned char", "b_words": "unsigned char", "a_absmax": "unsigned int", "b_absmax": "unsigned int",
-    "parts": "float", "arrived": "unsigned int", **dict.fromkeys(STATUS, "unsigned long long"),
-}
-
-
-def _parameter(name: str, written: set[str]) -> Parameter:
-    kind = param_type(name)
-    if kind == "pointer":
-        reads = name in ("a", "b") or (name in written and name not in STATUS)
-        kind = f"{'const ' * reads}{_POINTERS[name]}*"
-    if name in STATUS:
-        before = [*STATUS][: [*STATUS].index(name)]
-        region, offset = "status", 8 * sum(len(STATUS[earlier]) for earlier in before)
-    elif name.endswith(("_words", "_absmax")) or name in ("parts", "arrived"):
-        region, offset = name, 0
-    else:
-        return Parameter(name, kind, {"argument": name}, name, _MEANINGS[name])
-    expression = f"(base + at.{region}" + (f" + {offset})" if offset else ")")
-    return Parameter(name, kind, {"region": region, "offset": offset}, expression, _MEANINGS[name])
-
-
 # ---- what the files say
 
 
@@ -231,21 +114,11 @@ def _bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
     return rows
 
 
-def _status_meanings(plan: Plan) -> list[tuple[str, str]]:
-    meanings = {
-        "lossy": "finite elements of {} below the words' range, or that lose more than 2^-{}",
-        "overflow": "finite elements of {} that the leading word cannot hold",
-        "nonfinite": "elements of {} that are Inf or NaN",
-    }
-    rows = []
-    for field in status_fields():
-        operand, _, kind = field.partition("_")
-        if kind:
-            rows.append((field, meanings[kind].format(operand.upper(), plan.scheme.bits)))
-        else:
-            exact = plan.special == "exact"
-            rows.append((field, "elements of C computed again in FP32" if exact else "always 0: special = fast"))
-    return rows
+def _passed(parameter: Parameter) -> str:
+    """What a parameter is given, as C."""
+    if parameter.region is None:
+        return str(parameter.argument)
+    return f"(base + at.{parameter.region}" + (f" + {parameter.offset})" if parameter.offset else ")")
 
 
 def _flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
@@ -315,27 +188,14 @@ def _stored(plan: Plan) -> dict[str, dict[str, str]]:
     return {"a": one("a", "m", "k", plan.layout[0] == "t"), "b": one("b", "k", "n", plan.layout[1] == "t")}
 
 
-def _blocks(plan: Plan, grid: Grid) -> str:
+def _blocks(constants: Mapping[str, int], grid: Grid) -> str:
     """The blocks of a launch, as C."""
-    constants = {"split_k": plan.split_k, "cluster": plan.cluster}
-
     def factor(extent: str, tile: int) -> str:
         if extent in constants:
             return str(constants[extent])
         return f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})"
 
     return " + ".join(" * ".join(factor(*one) for one in product) for product in grid) or "0"
-
-
-def _role(source: Source, launch: Launch) -> str:
-    return launch.symbol.removeprefix(source.name).lstrip("_") or "gemm"
-
-
-_ROLE_MEANINGS = {
-    "absmax": "the largest magnitude of each row of A and column of B",
-    "split": "operands into words",
-    "gemm": "the product of the words, and C",
-}
 
 
 def _largest_grid(plan: Plan, source: Source) -> tuple[int, str]:
@@ -347,7 +207,9 @@ def _largest_grid(plan: Plan, source: Source) -> tuple[int, str]:
 
 def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
     """Everything the templates read."""
-    zeroed = [region.name for region in regions(plan) if region.zeroed]
+    interface = source.interface
+    zeroed = [buffer.name for buffer in interface.buffers if buffer.zeroed]
+    counters = [field for counters in interface.counters for field in counters.fields]
     m, n, k = EXAMPLE_SIZE
     example = _bound(plan, k, archs)
     largest_grid, grid_limit = _largest_grid(plan, source)
@@ -371,19 +233,20 @@ def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dic
         "pad": lambda text, width: " " * max(1, width - len(text)),
         "largest_extent": LARGEST_EXTENT, "largest_grid": largest_grid, "grid_limit": grid_limit,
         "alignment": WORKSPACE_ALIGNMENT,
-        "status_fields": _status_meanings(plan), "status_bytes": 8 * len(status_fields()),
-        "padded": [(extent, of, unit) for extent, (of, unit) in padded(plan).items()],
+        "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),
+        "padded": [(extent, of, unit) for extent, (of, unit) in interface.padded.items()],
         "regions": [
-            {"name": region.name, "meaning": region.meaning, "last_zeroed": region.name == zeroed[-1],
-             "size": " * ".join([str(region.factor), *(f"(uint64_t)at->{extent}" for extent in region.of)])
-             + (f" / {region.per}" if region.per > 1 else "")}
-            for region in regions(plan)
+            {"name": buffer.name, "meaning": buffer.meaning, "last_zeroed": buffer.name == zeroed[-1],
+             "size": " * ".join([str(buffer.factor), *(f"(uint64_t)at->{extent}" for extent in buffer.of)])
+             + (f" / {buffer.per}" if buffer.per > 1 else "")}
+            for buffer in interface.buffers
         ],
         "launches": [
-            {"symbol": launch.symbol, "blocks": _blocks(plan, launch.grid), "most_blocks": launch.most_blocks, "threads": launch.threads,
-             "blocks_same_b": None if launch.same_b is None else _blocks(plan, launch.same_b),
-             "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "params": params, "meaning": _ROLE_MEANINGS[_role(source, launch)]}
-            for launch, params in zip(source.launches, parameters(source.launches))
+            {"symbol": launch.symbol, "blocks": _blocks(interface.constants, launch.grid), "most_blocks": launch.most_blocks, "threads": launch.threads,
+             "blocks_same_b": None if launch.same_b is None else _blocks(interface.constants, launch.same_b),
+             "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
+             "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
+            for launch in interface.launches
         ],
         "overlapping": any(launch.overlaps for launch in source.launches),
         "keeps_b": any(launch.same_b is not None for launch in source.launches),
@@ -486,6 +349,7 @@ def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mappi
 
 def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     stored, binary, archs = _stored(plan), binaries[0], [binary.arch for binary in binaries]
+    interface = source.interface
     largest_grid, _ = _largest_grid(plan, source)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -509,7 +373,7 @@ def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str,
         },
         "limits": {"largest_extent": LARGEST_EXTENT, "largest_grid": largest_grid},
         "alignment": {"operands": 4, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
-        "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in padded(plan).items()},
+        "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
                     "product of extents; the whole is a multiple of the alignment, too",
@@ -518,19 +382,19 @@ def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str,
             "regions": [
                 {"name": r.name, "element": r.element, "factor": r.factor, "extents": list(r.of), "per": r.per, "zeroed": r.zeroed,
                  "meaning": r.meaning}
-                for r in regions(plan)
+                for r in interface.buffers
             ],
         },
         "status": [
-            {"name": field, "offset": 8 * i, "type": "unsigned long long", "meaning": meaning}
-            for i, (field, meaning) in enumerate(_status_meanings(plan))
+            {"name": field.name, "offset": counters.offset + COUNTER_BYTES * i, "type": "unsigned long long", "meaning": field.meaning}
+            for counters in interface.counters for i, field in enumerate(counters.fields)
         ],
         "launch_rule": "in this order, one-dimensional: blocks = sum over grid of the products of ceil(extent / tile), at most "
                        "largest_grid; where there are more than most_blocks, launch most_blocks; skip a launch of 0 blocks; "
                        "where alpha = 0, launch as if k = 0, because A and B are not to be read",
         "launches": [
             {
-                "symbol": launch.symbol, "role": _role(source, launch),
+                "symbol": launch.symbol, "role": launch.role,
                 "grid": [[{"extent": extent, "tile": tile} for extent, tile in product] for product in launch.grid],
                 "terms_same_b": None if launch.same_b is None else len(launch.same_b),
                 "most_blocks": launch.most_blocks, "cluster": launch.cluster, "overlaps": launch.overlaps,
@@ -538,10 +402,10 @@ def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str,
                 "static_shared_bytes": binary.kernels[launch.symbol].static_shared_bytes,
                 "registers": binary.kernels[launch.symbol].registers,
                 "params": [
-                    {"name": p.name, "type": p.type, "value": p.value, "meaning": p.meaning} for p in params
+                    {"name": p.name, "type": p.type, "value": p.value, "meaning": p.meaning} for p in launch.parameters
                 ],
             }
-            for launch, params in zip(source.launches, parameters(source.launches))
+            for launch in interface.launches
         ],
         "bound": {
             "statement": "for alpha = 1, beta = 0 and no element counted: worst_case bounds |C - C*| / (|A||B|) of every "

@@ -21,8 +21,9 @@ import numpy as np
 
 from gemmgen.build import Binary
 from gemmgen.errors import DeviceError
-from gemmgen.plan import STATUS, Plan
-from gemmgen.render import Source, param_type
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.run import arguments
 from gemmgen.run.cuda import CudaDevice
 from gemmgen.run.sensors import Sample, Sensors, open_sensors
 
@@ -161,46 +162,41 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
 
     m, n, k = inputs.size
     device = CudaDevice(binary)
-    work = plan.workspace(m, n, k)
-    a_words, b_words = plan.words_bytes(m, n, k)
+    interface = source.interface
+    extents, work = interface.extents(m, n, k), interface.workspace(m, n, k)
     # The data are random, so storing A as A^T needs other numbers, not a transposition.
     launches, spaces = [], []
     for index in range(inputs.sets):
         if main_only or not spaces:
-            spaces.append(cupy.zeros(max(work.zeroed, 1), cupy.uint8))
-            zeroed = spaces[-1]
-            values: dict[str, Any] = {
-                "lda": k if plan.layout[0] == "n" else m, "ldb": n if plan.layout[1] == "n" else k, "ldc": n,
-                "alpha": 1.0, "beta": 0.0, **plan.extents(m, n, k),
-                "a_words": cupy.empty(a_words, cupy.uint8), "b_words": cupy.empty(b_words, cupy.uint8),
-                "a_absmax": zeroed[work.a_absmax :], "b_absmax": zeroed[work.b_absmax :],
-                "arrived": zeroed[work.arrived :], "parts": cupy.empty(work.bytes - work.parts, cupy.uint8),
+            spaces.append(cupy.empty(work.bytes, cupy.uint8))
+            spaces[-1][: work.zeroed].fill(0)
+            memory = {
+                (buffer.name, offset): spaces[-1][work.offsets[buffer.name] + offset :]
+                for buffer in interface.buffers for offset in interface.places(buffer)
             }
-            offset = 0
-            for counter, fields in STATUS.items():
-                values[counter] = zeroed[offset:]
-                offset += 8 * len(fields)
-        values |= {"a": inputs.a[index], "b": inputs.b[index], "c": inputs.c[index]}
+        given = {
+            "a": inputs.a[index], "b": inputs.b[index], "c": inputs.c[index], "m": m, "n": n, "k": k,
+            "lda": k if plan.layout[0] == "n" else m, "ldb": n if plan.layout[1] == "n" else k, "ldc": n, "alpha": 1.0, "beta": 0.0,
+        }
         launches.append([
             device.prepared(
-                launch.symbol, launch.blocks(values), launch.threads, launch.shared_bytes,
-                [(param_type(p), values[p]) for p in launch.params], launch.overlaps,
+                launch.symbol, launch.blocks(extents), launch.threads, launch.shared_bytes, arguments(launch, given, memory), launch.overlaps,
             )
-            for launch in source.launches if launch.blocks(values)
+            for launch in interface.launches if launch.blocks(extents)
         ])
-    normalises = work.arrived > work.a_absmax  # accumulates maxima from zero
+    zeroed_again = any(work.lengths[buffer.name] for buffer in interface.buffers if buffer.zeroed_again)
 
     def enqueue(index: int) -> None:
         at = index % inputs.sets
-        if normalises:
-            spaces[at % len(spaces)].fill(0)
+        if zeroed_again:
+            spaces[at % len(spaces)][: work.zeroed].fill(0)
         for launch in launches[at]:
             launch()
 
     if main_only:
         for index in range(inputs.sets):
             enqueue(index)
-        normalises, launches = False, [steps[-1:] for steps in launches]
+        zeroed_again, launches = False, [steps[-1:] for steps in launches]
     return Contender(name, enqueue, plan.layout, inputs.c, source.name)
 
 

@@ -21,12 +21,13 @@ import pytest
 
 import foreign
 from gemmgen import export as exporter
+from gemmgen.abi import COUNTERS
 from gemmgen.build import Binary, CodeObjectResources, CubinResources
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.paths import SPECS
-from gemmgen.plan import Hints, STATUS
+from gemmgen.plan import Hints
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -123,7 +124,7 @@ def test_the_folder_holds_what_the_manifest_tells(case, tmp_path):
     assert [[p["name"] for p in launch["params"]] for launch in manifest["launches"]] == [
         list(launch.params) for launch in source.launches
     ]
-    assert [field["name"] for field in manifest["status"]] == [f for fields in STATUS.values() for f in fields]
+    assert [field["name"] for field in manifest["status"]] == [f for fields in COUNTERS.values() for f in fields]
 
 
 def test_the_same_plan_gives_the_same_bytes_wherever_it_is_written(tmp_path, monkeypatch):
@@ -338,7 +339,7 @@ def test_hip_counts_the_threads_of_a_grid_in_32_bits():
     assert exporter._largest_grid(*prepared()[:2]) == (2**31 - 1, "2^31 - 1 blocks")
 
 
-# ---- sizes, against the plan
+# ---- sizes, against the table
 
 
 def sizes() -> list[tuple[int, int, int]]:
@@ -350,15 +351,17 @@ def sizes() -> list[tuple[int, int, int]]:
     return [*few, *many, *huge, (0, 0, 0), (LIMIT, 1, 1), (1, LIMIT, 1), (1, 1, LIMIT), (LIMIT, LIMIT, LIMIT)]
 
 
+TOLD = ("status", "a_absmax", "b_absmax", "a_words", "b_words")
+
+
 def planned(plan, source, m: int, n: int, k: int) -> list[int]:
-    """What the C must tell: the status code, then extents, offsets, bytes and blocks, all by the Plan."""
-    m_padded, n_padded, k_padded = plan.padded(m, n, k)
-    extents = plan.extents(m, n, k)
+    """What the C must tell: the status code, then extents, offsets, bytes and blocks, all by the table."""
+    extents = source.interface.extents(m, n, k)
     if max(replace(launch, most_blocks=None).blocks(extents) for launch in source.launches) > exporter._largest_grid(plan, source)[0]:
         return [-100]
     blocks = [launch.blocks(extents) for launch in source.launches]
-    w = plan.workspace(m, n, k)
-    return [0, m_padded, n_padded, k_padded, w.status, w.a_absmax, w.b_absmax, w.a_words, w.b_words, w.zeroed, w.bytes, *blocks]
+    w = source.interface.workspace(m, n, k)
+    return [0, *(extents[f"{x}_padded"] for x in "mnk"), *(w.offsets[name] for name in TOLD), w.zeroed, w.bytes, *blocks]
 
 
 SIZES_PROGRAM = """
@@ -411,16 +414,16 @@ def test_the_manifests_sizes_are_the_plans(case, tmp_path):
     manifest = json.loads((exported(tmp_path / "out", case) / "manifest.json").read_text())
     for m, n, k in sizes():
         extents = foreign.extents(manifest, m, n, k)
-        assert tuple(extents[name] for name in ("m_padded", "n_padded", "k_padded")) == plan.padded(m, n, k)
+        assert tuple(extents[name] for name in ("m_padded", "n_padded", "k_padded")) == tuple(-(-x // tile) * tile for x, tile in zip((m, n, k), plan.block))
         offsets, zeroed, nbytes = foreign.layout(manifest, extents)
-        want = plan.workspace(m, n, k)
-        assert offsets == {name: getattr(want, name) for name in offsets}
+        want = source.interface.workspace(m, n, k)
+        assert offsets == want.offsets
         assert (zeroed, nbytes) == (want.zeroed, want.bytes)
         for launch, told in zip(source.launches, manifest["launches"]):
             assert launch.grid == tuple(
                 tuple((factor["extent"], factor["tile"]) for factor in product) for product in told["grid"]
             )
-            assert foreign.blocks(told, extents) == launch.blocks(plan.extents(m, n, k))
+            assert foreign.blocks(told, extents) == launch.blocks(source.interface.extents(m, n, k))
 
 
 # ---- arguments

@@ -16,7 +16,7 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "paths", "files", "catalog", "spec", "plan", "model", "solve", "naming", "render", "fragments", "split",
+    "", "errors", "paths", "files", "catalog", "spec", "plan", "model", "solve", "naming", "abi", "render", "fragments", "split",
     "build", "emulate", "run", "verify", "export", "bench", "cli", "demo", "__main__",
 )
 HOMES = {
