@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen import __version__
+from gemmgen import __version__, timing
 from gemmgen.bench import median_interval
 from gemmgen.build import Binary, build
 from gemmgen.catalog.gpu import GPUS
@@ -39,7 +39,7 @@ from gemmgen.cli.inputs import problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render
-from gemmgen.run import cuda, timing
+from gemmgen.run import cuda
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
