@@ -16,6 +16,7 @@ from test_hip_export import HEADER as HIP_HEADER
 
 from gemmgen import export as exporter
 from gemmgen.build import build, find_clang
+from gemmgen.export import prose
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render
 from gemmgen.solve import solve
@@ -256,7 +257,7 @@ def test_with_alpha_0_no_operand_is_split_and_k_is_none(launcher):
 
 
 def test_a_grid_of_one_row_of_blocks_too_many_has_no_workspace(launcher):
-    plan, (most, _) = launcher.plan, exporter._largest_grid(launcher.plan, launcher.source)
+    plan, (most, _) = launcher.plan, prose.largest_grid(launcher.plan, launcher.source)
     n, told, about = plan.block[1] << 14, [], most // (plan.split_k << 14)
     for rows in range(about - 2, about + 3):
         extents = launcher.source.interface.extents(plan.block[0] * rows, n, 1)

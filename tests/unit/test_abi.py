@@ -11,6 +11,7 @@ import pytest
 
 from gemmgen import abi, export
 from gemmgen.build import build
+from gemmgen.export import contents
 from gemmgen.render import render
 from gemmgen.run import arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -169,5 +170,5 @@ def test_a_further_counter_is_counted_everywhere(monkeypatch, tmp_path):
     table = abi.interface(plan)
     assert table.counters[-1].offset == 56 and table.workspace(1, 1, 1).lengths["status"] == 64
     source = render(plan)
-    context = export._context(plan, source, [plan.arch], "lab_gemm")
+    context = contents.template_values(plan, source, [plan.arch], "lab_gemm")
     assert context["status_fields"][-1][0] == "toys_lossy" and context["status_bytes"] == 64
