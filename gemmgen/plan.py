@@ -23,23 +23,6 @@ SPLIT_TILE_K = 32
 SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
 ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
-WORKSPACE_ALIGNMENT = 256
-STATUS = {
-    "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
-    "b_status": ("b_lossy", "b_overflow", "b_nonfinite"),
-    "repaired": ("repaired",),
-}
-"""What the kernels count, each an unsigned 64-bit integer, by kernel argument and in this order.
-
-lossy: finite elements below the words' normal range, and those whose words lose more than the scheme's own remainder.
-overflow: finite elements that the leading word cannot hold.
-nonfinite: elements that are Inf or NaN.
-repaired: elements of C computed again in FP32.
-"""
-
-
-def round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
 
 
 @dataclass(frozen=True)
@@ -107,26 +90,8 @@ class Operand:
         return f"{outer} * {ld} + {k}" if self.k_contiguous else f"{k} * {ld} + {outer}"
 
 
-@dataclass(frozen=True)
-class Workspace:
-    """Byte offsets into the workspace for one problem size.
-
-    `zeroed` bytes from the start must be zero before the first kernel runs.
-    """
-
-    status: int
-    a_absmax: int
-    b_absmax: int
-    arrived: int
-    zeroed: int
-    a_words: int
-    b_words: int
-    parts: int
-    bytes: int
-
-
 class _Facts:
-    """What follows from a plan's decisions: identity, numbers of the design's equations, layouts, workspace."""
+    """What follows from a plan's decisions: identity, numbers of the design's equations, layouts."""
 
     layout: str
     scheme: Scheme
@@ -446,51 +411,6 @@ class _Facts:
     def packed_stage_bytes(self, operand: Operand) -> int:
         """All words of it."""
         return len(self.scheme.words) * self.packed_tile_bytes(operand)
-
-    # ---- workspace
-
-    def padded(self, m: int, n: int, k: int) -> tuple[int, int, int]:
-        """Extents that the packed stages cover."""
-        return tuple(round_up(extent, tile) for extent, tile in zip((m, n, k), self.block))
-
-    def tiles(self, m: int, n: int) -> int:
-        """Tiles of C, in whole clusters."""
-        bm, bn, _ = self.block
-        return -(-m // (bm * self.cluster)) * self.cluster * -(-n // bn)
-
-    def extents(self, m: int, n: int, k: int) -> dict[str, int]:
-        """What launches and grids call the sizes: m, n, k, each with `_padded`, split_k and cluster."""
-        padded = self.padded(m, n, k)
-        sizes = {"m": m, "n": n, "k": k, "split_k": self.split_k, "cluster": self.cluster}
-        return sizes | {f"{x}_padded": extent for x, extent in zip("mnk", padded)}
-
-    def words_bytes(self, m: int, n: int, k: int) -> tuple[int, int]:
-        """Bytes of the packed words of A and of B."""
-        m_pad, n_pad, k_pad = self.padded(m, n, k)
-        each = len(self.scheme.words) * self.scheme.format.bytes * k_pad
-        split = [operand.name for operand in self.split_before]
-        return each * m_pad * ("a" in split), each * n_pad * ("b" in split)
-
-    def workspace(self, m: int, n: int, k: int) -> Workspace:
-        """Layout of the workspace for a problem [m, n, k]."""
-        m_pad, n_pad, _ = self.padded(m, n, k)
-        a_words, b_words = self.words_bytes(m, n, k)
-        scales = self.scheme.normalize == "row"
-        end = 8 * sum(len(fields) for fields in STATUS.values())
-        offsets: dict[str, int] = {}
-        for name, length in (
-            ("a_absmax", 4 * m_pad if scales else 0),
-            ("b_absmax", 4 * n_pad if scales else 0),
-            ("arrived", 4 * self.numbers["sharers"] * self.tiles(m, n) if self.split_k > 1 else 0),
-        ):
-            offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
-            end += length
-        zeroed = end
-        parts = 4 * self.split_k * self.tiles(m, n) * self.block[0] * self.block[1] if self.split_k > 1 else 0
-        for name, length in (("a_words", a_words), ("b_words", b_words), ("parts", parts)):
-            offsets[name] = end = round_up(end, WORKSPACE_ALIGNMENT)
-            end += length
-        return Workspace(status=0, zeroed=zeroed, bytes=round_up(end, WORKSPACE_ALIGNMENT), **offsets)
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data, for `--json`."""

@@ -124,10 +124,7 @@ def record(told: Mapping[str, Any], path: Path) -> str:
 
 def kernel_roles(source: Source) -> dict[str, str]:
     """Each kernel's symbol and what it is for: `gemm`, `split`, ..."""
-    return {
-        launch.symbol: launch.symbol.removeprefix(source.name + "_") if launch.symbol != source.name else "gemm"
-        for launch in source.launches
-    }
+    return {launch.symbol: launch.role for launch in source.launches}
 
 
 def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, Any]]:

@@ -116,7 +116,8 @@ class Design:
         of_registers: the symbols that a thread's demand for registers rests on, and what there is of them: where the compiler spills, another
             value of one of these may help most.
         telling: all that changes a kernel's main loop for the compiler; groups and slices of k hardly do.
-        group_name: what `warp` is the tile of, and what gathers its part of slices of k.
+        gatherer: what gathers its part of slices of k.
+        parts: how the sums of the slices lie in the workspace.
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
@@ -137,7 +138,8 @@ class Design:
     equation_groups: tuple[tuple[str, tuple[Equation, ...]], ...] = ()
     order: str = ""
     of_registers: tuple[str, ...] = ("WM", "WN", "BK", "register_budget")
-    group_name: str = "warp"
+    gatherer: str = "block"
+    parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
     promotes_at_once: bool = False
     sums_come_combined: bool = False
     stays: bool = False

@@ -16,20 +16,20 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "paths", "files", "catalog", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "render", "fragments", "split",
-    "build", "emulate", "run", "verify", "export", "bench", "cli", "demo", "__main__",
+    "", "errors", "paths", "files", "catalog", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "render", "fragments", "split",
+    "build", "emulate", "run", "verify", "export", "timing", "bench", "cli", "demo", "__main__",
 )
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
     "pydantic": {"spec", "catalog"},
     "pydantic_core": set(),
-    "cupy": {"run"},
+    "cupy": {"run", "timing"},
     "hip": {"run"},
     "typer": {"cli"},
     "sklearn": {"demo"},
-    "torch": {"run"},
-    "triton": {"run"},
+    "torch": {"timing"},
+    "triton": {"timing"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen import abi
 from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
@@ -29,7 +30,6 @@ from gemmgen.designs import portable
 from gemmgen.designs.portable.design import extents
 from gemmgen.designs.specialised.design import hidden_promote
 from gemmgen.model import time, traffic
-from gemmgen.render import Launch
 from gemmgen.run import Placement, gemm
 from gemmgen.run.sensors import Sample
 from gemmgen.solve import alternatives, explain, search, solve
@@ -279,12 +279,13 @@ class Recorder:
 
 def asked(device, layout="nn", way=None, k=4, **options):
     plan = plan_of(layout=layout, **(way or {}))
+    lines = tuple(line for line in abi.interface(plan).launches[-1].lines if {"a", "c"} & {one.name for one in line.parameters})
     launches = tuple(
-        Launch(symbol, ((("m", 64), ("n", 64)),) if symbol == "gemm" else ((("m", 64), ("k", 64)),), 128, 0, ("a", "lda", "c"),
+        abi.Launch(symbol, symbol, "", ((("m", 64), ("n", 64)),) if symbol == "gemm" else ((("m", 64), ("k", 64)),), 128, 0, lines,
                overlaps=symbol == "gemm") for symbol in ("split", "gemm")
     )
     a, b = np.arange(3 * k, dtype=np.float32).reshape(3, k), 100 + np.arange(2 * k, dtype=np.float32).reshape(k, 2)
-    return gemm(device, plan, SimpleNamespace(launches=launches), a, b, **options), a, b
+    return gemm(device, plan, SimpleNamespace(interface=replace(abi.interface(plan), launches=launches)), a, b, **options), a, b
 
 
 def test_operands_end_with_their_last_element_and_are_poison_between_rows():

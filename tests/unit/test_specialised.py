@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from ways import NVIDIA
 
-from gemmgen import export as exporter
+from gemmgen import abi
 from gemmgen.catalog.fragment import FRAGMENTS, Descriptor, shapes
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
@@ -326,10 +326,11 @@ def test_a_launch_is_whole_clusters_and_no_more_than_the_gpu_holds():
         assert (gemm.most_blocks, gemm.cluster, gemm.overlaps) == (plan.most_blocks, plan.cluster, True)
         assert plan.most_blocks % plan.cluster == 0 < plan.most_blocks
         for m, n in ((1, 1), (129, 7), (5000, 5000), (100_000, 3)):
-            blocks = gemm.blocks(plan.extents(m, n, 64))
+            blocks = gemm.blocks(abi.interface(plan).extents(m, n, 64))
             assert blocks % plan.cluster == 0
-            assert blocks == min(plan.most_blocks, plan.tiles(m, n) * plan.split_k)
-        assert gemm.blocks(plan.extents(0, 5, 64)) == gemm.blocks(plan.extents(5, 0, 64)) == 0
+            tiles = -(-m // (plan.block[0] * plan.cluster)) * plan.cluster * -(-n // plan.block[1])
+            assert blocks == min(plan.most_blocks, tiles * plan.split_k)
+        assert [gemm.blocks(abi.interface(plan).extents(m, n, 64)) for m, n in ((0, 5), (5, 0))] == [0, 0]
         assert not any(launch.overlaps or launch.most_blocks for launch in render(plan).launches[:-1])
     for launch in render(solve(spec(policy="mma"))).launches:
         assert (launch.most_blocks, launch.cluster, launch.overlaps) == (None, 1, False)
@@ -380,23 +381,18 @@ def test_a_kernel_that_overlaps_follows_one_of_ours_or_waits():
 def test_slices_leave_room_for_clusters_that_reach_below_c():
     for plan in PLANS:
         m, n, k = 3 * plan.block[0] + 1, plan.block[1] - 1, 1000
-        work, extents = plan.workspace(m, n, k), plan.extents(m, n, k)
+        table = abi.interface(plan)
+        lengths, extents = table.workspace(m, n, k).lengths, table.extents(m, n, k)
         tiles = 4 * 1  # rows of tiles are even with clusters of two, too
-        assert plan.tiles(m, n) == tiles and plan.tiles(1, n) == plan.cluster
         words = len(plan.scheme.words) * 2 * extents["k_padded"]
-        assert plan.words_bytes(m, n, k) == (words * extents["m_padded"] * (plan.where == "prepass"), words * extents["n_padded"])
+        assert (lengths["a_words"], lengths["b_words"]) == (words * extents["m_padded"] * (plan.where == "prepass"), words * extents["n_padded"])
         if plan.split_k > 1:
             sharers = 1 if plan.consumers == "pingpong" else plan.numbers["groups"]
-            assert work.zeroed - work.arrived == 4 * tiles * sharers
-            assert work.bytes - work.parts >= 4 * tiles * plan.split_k * plan.block[0] * plan.block[1]
-            below = plan.workspace(1, n, k)
-            assert below.bytes - below.parts >= 4 * plan.cluster * plan.split_k * plan.block[0] * plan.block[1]
+            assert lengths["arrived"] == 4 * tiles * sharers
+            assert lengths["parts"] == 4 * tiles * plan.split_k * plan.block[0] * plan.block[1]
+            assert table.workspace(1, n, k).lengths["parts"] == 4 * plan.cluster * plan.split_k * plan.block[0] * plan.block[1]
         else:
-            assert work.zeroed == work.arrived and work.parts == work.bytes
-        sizes = extents | {name: -(-extents[of] // unit) * unit for name, (of, unit) in exporter.padded(plan).items()}
-        lengths = {region.name: region.bytes(sizes) for region in exporter.regions(plan)}
-        assert (lengths["a_words"], lengths["b_words"]) == plan.words_bytes(m, n, k)
-        assert lengths["arrived"] == work.zeroed - work.arrived
+            assert lengths["arrived"] == lengths["parts"] == 0
 
 
 def test_the_text_takes_what_the_launch_gives():

@@ -90,7 +90,7 @@ class Specialised(Design):
     )
     order = "the least {fetch_bytes} a FLOP wins, then the least {fill_bytes} a FLOP, the least {dram_bytes}"
     of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
-    group_name = "warpgroup"
+    gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
     stays = True
 
     def serves(self, fragment: Fragment) -> bool:

@@ -57,7 +57,7 @@ class TensorMemory(Design):
         ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
     )
     order = specialised.Specialised.order
-    group_name = "warpgroup"
+    gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that move sums]"
     sums_come_combined = True
     stays = True
     is_emulated = False

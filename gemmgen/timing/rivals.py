@@ -16,8 +16,8 @@ import torch
 import triton
 import triton.language as tl
 
+from gemmgen import timing
 from gemmgen.errors import DeviceError
-from gemmgen.run import timing
 
 GROUP = 8  # block rows of C that are worked on together, for L2
 TUNED_EXTENT = 8192  # configurations are compared on at most this much of each dimension
