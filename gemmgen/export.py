@@ -30,14 +30,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmgen import __version__
-from gemmgen.build import SUFFIXES
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.files import read, resolved
 from gemmgen.plan import STATUS, WORKSPACE_ALIGNMENT, Plan
-from gemmgen.render import PLATFORM, Grid, Launch, Source, param_type, render_text
-from gemmgen.run.hip import MOST_THREADS
+from gemmgen.render import Grid, Launch, Source, param_type, render_text
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verify import standing
 from gemmgen.verify.bound import SAFETY, Bound, U, bound, lost, underflow
@@ -53,8 +51,6 @@ MOST_MANIFEST = 1 << 20
 """Bytes of one; ours have some 10 KB."""
 LARGEST_EXTENT = MAX_EXTENT - 4096
 """Rounding up to a tile, of at most 4096, must stay a 32-bit integer."""
-LARGEST_GRID = 2**31 - 1
-"""Blocks of a launch."""
 BOUND_K = (128, 1024, 4096, 16384, 65536)
 """The k for which header and manifest tell the bounds."""
 EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
@@ -340,9 +336,7 @@ _ROLE_MEANINGS = {
 
 def _largest_grid(plan: Plan, source: Source) -> tuple[int, str]:
     """Blocks that every launch may have, and the limit behind that in words."""
-    if plan.gpu.vendor == "amd":
-        return MOST_THREADS // max(launch.threads for launch in source.launches), "2^32 - 1 threads"
-    return LARGEST_GRID, "2^31 - 1 blocks"
+    return plan.gpu.maker.largest_grid(max(launch.threads for launch in source.launches))
 
 
 def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
@@ -354,7 +348,7 @@ def _context(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dic
     overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
     return {
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
-        "platform": f"export/platform/{PLATFORM[plan.gpu.vendor]}.j2", "source_suffix": source.suffix,
+        "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
         "code_endings": [_code_ending(plan, arch) for arch in archs],
         "target": {
             "archs": archs, "arch_number": plan.arch.removeprefix("sm_"),
@@ -427,7 +421,7 @@ def _numeric_version() -> str:
 
 def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
     """file: (template, or None where the content is not text from one; what it is)."""
-    api, code = ("CUDA", "the cubin") if plan.gpu.vendor == "nvidia" else ("HIP", "a code object")
+    api, code = plan.gpu.maker.api, plan.gpu.maker.code
     return {
         f"{name}.h": ("header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
         f"{name}{source.suffix}": ("kernel", "kernels and launcher, self-contained"),
@@ -442,14 +436,12 @@ def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[
 
 def _code_ending(plan: Plan, arch: str) -> str:
     """How the name of the file with the machine code for `arch` ends: AMD's tells which it is, as there may be several."""
-    _, suffix = SUFFIXES[plan.gpu.vendor]
-    return suffix if plan.gpu.vendor == "nvidia" else f"_{arch}{suffix}"
+    _, suffix = plan.gpu.maker.code_suffixes
+    return f"_{arch}{suffix}" if plan.gpu.maker.code_per_arch else suffix
 
 
 def _code_meaning(plan: Plan, arch: str) -> str:
-    if plan.gpu.vendor == "nvidia":
-        return "the kernels' machine code, for the driver API"
-    return f"the kernels' code object for {arch}, for hipModuleLoad"
+    return plan.gpu.maker.code_of.format(arch=arch)
 
 
 def _contents(
@@ -501,7 +493,7 @@ def _manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str,
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
-        **(_amd(plan, source, binaries, name) if plan.gpu.vendor == "amd" else {}),
+        **(_amd(plan, source, binaries, name) if plan.gpu.maker.recorded else {}),
         "operands": {
             x: {"type": "float", "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 "leading_dimension": f"ld{x}"}

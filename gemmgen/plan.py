@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
-from gemmgen.catalog.gpu import AMD_EMULATED, GPUS, Gpu
+from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.scheme import Accumulator, Scheme
 
 SPLIT_THREADS = 256
@@ -233,7 +233,7 @@ class Plan:
         if self.in_tensor_memory:
             return "compiled and its resources checked; not emulated, never run"
         if self.gpu.vendor == "amd":
-            executed = "every instruction executed by an interpreter, layouts checked" if self.arch in AMD_EMULATED else "not emulated"
+            executed = "every instruction executed by an interpreter, layouts checked" if self.gpu.maker.emulates(self.arch) else "not emulated"
             return f"compiled by clang, resources read from the code object, {executed}; never run on AMD hardware"
         return None
 

@@ -20,10 +20,6 @@ from gemmgen.naming import kernel_name
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Operand, Plan
 
-PLATFORM = {"nvidia": "cuda", "amd": "hip"}
-SUFFIX = {"nvidia": ".cu", "amd": ".hip"}
-
-
 Grid = tuple[tuple[tuple[str, int], ...], ...]
 
 
@@ -141,7 +137,7 @@ def render(plan: Plan) -> Source:
     names = {"gemm": name, "split": f"{name}_split", "absmax": f"{name}_absmax"}
     text = _environment().get_template("gemm.j2").render(
         plan=plan,
-        platform=f"platform/{PLATFORM[plan.gpu.vendor]}.j2",
+        platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=f"atoms/{plan.fragment.atom}",
         header=_header(plan, name),
         names=names,
@@ -156,7 +152,7 @@ def render(plan: Plan) -> Source:
         ),
     )
     return Source(
-        name=name, text=_tidy(text), suffix=SUFFIX[plan.gpu.vendor],
+        name=name, text=_tidy(text), suffix=plan.gpu.maker.source_suffix,
         launches=_launches(plan, names), arch=plan.arch, allow_spills=plan.allow_spills,
     )
 

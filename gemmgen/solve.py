@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
-from gemmgen.catalog.gpu import FIRST_ASYNC, GPUS, Gpu
+from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model import space, specialised
@@ -679,7 +679,7 @@ def _sums_that_move(plan: Plan, numbers: Mapping[str, Any], place: str) -> Infea
 def _no_async(plan: Plan, numbers: Mapping[str, Any], place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [pipeline] loads", f"{plan.gpu.name} has no asynchronous copies", got=plan.loads,
-        needs=f"sm_{FIRST_ASYNC} or newer", has=plan.gpu.arch,
+        needs=f"sm_{plan.gpu.maker.first_async} or newer", has=plan.gpu.arch,
         remedy='split where = "shared" or "prepass"' if plan.where == "register" else 'loads = "spread"',
     )
 

@@ -145,7 +145,7 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
             "static_shared_bytes": used.static_shared_bytes, "dynamic_shared_bytes": launch.shared_bytes,
             "spill_bytes": used.spill_bytes, "stack_bytes": used.stack_bytes,
             "occupancy": round(resident.fraction, 4), "blocks_per_sm": resident.blocks, "limited_by": resident.limited_by,
-            **({"agprs": used.agprs, "sgprs": used.sgprs} if plan.gpu.vendor == "amd" else {}),
+            **{kind: getattr(used, kind) for kind in plan.gpu.maker.register_kinds},
         })
     return rows
 
@@ -214,7 +214,7 @@ def fragment_text(fragment: Fragment) -> str:
         "name": fragment.name, "source": fragment.source,
         "instruction": fragment.instruction + (f", {fragment.instructions} times" if fragment.instructions else ""),
         **({"builtin": fragment.builtin} if fragment.builtin else {}),
-        "words": fragment.word, **({"sums": fragment.sums} if fragment.vendor == "amd" else {}),
+        "words": fragment.word, **({"sums": fragment.sums} if fragment.maker.multiplies_integers else {}),
         "needs": needs(fragment), "threads": fragment.threads, "operands": operand_places(fragment),
         **({"n": widths(fragment)} if fragment.widest else {}), **({"k": _depths(fragment)} if fragment.deepest else {}),
         "map": fragment.map_source,
