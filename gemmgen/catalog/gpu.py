@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
+from gemmgen.catalog.generation import GENERATION_TABLE, Measured, merged
 from gemmgen.catalog.number import UnitWord
-from gemmgen.catalog.table import File, Row, Strict, Table, Title
+from gemmgen.catalog.table import LINE, File, Row, Strict, Table, Title
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.catalog.vendor import VENDORS, Vendor, vendor_of
 
 RATE_TOLERANCE = 0.02
+_ARCH = "|".join(row.arch_pattern for row in VENDORS.values())
 REGISTER_PARTITIONS = 4
 """The register file is four files, one a scheduler, on every SM since sm_50 but sm_60's, and one a SIMD of AMD's."""
 
@@ -49,6 +51,12 @@ def arch_number(arch: str) -> int:
 def generation(number: int) -> str | None:
     """The shipped row of specs/units for an `arch_number`; None where there is none."""
     return next((unit for unit, first in reversed(GENERATIONS) if number >= first), None)
+
+
+def nearest_generation(maker: Vendor, number: int) -> str:
+    """The vendor's shipped row of specs/generations for an `arch_number`; where none is of it, the one before, or the first."""
+    mine = [(first, unit) for unit, first in GENERATIONS if unit and GENERATION_TABLE.get(unit).vendor == maker.name]
+    return max([one for one in mine if one[0] <= number], default=mine[0])[1]
 
 
 class Limits(Strict):
@@ -140,15 +148,35 @@ class Gpu(Row):
         title: its full name.
         arch: the compile target, `sm_80` or `gfx90a`.
         matrix_unit: the row of specs/units that says how its matrix unit rounds; a .toml file is sought beside the row's own.
+        generation: the row of specs/generations, or a .toml file likewise, whose measured rates it has; by default that of the arch.
+        measured: what kernels reach of its figures: the generation's, but for those that the row tells itself.
     """
 
     title: Title
     vendor: Literal[tuple(VENDORS)]
-    arch: Annotated[str, Field(pattern=f"^({'|'.join(row.arch_pattern for row in VENDORS.values())})$")]
+    arch: Annotated[str, Field(pattern=f"^({_ARCH})$")]
     matrix_unit: Annotated[str, Field(min_length=1, max_length=200)]
     limits: Limits
     rates: Rates
+    generation: Annotated[str, Field(pattern=LINE, max_length=200)]
+    measured: Measured
     _folder: Path | None = PrivateAttr(None)  # of the row's file, from which a unit's file is sought
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inherits(cls, data: Any, info: ValidationInfo) -> Any:
+        """Fills in what the generation tells; a row whose vendor or arch is none is left for the fields to refuse."""
+        arch = data.get("arch") if isinstance(data, dict) else None
+        if not isinstance(arch, str) or not re.fullmatch(_ARCH, arch) or not isinstance(data.get("generation", ""), str):
+            return data
+        file = info.context if isinstance(info.context, File) else None
+        maker = vendor_of(arch)
+        name = data["generation"] if "generation" in data else nearest_generation(maker, arch_number(arch))
+        place = f"{file.place}: generation" if file else "generation"
+        row = GENERATION_TABLE.get(name, where=place, relative_to=file and file.folder)
+        if row.vendor != maker.name:
+            raise ValueError(f"a generation of {maker.name}'s, whose arch {arch} is; {row.name} is {row.vendor}'s")
+        return {**data, "generation": name, "measured": merged(row.measured.model_dump(), data.get("measured", {}))}
 
     @model_validator(mode="after")
     def _consistent(self, info: ValidationInfo) -> Gpu:

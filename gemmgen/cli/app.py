@@ -453,8 +453,8 @@ def gpus(name: Name = None, as_json: Json = False) -> None:
     from gemmgen.cli import show
 
     if name:
-        row = GPUS.get(name, where="gemmgen gpus").model_dump(mode="json")
-        emit_json(row) if as_json else emit(show.facts(row))
+        row = GPUS.get(name, where="gemmgen gpus")
+        emit_json(row.model_dump(mode="json")) if as_json else emit(show.gpu_text(row))
         return
     rows = GPUS.rows()
     if as_json:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from gemmgen.build import Binary, Built, Refusal
     from gemmgen.catalog.fragment import Fragment, FragmentMap
+    from gemmgen.catalog.gpu import Gpu
     from gemmgen.catalog.scheme import Scheme
     from gemmgen.model.resources import Occupancy
     from gemmgen.plan import Plan
@@ -169,6 +170,18 @@ def build_table(kernel: Built) -> str:
         table(header, rows, indent="  "),
         *(f"{'standing':<{LABEL}}{text}" for text in [standing(plan)] if text),
     ])
+
+
+def gpu_text(gpu: Gpu) -> str:
+    """A GPU's row; of the constants by policy, those of policies that it has."""
+    from gemmgen.catalog.fragment import FRAGMENTS
+
+    def told(constants: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: f"{one['value']:g} ({one['source']})" if "source" in one else told(one) for name, one in constants.items()}
+
+    row, policies = gpu.model_dump(mode="json"), {one.policy for one in FRAGMENTS.rows() if one.runs_on(gpu.arch)}
+    measured = {name: one for name, one in row["measured"].items() if one and ("source" in one or name in policies)}
+    return facts({**row, "measured": told(measured)})
 
 
 def products(scheme: Scheme) -> str:

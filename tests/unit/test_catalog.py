@@ -7,6 +7,7 @@ import re
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
@@ -15,7 +16,7 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load
 
-TABLES = {"fragments": FRAGMENTS, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
+TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
 ROWS = [(folder, name) for folder, table in TABLES.items() for name in table.names()]
 
 
