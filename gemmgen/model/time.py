@@ -38,7 +38,8 @@ class Efficiency:
 CONSTANT_OF = {
     "mma_efficiency": "mma_efficiency", "l2_bytes_per_clock": "l2_bytes_per_clock", "fetch_exposed": "fetch_exposed_share", "fetch_share": "fetch_share",
     "fill_share": "fill_share", "memory_cycles": "memory_cycles", "barrier_cycles": "barrier_cycles", "tile_cycles": "tile_cycles_per_element",
-    "launch_seconds": "launch_seconds", "split_before": "split_before_instructions", "split_behind": "split_behind_instructions", "split_wait": "split_wait_cycles",
+    "launch_seconds": "launch_seconds", "split_before": "split_before_instructions", "split_behind": "split_behind_instructions",
+    "split_wait": "split_wait_cycles",
 }
 """Symbol: the constant of a GPU's row, under [measured], that it stands for."""
 
