@@ -3,9 +3,9 @@
     python bench/fit_time.py bench/times_h100.csv [--policy mma] [--gpu h100] [--tries 2500] [--seed 1]
 
 The table has a row a kernel: its decisions, its compiled registers and the microseconds of one product, as
-bench/choice.py and bench/vary.py write them. The search starts at the constants in gemmgen/model/time.py, changes
-a few at random and keeps what lowers the mean error; it prints what it found and changes no file; with --tries 0 only how
-well the constants do that are there. No GPU is needed.
+bench/choice.py and bench/vary.py write them. The search starts at the constants of the GPU's row, changes
+a few at random and keeps what lowers the mean error; it prints what it found, as a section for the row of the GPU or of its
+generation, and changes no file; with --tries 0 only how well the constants do that are there. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.designs import Design, portable, specialised
+from gemmgen.model import time
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -97,7 +98,19 @@ def main() -> int:
             best, reached = trial, found
     if options.tries:
         _tell("fitted", best, errors(known, seconds, best, design), where)
+        print(section(options.policy, best, f"fitted to {len(rows)} kernels of {options.table.name}"))
     return 0
+
+
+def section(policy: str, found: dict[str, float], source: str) -> str:
+    """What was found, as a section of a GPU's or a generation's row."""
+    name, of = {"mma": ("measured", time.CONSTANT_OF), "wgmma": ("measured.wgmma", specialised.CONSTANT_OF)}[policy]
+    lines = {of[symbol]: value for symbol, value in found.items() if symbol in of}
+    if "unit_rate" in found:  # of FP16 words
+        lines["sustained_f16_tflops"] = found["unit_rate"] / 1e12
+    told = [f'{constant} = {{ value = {value:.4g}, source = "{source}" }}' for constant, value in lines.items()]
+    missed = "" if policy == "mma" or "memory_cycles" not in found else f"\n# and in [measured]: memory_cycles = {found['memory_cycles']:.4g}"
+    return "\n".join([f"[{name}]", *told]) + missed
 
 
 def _tell(title: str, constants: dict[str, float], error: np.ndarray, where: np.ndarray) -> None:

@@ -62,7 +62,7 @@ def operands(fragment: Fragment) -> dict[str, Operand]:
 
 def header_name(fragment: Fragment) -> str:
     """The file that a fragment's header is: `NAME.cuh` of NVIDIA's, `NAME.hip.hpp` of AMD's."""
-    return fragment.name + (".hip.hpp" if fragment.vendor == "amd" else ".cuh")
+    return fragment.name + fragment.maker.header_suffix
 
 
 def fragment_header(fragment: Fragment) -> str:
@@ -76,15 +76,14 @@ def fragment_header(fragment: Fragment) -> str:
             "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
             got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
         )
-    hip = fragment.vendor == "amd"
     return render_text(
-        "fragment_header_hip.j2" if hip else "fragment_header.j2",
+        fragment.maker.header_template,
         fragment=fragment,
         operands=operands(fragment),
         source=textwrap.wrap(f"Source: {fragment.source}.", 110),
         guard=header_name(fragment).upper().replace(".", "_"),
         version=__version__,
-        **(_hip(fragment) if hip else _cuda(fragment)),
+        **{"cuda": _cuda, "hip": _hip}[fragment.maker.platform](fragment),
     )
 
 
@@ -118,14 +117,9 @@ def _multiply(fragment: Fragment) -> dict[str, Any]:
 def _hip(fragment: Fragment) -> dict[str, Any]:
     """What HIP calls words and elements, and how the builtin is called."""
     *others, last = fragment.archs
-    def call(a: str, b: str, c: str) -> str:
-        if fragment.word == "i8" and fragment.policy == "wmma":
-            return f"{fragment.builtin}(true, {a}, true, {b}, {c}, false)"  # both signed; sums wrap
-        return f"{fragment.builtin}({a}, {b}, {c}{fragment.builtin_ends})"
-
     return {
         "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word],
-        "operand": _operand(fragment), "call": call,
+        "operand": _operand(fragment), "call": fragment.call,
         "targets": f"{', '.join(others)} or {last}" if others else last,
     }
 
@@ -134,7 +128,7 @@ def _operand(fragment: Fragment) -> str:
     """The declaration of the type that the builtin takes of a lane of A or B."""
     count = fragment.a.register_count // (fragment.instructions or 1)
     if fragment.word == "i8":  # two registers are one number to CDNA, a vector to RDNA
-        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.policy == "mfma" else ("int", count)
+        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.interface.i8_pair_is_number else ("int", count)
     else:  # builtins of bf16 take its bits, but for those that gfx950 alone has
         bf16 = "__bf16" if fragment.archs == ("gfx950",) else "short"
         element, count = {"f16": "_Float16", "bf16": bf16, "tf32": "float"}[fragment.word], count * fragment.a.packed_count

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
-from gemmgen.catalog.gpu import AMD_EMULATED, GPUS, Gpu
+from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_of
@@ -141,12 +141,7 @@ class _Facts:
     @property
     def standing(self) -> str | None:
         """How far such kernels have been checked, where none has ever run; None where some have."""
-        if self.design.standing:
-            return self.design.standing
-        if self.gpu.vendor == "amd":
-            executed = "every instruction executed by an interpreter, layouts checked" if self.arch in AMD_EMULATED else "not emulated"
-            return f"compiled by clang, resources read from the code object, {executed}; never run on AMD hardware"
-        return None
+        return self.design.standing or self.gpu.maker.standing_of(self.arch)
 
     # ---- the design, and what its equations say
 
@@ -348,7 +343,7 @@ class _Facts:
         """Of FP32 tiles that lie [outer][k]: a phase's lanes, each in a row of its own or four to a row, read `run` k each."""
         chunks = self.block[2] * 4 // COPY_BYTES
         line = max(1, self.line_chunks // chunks)
-        if self.fragment.vendor == "amd":
+        if self.fragment.interface.by_place:
             return Swizzle(line, min(chunks, self.line_chunks) - 1, 1)
         stride = self.run * 4 * 4 // COPY_BYTES
         return Swizzle(line, max(1, 8 // stride // line) - 1, stride)
@@ -356,7 +351,7 @@ class _Facts:
     def strided_swizzle(self, operand: Operand) -> Swizzle:
         """Of FP32 tiles that lie [k][outer]: a phase's lanes, as many as there are banks, read one float each: neighbours of as
         many k as it takes. Where a row is no whole number of lines of 64 banks, two lanes meet in some."""
-        neighbours = 8 if self.fragment.policy == "mma" else self.fragment.shape[0]
+        neighbours = self.fragment.rows_together
         banks = self.gpu.limits.shared_banks if operand.tile % self.gpu.limits.shared_banks == 0 else 32
         return Swizzle(self.run, max(1, banks // neighbours) - 1, neighbours // 4)
 
@@ -370,8 +365,8 @@ class _Facts:
 
     @property
     def static_shared(self) -> bool:
-        """Whether the kernel declares its shared memory with its size, which AMD's compiler counts; CUDA allows no more than 48 KiB so."""
-        return self.gpu.vendor == "amd"
+        """Whether the kernel declares its shared memory with its size, which a compiler then counts; CUDA allows no more than 48 KiB so."""
+        return self.gpu.maker.static_shared
 
     @property
     def row_bytes(self) -> int:

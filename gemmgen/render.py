@@ -18,10 +18,8 @@ from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
 
-PLATFORM = {"nvidia": "cuda", "amd": "hip"}
 C_TYPES = {"f32": "float"}
 """What accumulators' types are in C."""
-SUFFIX = {"nvidia": ".cu", "amd": ".hip"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def render(plan: Plan) -> Source:
     name = launches["gemm"].symbol
     text = _environment().get_template("gemm.j2").render(
         plan=plan,
-        platform=f"platform/{PLATFORM[plan.gpu.vendor]}.j2",
+        platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=f"atoms/{plan.fragment.atom}",
         design_file=f"designs/{plan.design.name}/kernel.j2",
         header=_header(plan, name),
@@ -113,7 +111,7 @@ def render(plan: Plan) -> Source:
         ),
     )
     return Source(
-        name=name, text=_tidy(text), suffix=SUFFIX[plan.gpu.vendor],
+        name=name, text=_tidy(text), suffix=plan.gpu.maker.source_suffix,
         interface=interface, arch=plan.arch, allow_spills=plan.allow_spills,
     )
 

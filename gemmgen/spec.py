@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model
 
+from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
+from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions
 from gemmgen.errors import SpecError
 
@@ -105,7 +107,7 @@ Split = create_model(
 
 
 class FragmentChoice(Strict):
-    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05", "mfma", "rocwmma"] = Field(
+    policy: Literal["auto", *NAMES, *UNAVAILABLE] = Field(
         "auto",
         description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
         "shared memory; tcgen05: the same with sums in tensor memory, compiled and never run; auto takes the fastest that the "
@@ -122,7 +124,7 @@ Pipeline = create_model("Pipeline", __base__=Strict, **_decided("pipeline"))
 
 
 class Target(Strict):
-    vendor: Literal["auto", "nvidia", "amd"] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
+    vendor: Literal["auto", *VENDORS] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
     gpu: Name | None = Field(None, description="a name under specs/gpus, or a .toml file; where a spec serves several, --gpu tells it")
 
 

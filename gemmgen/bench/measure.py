@@ -115,7 +115,7 @@ def bench(
     from gemmgen.run import cuda
 
     for kernel in kernels:
-        if kernel.plan.gpu.vendor != "nvidia":
+        if not kernel.plan.gpu.maker.timed:
             raise DeviceError(
                 "bench", "times kernels beside cuBLAS and Triton, on NVIDIA's GPUs alone", got=kernel.plan.gpu.name,
                 remedy="gemmgen verify SPEC --device hip, which tells the seconds of a run",

@@ -18,7 +18,9 @@ from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.catalog.number import FORMATS, WordType
+from gemmgen.catalog.policy import NAMES, POLICIES, Policy, owners
 from gemmgen.catalog.table import Row, Strict, Table
+from gemmgen.catalog.vendor import VENDORS, Vendor
 from gemmgen.paths import TEMPLATES
 
 CHUNK_BYTES = 16
@@ -383,8 +385,8 @@ class Fragment(Row):
         instruction_word: what the instruction itself is told, where its mnemonic does not say types and extents.
     """
 
-    vendor: Literal["nvidia", "amd"]
-    policy: Literal["mma", "wmma", "fma", "wgmma", "tcgen05", "mfma"]
+    vendor: Literal[tuple(VENDORS)]
+    policy: Literal[NAMES]
     map_source: Literal["documented", "measured", "constructed"]
     min_arch: Annotated[int, Field(ge=70, le=999)] | None = None
     archs: Annotated[tuple[Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")], ...], Field(min_length=1, max_length=100, strict=False)] | None = None
@@ -405,14 +407,14 @@ class Fragment(Row):
     @model_validator(mode="after")
     def _belongs(self) -> Fragment:
         """Targets and names are told as its vendor's are."""
-        if self.vendor == "amd" and (self.archs is None or self.builtin is None or self.min_arch is not None):
-            raise ValueError("archs and builtin, and no min_arch, where the vendor is amd")
-        if self.vendor == "nvidia" and (self.min_arch is None or self.archs is not None or self.builtin is not None):
-            raise ValueError("min_arch, and neither archs nor builtin, where the vendor is nvidia")
+        if self.maker.lists_targets and (self.archs is None or self.builtin is None or self.min_arch is not None):
+            raise ValueError(f"archs and builtin, and no min_arch, where the vendor is {self.vendor}")
+        if not self.maker.lists_targets and (self.min_arch is None or self.archs is not None or self.builtin is not None):
+            raise ValueError(f"min_arch, and neither archs nor builtin, where the vendor is {self.vendor}")
         if self.instructions:
             raise ValueError("no number of instructions: a row is one of them, and deepest tells how many make a fragment")
-        if (self.policy == "mfma") > (self.vendor == "amd"):
-            raise ValueError("policy mfma where the vendor is amd")
+        if self.vendor not in owners(self.policy):
+            raise ValueError(f"policy {self.policy} where the vendor is {' or '.join(owners(self.policy))}")
         return self
 
     @model_validator(mode="after")
@@ -420,13 +422,15 @@ class Fragment(Row):
         m, n, k = self.shape
         if n * (self.widest or 1) > MAX_EXTENT or k * (self.deepest or 1) > MAX_EXTENT:
             raise ValueError(f"instructions of at most {MAX_EXTENT} columns and k, the widest and deepest too")
-        if (self.policy == "fma") != (self.word == "f32"):
+        if self.on_matrix_unit == (self.word == "f32"):
             raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
+        if self.from_shared != (self.descriptor is not None):
+            raise ValueError("a descriptor where the policy has operands read from shared memory, and nowhere else")
         if (self.b is None) != (self.descriptor is not None):
             raise ValueError("a map of b, or a descriptor for where it lies")
         if self.a is None and self.b is not None:
             raise ValueError("a map of a where b is in registers")
-        if (self.policy == "tcgen05") != (self.instruction_word is not None):
+        if self.in_tensor_memory != (self.instruction_word is not None):
             raise ValueError("the instruction's own word with policy tcgen05 and with no other")
         if self.instruction_word:
             for one in {1, self.widest or 1}:
@@ -445,7 +449,7 @@ class Fragment(Row):
     @model_validator(mode="after")
     def _lanes_suffice(self) -> Fragment:
         """Where lanes multiply, each holds what it needs."""
-        for lane, register, _, i, j in self.c.foreach_ij() if self.policy == "fma" else ():
+        for lane, register, _, i, j in () if self.on_matrix_unit else self.c.foreach_ij():
             for k in range(self.shape[2]):
                 for label, held, element in (("a", self.a, (i, k)), ("b", self.b, (k, j))):
                     if lane not in [holder for holder, _, _ in held.map(*element)]:
@@ -458,24 +462,33 @@ class Fragment(Row):
 
         Then it does not matter in which order k goes, nor which instruction of several takes it.
         """
-        if self.vendor != "amd":
+        if not self.interface.by_place:
             return self
         if self.a is None or self.b is None:
-            raise ValueError("maps of a and b where the vendor is amd: its operands are in registers")
+            raise ValueError(f"maps of a and b where the vendor is {self.vendor}: its operands are in registers")
         for bits in ("lanes", "registers", "packed"):
             if [k for _, k in getattr(self.a, bits)] != [k for k, _ in getattr(self.b, bits)]:
                 raise ValueError(f"{bits} of a and b that stand for the same k, for the unit multiplies place by place")
         return self
 
     @property
-    def atom(self) -> str:
-        """The template that fetches its operands and issues it: one for each policy, and one for AMD's matrix units."""
-        return "matrix_core.j2" if self.vendor == "amd" else f"{self.policy}.j2"
+    def maker(self) -> Vendor:
+        """Its vendor's row."""
+        return VENDORS[self.vendor]
 
     @property
-    def builtin_ends(self) -> str:
-        """What a call of the builtin ends with: MFMA's, that nothing is broadcast, permuted or negated."""
-        return ", 0, 0, 0" if self.policy == "mfma" else ""
+    def interface(self) -> Policy:
+        """Its policy's row."""
+        return POLICIES[self.vendor, self.policy]
+
+    @property
+    def atom(self) -> str:
+        """The template that fetches its operands and issues it."""
+        return self.interface.atom
+
+    def call(self, a: str, b: str, c: str) -> str:
+        """The call of its builtin, as C++; of AMD's."""
+        return self.interface.call(self.word, builtin=self.builtin, a=a, b=b, c=c)
 
     @property
     def word_bytes(self) -> int:
@@ -489,17 +502,23 @@ class Fragment(Row):
     @property
     def by_stride(self) -> bool:
         """Whether fetches tell rows by one distance, so that these are padded, not swizzled."""
-        return self.policy == "wmma" and self.vendor == "nvidia"
+        return self.interface.by_stride
 
     @property
     def by_lanes(self) -> bool:
         """Whether lanes may fill fragments themselves: the maps are documented, and no fetch instruction is needed."""
-        return self.policy == "mma" or self.vendor == "amd"
+        return self.interface.by_lanes
 
     @property
     def run(self) -> int:
         """Consecutive k of one row that a lane may fill as one; in `mma` four lanes share a row's k in runs of our choice."""
-        return self.shape[2] // 4 if self.policy == "mma" else self.a.elements if self.a else 0
+        lanes = self.interface.lanes_along_k
+        return self.shape[2] // lanes if lanes else self.a.elements if self.a else 0
+
+    @property
+    def rows_together(self) -> int:
+        """Neighbouring rows whose elements of one k the lanes of a phase read at once, where they fill fragments themselves."""
+        return self.interface.rows_together or self.shape[0]
 
     @property
     def by_runs(self) -> Fragment:
@@ -508,30 +527,30 @@ class Fragment(Row):
         RDNA 4's instructions have gaps in it that other lanes fill. A kernel may close them, since
         A and B share the order of k: it is then another one than the instruction's own.
         """
-        if self.vendor != "amd" or self.a == _deepened(self.a, 1, 1):
+        if not self.interface.by_place or self.a == _deepened(self.a, 1, 1):
             return self
         return self.deep(1)
 
     @property
     def whole_chunks(self) -> bool:
         """Whether a lane's part of an operand, by runs, is whole 16-byte chunks of a row; instructions that fetch fragments do not ask."""
-        return self.vendor != "amd" or self.run * self.word_bytes % CHUNK_BYTES == 0
+        return not self.interface.by_place or self.run * self.word_bytes % CHUNK_BYTES == 0
 
     @property
     def from_shared(self) -> bool:
         """Whether the unit itself reads operands from shared memory."""
-        return self.descriptor is not None
+        return self.interface.from_shared
 
     @property
     def in_tensor_memory(self) -> bool:
         """Whether the unit keeps C in a memory of its own."""
-        return self.instruction_word is not None
+        return self.interface.in_tensor_memory
 
     def runs_on(self, arch: str) -> bool:
         """Whether a target, `sm_80` or `gfx90a`, has it; `sm_90` counts for what only `sm_90a` compiles."""
         if self.archs:
             return arch in self.archs
-        if not arch.startswith("sm_"):
+        if not arch.startswith(self.maker.arch_prefix):
             return False
         number = arch_number(arch)
         return number >= self.min_arch and (self.arch is None or arch_number(self.arch) == number)
@@ -574,17 +593,17 @@ class Fragment(Row):
     @property
     def fetched_together(self) -> int:
         """Fragments of B, side by side along n, that one fetch from shared memory brings."""
-        return 2 if self.policy == "mma" else 1
+        return self.interface.fetched_together
 
     @property
     def on_matrix_unit(self) -> bool:
         """Whether a matrix unit multiplies, and rounds as its row in specs/units says; else FP32 arithmetic does."""
-        return self.policy != "fma"
+        return self.interface.on_matrix_unit
 
     @property
     def engine(self) -> str:
         """What multiplies, in words, one of many."""
-        return "matrix unit" if self.on_matrix_unit else "FP32 CUDA core"
+        return self.interface.engine
 
     @property
     def shape_name(self) -> str:

@@ -67,7 +67,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
     return {
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
-        "platform": f"export/platform/{PLATFORM[plan.gpu.vendor]}.j2", "source_suffix": source.suffix,
+        "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
         "code_endings": [code_ending(plan, arch) for arch in archs],
         "target": {
             "archs": archs, "arch_number": plan.arch.removeprefix("sm_"),
@@ -118,7 +118,7 @@ def _numeric_version() -> str:
 
 def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
     """file: (template, or None where the content is not text from one; what it is)."""
-    api, code = ("CUDA", "the cubin") if plan.gpu.vendor == "nvidia" else ("HIP", "a code object")
+    api, code = plan.gpu.maker.api, plan.gpu.maker.code
     return {
         f"{name}.h": ("header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
         f"{name}{source.suffix}": ("kernel", "kernels and launcher, self-contained"),
@@ -132,9 +132,7 @@ def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[
 
 
 def _code_meaning(plan: Plan, arch: str) -> str:
-    if plan.gpu.vendor == "nvidia":
-        return "the kernels' machine code, for the driver API"
-    return f"the kernels' code object for {arch}, for hipModuleLoad"
+    return plan.gpu.maker.code_of.format(arch=arch)
 
 
 def all_files(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
 from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT
-from gemmgen.build import SUFFIXES
 from gemmgen.export import prose
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -24,8 +23,8 @@ MANIFEST = "manifest.json"
 
 def code_ending(plan: Plan, arch: str) -> str:
     """How the name of the file with the machine code for `arch` ends: AMD's tells which it is, as there may be several."""
-    _, suffix = SUFFIXES[plan.gpu.vendor]
-    return suffix if plan.gpu.vendor == "nvidia" else f"_{arch}{suffix}"
+    _, suffix = plan.gpu.maker.code_suffixes
+    return f"_{arch}{suffix}" if plan.gpu.maker.code_per_arch else suffix
 
 
 def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
-        **(_amd(plan, source, binaries, name) if plan.gpu.vendor == "amd" else {}),
+        **(_amd(plan, source, binaries, name) if plan.gpu.maker.recorded else {}),
         "operands": {
             x: {"type": "float", "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 "leading_dimension": f"ld{x}"}

@@ -11,7 +11,6 @@ import numpy as np
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run.hip import MOST_THREADS
 from gemmgen.spec import MAX_EXTENT
 from gemmgen.verify.bound import SAFETY, Bound, U, bound, lost, underflow
 from gemmgen.verify.metrics import exact
@@ -30,9 +29,7 @@ EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
 
 def largest_grid(plan: Plan, source: Source) -> tuple[int, str]:
     """Blocks that every launch may have, and the limit behind that in words."""
-    if plan.gpu.vendor == "amd":
-        return MOST_THREADS // max(launch.threads for launch in source.launches), "2^32 - 1 threads"
-    return LARGEST_GRID, "2^31 - 1 blocks"
+    return plan.gpu.maker.largest_grid(max(launch.threads for launch in source.launches))
 
 
 def stored(plan: Plan) -> dict[str, dict[str, str]]:

@@ -114,7 +114,7 @@ HOISTED = Equation(
     "G25", "hoisted", "amd * unrolled * where(fragment_buffers > 1, 0, max(0, BK / FK - 1) * fragment_registers)", "registers a thread",
     "the other steps' fragments, which clang may fetch when an unrolled stage begins",
 )
-RING = Equation("G26", "ring", "amd * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
+RING = Equation("G26", "ring", "rings * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
 WAITING = Equation("G27", "waiting", "promotes * unit_sums", "registers a thread", "the FP32 sums that promotion adds to, idle between two of them")
 DEMAND = Equation(
     "G14", "demand",

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.abi import STATUS, Interface, Launch
-from gemmgen.catalog.gpu import AMD_EMULATED, VENDOR_OF
+from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -24,10 +24,6 @@ from gemmgen.spec import MAX_EXTENT
 
 POISON = np.float32(np.nan)
 """What lies where no kernel may read or write."""
-
-
-DRIVERS = {"nvidia": "cuda", "amd": "hip"}
-"""Who runs a vendor's machine code: the kind of device, and the module here that has it."""
 
 
 class Target(Protocol):
@@ -241,14 +237,12 @@ def why_not(target: Target) -> DeviceError | None:
 
 def emulated(plan: Plan) -> bool:
     """Whether the emulator has a model of the kernel's instructions."""
-    if plan.gpu.vendor == "amd":
-        return plan.arch in AMD_EMULATED
-    return plan.design.is_emulated
+    return plan.design.is_emulated and plan.gpu.maker.emulates(plan.arch)
 
 
 def _driver(target: Target) -> Any:
     """The module that drives the GPUs of `target`'s vendor."""
-    return import_module(f"gemmgen.run.{DRIVERS[VENDOR_OF[target.arch[:3]]]}")
+    return import_module(f"gemmgen.run.{vendor_of(target.arch).platform}")
 
 
 def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: str = "--device") -> Device:
@@ -261,7 +255,7 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
         DeviceError: the asked GPU is not there, or the kernel is not for its vendor's.
         NotEmulated: there is none, and the emulator cannot execute the kernel.
     """
-    own = DRIVERS[plan.gpu.vendor]
+    own = plan.gpu.maker.platform
     if kind not in ("auto", "emulator", own):
         raise DeviceError(
             f"{where} {kind}", f"runs no {plan.arch} machine code", got=plan.gpu.title, needs=f"{where} {own} for this kernel",

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, design_of, owner_of
 from gemmgen.designs.portable.design import LEAST_WARP
@@ -133,17 +134,15 @@ def _fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> 
     asked = _unless_auto(choice.policy)
     if asked or scheme.word == "f32":
         return [_fragment(asked or "fma", choice.shape, scheme, gpu, place)]
-    if gpu.vendor == "amd":
-        return [_fragment(gpu.portable_policy, choice.shape, scheme, gpu, place)]
-    portable = shapes(gpu.vendor, scheme.word, "mma")
+    portable = shapes(gpu.vendor, scheme.word, gpu.portable_policy)
     found = []
     if choice.shape is None or choice.shape not in portable:
-        for policy in ("wgmma", "tcgen05"):
+        for policy in gpu.maker.preferred_policies:
             known = shapes(gpu.vendor, scheme.word, policy)
             if any(row.runs_on(gpu.arch) for row in known.values()) and (choice.shape is None or choice.shape in known):
                 found.append(_fragment(policy, choice.shape, scheme, gpu, place))
     if choice.shape is None or not found:
-        found.append(_fragment("mma", choice.shape, scheme, gpu, place))
+        found.append(_fragment(gpu.portable_policy, choice.shape, scheme, gpu, place))
     return found
 
 
@@ -154,11 +153,10 @@ def _targets(fragment: Fragment) -> str:
 
 def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
     known = shapes(gpu.vendor, scheme.word, policy)
-    if policy == "rocwmma":
+    if (unavailable := UNAVAILABLE.get(policy)) is not None:
         raise InfeasibleSpec(
-            f"{place}: [fragment] policy", "there are no kernels on rocWMMA's fragments", got=policy,
-            needs="rocWMMA's headers, which come with ROCm alone: without them no such kernel could be compiled or checked here",
-            remedy=f'policy = "{gpu.portable_policy}", on the matrix instructions themselves',
+            f"{place}: [fragment] policy", unavailable.problem, got=policy, needs=unavailable.needs,
+            remedy=f'policy = "{gpu.portable_policy}", {unavailable.remedy}',
         )
     if not known:
         raise InfeasibleSpec(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
@@ -17,7 +18,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import load
 from gemmgen.split import kept_products, split
 
-TABLES = {"fragments": FRAGMENTS, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
+TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
 ROWS = [(folder, name) for folder, table in TABLES.items() for name in table.names()]
 
 

@@ -12,7 +12,7 @@ from fake_hip import APU, MI210, FakeHip, Status, install
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, NotEmulated
-from gemmgen.run import DRIVERS, hip, open_device, why_not
+from gemmgen.run import hip, open_device, why_not
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import standing
@@ -140,7 +140,7 @@ def test_a_kernel_is_not_for_the_other_vendor_s_gpus(gpu, kind):
     plan = plan_for(gpu)
     error = refusal_of(open_device, kind, plan, None, None)
     assert error.where == f"--device {kind}" and f"no {plan.arch} machine code" in error.problem
-    assert f"--device {DRIVERS[plan.gpu.vendor]}" in error.needs
+    assert f"--device {plan.gpu.maker.platform}" in error.needs
 
 
 def test_an_architecture_that_nothing_emulates_is_not_verified(monkeypatch):

@@ -56,11 +56,11 @@ PIPELINE_CONSTRAINTS = (
 )
 WAY_CONSTRAINTS = (
     Constraint("C14", "asynchronous copies", "(held > 0) | (has_async > 0)", "cp.async came with sm_80", refusals.no_async),
-    Constraint("C15", "stages", "(held == 0) | (stages == 2) | (amd > 0)",
+    Constraint("C15", "stages", "(held == 0) | (stages == 2) | (rings > 0)",
                "two stages take turns while the next tile is in registers; AMD's kernels may go round more", refusals.held_stages),
     Constraint("C16", "split in shared", "(split_shared == 0) | (held > 0)", "what is split before shared memory passes through registers",
                refusals.shared_async),
-    Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (amd > 0)",
+    Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (rings > 0)",
                "what is split behind shared memory is copied there as it is, on AMD through registers", refusals.register_held),
     Constraint("C18", "scaled rows", "(split_reads == 1) | (split_shared + split_register == 0)",
                "row scales ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
@@ -91,7 +91,7 @@ PIPELINE_EQUATIONS = (
 )
 
 HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register", "grouped"))
-"""AMD's: tiles come through registers, and where their loads stand among the matrix instructions its compiler decides."""
+"""Where tiles only come that way (AMD): they come through registers, and where their loads stand among the matrix instructions its compiler decides."""
 
 
 class Portable(Design):
@@ -138,7 +138,7 @@ class Portable(Design):
                 got=asked.said(decision.name), needs=f"policy = {policy}, and a GPU that has it", has=asked.gpu.arch, remedy="leave it out",
             )
         where, loads = asked.fixed.get("where"), asked.fixed.get("loads")
-        if asked.gpu.vendor != "amd":
+        if not asked.gpu.maker.tiles_held:
             return self._nvidia_ways(where, loads, asked.gpu.async_copies, held="spread" if asked.fragment.on_matrix_unit else "grouped")
         found = tuple(way for way in HELD_WAYS if where in (None, way.where) and loads in (None, way.loads))
         if not found:
@@ -167,7 +167,7 @@ class Portable(Design):
         return tuple(found) or (Way(where or "prepass", loads or "async"),)
 
     def stages(self, gpu: Gpu) -> int | None:
-        return 2 if gpu.vendor == "amd" else None
+        return 2 if gpu.maker.tiles_held else None
 
     def way_symbols(self, way: Way) -> dict[str, int]:
         return {
@@ -184,7 +184,7 @@ class Portable(Design):
             "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies if fragment.a else 1,
             "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
             "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
-            "amd": int(gpu.vendor == "amd"), "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
+            "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held), "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
             "padding": PADDING if fragment.by_stride else 0, "sharers": 1,
         }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemmgen.catalog.gpu import FIRST_ASYNC
 from gemmgen.designs.common import Refusal
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers, figure
@@ -63,7 +62,7 @@ def sums_that_move(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 def no_async(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [pipeline] loads", f"{plan.gpu.name} has no asynchronous copies", got=plan.loads,
-        needs=f"sm_{FIRST_ASYNC} or newer", has=plan.gpu.arch,
+        needs=f"sm_{plan.gpu.maker.first_async} or newer", has=plan.gpu.arch,
         remedy='split where = "shared" or "prepass"' if plan.where == "register" else 'loads = "spread"',
     )
 

@@ -107,35 +107,12 @@ TRAFFIC = (
 
 # ---- time
 
-UNIT_EFFICIENCY = 0.94
-"""Assumed: the share of its cycles that the matrix unit is at work in a long loop. Where it would bind, power mostly does."""
-
-SUSTAINED = {90: 650e12}
-"""FLOP/s of FP16 products that an H100 at its 700 W sustains on random data, from these kernels and cuBLAS's alike."""
-
-GROUP_GAP = 40
-"""Set by hand near a fit that preferred none: cycles a stage in which one warpgroup has no product at work: promotion, the wait for the next stage."""
-
-TURN_CYCLES = 300
-"""Fitted: cycles from one tile to the next: the first stage's way, the last product, C's way out."""
-
-STORE_CYCLES = 0.13
-"""Fitted: cycles an element of C beyond that."""
-
-SPLIT_A_CYCLES = 650
-"""Fitted: cycles from loading one step's A to its words in registers."""
-
-GATHER_SHARE = 2.5
-"""Set by hand, above the fit's 1.0 to 1.8: with those, slices were chosen at 512 and 1024x1024x4096 where they lost."""
-
-OVERLAP_SECONDS = 2.1e-6
-"""Fitted: from a split pass's end to the first product of a kernel that was launched meanwhile."""
-
-SPLIT_POWER = 0.8
-"""Measured at 4096: of the split pass's time, what a chip at its power limit is longer at work for it."""
-
-CLUSTER_SECONDS = 1.0e-6
-"""Measured at 1024: what forming clusters and their two barriers cost a launch."""
+CONSTANT_OF = {
+    "mma_efficiency": "efficiency", "group_gap": "group_gap_cycles", "turn_cycles_each": "turn_cycles", "store_cycles": "store_cycles_per_element",
+    "split_a_cycles": "split_a_cycles", "overlap_seconds": "overlap_seconds", "gather_share": "gather_share", "cluster_seconds": "cluster_seconds",
+    "split_power": "split_power_share",
+}
+"""Symbol: the constant of a GPU's row, under [measured.wgmma], that it stands for."""
 
 SHARED_CYCLES = Equation(
     "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
@@ -177,11 +154,9 @@ TIME = (
 
 def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     """The symbols that no candidate changes, beside those that every design has."""
-    known = [number for number in SUSTAINED if number <= gpu.arch_number]
-    f16 = SUSTAINED[max(known)] if known else gpu.rates.f16_tflops * 1e12
+    measured = gpu.measured.of("wgmma", gpu.name)
+    f16 = measured.sustained_f16_tflops.value * 1e12
     return {
         "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.word] / gpu.rates.tensor_fma_per_clock["f16"],
-        "mma_efficiency": UNIT_EFFICIENCY, "group_gap": GROUP_GAP, "turn_cycles_each": TURN_CYCLES, "store_cycles": STORE_CYCLES,
-        "split_a_cycles": SPLIT_A_CYCLES, "overlap_seconds": OVERLAP_SECONDS, "gather_share": GATHER_SHARE, "cluster_seconds": CLUSTER_SECONDS,
-        "split_power": SPLIT_POWER, "other_registers": OTHER_REGISTERS,
+        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
     }

@@ -25,23 +25,11 @@ ISSUER_REGISTERS = 80
 OTHER_REGISTERS = 24
 """Addresses, the loop and the barriers of a thread that moves sums, as compiled."""
 
-UNIT_EFFICIENCY = 0.9
-"""Assumed: the share of its cycles that the matrix unit is at work in a long loop."""
-
-SUSTAINED_SHARE = 0.7
-"""Assumed: what the chip's power allows of the vendor's figure on random data."""
-
-DRAIN_CYCLES = 150
-"""Assumed: from a sum's last product to its first element in a register, and from its last one to the next product."""
-
-STAGE_WAIT = 30
-"""Assumed: cycles from one stage's last product to the next one's first."""
-
-TURN_CYCLES = 1500
-"""Assumed: cycles of the first stage's way and C's way out that nothing hides, once a kernel."""
-
-STORE_CYCLES = 0.25
-"""Assumed: cycles an element of C takes on its way out, a thread a row."""
+CONSTANT_OF = {
+    "mma_efficiency": "efficiency", "drain_wait": "drain_cycles", "stage_wait": "stage_wait_cycles", "turn_cycles_each": "turn_cycles",
+    "store_cycles": "store_cycles_per_element", "overlap_seconds": "overlap_seconds", "split_power": "split_power_share",
+}
+"""Symbol: the constant of a GPU's row, under [measured.tcgen05], that it stands for."""
 
 # ---- resources
 
@@ -109,15 +97,15 @@ TIME = (DRAIN, *(_OWN.get(one, one) for one in specialised.TIME))
 
 def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     """The symbols that no candidate changes, beside those that every design has."""
-    rates = gpu.rates
+    rates, measured = gpu.rates, gpu.measured.of("tcgen05", gpu.name)
     moving = {acc.name for acc in scheme.accumulators if acc.promoted}
     return {
-        "FN": 16, "unit_rate": SUSTAINED_SHARE * 1e12 * (rates.tensor_tflops(scheme.word) or rates.f16_tflops),
-        "mma_efficiency": UNIT_EFFICIENCY, "drain_wait": DRAIN_CYCLES, "stage_wait": STAGE_WAIT, "turn_cycles_each": TURN_CYCLES, "store_cycles": STORE_CYCLES,
+        "FN": 16, "unit_rate": measured.sustained_share.value * 1e12 * (rates.tensor_tflops(scheme.word) or rates.f16_tflops),
+        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()},
         "products_moving": sum(product.into in moving for product in scheme.products),
         # Registers hold the sums that have moved out, combined, and the columns that are on their way.
         "accumulators": 1, "fragment_registers": UNLOADED, "producer_registers": ISSUER_REGISTERS,
-        "overlap_seconds": specialised.OVERLAP_SECONDS, "split_power": specialised.SPLIT_POWER, "cluster_seconds": 0, "other_registers": OTHER_REGISTERS,
+        "cluster_seconds": 0, "other_registers": OTHER_REGISTERS,
         # What the warp-specialised design decides and this one does not have.
         "mixed": 0, "cluster": 1, "pingpong": 0,
     }
