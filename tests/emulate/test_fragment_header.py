@@ -14,8 +14,8 @@ from gemmgen.build import compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator
-from gemmgen.emulate.rounding import fma
-from gemmgen.emulate.units import dot
+from gemmgen.emulate.core.rounding import fma
+from gemmgen.emulate.core.units import dot
 from gemmgen.errors import BuildError
 from gemmgen.fragments import fragment_header
 

@@ -21,7 +21,7 @@ from schema_check import violations
 
 from gemmgen.build import build
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.emulate import units
+from gemmgen.emulate.core import units
 from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm, hip

@@ -14,7 +14,7 @@ from ways import HOPPER, SMALL_GROUPS, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
-from gemmgen.emulate.product import product
+from gemmgen.emulate.core.product import product
 from gemmgen.plan import STATUS
 from gemmgen.render import param_type, render
 from gemmgen.run import gemm

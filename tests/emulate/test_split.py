@@ -8,7 +8,7 @@ import pytest
 from gemmgen.build import build
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate import TOGETHER, Emulator
-from gemmgen.emulate.units import decode
+from gemmgen.emulate.core.units import decode
 from gemmgen.plan import STATUS
 from gemmgen.render import render
 from gemmgen.solve import solve

@@ -23,7 +23,8 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import json_text, write_paths
-from gemmgen.emulate import Emulator, rounding, units
+from gemmgen.emulate import Emulator
+from gemmgen.emulate.core import rounding, units
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.model import space, specialised, time, traffic
 from gemmgen.render import Launch

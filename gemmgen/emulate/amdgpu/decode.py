@@ -29,8 +29,8 @@ from gemmgen.emulate.amdgpu.operands import (
     reads_loosely,
 )
 from gemmgen.emulate.amdgpu.target import Target
-from gemmgen.emulate.flow import entry_first
-from gemmgen.emulate.report import Source
+from gemmgen.emulate.core.flow import entry_first
+from gemmgen.emulate.core.report import Source
 from gemmgen.errors import EmulationError
 
 if TYPE_CHECKING:

@@ -41,10 +41,10 @@ from gemmgen.emulate.amdgpu.decode import Block, Instruction, Program
 from gemmgen.emulate.amdgpu.local import LocalMemory, PrivateMemory, banks_of
 from gemmgen.emulate.amdgpu.operands import EXEC, S, SLOTS, TTMP, V, VCC, slot_name
 from gemmgen.emulate.amdgpu.target import Target
-from gemmgen.emulate.banks import ConflictCounter
-from gemmgen.emulate.launch import LaunchStats, Schedule
-from gemmgen.emulate.memory import GLOBAL_BASE, Arena, Fault
-from gemmgen.emulate.report import Source
+from gemmgen.emulate.core.banks import ConflictCounter
+from gemmgen.emulate.core.launch import LaunchStats, Schedule
+from gemmgen.emulate.core.memory import GLOBAL_BASE, Arena, Fault
+from gemmgen.emulate.core.report import Source
 
 _WAITING = 1 << 24  # added to a block number: the wave waits at that block's barrier
 _ENDED = 1 << 28

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gemmgen.emulate.memory import SHARED_WINDOW
+from gemmgen.emulate.core.memory import SHARED_WINDOW
 
 if TYPE_CHECKING:
     from gemmgen.emulate.amdgpu.decode import Cursor
