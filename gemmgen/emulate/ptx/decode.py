@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 
 from gemmgen.emulate.core.flow import entry_first
 from gemmgen.emulate.core.report import Source
 from gemmgen.emulate.ptx.parse import SIZES, Entry, Module, Statement, Variable
+from gemmgen.emulate.ptx.program import Block, Instruction, Program, Run
 from gemmgen.errors import EmulationError
-
-if TYPE_CHECKING:
-    from gemmgen.emulate.ptx.machine import Warp
 
 DTYPES = {
     "pred": np.dtype(np.bool_),
@@ -44,82 +42,8 @@ SPECIALS = (
 )  # fmt: skip
 """Special registers the machine provides; all are 32 bits wide."""
 
-Run = Callable[["Warp", "np.ndarray | None"], None]
-"""What an instruction does: (warp, mask); a mask of None means all lanes."""
-
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _DECIMAL = re.compile(r"-?(\d+\.\d*|\.\d+)([eE][-+]?\d+)?$")
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """A decoded statement.
-
-    Attributes:
-        run: its function, None for those that steer: branch, barrier, exit. That of
-            a wait returns the lanes that pass, `[lanes]` bool, None for all.
-        guard: slot of its predicate, -1 for none; negated: `@!p`.
-        number: its index in the entry, for messages.
-        others: the statements after it that run with it.
-    """
-
-    run: Run | None
-    guard: int
-    negated: bool
-    statement: Statement
-    number: int
-    others: tuple[Statement, ...] = ()
-
-
-@dataclass
-class Block:
-    """Instructions in a row, and how control leaves.
-
-    Attributes:
-        length: how many instructions those are in the program.
-        end: `next`, `branch`, `table`, `exit`, `barrier`, `wait` or `trap`.
-        last: the instruction that ends it, None for `next`.
-        targets: block numbers; for a branch (taken,), for a table its entries.
-        following: the block control falls into, -1 when there is none.
-        barrier: slots of a barrier's (id, threads), threads 0 meaning all.
-        selector: slot a table branch is indexed with.
-    """
-
-    code: list[Instruction]
-    length: int = 0
-    end: str = "next"
-    last: Instruction | None = None
-    targets: tuple[int, ...] = ()
-    following: int = -1
-    barrier: tuple[int, int] = (0, 0)
-    selector: int = -1
-
-
-@dataclass
-class Program:
-    """An entry ready to run.
-
-    Attributes:
-        slots: length of the register file.
-        constants: slot -> 0-d array; specials: name of special register -> slot.
-        blocks: in the order lanes are preferred in; block 0 is the entry.
-        static_shared: bytes of its static shared variables; local: of those that each thread has for itself.
-        reads_async: whether matrix instructions read shared memory by themselves.
-        publishes: whether a fence or a release may show its stores to other CTAs.
-        param_offsets: name -> offset in the parameter bytes; param_bytes: their length.
-    """
-
-    entry: Entry
-    slots: int = 0
-    constants: dict[int, np.ndarray] = field(default_factory=dict)
-    specials: dict[str, int] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
-    static_shared: int = 0
-    local: int = 0
-    reads_async: bool = False
-    publishes: bool = False
-    param_offsets: dict[str, int] = field(default_factory=dict)
-    param_bytes: int = 0
 
 
 class Cursor:

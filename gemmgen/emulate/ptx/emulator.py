@@ -16,10 +16,11 @@ from gemmgen.emulate.core.memory import Buffer
 from gemmgen.emulate.core.report import Source
 from gemmgen.emulate.core.strips import Progress, run_strips
 from gemmgen.emulate.ptx import isa  # noqa: F401: its files register the instructions
-from gemmgen.emulate.ptx.decode import DTYPES, Decoder, Program
-from gemmgen.emulate.ptx.machine import Launch
+from gemmgen.emulate.ptx.decode import DTYPES, Decoder
 from gemmgen.emulate.ptx.order import Writes
 from gemmgen.emulate.ptx.parse import Param, parse
+from gemmgen.emulate.ptx.program import Program
+from gemmgen.emulate.ptx.strip import Launch
 from gemmgen.errors import EmulationError, UnknownName
 
 Argument = Buffer | int | float | bytes | None

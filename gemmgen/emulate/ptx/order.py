@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from gemmgen.emulate.core.memory import DTYPES, Fault, shared_bytes
-from gemmgen.emulate.ptx.decode import Cursor, Program
+from gemmgen.emulate.ptx.decode import Cursor
+from gemmgen.emulate.ptx.program import Program
 
 NOT_MODELLED = (
     "writes that overtake another CTA's reads or writes",

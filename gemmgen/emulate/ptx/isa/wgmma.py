@@ -31,9 +31,10 @@ import numpy as np
 
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.memory import Fault
-from gemmgen.emulate.ptx.decode import Cursor, Instruction, instruction
+from gemmgen.emulate.ptx.decode import Cursor, instruction
 from gemmgen.emulate.ptx.isa.integer import BOOL, U64
 from gemmgen.emulate.ptx.isa.warp import Mma
+from gemmgen.emulate.ptx.program import Instruction
 
 _K = {"f16": 16, "bf16": 16, "tf32": 8}
 _RAW = {"f16": np.uint16, "bf16": np.uint16, "tf32": np.uint32}
