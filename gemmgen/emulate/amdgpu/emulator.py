@@ -11,8 +11,9 @@ import numpy as np
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.amdgpu import isa  # noqa: F401: its files register the instructions
 from gemmgen.emulate.amdgpu.assembly import Argument, Kernel, parse
-from gemmgen.emulate.amdgpu.decode import Decoder, Program
-from gemmgen.emulate.amdgpu.machine import Launch
+from gemmgen.emulate.amdgpu.decode import Decoder
+from gemmgen.emulate.amdgpu.program import Program
+from gemmgen.emulate.amdgpu.strip import Launch
 from gemmgen.emulate.amdgpu.target import target_named
 from gemmgen.emulate.core.host import HostMemory
 from gemmgen.emulate.core.launch import LAZY_HIGHEST, LaunchStats, Schedule, checked_dims

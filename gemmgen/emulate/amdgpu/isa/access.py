@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
-from gemmgen.emulate.amdgpu.machine import Touched
+from gemmgen.emulate.amdgpu.flights import Touched
 from gemmgen.emulate.amdgpu.operands import DTYPES, S
 from gemmgen.emulate.core.memory import GLOBAL_BASE, SHARED_WINDOW, Fault, Space
 

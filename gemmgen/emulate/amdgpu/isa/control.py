@@ -153,5 +153,3 @@ def program_counter(cursor: Cursor):
         wave.put(slot + 1, zero)
 
     return run
-
-

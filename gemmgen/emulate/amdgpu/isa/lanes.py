@@ -139,5 +139,3 @@ def swap_rows(cursor: Cursor):
         wave.put(second, np.stack([x[:, 1], y[:, 1]], 1).reshape(wave.shape))
 
     return run
-
-

@@ -269,5 +269,3 @@ for _name, _word in WMMA.items():
         maps = (operand_rdna3, sums_rdna3, spread_rdna3) if older else (operand_rdna4, sums_rdna4, spread_rdna4)
         signed = (bool(low[0]), bool(low[1])) if word == "i8" else (True, True)
         return Product(cursor, shape, *maps, whole=True, signed=signed, clamp=cursor.flag("clamp"))
-
-

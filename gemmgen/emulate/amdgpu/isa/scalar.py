@@ -411,5 +411,3 @@ for _name, (_types, _out, _function) in _CONVERSIONS.items():
 def convert_high(cursor: Cursor):
     read, write = cursor.read(1, "f16", 1), writes(cursor, 0, "f32")
     return Elementwise(lambda wave: read(wave).astype(F32), write)
-
-

@@ -8,7 +8,7 @@ import numpy as np
 
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.isa.access import HINTS, LOADED, STORED, Lanes
-from gemmgen.emulate.amdgpu.machine import SCRATCH_RESOURCE
+from gemmgen.emulate.amdgpu.wave import SCRATCH_RESOURCE
 from gemmgen.emulate.core.memory import Fault
 
 U32 = np.dtype(np.uint32)
