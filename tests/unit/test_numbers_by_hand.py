@@ -17,7 +17,7 @@ import pytest
 from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
-from gemmgen.catalog.fragment import _linear
+from gemmgen.catalog.fragment.expressions import linear
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
@@ -132,7 +132,7 @@ def test_promotion_that_a_warpgroup_hides():
 
 
 def test_bits_that_do_not_lie_together_are_terms_of_their_own():
-    assert _linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
+    assert linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
 
 
 # ---- readers
