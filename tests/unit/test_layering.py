@@ -17,7 +17,7 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "paths", "files", "catalog", "spec", "plan", "model", "solve", "naming", "render", "fragments", "split",
+    "", "errors", "paths", "files", "catalog", "spec", "plan", "model", "solve", "naming", "render", "fragment_header", "split",
     "build", "emulate", "run", "verify", "export", "bench", "cli", "demo", "__main__",
 )
 HOMES = {
