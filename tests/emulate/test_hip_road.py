@@ -200,7 +200,8 @@ def test_the_real_hip_python_takes_the_road_too(spec, tmp_path):
 def test_alpha_and_beta_may_be_whole_numbers(gpu):
     """A kernel's parameter is a float, and an emulator given an int would take its bits."""
     plan = solve(loads({
-        "split": {"scheme": "half"}, "tile": {"block": [32, 32, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 2, "fragment_buffers": 1}, "target": {"gpu": gpu},
+        "split": {"scheme": "half"}, "tile": {"block": [32, 32, 32], "warp": [32, 32, 32]},
+        "pipeline": {"stages": 2, "fragment_buffers": 1}, "target": {"gpu": gpu},
     }))
     source = render(plan)
     device = EmulatorDevice(plan, source, build(source), processes=1)

@@ -144,7 +144,8 @@ def test_sums_below_the_normal_range_are_rounded_once(name):
 
 
 COUNTED = {
-    "portable": dict(stages=3), "row scales": dict(scheme="scaled"), "three words": dict(scheme="bf16x6"), "split on the way": dict(where="register", loads="async"),
+    "portable": dict(stages=3), "row scales": dict(scheme="scaled"), "three words": dict(scheme="bf16x6"),
+    "split on the way": dict(where="register", loads="async"),
     "mfma that flushes": dict(gpu="mi210"), "mfma that flushes, row scales": dict(gpu="mi210", scheme="scaled"), "warpgroups": SMALL_GROUPS,
 }
 
