@@ -512,7 +512,7 @@ def fragments(
     if output and not header:
         raise SpecError("--output", "belongs to a header", got=str(output), needs="--header", remedy="gemmgen fragments --help")
     if header and name:
-        from gemmgen.fragments import fragment_header
+        from gemmgen.fragment_header import fragment_header
 
         text = fragment_header(find(name, "gemmgen fragments"))
         if output:

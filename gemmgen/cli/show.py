@@ -218,7 +218,7 @@ def scheme_text(scheme: Scheme) -> str:
 
 
 def fragment_text(fragment: Fragment) -> str:
-    from gemmgen.fragments import operands
+    from gemmgen.fragment_header import operands
 
     head = facts({
         "name": fragment.name, "source": fragment.source,

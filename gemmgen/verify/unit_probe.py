@@ -14,8 +14,8 @@ import numpy as np
 from gemmgen.build import build
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.number import FORMATS, Format
-from gemmgen.emulate import units
-from gemmgen.fragments import fragment_header
+from gemmgen.emulate.core import units
+from gemmgen.fragment_header import fragment_header
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render_text
 from gemmgen.run import open_device

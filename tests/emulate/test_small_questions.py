@@ -14,7 +14,7 @@ from ways import HOPPER, SMALL_GROUPS, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
-from gemmgen.emulate.product import product
+from gemmgen.emulate.core.product import product
 from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -137,7 +137,8 @@ def test_sums_below_the_normal_range_are_rounded_once(name):
 
 
 COUNTED = {
-    "portable": dict(stages=3), "row scales": dict(scheme="scaled"), "three words": dict(scheme="bf16x6"), "split on the way": dict(where="register", loads="async"),
+    "portable": dict(stages=3), "row scales": dict(scheme="scaled"), "three words": dict(scheme="bf16x6"),
+    "split on the way": dict(where="register", loads="async"),
     "mfma that flushes": dict(gpu="mi210"), "mfma that flushes, row scales": dict(gpu="mi210", scheme="scaled"), "warpgroups": SMALL_GROUPS,
 }
 

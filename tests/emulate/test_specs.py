@@ -8,7 +8,7 @@ import pytest
 from gemmgen import emulate
 from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
-from gemmgen.emulate.rounding import fma
+from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import EmulationError, NotEmulated
 from gemmgen.paths import SPECS
 from gemmgen.render import render

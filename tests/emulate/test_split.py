@@ -9,7 +9,7 @@ from gemmgen.abi import COUNTERS
 from gemmgen.build import build
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate import TOGETHER, Emulator
-from gemmgen.emulate.units import decode
+from gemmgen.emulate.core.units import decode
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads

@@ -390,7 +390,6 @@ def test_a_damaged_csv_is_refused_with_its_line():
 
 
 def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
-    pytest.importorskip("matplotlib")
     path = tmp_path / "bench.csv"
     path.write_text(as_csv(table_of(*full_rows())))
     ran = gemmgen("bench", "--plot", path)
@@ -401,7 +400,6 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
 
 
 def test_plots_of_a_table_without_errors_or_squares(tmp_path):
-    pytest.importorskip("matplotlib")
     bare = rows_at(SIZE, entries(ours=np.ones(3)))
     assert len(benching.plot("A GPU", bare, tmp_path)) == 2
 

@@ -10,8 +10,8 @@ import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.errors import InfeasibleSpec, NotEmulated, SpecError
-from gemmgen.fragments import fragment_header
 from gemmgen.designs import specialised, tensor_memory
+from gemmgen.fragment_header import fragment_header
 from gemmgen.model.equation import Equation
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.paths import SPECS

@@ -9,7 +9,7 @@ from ways import NVIDIA
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.emulate.rounding import fma
+from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import time, traffic
 from gemmgen.naming import kernel_name

@@ -18,13 +18,14 @@ from gemmgen import abi
 from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
-from gemmgen.catalog.fragment import _linear
+from gemmgen.catalog.fragment.expressions import linear
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import json_text, write_paths
-from gemmgen.emulate import Emulator, rounding, units
+from gemmgen.emulate import Emulator
+from gemmgen.emulate.core import rounding, units
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.designs import portable
 from gemmgen.designs.portable.design import extents
@@ -134,7 +135,7 @@ def test_promotion_that_a_warpgroup_hides():
 
 
 def test_bits_that_do_not_lie_together_are_terms_of_their_own():
-    assert _linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
+    assert linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
 
 
 # ---- readers

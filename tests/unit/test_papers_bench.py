@@ -330,7 +330,6 @@ def test_measure_writes_what_the_tables_and_plots_read(measured):
 
 
 def test_plot_draws_both_pictures(measured, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
     document, path = measured
     document["plane"][0]["relative_frobenius"] = 1e-17  # below the floor, as FP64 is
     path.write_text(json.dumps(document))
@@ -341,7 +340,6 @@ def test_plot_draws_both_pictures(measured, tmp_path, monkeypatch, capsys):
 
 
 def test_plot_names_a_contestant_that_is_missing(measured, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     document, path = measured
     document["histograms"] = [row for row in document["histograms"] if row["contestant"] != "legemm, none"]
     path.write_text(json.dumps(document))
