@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+
+# Every worker is busy already: threads of BLAS that wait for one another take a product's time many times over.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 
@@ -18,6 +22,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "device(vendor): needs a GPU, of NVIDIA's if none is said; skipped where there is none")
     config.pluginmanager.register(_DeviceRuns(config), "device-runs")
+    if hasattr(config, "workerinput"):
+        os.cpu_count = lambda: 1  # the others are the other workers': the emulator forks no more processes
 
 
 class _DeviceRuns:

@@ -18,7 +18,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.verify import verify
 from verifying import assert_passed, report_of
-from ways import shipped, tailed
+from ways import LIKE_OTHERS, shipped, tailed
 
 
 def verified(loaded):
@@ -27,14 +27,6 @@ def verified(loaded):
 
 
 SHIPPED = shipped()
-
-
-LIKE_OTHERS = {
-    "bf16x3_mi300x", "digits_half", "digits_ootomo", "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
-    "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800", "sgemm_rtx4090", "sgemm_rtx5090",
-    "tf32x3_mi300x",
-}
-"""Specs whose scheme, design, way and architecture's instructions another has, too."""
 
 
 @pytest.mark.parametrize("name", tailed(SHIPPED, LIKE_OTHERS))
