@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -140,13 +141,17 @@ AMD_WAYS = {
 """The same on AMD's matrix cores."""
 
 
+WHOLE = {"wmma", "warpgroups, row scales", "mfma"}
+"""Of each skeleton and vendor one way whose whole report `make test` makes."""
+
+
 PORTABLE = {"sgemm_portable": ("a800", "mi210")}
 """Specs that name no GPU, and those that they are tried on."""
 
 
 LIKE_OTHERS = {
     "bf16x3_mi300x", "digits_half", "digits_ootomo", "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
-    "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800", "sgemm_rtx4090", "sgemm_rtx5090",
+    "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800",
     "tf32x3_mi300x",
 }
 """Specs whose scheme, design, way and architecture's instructions another has, too."""
@@ -172,11 +177,16 @@ def covering(combinations: Iterable[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*one, marks=() if at in chosen else pytest.mark.long) for at, one in enumerate(combinations)]
 
 
+def in_turn(names: Iterable[str], values: Iterable[str]) -> list[tuple[str, str]]:
+    """Each name with one of the values, which come round again and again."""
+    return list(zip(names, itertools.cycle(values)))
+
+
 def sampled(values: Iterable[Any], few: int) -> list[Any]:
-    """Values of one parameter, of which `few`, evenly spread, are for `make test`."""
+    """Values of a parameter, or tuples of several ones', of which `few`, evenly spread, are for `make test`."""
     values = list(values)
     chosen = {at * len(values) // few for at in range(few)}
-    return [pytest.param(value, marks=() if at in chosen else pytest.mark.long) for at, value in enumerate(values)]
+    return [pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=() if at in chosen else pytest.mark.long) for at, value in enumerate(values)]
 
 
 def shipped() -> dict[str, LoadedSpec]:
