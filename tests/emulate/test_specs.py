@@ -39,7 +39,7 @@ SHIPPED = shipped()
 @pytest.mark.parametrize("name", tailed(SHIPPED, LIKE_OTHERS))
 def test_a_shipped_spec_is_right_in_short(name):
     plan = solved(SHIPPED[name])
-    if not plan.in_tensor_memory:
+    if plan.design.is_emulated:
         assert_right_in_short(plan, conflicts=name == "wmma_a100")
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.catalog.gpu import GPUS
 from gemmgen import bench as benching
 from gemmgen import timing
 from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
@@ -287,7 +288,7 @@ class _Race:
 
 
 def kernel(name="ours", launches=2, size=None) -> Kernel:
-    return Kernel(name, SimpleNamespace(gpu=SimpleNamespace(vendor="nvidia")), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
+    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100")), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
 
 
 def test_the_bench_measures_all_at_every_size(monkeypatch):

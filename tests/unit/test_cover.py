@@ -62,14 +62,14 @@ def test_every_kind_of_kernel_is_verified(in_short):
 def test_every_question_is_asked_of_each_design_and_vendor(in_make_test, in_short):
     asked, whole = {}, set()
     for plan, question in in_short:
-        if not plan.in_tensor_memory:
-            asked.setdefault((plan.gpu.vendor, plan.specialised), set()).add(question)
+        if plan.design.is_emulated:
+            asked.setdefault((plan.gpu.vendor, plan.design.stays), set()).add(question)
     assert len(asked) == 3
     for kind, questions in asked.items():
         assert questions >= QUESTIONS.keys(), kind
     for file, table in (("test_ways.py", WAYS), ("test_amd_ways.py", AMD_WAYS)):
         plans = [plan_of(**table[one["name"]]) for one in of(in_make_test, file, "test_each_way_verifies")]
-        whole |= {(plan.gpu.vendor, plan.specialised) for plan in plans}
+        whole |= {(plan.gpu.vendor, plan.design.stays) for plan in plans}
     assert whole == asked.keys(), "a whole report of each"
 
 

@@ -89,7 +89,7 @@ def test_an_operand_is_in_registers_or_described(tmp_path):
     good = (FRAGMENTS.folder / "wgmma_m64n8k16_f16.toml").read_text()
     path = tmp_path / "wgmma_m64n8k16_f16.toml"
     path.write_text(good.partition("[descriptor]")[0])
-    with pytest.raises(SpecError, match="a map of b, or a descriptor"):
+    with pytest.raises(SpecError, match="a descriptor where the policy has operands read from shared memory"):
         FRAGMENTS.get(str(path))
 
 
