@@ -301,7 +301,7 @@ def test_registers_move_within_the_file():
             assert registers % 8 == 0 and 24 <= registers <= 256  # what setmaxnreg takes
         assert plan.producer_registers <= plan.launch_registers <= plan.multiplying_registers
         text = render(plan).text
-        assert f"give_up_registers<{plan.producer_registers}>()" in text and f"take_registers<{plan.multiplying_registers}>()" in text
+        assert f"setmaxnreg_dec<{plan.producer_registers}>()" in text and f"setmaxnreg_inc<{plan.multiplying_registers}>()" in text
 
 
 def test_a_plan_and_the_model_agree():
