@@ -73,9 +73,45 @@ def _environment() -> Any:
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.globals.update(power=_power, roundings=ROUNDINGS)
+    environment.globals.update(
+        power=_power, roundings=ROUNDINGS, times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
+    )
     environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
     return environment
+
+
+# Sums and products as C, without what does nothing: a factor of 1, a term of 0. Terms are C that needs no brackets there.
+
+
+def _times(x: str, factor: int) -> str:
+    return "0" if factor == 0 or x == "0" else x if factor == 1 else f"{x} * {factor}"
+
+
+def _divided(x: str, by: int) -> str:
+    return x if by == 1 or x == "0" else f"{x} / {by}"
+
+
+def _modulo(x: str, by: int) -> str:
+    return "0" if by == 1 or x == "0" else f"{x} % {by}"
+
+
+def _plus(*terms: str) -> str:
+    return " + ".join(term for term in map(str, terms) if term not in ("", "0")) or "0"
+
+
+def _stepping(name: str, step: int) -> str:
+    """How a loop goes on."""
+    return f"++{name}" if step == 1 else f"{name} += {step}"
+
+
+def _numbered(first: int, count: int) -> str:
+    """The operands of inline assembly from number `first` on."""
+    return ", ".join(f"%{first + i}" for i in range(count))
+
+
+def _plural(count: int, one: str, several: str = "") -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
 
 
 def _nested(text: str, columns: int = 0) -> str:
@@ -122,11 +158,13 @@ def render_text(template: str, **values: Any) -> str:
 
 
 def _tidy(text: str) -> str:
-    """No trailing blanks, at most one blank line in a row."""
+    """No trailing blanks, at most one blank line in a row, and none where a block begins or ends."""
     lines: list[str] = []
-    for line in text.splitlines():
-        line = line.rstrip()
-        if line or (lines and lines[-1]):
+    for line in map(str.rstrip, text.splitlines()):
+        namespace = "namespace" in (line or (lines or [""])[-1])
+        if line.lstrip().startswith("}") and not namespace and lines and not lines[-1]:
+            lines.pop()
+        if line or (lines and lines[-1] and (namespace or not lines[-1].endswith("{"))):
             lines.append(line)
     return "\n".join(lines).strip("\n") + "\n"
 

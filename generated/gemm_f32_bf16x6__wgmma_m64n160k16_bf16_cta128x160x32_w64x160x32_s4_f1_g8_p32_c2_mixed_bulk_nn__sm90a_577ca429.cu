@@ -31,9 +31,8 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
-// them, touch each bank once.
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 3;
@@ -112,15 +111,15 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = ((k + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    // Read along n, where neighbours lie together, and turn the tile in shared memory. Rows of
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
     // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
     // 8 apart, hit banks 8 k + outer, all different.
     __shared__ float turned[32 * 65];
@@ -142,10 +141,8 @@ GG_DEVICE void split_b(
         u8* to = words + ((long long)(o / 160) * stages_k + kk / 32) * 30720 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 10240 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 10240 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -164,44 +161,44 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
 
 //                n0        BLOCK_N = 160
 //            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 160] is computed by 2 x 1 warpgroups
-//        m0  | group   | group   |      of 64 x 160. Each thread keeps its part of C in registers for the whole
+//        m0  | wgroup  | wgroup  |      of 64 x 160. Each thread keeps its part of C in registers for the whole
 //   BLOCK_M  |         |         |      loop over k, in 2 sets of 80 floats.
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 4 stages of k, 32 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 128, BLOCK_N = 160, BLOCK_K = 32;
 constexpr int WARP_M = 64, WARP_N = 160;  // of a warpgroup
 constexpr int WARPS_N = 1;
-constexpr int GROUPS = 2;  // warpgroups that multiply; one more copies
+constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;
 constexpr int STAGES = 4;
-constexpr int GROUP = 8;  // rows of tiles that are worked on together
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
 constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
-constexpr int TILES_M = 1, TILES_N = 1;  // fragments of m64n160k16 in a warpgroup
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n160k16 in a warpgroup
 constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = 64;  // one row of a tile
-constexpr int B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int ROW_BYTES = 64;  // one row of a stage
+constexpr int B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int A_STAGE = BLOCK_M * BLOCK_K * 4, B_STAGE = WORDS * B_BYTES;  // A is FP32 as it comes
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
 constexpr int RELEASES = 512;  // arrivals that free a stage: one a lane that reads it, in every block that fills it
 
-// A barrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
-GG_DEVICE void barrier_init(u32 barrier, u32 arrivals) {
+// An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
+GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// The copy engine and the other blocks see the barriers made so far.
-GG_DEVICE void barrier_init_visible() {
+// The copy engine and the other blocks see the mbarriers made so far.
+GG_DEVICE void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
 // Arrives, and announces `bytes` that copies will bring.
-GG_DEVICE void barrier_expect(u32 barrier, u32 bytes) {
+GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Arrives at the barrier of the same address in block `block` of the cluster.
-GG_DEVICE void barrier_arrive_at(u32 barrier, u32 block) {
+// Arrives at the mbarrier of the same address in block `block` of the cluster.
+GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
     asm volatile(
         "{\n"
         ".reg .b32 there;\n"
@@ -212,7 +209,7 @@ GG_DEVICE void barrier_arrive_at(u32 barrier, u32 block) {
 }
 
 // Waits until the phase of that parity has ended.
-GG_DEVICE void barrier_wait(u32 barrier, u32 parity) {
+GG_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
     asm volatile(
         "{\n"
         ".reg .pred ended;\n"
@@ -224,7 +221,7 @@ GG_DEVICE void barrier_wait(u32 barrier, u32 parity) {
 }
 
 // `bytes`, a multiple of 16, by the copy engine to the same address in all blocks of the cluster, and each one's barrier.
-GG_DEVICE void copy_bulk_to_all(u32 to, const void* from, u32 bytes, u32 barrier) {
+GG_DEVICE void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
 }
@@ -242,45 +239,45 @@ GG_DEVICE void cluster_barrier() {
 
 // Moves registers between warpgroups: one gives up what it does not need, others take it.
 template <int Registers>
-GG_DEVICE void give_up_registers() {
+GG_DEVICE void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
 template <int Registers>
-GG_DEVICE void take_registers() {
+GG_DEVICE void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
 // 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
-GG_DEVICE void copy_async_16_of(u32 to, const void* from, int bytes) {
+GG_DEVICE void cp_async_16_part(u32 to, const void* from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
 // The same of 4 bytes.
-GG_DEVICE void copy_async_4_of(u32 to, const void* from, int bytes) {
+GG_DEVICE void cp_async_4_part(u32 to, const void* from, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
 // Arrives at `barrier` when all copies of this thread so far have landed.
-GG_DEVICE void copies_arrive(u32 barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"); }
+GG_DEVICE void cp_async_arrive(u32 barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"); }
 
 GG_DEVICE void load_shared_8(float* x, u32 from) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(from) : "memory");
 }
 
-// Where a tile lies and how, as the unit wants to be told: rows of 64 bytes, swizzled, eight rows every
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 64 bytes, swizzled, eight rows every
 // 512 bytes. The address is in units of 16 bytes.
 GG_DEVICE u64 descriptor(u32 address) { return 0x8000002000010000ull | (u64)((address & 0x3ffff) >> 4); }
 
-// Registers written before are seen by the products that follow.
-GG_DEVICE void products_follow() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// Orders registers written before, which the products that follow read.
+GG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Closes the group of products issued since the last call.
-GG_DEVICE void end_of_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Commits the products issued since the last call: they are one group.
+GG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Waits until at most `Pending` of the newest groups are still at work.
+// Waits until at most `Pending` of the newest commit groups are still at work.
 template <int Pending>
-GG_DEVICE void products_done() {
+GG_DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
@@ -311,7 +308,7 @@ GG_DEVICE void multiply_add_registers(float (&c)[80], const u32 (&a)[4], u64 b, 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
 }
 
-// The address of 16-byte chunk `chunk` of row `row` of A's FP32 tile: the four rows whose pairs of chunks
+// The address of 16-byte chunk `chunk` of row `row` of A's FP32 in a stage: the four rows whose pairs of chunks
 // half a warp reads together touch each bank once.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * (BLOCK_K * 4) + (chunk ^ (row & 3) * 2) * 16; }
 
@@ -326,12 +323,12 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
     const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
     Work work;
     const int place = turn;
-    const int group = place / (GROUP * blocks_n), in_group = place % (GROUP * blocks_n);
-    const int group_rows = min(GROUP, rows - group * GROUP);
-    const int row = group * GROUP + in_group % group_rows;
+    const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, rows - raster * GROUP_ROWS);
+    const int row = raster * GROUP_ROWS + in_raster % raster_rows;
     const int block_m = row * CLUSTER + rank;
     work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
-    work.panel_n = in_group / group_rows;
+    work.panel_n = in_raster / raster_rows;
     work.m0 = block_m * BLOCK_M;
     work.n0 = work.panel_n * BLOCK_N;
     work.first = 0;
@@ -361,18 +358,18 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
 
     if (thread == 0) {
         for (int i = 0; i < STAGES; ++i) {
-            barrier_init(full + i * 8, 1 + 128);
-            barrier_init(free + i * 8, RELEASES);
+            mbarrier_init(full + i * 8, 1 + 128);
+            mbarrier_init(free + i * 8, RELEASES);
         }
-        barrier_init_visible();
+        mbarrier_fence_init();
     }
     cluster_barrier();
 
-    if (thread >= GROUPS * 128) {
+    if (thread >= WARPGROUPS * 128) {
         // The copying warpgroup needs few registers.
-        give_up_registers<56>();
-        const int mine = thread - GROUPS * 128;
-        const int column = mine % (BLOCK_K / 4) * 4, first_row = mine / (BLOCK_K / 4);  // of the tile
+        setmaxnreg_dec<56>();
+        const int mine = thread - WARPGROUPS * 128;
+        const int column = mine % (BLOCK_K / 4) * 4, first_row = mine / (BLOCK_K / 4);  // of the stage
         constexpr int ROWS = 128 / (BLOCK_K / 4);                                       // that all copy together
         const bool whole = ((u64)a & 15) == 0 && lda % 4 == 0;                          // in pieces of 16 bytes
         asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes B's words
@@ -387,28 +384,28 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
             // Blocks that share a stage of A take turns to count what words cannot hold.
             int until_count = ((work.panel_n - work.first) % blocks_n + blocks_n) % blocks_n;
 #pragma unroll 1
-            for (int tile = 0; tile < work.count; ++tile) {
+            for (int index = 0; index < work.count; ++index) {
                 const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
-                barrier_wait(free + slot * 8, phase);
+                mbarrier_wait(free + slot * 8, phase);
                 if (mine == 0) {
-                    barrier_expect(arrival, B_STAGE);
-                    copy_bulk_to_all(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
+                    mbarrier_expect_tx(arrival, B_STAGE);
+                    cp_async_bulk_multicast(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
                 }
                 const float* from = a + (long long)(work.m0 + first_row) * lda + kk + column;
                 if (whole) {
                     const int bytes = max(0, min(4, k - kk - column)) * 4;
 #pragma unroll 4
                     for (int row = first_row; row < BLOCK_M; row += ROWS, from += ROWS * lda)
-                        copy_async_16_of(stage + at_a(row, column / 4), row < rows && bytes ? from : a, row < rows ? bytes : 0);
+                        cp_async_16_part(stage + at_a(row, column / 4), row < rows && bytes ? from : a, row < rows ? bytes : 0);
                 } else {  // bases and rows that are not 16-byte aligned: by single elements
 #pragma unroll 1
                     for (int at = mine; at < BLOCK_M * BLOCK_K; at += 128) {
                         const int row = at / BLOCK_K, one = at % BLOCK_K;
                         const bool inside = row < rows && kk + one < k;
-                        copy_async_4_of(stage + at_a(row, one / 4) + one % 4 * 4, inside ? a + (long long)(work.m0 + row) * lda + kk + one : a, inside ? 4 : 0);
+                        cp_async_4_part(stage + at_a(row, one / 4) + one % 4 * 4, inside ? a + (long long)(work.m0 + row) * lda + kk + one : a, inside ? 4 : 0);
                     }
                 }
-                copies_arrive(arrival);
+                cp_async_arrive(arrival);
                 if (until_count-- == 0) {
                     until_count = blocks_n - 1;
                     const float* element = a + (long long)(work.m0 + first_row) * lda + kk + column;
@@ -428,22 +425,22 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
             }
         }
     } else {
-        take_registers<224>();
-        const int group = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        const int warp_m = group / WARPS_N * WARP_M, warp_n = group % WARPS_N * WARP_N;
+        setmaxnreg_inc<224>();
+        const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
         int slot = 0;
         u32 phase = 0;
         // Every lane that has read a stage says so, to every block that fills it.
         const auto release = [&](int which) {
 #pragma unroll
-            for (int block = 0; block < CLUSTER; ++block) barrier_arrive_at(free + which * 8, block);
+            for (int block = 0; block < CLUSTER; ++block) mbarrier_arrive_at(free + which * 8, block);
         };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(turn, m, n, stages_k, rank);
             const int m0 = work.m0, n0 = work.n0;
-            float acc_main[TILES_M][TILES_N][80] = {};  // in the matrix unit
-            float sum_main[TILES_M][TILES_N][80] = {};  // in FP32 registers
+            float acc_main[FRAGMENTS_M][FRAGMENTS_N][80] = {};  // in the matrix unit
+            float sum_main[FRAGMENTS_M][FRAGMENTS_N][80] = {};  // in FP32 registers
             int held = -1;  // the stage that is still being read
             const auto advance = [&]() {
                 held = slot;
@@ -452,11 +449,11 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
             // The matrix unit truncates when it adds, FP32 rounds to nearest: every 32 k the
             // unit's sum moves over.
             const auto promote = [&]() {
-                products_done<0>();
+                wgmma_wait<0>();
 #pragma unroll
-                for (int i = 0; i < TILES_M; ++i)
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                    for (int j = 0; j < TILES_N; ++j)
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                         for (int r = 0; r < 80; ++r) {
                             sum_main[i][j][r] += acc_main[i][j][r];
@@ -465,10 +462,10 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
 
             // A lane splits pairs of k of two rows, eight apart, for each step.
             const int a_row = warp_m + lane / 32 * 16 + lane % 32 / 4, a_column = lane % 4 * 2;
-            u32 words[2][TILES_M][WORDS][4];
+            u32 words[2][FRAGMENTS_M][WORDS][4];
             const auto split = [&](int buffer, u32 stage, int step) {
 #pragma unroll
-                for (int i = 0; i < TILES_M; ++i) {
+                for (int i = 0; i < FRAGMENTS_M; ++i) {
                     float x[8];
 #pragma unroll
                     for (int r = 0; r < 4; ++r)
@@ -479,55 +476,52 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
             // Issues the products of one step; they run on while this thread goes on.
             const auto issue = [&](int buffer, u32 stage, int step, u32 keep) {
                 const u64 b_at = descriptor(stage + A_STAGE + warp_n * ROW_BYTES);
-                products_follow();
-                // Sums that move out at the end of a chunk come first, so that the others hide it.
+                wgmma_fence();
+                // Sums that move out at the end of an interval come first, so that the others hide it.
 #pragma unroll
-                for (int i = 0; i < TILES_M; ++i)
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                    for (int j = 0; j < TILES_N; ++j) {
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
                         multiply_add_registers(acc_main[i][j], words[buffer][i][2],
-                                               b_at + (0 * B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, keep);
+                                               b_at + (j * 160 * ROW_BYTES + step * 32) / 16, keep);
                         multiply_add_registers(acc_main[i][j], words[buffer][i][1],
-                                               b_at + (1 * B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                                               b_at + (B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
                         multiply_add_registers(acc_main[i][j], words[buffer][i][0],
-                                               b_at + (2 * B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                                               b_at + (B_BYTES * 2 + j * 160 * ROW_BYTES + step * 32) / 16, 1);
                         multiply_add_registers(acc_main[i][j], words[buffer][i][1],
-                                               b_at + (0 * B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                                               b_at + (j * 160 * ROW_BYTES + step * 32) / 16, 1);
                         multiply_add_registers(acc_main[i][j], words[buffer][i][0],
-                                               b_at + (1 * B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                                               b_at + (B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
                         multiply_add_registers(acc_main[i][j], words[buffer][i][0],
-                                               b_at + (0 * B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                                               b_at + (j * 160 * ROW_BYTES + step * 32) / 16, 1);
                     }
-                end_of_products();
+                wgmma_commit();
             };
             if (work.count > 0) {
-                barrier_wait(full + slot * 8, phase);
+                mbarrier_wait(full + slot * 8, phase);
                 split(0, stages + slot * STAGE_BYTES, 0);
             }
 #pragma unroll 1
-            for (int chunk = 0; chunk < work.count; chunk += 1) {
-                const int tile = chunk;
-                {
-                    const u32 stage = stages + slot * STAGE_BYTES;
+            for (int index = 0; index < work.count; ++index) {
+                const u32 stage = stages + slot * STAGE_BYTES;
 #pragma unroll
-                    for (int step = 0; step < K_STEPS; ++step) {
-                        issue(step % 2, stage, step, step > 0);
-                        products_done<1>();  // those of the step before, whose words may be replaced
-                        if (step == 0 && held >= 0) release(held);
-                        if (step + 1 < K_STEPS) {
-                            split((step + 1) % 2, stage, step + 1);
-                        } else {
-                            advance();
-                            if (tile + 1 < work.count) {
-                                barrier_wait(full + slot * 8, phase);
-                                split(0, stages + slot * STAGE_BYTES, 0);
-                            }
+                for (int step = 0; step < K_STEPS; ++step) {
+                    issue(step % 2, stage, step, step > 0);
+                    wgmma_wait<1>();  // for those of the step before, whose words may be replaced
+                    if (step == 0 && held >= 0) release(held);
+                    if (step + 1 < K_STEPS) {
+                        split((step + 1) % 2, stage, step + 1);
+                    } else {
+                        advance();
+                        if (index + 1 < work.count) {
+                            mbarrier_wait(full + slot * 8, phase);
+                            split(0, stages + slot * STAGE_BYTES, 0);
                         }
                     }
                 }
                 promote();
             }
-            products_done<0>();
+            wgmma_wait<0>();
             if (held >= 0) release(held);
 
             // Element r of fragment (i, j) is C[row, column]; every second one is its neighbour's right hand.
@@ -539,14 +533,15 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
             bool done = !read_c && pairs && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
             if (done) {
 #pragma unroll
-                for (int i = 0; i < TILES_M; ++i)
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                    for (int j = 0; j < TILES_N; ++j)
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                         for (int r = 0; r < 80; r += 2) {
                             const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
                             const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
-                        float product[2] = {sum_main[i][j][r], sum_main[i][j][r + 1]};
+                            float product[2] = {sum_main[i][j][r],
+                                                sum_main[i][j][r + 1]};
                             done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
                             *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
                         }
@@ -554,45 +549,47 @@ gemm_f32_bf16x6__wgmma_m64n160k16_bf16_cta128x160x32_w64x160x32_s4_f1_g8_p32_c2_
             if (done) continue;
             u32 bad[3] = {};  // a bit an element: not finite
 #pragma unroll
-            for (int i = 0; i < TILES_M; ++i)
+            for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < TILES_N; ++j)
+                for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                     for (int r = 0; r < 80; r += 2) {
                         const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
                         const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
                         if (row >= m || column >= n) continue;
-                        float product[2] = {sum_main[i][j][r], sum_main[i][j][r + 1]};
+                        float product[2] = {sum_main[i][j][r],
+                                            sum_main[i][j][r + 1]};
                         float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
                             if (!(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
-                                const int element = (i * TILES_N + j) * 80 + r + e;
+                                const int element = (i * FRAGMENTS_N + j) * 80 + r + e;
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
                             to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
                         }
                     }
-    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
-    // does not: these elements are computed again from the operands themselves.
-#pragma unroll
-    for (int group = 0; group < 3; ++group)
-        while (bad[group]) {
-            const int element = group * 32 + __ffs((int)bad[group]) - 1;
-            bad[group] &= bad[group] - 1;
-            const int r = element % 80;
-            const int j = element / 80 % TILES_N, i = element / (80 * TILES_N);
-            const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-            const long long column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
-            float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
-            atomicAdd(repaired, 1ull);
-        }
 
+            // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+            // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+            for (int part = 0; part < 3; ++part)
+                while (bad[part]) {
+                    const int element = part * 32 + __ffs((int)bad[part]) - 1;
+                    bad[part] &= bad[part] - 1;
+                    const int r = element % 80;
+                    const int j = element / 80 % FRAGMENTS_N, i = element / (80 * FRAGMENTS_N);
+                    const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const long long column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                    float product = 0.0f;
+                    for (long long kk = 0; kk < k; ++kk)
+                        product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    atomicAdd(repaired, 1ull);
+                }
         }
     }
     cluster_barrier();  // no block ends while another may still write to its shared memory

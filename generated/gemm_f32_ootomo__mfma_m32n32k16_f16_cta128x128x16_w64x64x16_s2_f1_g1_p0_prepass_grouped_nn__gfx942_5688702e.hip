@@ -67,9 +67,8 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return __builtin_bit_cast(u16, (_Float16)low) | (u32)__builtin_bit_cast(u16, (_Float16)high) << 16;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 32 banks, so every
-// 4 rows the chunks change places: eight neighbouring rows, as a phase reads
-// them, touch each bank once.
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 32 banks, so every 4 rows
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 4 & 1); }
 
 constexpr int WORDS = 2;
@@ -153,15 +152,15 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = ((k + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = thread_id() % 4 * 8;
     const int my_outer = thread_id() / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    const float* from = x + (long long)(o) * ld + (k0 + my_k);
+    const float* from = x + (long long)o * ld + (k0 + my_k);
     const bool inside = o < outer;
     if (inside && k0 + my_k + 8 <= k && ((u64)from & 15) == 0) {
         for (int i = 0; i < 8; i += 4) {
@@ -183,10 +182,8 @@ GG_DEVICE void split_a(
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 16) * 8192 + row * 32;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 4096 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 4096 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -203,15 +200,15 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = ((k + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = thread_id() % 4 * 8;
     const int my_outer = thread_id() / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    // Read along n, where neighbours lie together, and turn the tile in shared memory. Rows of
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
     // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
     // 8 apart, hit banks 8 k + outer, all different.
     __attribute__((shared)) static float turned[32 * 65];
@@ -233,10 +230,8 @@ GG_DEVICE void split_b(
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 16) * 8192 + row * 32;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 4096 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 4096 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -269,11 +264,11 @@ constexpr int WARPS_N = 2;
 constexpr int THREADS = 256;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int GROUP = 1;  // block rows of C that are worked on together
-constexpr int TILES_M = 2, TILES_N = 2;  // fragments of m32n32k16 in a warp
+constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
+constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 2;  // fragments of m32n32k16 in a warp
 constexpr int K_STEPS = 1;  // instructions along k in a stage
-constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
 
 GG_DEVICE void load_16(u32 (&r)[4], const void* from) {
@@ -317,31 +312,31 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x16_w64x64x16_s2_f1_g1_p0_prepass_
     const int lane = thread_id() % 64, warp = thread_id() / 64;
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
 
-    // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
-    // work together share their operands in L2.
+    // Blocks walk down the GROUP_ROWS rows of tiles of a raster group before they move on to the next column, so
+    // that those at work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int block = block_id();
-    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
-    const int group_rows = min(GROUP, blocks_m - group * GROUP);
-    const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
-    const int n0 = in_group / group_rows * BLOCK_N;
+    const int raster = block / (GROUP_ROWS * blocks_n), in_raster = block % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, blocks_m - raster * GROUP_ROWS);
+    const int m0 = (raster * GROUP_ROWS + in_raster % raster_rows) * BLOCK_M;
+    const int n0 = in_raster / raster_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k;
 
-    sums acc_main[TILES_M][TILES_N] = {};  // in the matrix unit
-    sums acc_correction[TILES_M][TILES_N] = {};  // in the matrix unit; 2^11 too large
+    sums acc_main[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit
+    sums acc_correction[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit; 2^11 too large
 
     // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = thread_id() * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 8192 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 8192 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 8192 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 8192 + copy_from;
 
-    u32 a_held[2][4], b_held[2][4];  // a tile on its way to shared memory
+    u32 a_held[2][4], b_held[2][4];  // a stage on its way to shared memory
 
-    // Starts the loads of part `part` of the next tile of k.
+    // Starts the loads of part `part` of the next stage of k.
     const auto load = [&](int part) __attribute__((always_inline)) {
         if (part < 2) {
             const int i = part;
@@ -351,7 +346,7 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x16_w64x64x16_s2_f1_g1_p0_prepass_
             load_16(b_held[i], b_from + i * THREADS * 16);
         }
     };
-    // Puts that tile into the stage at `stage`.
+    // Puts that stage of k into the place at `stage`.
     const auto store = [&](u32 stage) __attribute__((always_inline)) {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
@@ -368,19 +363,19 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x16_w64x64x16_s2_f1_g1_p0_prepass_
     const int b_row = (lane & 31), b_chunk = (lane >> 5);
     const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
     const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-    fragment a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N];
+    fragment a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N];
 
     // Fetches the fragments of step `step` of the stage at `stage`.
     const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
 #pragma unroll
         for (int word = 0; word < WORDS; ++word) {
-            // Tiles start at rows that are multiples of 8, which the swizzle does not see.
+            // Fragments start at rows that are multiples of 8, which the swizzle does not see.
             const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
             const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
 #pragma unroll
-            for (int i = 0; i < TILES_M; ++i) load_fragment(a_fragments[buffer][word][i], a_at + i * 32 * ROW_BYTES);
+            for (int i = 0; i < FRAGMENTS_M; ++i) load_fragment(a_fragments[buffer][word][i], a_at + i * 32 * ROW_BYTES);
 #pragma unroll
-            for (int j = 0; j < TILES_N; j += 1) {
+            for (int j = 0; j < FRAGMENTS_N; ++j) {
                 load_fragment(b_fragments[buffer][word][j], b_at + j * 32 * ROW_BYTES);
             }
         }
@@ -389,33 +384,33 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x16_w64x64x16_s2_f1_g1_p0_prepass_
     // One step of k: 3 word products for each fragment of C.
     const auto multiply = [&](int buffer) __attribute__((always_inline)) {
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
     };
 
     const auto load_all = [&]() __attribute__((always_inline)) {
 #pragma unroll
         for (int part = 0; part < 4; ++part) load(part);
     };
-    if (tiles_k > 0) {
+    if (stage_count > 0) {
         load_all();
         store(stages);
     }
     block_barrier();
-    int slot = 0;  // the stage that tile `tile` lies in
+    int slot = 0;  // where stage `index` of k lies
 #pragma unroll 1
-    for (int tile = 0; tile < tiles_k; ++tile) {
+    for (int index = 0; index < stage_count; ++index) {
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
-        const bool next = tile + 1 < tiles_k;
+        const bool next = index + 1 < stage_count;
         if (next) load_all();
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
@@ -433,17 +428,17 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x16_w64x64x16_s2_f1_g1_p0_prepass_
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
-    for (int i = 0; i < TILES_M; ++i)
+    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-        for (int j = 0; j < TILES_N; ++j)
+        for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
             for (int r = 0; r < 16; ++r) {
                 const int row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
-                const int column = column0 + j * 32 + 0;
+                const int column = column0 + j * 32;
                 if (row >= m || column >= n) continue;
                 float product = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                    const int element = (i * TILES_N + j) * 16 + r;
+                    const int element = (i * FRAGMENTS_N + j) * 16 + r;
                     bad[element / 32] |= 1u << element % 32;
                     continue;
                 }
@@ -454,21 +449,21 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x16_w64x64x16_s2_f1_g1_p0_prepass_
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 2; ++group)
-        while (bad[group]) {
-            const int element = group * 32 + __ffs((int)bad[group]) - 1;
-            bad[group] &= bad[group] - 1;
+    for (int part = 0; part < 2; ++part)
+        while (bad[part]) {
+            const int element = part * 32 + __ffs((int)bad[part]) - 1;
+            bad[part] &= bad[part] - 1;
             const int r = element % 16;
-            const int j = element / 16 % TILES_N, i = element / (16 * TILES_N);
+            const int j = element / 16 % FRAGMENTS_N, i = element / (16 * FRAGMENTS_N);
             const long long row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
-            const long long column = column0 + j * 32 + 0;
+            const long long column = column0 + j * 32;
             float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+            for (long long kk = 0; kk < k; ++kk)
+                product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
             float* to = c + row * ldc + column;
             *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
             __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
         }
-
 }
 
 }  // namespace gemmgen_5688702e

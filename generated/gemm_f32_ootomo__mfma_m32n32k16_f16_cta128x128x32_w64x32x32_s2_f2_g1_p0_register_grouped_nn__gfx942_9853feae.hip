@@ -68,7 +68,7 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
 }
 
 // Operand a lies [m][k]: lanes of 8 rows read four k each together.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row / 1 & 7) * 1) * 16; }
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row & 7)) * 16; }
 // Operand b lies [k][n]: lanes read neighbours of one k.
 GG_DEVICE u32 at_b(int row, int chunk) { return row * 512 + chunk * 16; }
 
@@ -155,8 +155,8 @@ constexpr int WARPS_N = 4;
 constexpr int THREADS = 512;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 2;
-constexpr int GROUP = 1;  // block rows of C that are worked on together
-constexpr int TILES_M = 2, TILES_N = 1;  // fragments of m32n32k16 in a warp
+constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
+constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 1;  // fragments of m32n32k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
@@ -210,23 +210,23 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x32_w64x32x32_s2_f2_g1_p0_register
     const int lane = thread_id() % 64, warp = thread_id() / 64;
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
 
-    // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
-    // work together share their operands in L2.
+    // Blocks walk down the GROUP_ROWS rows of tiles of a raster group before they move on to the next column, so
+    // that those at work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int block = block_id();
-    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
-    const int group_rows = min(GROUP, blocks_m - group * GROUP);
-    const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
-    const int n0 = in_group / group_rows * BLOCK_N;
+    const int raster = block / (GROUP_ROWS * blocks_n), in_raster = block % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, blocks_m - raster * GROUP_ROWS);
+    const int m0 = (raster * GROUP_ROWS + in_raster % raster_rows) * BLOCK_M;
+    const int n0 = in_raster / raster_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k;
 
-    sums acc_main[TILES_M][TILES_N] = {};  // in the matrix unit
-    sums acc_correction[TILES_M][TILES_N] = {};  // in the matrix unit; 2^11 too large
+    sums acc_main[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit
+    sums acc_correction[FRAGMENTS_M][FRAGMENTS_N] = {};  // in the matrix unit; 2^11 too large
 
-    // Tiles are copied in the operands' own order; what lies outside them becomes zero.
-    int k0 = first_tile * BLOCK_K;  // of the tile that is loaded next
+    // Stages are copied in the operands' own order; what lies outside them becomes zero.
+    int k0 = first_stage * BLOCK_K;  // of the stage that is loaded next
     const bool a_aligned = ((u64)a & 15) == 0 && (lda & 3) == 0;
     const int a_copy_row = thread_id() / 8, a_copy_column = thread_id() % 8 * 4;
     const float* a_from = a + (long long)(m0 + a_copy_row) * lda + k0 + a_copy_column;
@@ -234,15 +234,16 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x32_w64x32x32_s2_f2_g1_p0_register
     const int b_copy_row = thread_id() / 8, b_copy_column = thread_id() % 8 * 4;
     const float* b_from = b + (long long)(k0 + b_copy_row) * ldb + n0 + b_copy_column;
 
-    float a_held[2][4], b_held[4][4];  // a tile on its way to shared memory
+    float a_held[2][4], b_held[4][4];  // a stage on its way to shared memory
 
-    // Starts the loads of part `part` of the tile at `k0`; what lies outside the operands is zero.
+    // Starts the loads of part `part` of the stage at `k0`; what lies outside the operands is zero.
     const auto load = [&](int part) __attribute__((always_inline)) {
         if (part < 2) {
             const int i = part;
-            const int row = a_copy_row + i / 1 * 64, column = a_copy_column + i % 1 * 32;
+            const int row = a_copy_row + i * 64;
+            const int column = a_copy_column;
             const int rows = m - m0, columns = k - k0;  // inside the operand
-            const float* from = a_from + (long long)(i / 1 * 64) * lda + i % 1 * 32;
+            const float* from = a_from + (long long)(i * 64) * lda;
             if (a_aligned && row < rows && column + 4 <= columns) {
                 u32 four[4];
                 load_16(four, from);
@@ -252,7 +253,8 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x32_w64x32x32_s2_f2_g1_p0_register
             }
         } else {
             const int i = part - 2;
-            const int row = b_copy_row + i / 4 * 64, column = b_copy_column + i % 4 * 32;
+            const int row = b_copy_row + i / 4 * 64;
+            const int column = b_copy_column + i % 4 * 32;
             const int rows = k - k0, columns = n - n0;  // inside the operand
             const float* from = b_from + (long long)(i / 4 * 64) * ldb + i % 4 * 32;
             if (b_aligned && row < rows && column + 4 <= columns) {
@@ -264,35 +266,37 @@ gemm_f32_ootomo__mfma_m32n32k16_f16_cta128x128x32_w64x32x32_s2_f2_g1_p0_register
             }
         }
     };
-    // Puts that tile into the stage at `stage`.
+    // Puts that stage of k into the place at `stage`.
     const auto store = [&](u32 stage) __attribute__((always_inline)) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = a_copy_row + i / 1 * 64;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
-store_shared_16(stage + at_a(row, a_copy_column / 4 + i % 1 * 8), four);
-        }
+        for (int i = 0; i < 2; ++i)
+            {
+                const int row = a_copy_row + i * 64;
+                u32 four[4];
+                for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
+                store_shared_16(stage + at_a(row, a_copy_column / 4), four);
+            }
         a_from += BLOCK_K;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int row = b_copy_row + i / 4 * 64;
-            u32 four[4];
-            for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
-if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i % 4 * 8), four);
-        }
+        for (int i = 0; i < 4; ++i)
+            {
+                const int row = b_copy_row + i / 4 * 64;
+                u32 four[4];
+                for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
+                if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i % 4 * 8), four);
+            }
         b_from += BLOCK_K * ldb;
         k0 += BLOCK_K;
     };
 
     const int run_row = (lane & 31), run_k = (lane >> 5) * 8;
-    fragment a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N];
+    fragment a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N];
 
     // Fetches and splits the fragments of step `step` of the stage at `stage`.
     const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
         const int kk = step * 16 + run_k;
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
             {
                 const int row = warp_m + i * 32 + run_row;
                 float x[8];
@@ -306,7 +310,7 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
                     for (int r = 0; r < 4; ++r) a_fragments[buffer][word][i][r] = packed[word][r];
             }
 #pragma unroll
-        for (int i = 0; i < TILES_N; ++i)
+        for (int i = 0; i < FRAGMENTS_N; ++i)
             {
                 const int row = warp_n + i * 32 + run_row;
                 float x[8];
@@ -322,7 +326,7 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
     };
 
     // Counts what words cannot hold of the stage at `stage`.
-    int a_turn = first_tile % blocks_n, b_turn = first_tile % blocks_m;  // which block along n, along m
+    int a_turn = first_stage % blocks_n, b_turn = first_stage % blocks_m;  // which block along n, along m
     const auto next_turn = [&]() {
         a_turn = a_turn + 1 == blocks_n ? 0 : a_turn + 1;
         b_turn = b_turn + 1 == blocks_m ? 0 : b_turn + 1;
@@ -353,34 +357,34 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
     // One step of k: 3 word products for each fragment of C.
     const auto multiply = [&](int buffer) __attribute__((always_inline)) {
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
     };
 
     const auto load_all = [&]() __attribute__((always_inline)) {
 #pragma unroll
         for (int part = 0; part < 6; ++part) load(part);
     };
-    if (tiles_k > 0) {
+    if (stage_count > 0) {
         load_all();
         store(stages);
     }
     block_barrier();
-    int slot = 0;  // the stage that tile `tile` lies in
-    if (tiles_k > 0) fetch(0, stages, 0);
+    int slot = 0;  // where stage `index` of k lies
+    if (stage_count > 0) fetch(0, stages, 0);
 #pragma unroll 1
-    for (int tile = 0; tile < tiles_k; ++tile) {
+    for (int index = 0; index < stage_count; ++index) {
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
-        const bool next = tile + 1 < tiles_k;
+        const bool next = index + 1 < stage_count;
         if (next) load_all();
         count_stage(stage);
 #pragma unroll
@@ -402,20 +406,20 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
     const int row0 = m0 + warp_m + (lane >> 5) * 4;
     const int column0 = n0 + warp_n + (lane & 31);
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[1] = {};  // a bit an element: not finite
+    u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
-    for (int i = 0; i < TILES_M; ++i)
+    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-        for (int j = 0; j < TILES_N; ++j)
+        for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
             for (int r = 0; r < 16; ++r) {
                 const int row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
-                const int column = column0 + j * 32 + 0;
+                const int column = column0 + j * 32;
                 if (row >= m || column >= n) continue;
                 float product = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                    const int element = (i * TILES_N + j) * 16 + r;
-                    bad[element / 32] |= 1u << element % 32;
+                    const int element = (i * FRAGMENTS_N + j) * 16 + r;
+                    bad |= 1u << element;
                     continue;
                 }
                 float* to = c + row * ldc + column;
@@ -424,22 +428,20 @@ if (row < 32) store_shared_16(stage + A_BYTES + at_b(row, b_copy_column / 4 + i 
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
-#pragma unroll
-    for (int group = 0; group < 1; ++group)
-        while (bad[group]) {
-            const int element = group * 32 + __ffs((int)bad[group]) - 1;
-            bad[group] &= bad[group] - 1;
-            const int r = element % 16;
-            const int j = element / 16 % TILES_N, i = element / (16 * TILES_N);
-            const long long row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
-            const long long column = column0 + j * 32 + 0;
-            float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
-            __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-        }
-
+    while (bad) {
+        const int element = __ffs((int)bad) - 1;
+        bad &= bad - 1;
+        const int r = element % 16;
+        const int j = element / 16 % FRAGMENTS_N, i = element / (16 * FRAGMENTS_N);
+        const long long row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
+        const long long column = column0 + j * 32;
+        float product = 0.0f;
+        for (long long kk = 0; kk < k; ++kk)
+            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+        float* to = c + row * ldc + column;
+        *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+        __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    }
 }
 
 }  // namespace gemmgen_9853feae

@@ -45,9 +45,9 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
 }
 
 // Operand a lies [m][k]: lanes of 2 rows read runs of 4 k together.
-GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row / 1 & 1) * 4) * 16; }
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row & 1) * 4) * 16; }
 // Operand b lies [n][k]: lanes of 2 rows read runs of 4 k together.
-GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + (chunk ^ (row / 1 & 1) * 4) * 16; }
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + (chunk ^ (row & 1) * 4) * 16; }
 
 constexpr int WORDS = 2;
 
@@ -123,28 +123,28 @@ constexpr int WARPS_N = 4;
 constexpr int THREADS = 512;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 4;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
 // 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
-GG_DEVICE void copy_async_16_of(u32 to, const void* from, int bytes) {
+GG_DEVICE void cp_async_16_part(u32 to, const void* from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
 // The same of 4 bytes.
-GG_DEVICE void copy_async_4_of(u32 to, const void* from, int bytes) {
+GG_DEVICE void cp_async_4_part(u32 to, const void* from, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
-// Closes the group of copies issued since the last call.
-GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Commits the copies issued since the last call: they are one group.
+GG_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most `Pending` of this thread's newest groups are still under way.
+// Waits until at most `Pending` of this thread's newest commit groups are still under way.
 template <int Pending>
-GG_DEVICE void copy_async_wait() {
+GG_DEVICE void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
@@ -160,7 +160,7 @@ GG_DEVICE void load_shared_16(float (&x)[4], u32 from) {
 
 // c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.
 GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
@@ -178,23 +178,23 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
 
-    // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
-    // work together share their operands in L2.
+    // Blocks walk down the GROUP_ROWS rows of tiles of a raster group before they move on to the next column, so
+    // that those at work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int block = (int)blockIdx.x;
-    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
-    const int group_rows = min(GROUP, blocks_m - group * GROUP);
-    const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
-    const int n0 = in_group / group_rows * BLOCK_N;
+    const int raster = block / (GROUP_ROWS * blocks_n), in_raster = block % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, blocks_m - raster * GROUP_ROWS);
+    const int m0 = (raster * GROUP_ROWS + in_raster % raster_rows) * BLOCK_M;
+    const int n0 = in_raster / raster_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k;
 
-    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
-    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+    float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
+    float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
 
-    // Tiles are copied in the operands' own order; what lies outside them becomes zero.
-    int k0 = first_tile * BLOCK_K;  // of the tile that is copied next
+    // Stages are copied in the operands' own order; what lies outside them becomes zero.
+    int k0 = first_stage * BLOCK_K;  // of the stage that is copied next
     const bool a_aligned = ((u64)a & 15) == 0 && (lda & 3) == 0;
     const int a_copy_row = (int)threadIdx.x / 8, a_copy_column = (int)threadIdx.x % 8 * 4;
     const float* a_from = a + (long long)(m0 + a_copy_row) * lda + k0 + a_copy_column;
@@ -202,51 +202,45 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
     const int b_copy_row = (int)threadIdx.x / 8, b_copy_column = (int)threadIdx.x % 8 * 4;
     const float* b_from = b + (long long)(n0 + b_copy_row) * ldb + k0 + b_copy_column;
 
-    // Starts the copies of the next tile of k into the stage at `stage`.
+    // Starts the copies of the next stage of k into the place at `stage`.
     const auto fill = [&](u32 stage) {
         {
-            const u32 tile = stage;
+            const u32 to = stage;
             const int rows = m - m0, columns = k - k0;  // inside the operand
             if (a_aligned) {
                 const float* from = a_from;
 #pragma unroll
                 for (int i = 0; i < 2; ++i, from += 64 * lda) {
                     const int row = a_copy_row + i * 64;
-#pragma unroll
-                    for (int j = 0; j < 1; ++j)
-                        copy_async_16_of(tile + at_a(row, a_copy_column / 4 + j * 8), from + j * 32,
-                                         row < rows ? max(0, min(4, columns - a_copy_column - j * 32)) * 4 : 0);
+                    cp_async_16_part(to + at_a(row, a_copy_column / 4), from, row < rows ? max(0, min(4, columns - a_copy_column)) * 4 : 0);
                 }
             } else {  // bases and rows that are not 16-byte aligned: by single elements
 #pragma unroll 1
                 for (int at = (int)threadIdx.x; at < 4096; at += THREADS) {
                     const int row = at / 32, column = at % 32;
                     const bool inside = row < rows && column < columns;
-                    copy_async_4_of(tile + at_a(row, column / 4) + column % 4 * 4,
+                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4,
                                     inside ? a + (long long)(m0 + row) * lda + k0 + column : a, inside ? 4 : 0);
                 }
             }
             a_from += BLOCK_K;
         }
         {
-            const u32 tile = stage + A_BYTES;
+            const u32 to = stage + A_BYTES;
             const int rows = n - n0, columns = k - k0;  // inside the operand
             if (b_aligned) {
                 const float* from = b_from;
 #pragma unroll
                 for (int i = 0; i < 2; ++i, from += 64 * ldb) {
                     const int row = b_copy_row + i * 64;
-#pragma unroll
-                    for (int j = 0; j < 1; ++j)
-                        copy_async_16_of(tile + at_b(row, b_copy_column / 4 + j * 8), from + j * 32,
-                                         row < rows ? max(0, min(4, columns - b_copy_column - j * 32)) * 4 : 0);
+                    cp_async_16_part(to + at_b(row, b_copy_column / 4), from, row < rows ? max(0, min(4, columns - b_copy_column)) * 4 : 0);
                 }
             } else {  // bases and rows that are not 16-byte aligned: by single elements
 #pragma unroll 1
                 for (int at = (int)threadIdx.x; at < 4096; at += THREADS) {
                     const int row = at / 32, column = at % 32;
                     const bool inside = row < rows && column < columns;
-                    copy_async_4_of(tile + at_b(row, column / 4) + column % 4 * 4,
+                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4,
                                     inside ? b + (long long)(n0 + row) * ldb + k0 + column : b, inside ? 4 : 0);
                 }
             }
@@ -256,13 +250,13 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
     };
 
     const int run_row = lane >> 2, run_k = (lane & 3) * 4;
-    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N][2];
+    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
 
     // Fetches and splits the fragments of step `step` of the stage at `stage`.
     const auto fetch = [&](int buffer, u32 stage, int step) {
         const int kk = step * 16 + run_k;
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const int row = warp_m + i * 16 + half * 8 + run_row;
@@ -276,9 +270,8 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
                     for (int r = 0; r < 2; ++r) a_fragments[buffer][word][i][half + 2 * r] = packed[word][r];
             }
 #pragma unroll
-        for (int i = 0; i < TILES_N; ++i)
-#pragma unroll
-            for (int half = 0; half < 1; ++half) {
+        for (int i = 0; i < FRAGMENTS_N; ++i)
+            {
                 const int row = warp_n + i * 8 + half * 8 + run_row;
                 float x[4];
                 load_shared_16(x, stage + A_BYTES + at_b(row, kk / 4) + kk % 4 * 4);
@@ -292,7 +285,7 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
     };
 
     // Counts what words cannot hold of the stage at `stage`.
-    int a_turn = first_tile % blocks_n, b_turn = first_tile % blocks_m;  // which block along n, along m
+    int a_turn = first_stage % blocks_n, b_turn = first_stage % blocks_m;  // which block along n, along m
     const auto next_turn = [&]() {
         a_turn = a_turn + 1 == blocks_n ? 0 : a_turn + 1;
         b_turn = b_turn + 1 == blocks_m ? 0 : b_turn + 1;
@@ -325,39 +318,39 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
         // The matrix unit truncates when it adds, FP32 rounds to nearest: each step's sum starts
         // from zero in the unit and is added outside it.
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) {
+            for (int j = 0; j < FRAGMENTS_N; ++j) {
                 float step_sum[4] = {};
                 multiply_add(step_sum, a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
 #pragma unroll
                 for (int r = 0; r < 4; ++r) sum_main[i][j][r] += step_sum[r];
             }
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
     };
 
     // Prologue: all stages but one are on their way.
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < tiles_k) fill(stages + stage * STAGE_BYTES);
-        copy_async_commit();
+        if (stage < stage_count) fill(stages + stage * STAGE_BYTES);
+        cp_async_commit();
     }
-    int slot = 0;                    // the stage that tile `tile` lies in
-    int free_slot = STAGES - 1;      // the stage that was multiplied last
+    int slot = 0;                // where stage `index` of k lies
+    int free_slot = STAGES - 1;  // the stage that was multiplied last
 #pragma unroll 1
-    for (int tile = 0; tile < tiles_k; ++tile) {
+    for (int index = 0; index < stage_count; ++index) {
         const u32 stage = stages + slot * STAGE_BYTES;
         const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
-        copy_async_wait<STAGES - 2>();  // this thread's part of `tile` is there,
-        __syncthreads();               // everyone's is, and no one reads `free_slot` any more
-        if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
-        copy_async_commit();            // an empty group keeps the count of groups in step
+        cp_async_wait<STAGES - 2>();  // this thread's part of stage `index` is there,
+        __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+        if (index + STAGES - 1 < stage_count) fill(stages + free_slot * STAGE_BYTES);
+        cp_async_commit();  // an empty commit group keeps their count in step
         count_stage(stage);
 #pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
         for (int step = 0; step < K_STEPS; ++step) {
@@ -372,11 +365,11 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[1] = {};  // a bit an element: not finite
+    u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
-    for (int i = 0; i < TILES_M; ++i)
+    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-        for (int j = 0; j < TILES_N; ++j)
+        for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
                 const int row = row0 + i * 16 + (r >> 1) * 8;
@@ -384,8 +377,8 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
                 if (row >= m || column >= n) continue;
                 float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                    const int element = (i * TILES_N + j) * 4 + r;
-                    bad[element / 32] |= 1u << element % 32;
+                    const int element = (i * FRAGMENTS_N + j) * 4 + r;
+                    bad |= 1u << element;
                     continue;
                 }
                 float* to = c + row * ldc + column;
@@ -394,22 +387,20 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x128x32_w32x32x32_s2_f1_g8_p16_register_
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
-#pragma unroll
-    for (int group = 0; group < 1; ++group)
-        while (bad[group]) {
-            const int element = group * 32 + __ffs((int)bad[group]) - 1;
-            bad[group] &= bad[group] - 1;
-            const int r = element % 4;
-            const int j = element / 4 % TILES_N, i = element / (4 * TILES_N);
-            const long long row = row0 + i * 16 + (r >> 1) * 8;
-            const long long column = column0 + j * 8 + (r & 1);
-            float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[column * ldb + kk], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
-            atomicAdd(repaired, 1ull);
-        }
-
+    while (bad) {
+        const int element = __ffs((int)bad) - 1;
+        bad &= bad - 1;
+        const int r = element % 4;
+        const int j = element / 4 % FRAGMENTS_N, i = element / (4 * FRAGMENTS_N);
+        const long long row = row0 + i * 16 + (r >> 1) * 8;
+        const long long column = column0 + j * 8 + (r & 1);
+        float product = 0.0f;
+        for (long long kk = 0; kk < k; ++kk)
+            product = fmaf(a[row * lda + kk], b[column * ldb + kk], product);
+        float* to = c + row * ldc + column;
+        *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+        atomicAdd(repaired, 1ull);
+    }
 }
 
 }  // namespace gemmgen_a1f484a1

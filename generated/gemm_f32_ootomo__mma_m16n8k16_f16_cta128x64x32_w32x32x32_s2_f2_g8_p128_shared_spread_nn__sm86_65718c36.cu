@@ -44,9 +44,8 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
-// them, touch each bank once.
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 2;
@@ -123,11 +122,11 @@ constexpr int WARPS_N = 2;
 constexpr int THREADS = 256;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 2;
-constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int TILES_M = 2, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 4;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
 
 // Loads stay where they stand among the matrix instructions.
@@ -170,7 +169,7 @@ GG_DEVICE void read_b(float (&value)[N], const float* x, long long ld, int outer
 }
 
 // Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
-GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
+GG_DEVICE void ldmatrix(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address)
@@ -197,29 +196,29 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s2_f2_g8_p128_shared_sp
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
 
-    // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
-    // work together share their operands in L2.
+    // Blocks walk down the GROUP_ROWS rows of tiles of a raster group before they move on to the next column, so
+    // that those at work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int block = (int)blockIdx.x;
-    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
-    const int group_rows = min(GROUP, blocks_m - group * GROUP);
-    const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
-    const int n0 = in_group / group_rows * BLOCK_N;
+    const int raster = block / (GROUP_ROWS * blocks_n), in_raster = block % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, blocks_m - raster * GROUP_ROWS);
+    const int m0 = (raster * GROUP_ROWS + in_raster % raster_rows) * BLOCK_M;
+    const int n0 = in_raster / raster_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k;
 
-    float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
-    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
-    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+    float acc_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit
+    float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
+    float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
 
     // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
     // unit's sum moves over. Sums that are scaled up err that much less and stay.
     const auto promote = [&]() {
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j)
+            for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     sum_main[i][j][r] += acc_main[i][j][r];
@@ -228,51 +227,51 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s2_f2_g8_p128_shared_sp
     };
 
     // A thread takes 8 consecutive k of one row or column at a time: one 16-byte chunk of each word.
-    int k0 = first_tile * BLOCK_K;  // of the tile that is loaded next
-    float a_held[2][8], b_held[1][8];  // a tile on its way to shared memory
+    int k0 = first_stage * BLOCK_K;  // of the stage that is loaded next
+    float a_held[2][8], b_held[1][8];  // a stage on its way to shared memory
 
-    const auto a_tile_row = [&](int i) { return ((int)threadIdx.x + i * THREADS) / 4; };
-    const auto a_tile_chunk = [&](int i) { return ((int)threadIdx.x + i * THREADS) % 4; };
-    const auto b_tile_row = [&](int i) { return ((int)threadIdx.x + i * THREADS) % BLOCK_N; };
-    const auto b_tile_chunk = [&](int i) { return ((int)threadIdx.x + i * THREADS) / BLOCK_N; };
-    // Starts the loads of part `part` of the tile at `k0`; what lies outside the operands is zero.
+    const auto a_row_of = [&](int i) { return ((int)threadIdx.x + i * THREADS) / 4; };
+    const auto a_chunk_of = [&](int i) { return ((int)threadIdx.x + i * THREADS) % 4; };
+    const auto b_row_of = [&](int i) { return ((int)threadIdx.x + i * THREADS) % BLOCK_N; };
+    const auto b_chunk_of = [&](int i) { return ((int)threadIdx.x + i * THREADS) / BLOCK_N; };
+    // Starts the loads of part `part` of the stage at `k0`; what lies outside the operands is zero.
     const auto load = [&](int part) {
         if (part < 2) {
             const int i = part;
-            read_a(a_held[i], a, lda, m, k, m0 + a_tile_row(i), k0 + a_tile_chunk(i) * 8);
+            read_a(a_held[i], a, lda, m, k, m0 + a_row_of(i), k0 + a_chunk_of(i) * 8);
         } else {
             const int i = part - 2;
-            read_b(b_held[i], b, ldb, n, k, n0 + b_tile_row(i), k0 + b_tile_chunk(i) * 8);
+            read_b(b_held[i], b, ldb, n, k, n0 + b_row_of(i), k0 + b_chunk_of(i) * 8);
         }
     };
-    int a_turn = first_tile % blocks_n, b_turn = first_tile % blocks_m;  // which block along n, along m
+    int a_turn = first_stage % blocks_n, b_turn = first_stage % blocks_m;  // which block along n, along m
     const auto next_turn = [&]() {
         a_turn = a_turn + 1 == blocks_n ? 0 : a_turn + 1;
         b_turn = b_turn + 1 == blocks_m ? 0 : b_turn + 1;
     };
 
-    // Splits that tile into the stage at `stage`.
+    // Splits that stage of k into the place at `stage`.
     const auto store = [&](u32 stage) {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
             {
+                const int row = a_row_of(i);
                 u32 packed[WORDS][4];
                 split_run(packed, a_held[i]);
                 if (a_turn == n0 / BLOCK_N) count(a_status, losses(packed, a_held[i]));
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(stage + word * A_BYTES + a_tile_row(i) * ROW_BYTES + swizzle(a_tile_row(i), a_tile_chunk(i)) * 16, packed[word]);
+                    store_shared_16(stage + word * A_BYTES + row * ROW_BYTES + swizzle(row, a_chunk_of(i)) * 16, packed[word]);
             }
+        {
+            const int row = b_row_of(0);
+            u32 packed[WORDS][4];
+            split_run(packed, b_held[0]);
+            if (b_turn == m0 / BLOCK_M) count(b_status, losses(packed, b_held[0]));
 #pragma unroll
-        for (int i = 0; i < 1; ++i)
-            {
-                u32 packed[WORDS][4];
-                split_run(packed, b_held[i]);
-                if (b_turn == m0 / BLOCK_M) count(b_status, losses(packed, b_held[i]));
-#pragma unroll
-                for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(stage + WORDS * A_BYTES + word * B_BYTES + b_tile_row(i) * ROW_BYTES + swizzle(b_tile_row(i), b_tile_chunk(i)) * 16, packed[word]);
-            }
+            for (int word = 0; word < WORDS; ++word)
+                store_shared_16(stage + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, b_chunk_of(0)) * 16, packed[word]);
+        }
         k0 += BLOCK_K;
         next_turn();
     };
@@ -282,29 +281,29 @@ gemm_f32_ootomo__mma_m16n8k16_f16_cta128x64x32_w32x32x32_s2_f2_g8_p128_shared_sp
     const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
     const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
     const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N][2];
+    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
 
     // Fetches the fragments of step `step` of the stage at `stage`.
     const auto fetch = [&](int buffer, u32 stage, int step) {
 #pragma unroll
         for (int word = 0; word < WORDS; ++word) {
-            // Tiles start at rows that are multiples of 8, which the swizzle does not see.
+            // Fragments start at rows that are multiples of 8, which the swizzle does not see.
             const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
             const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
 #pragma unroll
-            for (int i = 0; i < TILES_M; ++i) load_matrices(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+            for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
 #pragma unroll
-            for (int j = 0; j < TILES_N; j += 2) {
+            for (int j = 0; j < FRAGMENTS_N; j += 2) {
                 u32 pair[4];
-                load_matrices(pair, b_at + j * 8 * ROW_BYTES);
-b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
-b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+                ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
+                b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+                b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
             }
         }
     };
 
     // One step of k: 3 word products for each fragment of C.
-    // Between them, one by one and early in the stage, stand the loads of the next tile (EGEMM section 5).
+    // Between them, one by one and early in the stage, stand the loads of the next stage (EGEMM section 5).
     const auto multiply = [&](int buffer, int step, bool next) {
         int place = step * 6;
         const auto spread = [&]() {
@@ -314,21 +313,21 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
             ++place;
         };
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i) {
+        for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
             spread();
         }
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i) {
+        for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
             spread();
         }
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i) {
+        for (int i = 0; i < FRAGMENTS_M; ++i) {
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
             spread();
         }
     };
@@ -337,18 +336,18 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
 #pragma unroll
         for (int part = 0; part < 3; ++part) load(part);
     };
-    if (tiles_k > 0) {
+    if (stage_count > 0) {
         load_all();
         store(stages);
     }
     __syncthreads();
-    int slot = 0;  // the stage that tile `tile` lies in
+    int slot = 0;  // where stage `index` of k lies
     int until_promotion = 4;
-    if (tiles_k > 0) fetch(0, stages, 0);
+    if (stage_count > 0) fetch(0, stages, 0);
 #pragma unroll 1
-    for (int tile = 0; tile < tiles_k; ++tile) {
+    for (int index = 0; index < stage_count; ++index) {
         const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
-        const bool next = tile + 1 < tiles_k;
+        const bool next = index + 1 < stage_count;
 #pragma unroll
         for (int step = 0; step < K_STEPS; ++step) {
             // While one buffer's fragments are multiplied, the next step's are fetched into the other.
@@ -373,11 +372,11 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    u32 bad[1] = {};  // a bit an element: not finite
+    u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
-    for (int i = 0; i < TILES_M; ++i)
+    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-        for (int j = 0; j < TILES_N; ++j)
+        for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
                 const int row = row0 + i * 16 + (r >> 1) * 8;
@@ -385,8 +384,8 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
                 if (row >= m || column >= n) continue;
                 float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                    const int element = (i * TILES_N + j) * 4 + r;
-                    bad[element / 32] |= 1u << element % 32;
+                    const int element = (i * FRAGMENTS_N + j) * 4 + r;
+                    bad |= 1u << element;
                     continue;
                 }
                 float* to = c + row * ldc + column;
@@ -395,22 +394,20 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
-#pragma unroll
-    for (int group = 0; group < 1; ++group)
-        while (bad[group]) {
-            const int element = group * 32 + __ffs((int)bad[group]) - 1;
-            bad[group] &= bad[group] - 1;
-            const int r = element % 4;
-            const int j = element / 4 % TILES_N, i = element / (4 * TILES_N);
-            const long long row = row0 + i * 16 + (r >> 1) * 8;
-            const long long column = column0 + j * 8 + (r & 1);
-            float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
-            atomicAdd(repaired, 1ull);
-        }
-
+    while (bad) {
+        const int element = __ffs((int)bad) - 1;
+        bad &= bad - 1;
+        const int r = element % 4;
+        const int j = element / 4 % FRAGMENTS_N, i = element / (4 * FRAGMENTS_N);
+        const long long row = row0 + i * 16 + (r >> 1) * 8;
+        const long long column = column0 + j * 8 + (r & 1);
+        float product = 0.0f;
+        for (long long kk = 0; kk < k; ++kk)
+            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+        float* to = c + row * ldc + column;
+        *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+        atomicAdd(repaired, 1ull);
+    }
 }
 
 }  // namespace gemmgen_65718c36

@@ -45,9 +45,8 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
-// them, touch each bank once.
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 2;
@@ -122,15 +121,15 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = ((k + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    const float* from = x + (long long)(o) * ld + (k0 + my_k);
+    const float* from = x + (long long)o * ld + (k0 + my_k);
     const bool inside = o < outer;
     if (inside && k0 + my_k + 8 <= k && ((u64)from & 15) == 0) {
         for (int i = 0; i < 8; i += 4) {
@@ -152,10 +151,8 @@ GG_DEVICE void split_a(
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 8192 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -172,15 +169,15 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = ((k + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    // Read along n, where neighbours lie together, and turn the tile in shared memory. Rows of
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
     // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
     // 8 apart, hit banks 8 k + outer, all different.
     __shared__ float turned[32 * 65];
@@ -202,10 +199,8 @@ GG_DEVICE void split_b(
         u8* to = words + ((long long)(o / 256) * stages_k + kk / 32) * 32768 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -229,20 +224,20 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
 //                n0        BLOCK_N = 256
 //            +---------+---------+      A block computes tiles C[m0 : m0 + 128, n0 : n0 + 256] one after another.
 //        m0  |         |         |      The unit's sums are in tensor memory, a row a lane; each of 2 warpgroups
-//   BLOCK_M  | group   | group   |      moves 128 columns into registers, a thread a row. A further warpgroup has
+//   BLOCK_M  | wgroup  | wgroup  |      moves 128 columns into registers, a thread a row. A further warpgroup has
 //    = 128   |         |         |      one warp that copies and one that multiplies: one thread of each.
 //            +---------+---------+
 //              WARP_N                   Shared memory holds 4 stages of k, 32 deep.
 constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 32;
 constexpr int WARP_N = 128;  // columns of a warpgroup
-constexpr int GROUPS = 2;  // warpgroups that move sums; one more copies and multiplies
+constexpr int WARPGROUPS = 2;  // warpgroups that move sums; one more copies and multiplies
 constexpr int THREADS = 384;
 constexpr int STAGES = 4;
-constexpr int GROUP = 1;  // rows of tiles that are worked on together
-constexpr int TILES_M = 1, TILES_N = 1;  // an instruction is as large as a tile
+constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // an instruction is as large as a tile
 constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = 64;  // one row of a tile
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int ROW_BYTES = 64;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
 constexpr int COLUMNS = 512;  // of tensor memory, of which the sums take 512: correction from 0 (2^11 too large), main from 256
@@ -250,28 +245,28 @@ constexpr int BUFFERS = 1;  // of the sums that promotion empties
 constexpr int BUFFER = 1 * BLOCK_N;  // columns of one
 constexpr int INTERVAL = 2;  // stages between promotions
 
-// A barrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
-GG_DEVICE void barrier_init(u32 barrier, u32 arrivals) {
+// An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
+GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// The copy engine sees the barriers made so far.
-GG_DEVICE void barrier_init_visible() {
+// The copy engine sees the mbarriers made so far.
+GG_DEVICE void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
 // Arrives, and announces `bytes` that copies will bring.
-GG_DEVICE void barrier_expect(u32 barrier, u32 bytes) {
+GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-GG_DEVICE void barrier_arrive(u32 barrier) {
+GG_DEVICE void mbarrier_arrive(u32 barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Waits until the phase of that parity has ended.
-GG_DEVICE void barrier_wait(u32 barrier, u32 parity) {
+GG_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
     asm volatile(
         "{\n"
         ".reg .pred ended;\n"
@@ -283,23 +278,23 @@ GG_DEVICE void barrier_wait(u32 barrier, u32 parity) {
 }
 
 // `bytes`, a multiple of 16, from global to shared memory by the copy engine, which tells `barrier`.
-GG_DEVICE void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
+GG_DEVICE void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
 // Moves registers between warpgroups: one gives up what it does not need, others take it.
 template <int Registers>
-GG_DEVICE void give_up_registers() {
+GG_DEVICE void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
 template <int Registers>
-GG_DEVICE void take_registers() {
+GG_DEVICE void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// Where a tile lies and how, as the unit wants to be told: rows of 64 bytes, swizzled, eight rows every
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 64 bytes, swizzled, eight rows every
 // 512 bytes. The address is in units of 16 bytes.
 GG_DEVICE u64 descriptor(u32 address) { return 0x8000402000010000ull | (u64)((address & 0x3ffff) >> 4); }
 
@@ -316,27 +311,27 @@ GG_DEVICE void multiply_add(u32 c, u64 a, u64 b, u32 keep) {
 }
 
 // Arrives at `barrier` when all products that this thread has issued are done.
-GG_DEVICE void products_arrive(u32 barrier) {
+GG_DEVICE void tcgen05_commit(u32 barrier) {
     asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 // What threads tell one another orders tensor memory only between these two: before the one tells, after the other has heard.
-GG_DEVICE void sums_before_telling() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
-GG_DEVICE void sums_after_hearing() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+GG_DEVICE void tcgen05_fence_before_sync() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+GG_DEVICE void tcgen05_fence_after_sync() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
 
 // A warp takes COLUMNS of tensor memory and leaves their address at `to` in shared memory; the block takes no more.
-GG_DEVICE void take_columns(u32 to) {
+GG_DEVICE void tcgen05_alloc(u32 to) {
     asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(to), "n"(COLUMNS) : "memory");
     asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
 }
 
 // The same warp gives them back.
-GG_DEVICE void give_back_columns(u32 columns) {
+GG_DEVICE void tcgen05_dealloc(u32 columns) {
     asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(columns), "n"(COLUMNS) : "memory");
 }
 
 // 16 columns of this thread's row. They are there when this returns.
-GG_DEVICE void load_sums(float (&x)[16], u32 from) {
+GG_DEVICE void tcgen05_load(float (&x)[16], u32 from) {
     asm volatile(
         "tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -358,12 +353,12 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k) {
     const int rows = blocks_m;
     Work work;
     const int place = turn;
-    const int group = place / (GROUP * blocks_n), in_group = place % (GROUP * blocks_n);
-    const int group_rows = min(GROUP, rows - group * GROUP);
-    const int row = group * GROUP + in_group % group_rows;
+    const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, rows - raster * GROUP_ROWS);
+    const int row = raster * GROUP_ROWS + in_raster % raster_rows;
     const int block_m = row;
     work.panel_m = block_m;
-    work.panel_n = in_group / group_rows;
+    work.panel_n = in_raster / raster_rows;
     work.m0 = block_m * BLOCK_M;
     work.n0 = work.panel_n * BLOCK_N;
     work.first = 0;
@@ -396,28 +391,28 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
 
     if (thread == 0) {
         for (int i = 0; i < STAGES; ++i) {
-            barrier_init(full + i * 8, 1);
-            barrier_init(free + i * 8, 1);
+            mbarrier_init(full + i * 8, 1);
+            mbarrier_init(free + i * 8, 1);
         }
         for (int i = 0; i < BUFFERS; ++i) {
-            barrier_init(filled + i * 8, 1);
-            barrier_init(emptied + i * 8, GROUPS * 4);  // every warp that moves sums
+            mbarrier_init(filled + i * 8, 1);
+            mbarrier_init(emptied + i * 8, WARPGROUPS * 4);  // every warp that moves sums
         }
-        barrier_init(complete, 1);
-        barrier_init(taken, GROUPS * 4);
-        barrier_init_visible();
+        mbarrier_init(complete, 1);
+        mbarrier_init(taken, WARPGROUPS * 4);
+        mbarrier_fence_init();
     }
-    const bool multiplies = thread / 32 == GROUPS * 4 + 1;  // the warp that does, and whose tensor memory it is
-    if (multiplies) take_columns(stages + OTHERS + 16);
-    sums_before_telling();
+    const bool multiplies = thread / 32 == WARPGROUPS * 4 + 1;  // the warp that does, and whose tensor memory it is
+    if (multiplies) tcgen05_alloc(stages + OTHERS + 16);
+    tcgen05_fence_before_sync();
     __syncthreads();
-    sums_after_hearing();
+    tcgen05_fence_after_sync();
     const u32 sums = *(volatile u32*)(shared + OTHERS + 16);
 
-    if (thread >= GROUPS * 128) {
+    if (thread >= WARPGROUPS * 128) {
         // One thread copies and one multiplies: they need few registers.
-        give_up_registers<80>();
-        if (thread == GROUPS * 128) {
+        setmaxnreg_dec<80>();
+        if (thread == WARPGROUPS * 128) {
             asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the words
             int slot = 0;
             u32 phase = 1;  // a stage that has never been filled counts as free
@@ -427,19 +422,19 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
                 const u8* a_from = a_words + ((long long)work.panel_m * stages_k + work.first) * A_STAGE;
                 const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE;
 #pragma unroll 1
-                for (int tile = 0; tile < work.count; ++tile) {
+                for (int index = 0; index < work.count; ++index) {
                     const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
-                    barrier_wait(free + slot * 8, phase);
-                    barrier_expect(arrival, STAGE_BYTES);
-                    copy_bulk(stage, a_from, A_STAGE, arrival);
-                    copy_bulk(stage + A_STAGE, b_from, B_STAGE, arrival);
+                    mbarrier_wait(free + slot * 8, phase);
+                    mbarrier_expect_tx(arrival, STAGE_BYTES);
+                    cp_async_bulk(stage, a_from, A_STAGE, arrival);
+                    cp_async_bulk(stage + A_STAGE, b_from, B_STAGE, arrival);
                     a_from += A_STAGE;
                     b_from += B_STAGE;
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
             }
         }
-        if (thread == GROUPS * 128 + 32) {
+        if (thread == WARPGROUPS * 128 + 32) {
             int slot = 0, last = -1;  // the last stage that was read
             u32 phase = 0, last_phase = 0;
             int buffer = 0;
@@ -449,61 +444,61 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
             for (int turn = first_turn; turn < turns; turn += all_blocks) {
                 const Work work = work_at(turn, m, n, stages_k);
 #pragma unroll 1
-                for (int tile = 0; tile < work.count; ++tile) {
-                    barrier_wait(full + slot * 8, phase);
-                    sums_after_hearing();
+                for (int index = 0; index < work.count; ++index) {
+                    mbarrier_wait(full + slot * 8, phase);
+                    tcgen05_fence_after_sync();
                     const u32 stage = stages + slot * STAGE_BYTES;
                     const u64 a_at = descriptor(stage), b_at = descriptor(stage + A_STAGE);
-                    const bool begins = tile % INTERVAL == 0, ends = tile % INTERVAL == INTERVAL - 1 || tile + 1 == work.count;
+                    const bool begins = index % INTERVAL == 0, ends = index % INTERVAL == INTERVAL - 1 || index + 1 == work.count;
 #pragma unroll
                     for (int first = 0; first < K_STEPS; first += 2) {
                         // Sums that move out at the end of an interval come first, so that the others hide it.
                         if (begins) {
-                            barrier_wait(emptied + buffer * 8, buffer_phase);
-                            sums_after_hearing();
+                            mbarrier_wait(emptied + buffer * 8, buffer_phase);
+                            tcgen05_fence_after_sync();
                         }
                         const u32 moving = sums + buffer * BUFFER;
 #pragma unroll
                         for (int step = first; step < first + 2; ++step) {
-                            multiply_add(moving + 256, a_at + (0 * A_BYTES + step * 32) / 16,
-                                         b_at + (0 * B_BYTES + step * 32) / 16, !begins || step > first);
+                            multiply_add(moving + 256, a_at + (step * 32) / 16,
+                                         b_at + (step * 32) / 16, !begins || step > first);
                         }
                         if (ends) {
-                            products_arrive(filled + buffer * 8);
+                            tcgen05_commit(filled + buffer * 8);
                             if (++buffer == BUFFERS) buffer = 0, buffer_phase ^= 1;
                         }
-                        if (first == 0 && tile == 0) {  // the last tile's have been taken
-                            barrier_wait(taken, tile_phase);
-                            sums_after_hearing();
+                        if (first == 0 && index == 0) {  // the last tile's have been taken
+                            mbarrier_wait(taken, tile_phase);
+                            tcgen05_fence_after_sync();
                             tile_phase ^= 1;
                         }
 #pragma unroll
                         for (int step = first; step < first + 2; ++step) {
-                            multiply_add(sums + 0, a_at + (1 * A_BYTES + step * 32) / 16,
-                                         b_at + (0 * B_BYTES + step * 32) / 16, tile > 0 || step > 0);
-                            multiply_add(sums + 0, a_at + (0 * A_BYTES + step * 32) / 16,
-                                         b_at + (1 * B_BYTES + step * 32) / 16, 1);
+                            multiply_add(sums, a_at + (A_BYTES + step * 32) / 16,
+                                         b_at + (step * 32) / 16, index > 0 || step > 0);
+                            multiply_add(sums, a_at + (step * 32) / 16,
+                                         b_at + (B_BYTES + step * 32) / 16, 1);
                         }
                     }
-                    products_arrive(free + slot * 8);
+                    tcgen05_commit(free + slot * 8);
                     last = slot, last_phase = phase;
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
-                if (work.count > 0) products_arrive(complete);
+                if (work.count > 0) tcgen05_commit(complete);
             }
             // Nothing may arrive at a barrier of a block that has ended.
-            if (last >= 0) barrier_wait(free + last * 8, last_phase);
+            if (last >= 0) mbarrier_wait(free + last * 8, last_phase);
         }
     } else {
-        take_registers<208>();
-        const int group = thread / 128, lane = thread % 128;  // lane of the warpgroup, and of tensor memory
-        const int warp_m = 0, warp_n = group * WARP_N;
+        setmaxnreg_inc<208>();
+        const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup, and of tensor memory
+        const int warp_m = 0, warp_n = warpgroup * WARP_N;
         const u32 mine = sums + (lane / 32 * 32 << 16) + warp_n;  // a warp reads its own quarter of the lanes
         // Every warp that has moved sums out says so.
         const auto tell = [&](u32 barrier) {
-            sums_before_telling();
+            tcgen05_fence_before_sync();
             __syncwarp();
-            if (thread % 32 == 0) barrier_arrive(barrier);
+            if (thread % 32 == 0) mbarrier_arrive(barrier);
         };
         int buffer = 0;
         u32 phase = 0;
@@ -512,18 +507,18 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(turn, m, n, stages_k);
             const int m0 = work.m0, n0 = work.n0;
-            float sum[TILES_M][TILES_N][WARP_N] = {};
+            float sum[FRAGMENTS_M][FRAGMENTS_N][WARP_N] = {};
             // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
             // unit's sum moves over. Sums that are scaled up err that much less and stay.
             const int intervals = (work.count + INTERVAL - 1) / INTERVAL;
 #pragma unroll 1
             for (int interval = 0; interval < intervals; ++interval) {
-                barrier_wait(filled + buffer * 8, phase);
-                sums_after_hearing();
+                mbarrier_wait(filled + buffer * 8, phase);
+                tcgen05_fence_after_sync();
 #pragma unroll
                 for (int column = 0; column < WARP_N; column += 16) {
                     float x[16];
-                    load_sums(x, mine + buffer * BUFFER + 256 + column);
+                    tcgen05_load(x, mine + buffer * BUFFER + 256 + column);
 #pragma unroll
                     for (int e = 0; e < 16; ++e) sum[0][0][column + e] += x[e];
                 }
@@ -531,13 +526,13 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
                 if (++buffer == BUFFERS) buffer = 0, phase ^= 1;
             }
             if (work.count > 0) {
-                barrier_wait(complete, tile_phase);
-                sums_after_hearing();
+                mbarrier_wait(complete, tile_phase);
+                tcgen05_fence_after_sync();
                 tile_phase ^= 1;
 #pragma unroll
                 for (int column = 0; column < WARP_N; column += 16) {
                     float x[16];
-                    load_sums(x, mine + 0 + column);
+                    tcgen05_load(x, mine + column);
 #pragma unroll
                     for (int e = 0; e < 16; ++e) sum[0][0][column + e] = fmaf(x[e], 0x1p-11f, sum[0][0][column + e]);
                 }
@@ -546,7 +541,7 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
 
             // Element r of a thread is C[row, column]; four at a time are stored together.
             const int row0 = m0 + warp_m + lane;
-            const int column0 = n0 + warp_n + 0;
+            const int column0 = n0 + warp_n;
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
             const bool runs = ldc % 4 == 0 && ((u64)c & 15) == 0;
             u32 bad[4] = {};  // a bit an element: not finite
@@ -583,32 +578,33 @@ gemm_f32_ootomo__tcgen05_m128n256k16_f16_cta128x256x32_w128x128x32_s4_f1_g1_p64_
                     }
                 }
             }
-    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
-    // does not: these elements are computed again from the operands themselves.
-#pragma unroll
-    for (int group = 0; group < 4; ++group)
-        while (bad[group]) {
-            const int element = group * 32 + __ffs((int)bad[group]) - 1;
-            bad[group] &= bad[group] - 1;
-            const int r = element % 128;
-            const int j = element / 128 % TILES_N, i = element / (128 * TILES_N);
-            const long long row = row0 + i * 128 + 0;
-            const long long column = column0 + j * 128 + (r & 15) + (r >> 4) * 16;
-            float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
-            atomicAdd(repaired, 1ull);
-        }
 
+            // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+            // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+            for (int part = 0; part < 4; ++part)
+                while (bad[part]) {
+                    const int element = part * 32 + __ffs((int)bad[part]) - 1;
+                    bad[part] &= bad[part] - 1;
+                    const int r = element % 128;
+                    const int j = element / 128 % FRAGMENTS_N, i = element / (128 * FRAGMENTS_N);
+                    const long long row = row0 + i * 128;
+                    const long long column = column0 + j * 128 + (r & 15) + (r >> 4) * 16;
+                    float product = 0.0f;
+                    for (long long kk = 0; kk < k; ++kk)
+                        product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    atomicAdd(repaired, 1ull);
+                }
         }
     }
     // No warp reads tensor memory any more when it is given back.
-    sums_before_telling();
+    tcgen05_fence_before_sync();
     __syncwarp();
     __syncthreads();
-    sums_after_hearing();
-    if (multiplies) give_back_columns(sums);
+    tcgen05_fence_after_sync();
+    if (multiplies) tcgen05_dealloc(sums);
 }
 
 }  // namespace gemmgen_8b895372

@@ -44,10 +44,9 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row shares the 32 banks, so every
-// 1 rows the chunks change places: eight neighbouring rows, as a phase reads
-// them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 1 & 7); }
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
 
 constexpr int WORDS = 2;
 
@@ -121,15 +120,15 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (((k + 63) / 64 * 64 + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    const float* from = x + (long long)(o) * ld + (k0 + my_k);
+    const float* from = x + (long long)o * ld + (k0 + my_k);
     const bool inside = o < outer;
     if (inside && k0 + my_k + 8 <= k && ((u64)from & 15) == 0) {
         for (int i = 0; i < 8; i += 4) {
@@ -151,10 +150,8 @@ GG_DEVICE void split_a(
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -171,15 +168,15 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = (((k + 63) / 64 * 64 + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    // Read along n, where neighbours lie together, and turn the tile in shared memory. Rows of
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
     // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
     // 8 apart, hit banks 8 k + outer, all different.
     __shared__ float turned[32 * 65];
@@ -201,10 +198,8 @@ GG_DEVICE void split_b(
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -227,44 +222,44 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta128x128x64_w64x128x64_s3_f1_g8_p64_c2_p
 
 //                n0        BLOCK_N = 128
 //            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 128] is computed by 2 x 1 warpgroups
-//        m0  | group   | group   |      of 64 x 128. Each thread keeps its part of C in registers for the whole
+//        m0  | wgroup  | wgroup  |      of 64 x 128. Each thread keeps its part of C in registers for the whole
 //   BLOCK_M  |         |         |      loop over k, in 3 sets of 64 floats.
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 3 stages of k, 64 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 64;
 constexpr int WARP_M = 64, WARP_N = 128;  // of a warpgroup
 constexpr int WARPS_N = 1;
-constexpr int GROUPS = 2;  // warpgroups that multiply; one more copies
+constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;
 constexpr int STAGES = 3;
-constexpr int GROUP = 8;  // rows of tiles that are worked on together
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
 constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
-constexpr int TILES_M = 1, TILES_N = 1;  // fragments of m64n128k16 in a warpgroup
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n128k16 in a warpgroup
 constexpr int K_STEPS = 4;  // instructions along k in a stage
-constexpr int ROW_BYTES = 128;  // one row of a tile
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int ROW_BYTES = 128;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
 constexpr int RELEASES = 16;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
 
-// A barrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
-GG_DEVICE void barrier_init(u32 barrier, u32 arrivals) {
+// An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
+GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// The copy engine and the other blocks see the barriers made so far.
-GG_DEVICE void barrier_init_visible() {
+// The copy engine and the other blocks see the mbarriers made so far.
+GG_DEVICE void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
 // Arrives, and announces `bytes` that copies will bring.
-GG_DEVICE void barrier_expect(u32 barrier, u32 bytes) {
+GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Arrives at the barrier of the same address in block `block` of the cluster.
-GG_DEVICE void barrier_arrive_at(u32 barrier, u32 block) {
+// Arrives at the mbarrier of the same address in block `block` of the cluster.
+GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
     asm volatile(
         "{\n"
         ".reg .b32 there;\n"
@@ -275,7 +270,7 @@ GG_DEVICE void barrier_arrive_at(u32 barrier, u32 block) {
 }
 
 // Waits until the phase of that parity has ended.
-GG_DEVICE void barrier_wait(u32 barrier, u32 parity) {
+GG_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
     asm volatile(
         "{\n"
         ".reg .pred ended;\n"
@@ -287,13 +282,13 @@ GG_DEVICE void barrier_wait(u32 barrier, u32 parity) {
 }
 
 // `bytes`, a multiple of 16, from global to shared memory by the copy engine, which tells `barrier`.
-GG_DEVICE void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
+GG_DEVICE void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
 // `bytes`, a multiple of 16, by the copy engine to the same address in all blocks of the cluster, and each one's barrier.
-GG_DEVICE void copy_bulk_to_all(u32 to, const void* from, u32 bytes, u32 barrier) {
+GG_DEVICE void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, u32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
 }
@@ -311,28 +306,28 @@ GG_DEVICE void cluster_barrier() {
 
 // Moves registers between warpgroups: one gives up what it does not need, others take it.
 template <int Registers>
-GG_DEVICE void give_up_registers() {
+GG_DEVICE void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
 template <int Registers>
-GG_DEVICE void take_registers() {
+GG_DEVICE void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// Where a tile lies and how, as the unit wants to be told: rows of 128 bytes, swizzled, eight rows every
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 128 bytes, swizzled, eight rows every
 // 1024 bytes. The address is in units of 16 bytes.
 GG_DEVICE u64 descriptor(u32 address) { return 0x4000004000010000ull | (u64)((address & 0x3ffff) >> 4); }
 
-// Registers written before are seen by the products that follow.
-GG_DEVICE void products_follow() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// Orders registers written before, which the products that follow read.
+GG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Closes the group of products issued since the last call.
-GG_DEVICE void end_of_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Commits the products issued since the last call: they are one group.
+GG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Waits until at most `Pending` of the newest groups are still at work.
+// Waits until at most `Pending` of the newest commit groups are still at work.
 template <int Pending>
-GG_DEVICE void products_done() {
+GG_DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
@@ -371,12 +366,12 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
     const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
     Work work;
     const int place = turn;
-    const int group = place / (GROUP * blocks_n), in_group = place % (GROUP * blocks_n);
-    const int group_rows = min(GROUP, rows - group * GROUP);
-    const int row = group * GROUP + in_group % group_rows;
+    const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, rows - raster * GROUP_ROWS);
+    const int row = raster * GROUP_ROWS + in_raster % raster_rows;
     const int block_m = row * CLUSTER + rank;
     work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
-    work.panel_n = in_group / group_rows;
+    work.panel_n = in_raster / raster_rows;
     work.m0 = block_m * BLOCK_M;
     work.n0 = work.panel_n * BLOCK_N;
     work.first = 0;
@@ -406,17 +401,17 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta128x128x64_w64x128x64_s3_f1_g8_p64_c2_p
 
     if (thread == 0) {
         for (int i = 0; i < STAGES; ++i) {
-            barrier_init(full + i * 8, 1);
-            barrier_init(free + i * 8, RELEASES);
+            mbarrier_init(full + i * 8, 1);
+            mbarrier_init(free + i * 8, RELEASES);
         }
-        barrier_init_visible();
+        mbarrier_fence_init();
     }
     cluster_barrier();
 
-    if (thread >= GROUPS * 128) {
+    if (thread >= WARPGROUPS * 128) {
         // The copying warpgroup needs few registers; one thread of it does all.
-        give_up_registers<40>();
-        if (thread == GROUPS * 128) {
+        setmaxnreg_dec<40>();
+        if (thread == WARPGROUPS * 128) {
             asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the words
             int slot = 0;
             u32 phase = 1;  // a stage that has never been filled counts as free
@@ -426,12 +421,12 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta128x128x64_w64x128x64_s3_f1_g8_p64_c2_p
                 const u8* a_from = a_words + ((long long)work.panel_m * stages_k + work.first) * A_STAGE;
                 const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE + rank * (B_STAGE / CLUSTER);
 #pragma unroll 1
-                for (int tile = 0; tile < work.count; ++tile) {
+                for (int index = 0; index < work.count; ++index) {
                     const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
-                    barrier_wait(free + slot * 8, phase);
-                    barrier_expect(arrival, STAGE_BYTES);
-                    copy_bulk(stage, a_from, A_STAGE, arrival);
-                    copy_bulk_to_all(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
+                    mbarrier_wait(free + slot * 8, phase);
+                    mbarrier_expect_tx(arrival, STAGE_BYTES);
+                    cp_async_bulk(stage, a_from, A_STAGE, arrival);
+                    cp_async_bulk_multicast(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
                     a_from += A_STAGE;
                     b_from += B_STAGE;
                     if (++slot == STAGES) slot = 0, phase ^= 1;
@@ -439,22 +434,22 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta128x128x64_w64x128x64_s3_f1_g8_p64_c2_p
             }
         }
     } else {
-        take_registers<232>();
-        const int group = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        const int warp_m = group / WARPS_N * WARP_M, warp_n = group % WARPS_N * WARP_N;
+        setmaxnreg_inc<232>();
+        const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
         int slot = 0;
         u32 phase = 0;
         // Every warp that has read a stage says so, to every block that fills it.
         const auto release = [&](int which) {
-            if (thread % 32 < CLUSTER) barrier_arrive_at(free + which * 8, thread % 32);
+            if (thread % 32 < CLUSTER) mbarrier_arrive_at(free + which * 8, thread % 32);
         };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
             const Work work = work_at(turn, m, n, stages_k, rank);
             const int m0 = work.m0, n0 = work.n0;
-            float acc_main[TILES_M][TILES_N][64] = {};  // in the matrix unit
-            float sum_main[TILES_M][TILES_N][64] = {};  // in FP32 registers
-            float acc_correction[TILES_M][TILES_N][64] = {};  // in the matrix unit; 2^11 too large
+            float acc_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit
+            float sum_main[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in FP32 registers
+            float acc_correction[FRAGMENTS_M][FRAGMENTS_N][64] = {};  // in the matrix unit; 2^11 too large
             int held = -1;  // the stage that is still being read
             const auto advance = [&]() {
                 held = slot;
@@ -463,11 +458,11 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta128x128x64_w64x128x64_s3_f1_g8_p64_c2_p
             // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
             // unit's sum moves over, while the products that stay in the unit are at work.
             const auto promote = [&]() {
-                products_done<1>();
+                wgmma_wait<1>();
 #pragma unroll
-                for (int i = 0; i < TILES_M; ++i)
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                    for (int j = 0; j < TILES_N; ++j)
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                         for (int r = 0; r < 64; ++r) {
                             sum_main[i][j][r] += acc_main[i][j][r];
@@ -476,45 +471,45 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta128x128x64_w64x128x64_s3_f1_g8_p64_c2_p
             // Issues the products of steps [FIRST, LAST) of the stage at `stage`; they run on while this thread goes on.
             const auto issue = [&](u32 stage, int first, int last, u32 keep) {
                 const u64 a_at = descriptor(stage + warp_m * ROW_BYTES), b_at = descriptor(stage + A_STAGE + warp_n * ROW_BYTES);
-                products_follow();
-                // Sums that move out at the end of a chunk come first, so that the others hide it.
+                wgmma_fence();
+                // Sums that move out at the end of an interval come first, so that the others hide it.
 #pragma unroll
                 for (int step = first; step < last; ++step) {
 #pragma unroll
-                    for (int i = 0; i < TILES_M; ++i)
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                        for (int j = 0; j < TILES_N; ++j) {
+                        for (int j = 0; j < FRAGMENTS_N; ++j) {
                             multiply_add(acc_main[i][j],
-                                         a_at + (0 * A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
-                                         b_at + (0 * B_BYTES + j * 128 * ROW_BYTES + step * 32) / 16, step == first ? keep : 1);
+                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (j * 128 * ROW_BYTES + step * 32) / 16, step == first ? keep : 1);
                         }
                 }
-                end_of_products();
+                wgmma_commit();
 #pragma unroll
                 for (int step = first; step < last; ++step) {
 #pragma unroll
-                    for (int i = 0; i < TILES_M; ++i)
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                        for (int j = 0; j < TILES_N; ++j) {
+                        for (int j = 0; j < FRAGMENTS_N; ++j) {
                             multiply_add(acc_correction[i][j],
-                                         a_at + (1 * A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
-                                         b_at + (0 * B_BYTES + j * 128 * ROW_BYTES + step * 32) / 16, 1);
+                                         a_at + (A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (j * 128 * ROW_BYTES + step * 32) / 16, 1);
                             multiply_add(acc_correction[i][j],
-                                         a_at + (0 * A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
-                                         b_at + (1 * B_BYTES + j * 128 * ROW_BYTES + step * 32) / 16, 1);
+                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (B_BYTES + j * 128 * ROW_BYTES + step * 32) / 16, 1);
                         }
                 }
-                end_of_products();
+                wgmma_commit();
             };
 #pragma unroll 1
-            for (int chunk = 0; chunk < work.count; chunk += 1) {
-                barrier_wait(full + slot * 8, phase);
+            for (int index = 0; index < work.count; ++index) {
+                mbarrier_wait(full + slot * 8, phase);
                 issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
                 promote();
                 if (held >= 0) release(held);  // all that read it is done
                 advance();
             }
-            products_done<0>();
+            wgmma_wait<0>();
             if (held >= 0) release(held);
 
             // Element r of fragment (i, j) is C[row, column]; every second one is its neighbour's right hand.
@@ -526,14 +521,15 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta128x128x64_w64x128x64_s3_f1_g8_p64_c2_p
             bool done = !read_c && pairs && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
             if (done) {
 #pragma unroll
-                for (int i = 0; i < TILES_M; ++i)
+                for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                    for (int j = 0; j < TILES_N; ++j)
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                         for (int r = 0; r < 64; r += 2) {
                             const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
                             const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
-                        float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]), fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
+                            float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
                             done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
                             *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
                         }
@@ -541,45 +537,47 @@ gemm_f32_ootomo__wgmma_m64n128k16_f16_cta128x128x64_w64x128x64_s3_f1_g8_p64_c2_p
             if (done) continue;
             u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
-            for (int i = 0; i < TILES_M; ++i)
+            for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < TILES_N; ++j)
+                for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                     for (int r = 0; r < 64; r += 2) {
                         const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
                         const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                         if (row >= m || column >= n) continue;
-                        float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]), fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
+                        float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                            fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
                         float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
                             if (!(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
-                                const int element = (i * TILES_N + j) * 64 + r + e;
+                                const int element = (i * FRAGMENTS_N + j) * 64 + r + e;
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
                             to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
                         }
                     }
-    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
-    // does not: these elements are computed again from the operands themselves.
-#pragma unroll
-    for (int group = 0; group < 2; ++group)
-        while (bad[group]) {
-            const int element = group * 32 + __ffs((int)bad[group]) - 1;
-            bad[group] &= bad[group] - 1;
-            const int r = element % 64;
-            const int j = element / 64 % TILES_N, i = element / (64 * TILES_N);
-            const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-            const long long column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
-            float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
-            atomicAdd(repaired, 1ull);
-        }
 
+            // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+            // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+            for (int part = 0; part < 2; ++part)
+                while (bad[part]) {
+                    const int element = part * 32 + __ffs((int)bad[part]) - 1;
+                    bad[part] &= bad[part] - 1;
+                    const int r = element % 64;
+                    const int j = element / 64 % FRAGMENTS_N, i = element / (64 * FRAGMENTS_N);
+                    const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const long long column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                    float product = 0.0f;
+                    for (long long kk = 0; kk < k; ++kk)
+                        product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    atomicAdd(repaired, 1ull);
+                }
         }
     }
     cluster_barrier();  // no block ends while another may still write to its shared memory

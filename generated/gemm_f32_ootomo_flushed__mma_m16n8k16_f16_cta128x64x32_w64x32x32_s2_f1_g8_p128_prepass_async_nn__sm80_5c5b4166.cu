@@ -44,9 +44,8 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every
-// 2 rows the chunks change places: eight neighbouring rows, as a phase reads
-// them, touch each bank once.
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
 
 constexpr int WORDS = 2;
@@ -124,15 +123,15 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = ((k + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    const float* from = x + (long long)(o) * ld + (k0 + my_k);
+    const float* from = x + (long long)o * ld + (k0 + my_k);
     const bool inside = o < outer;
     if (inside && k0 + my_k + 8 <= k && ((u64)from & 15) == 0) {
         for (int i = 0; i < 8; i += 4) {
@@ -154,10 +153,8 @@ GG_DEVICE void split_a(
         u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 8192 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 8192 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -174,15 +171,15 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int tiles_k = ((k + 31) / 32);
-    const int k0 = block % tiles_k * 32;
-    const int outer0 = block / tiles_k * 64;
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
     const int my_outer = (int)threadIdx.x / 4;
     const int o = outer0 + my_outer;
     float value[8];
 
-    // Read along n, where neighbours lie together, and turn the tile in shared memory. Rows of
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
     // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
     // 8 apart, hit banks 8 k + outer, all different.
     __shared__ float turned[32 * 65];
@@ -204,10 +201,8 @@ GG_DEVICE void split_b(
         u8* to = words + ((long long)(o / 64) * stages_k + kk / 32) * 8192 + row * 64;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-#pragma unroll
-            for (int i = 0; i < 1; ++i)
-                *(uint4*)(to + w * 4096 + swizzle(row, chunk + i) * 16) =
-                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+            *(uint4*)(to + w * 4096 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
     count(counters, losses(packed, value));
@@ -240,29 +235,29 @@ constexpr int WARPS_N = 2;
 constexpr int THREADS = 128;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
-constexpr int GROUP = 8;  // block rows of C that are worked on together
-constexpr int TILES_M = 4, TILES_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int FRAGMENTS_M = 4, FRAGMENTS_N = 4;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a tile
-constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word's tile
+constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
 
 // 16 bytes from global to shared memory, past the registers and the L1 cache.
-GG_DEVICE void copy_async_16(u32 to, const void* from) {
+GG_DEVICE void cp_async_16(u32 to, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-// Closes the group of copies issued since the last call.
-GG_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Commits the copies issued since the last call: they are one group.
+GG_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most `Pending` of this thread's newest groups are still under way.
+// Waits until at most `Pending` of this thread's newest commit groups are still under way.
 template <int Pending>
-GG_DEVICE void copy_async_wait() {
+GG_DEVICE void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
 // Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
-GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
+GG_DEVICE void ldmatrix(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address)
@@ -271,7 +266,7 @@ GG_DEVICE void load_matrices(u32 (&r)[4], u32 address) {
 
 // c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.
 GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
@@ -290,29 +285,29 @@ gemm_f32_ootomo_flushed__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s2_f1_g8_p128_p
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
 
-    // Blocks walk down GROUP rows of C before they move on to the next column, so that those at
-    // work together share their operands in L2.
+    // Blocks walk down the GROUP_ROWS rows of tiles of a raster group before they move on to the next column, so
+    // that those at work together share their operands in L2.
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int block = (int)blockIdx.x;
-    const int group = block / (GROUP * blocks_n), in_group = block % (GROUP * blocks_n);
-    const int group_rows = min(GROUP, blocks_m - group * GROUP);
-    const int m0 = (group * GROUP + in_group % group_rows) * BLOCK_M;
-    const int n0 = in_group / group_rows * BLOCK_N;
+    const int raster = block / (GROUP_ROWS * blocks_n), in_raster = block % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, blocks_m - raster * GROUP_ROWS);
+    const int m0 = (raster * GROUP_ROWS + in_raster % raster_rows) * BLOCK_M;
+    const int n0 = in_raster / raster_rows * BLOCK_N;
     // BLAS: with alpha = 0 the operands are not looked at.
     const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
-    const int first_tile = 0, tiles_k = alpha == 0.0f ? 0 : stages_k;
+    const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k;
 
-    float acc_main[TILES_M][TILES_N][4] = {};  // in the matrix unit
-    float sum_main[TILES_M][TILES_N][4] = {};  // in FP32 registers
-    float acc_correction[TILES_M][TILES_N][4] = {};  // in the matrix unit; 2^11 too large
+    float acc_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit
+    float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
+    float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
 
     // The matrix unit truncates when it adds, FP32 rounds to nearest: every 128 k the
     // unit's sum moves over. Sums that are scaled up err that much less and stay.
     const auto promote = [&]() {
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j)
+            for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     sum_main[i][j][r] += acc_main[i][j][r];
@@ -324,18 +319,18 @@ gemm_f32_ootomo_flushed__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s2_f1_g8_p128_p
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = (int)threadIdx.x * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_tile) * 16384 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_tile) * 8192 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 16384 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 8192 + copy_from;
 
-    // Starts the copies of the next tile of k into the stage at `stage`.
+    // Starts the copies of the next stage of k into the place at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-            copy_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
+            cp_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
         a_from += 16384;
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            copy_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
+            cp_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
         b_from += 8192;
     };
 
@@ -344,23 +339,23 @@ gemm_f32_ootomo_flushed__mma_m16n8k16_f16_cta128x64x32_w64x32x32_s2_f1_g8_p128_p
     const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
     const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
     const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
-    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][TILES_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][TILES_N][2];
+    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
 
     // Fetches the fragments of step `step` of the stage at `stage`.
     const auto fetch = [&](int buffer, u32 stage, int step) {
 #pragma unroll
         for (int word = 0; word < WORDS; ++word) {
-            // Tiles start at rows that are multiples of 8, which the swizzle does not see.
+            // Fragments start at rows that are multiples of 8, which the swizzle does not see.
             const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
             const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
 #pragma unroll
-            for (int i = 0; i < TILES_M; ++i) load_matrices(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+            for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
 #pragma unroll
-            for (int j = 0; j < TILES_N; j += 2) {
+            for (int j = 0; j < FRAGMENTS_N; j += 2) {
                 u32 pair[4];
-                load_matrices(pair, b_at + j * 8 * ROW_BYTES);
-b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
-b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+                ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
+                b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+                b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
             }
         }
     };
@@ -368,35 +363,35 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     // One step of k: 3 word products for each fragment of C.
     const auto multiply = [&](int buffer) {
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
 #pragma unroll
-        for (int i = 0; i < TILES_M; ++i)
+        for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-            for (int j = 0; j < TILES_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
     };
 
     // Prologue: all stages but one are on their way.
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < tiles_k) fill(stages + stage * STAGE_BYTES);
-        copy_async_commit();
+        if (stage < stage_count) fill(stages + stage * STAGE_BYTES);
+        cp_async_commit();
     }
-    int slot = 0;                    // the stage that tile `tile` lies in
-    int free_slot = STAGES - 1;      // the stage that was multiplied last
+    int slot = 0;                // where stage `index` of k lies
+    int free_slot = STAGES - 1;  // the stage that was multiplied last
     int until_promotion = 4;
 #pragma unroll 1
-    for (int tile = 0; tile < tiles_k; ++tile) {
+    for (int index = 0; index < stage_count; ++index) {
         const u32 stage = stages + slot * STAGE_BYTES;
         const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
-        copy_async_wait<STAGES - 2>();  // this thread's part of `tile` is there,
-        __syncthreads();               // everyone's is, and no one reads `free_slot` any more
-        if (tile + STAGES - 1 < tiles_k) fill(stages + free_slot * STAGE_BYTES);
-        copy_async_commit();            // an empty group keeps the count of groups in step
+        cp_async_wait<STAGES - 2>();  // this thread's part of stage `index` is there,
+        __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+        if (index + STAGES - 1 < stage_count) fill(stages + free_slot * STAGE_BYTES);
+        cp_async_commit();  // an empty commit group keeps their count in step
 #pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
         for (int step = 0; step < K_STEPS; ++step) {
             fetch(0, stage, step);
@@ -417,9 +412,9 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
-    for (int i = 0; i < TILES_M; ++i)
+    for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-        for (int j = 0; j < TILES_N; ++j)
+        for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
                 const int row = row0 + i * 16 + (r >> 1) * 8;
@@ -427,7 +422,7 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
                 if (row >= m || column >= n) continue;
                 float product = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                    const int element = (i * TILES_N + j) * 4 + r;
+                    const int element = (i * FRAGMENTS_N + j) * 4 + r;
                     bad[element / 32] |= 1u << element % 32;
                     continue;
                 }
@@ -438,21 +433,21 @@ b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
     // does not: these elements are computed again from the operands themselves.
 #pragma unroll
-    for (int group = 0; group < 2; ++group)
-        while (bad[group]) {
-            const int element = group * 32 + __ffs((int)bad[group]) - 1;
-            bad[group] &= bad[group] - 1;
+    for (int part = 0; part < 2; ++part)
+        while (bad[part]) {
+            const int element = part * 32 + __ffs((int)bad[part]) - 1;
+            bad[part] &= bad[part] - 1;
             const int r = element % 4;
-            const int j = element / 4 % TILES_N, i = element / (4 * TILES_N);
+            const int j = element / 4 % FRAGMENTS_N, i = element / (4 * FRAGMENTS_N);
             const long long row = row0 + i * 16 + (r >> 1) * 8;
             const long long column = column0 + j * 8 + (r & 1);
             float product = 0.0f;
-            for (long long kk = 0; kk < k; ++kk) product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+            for (long long kk = 0; kk < k; ++kk)
+                product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
             float* to = c + row * ldc + column;
             *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
             atomicAdd(repaired, 1ull);
         }
-
 }
 
 }  // namespace gemmgen_5c5b4166

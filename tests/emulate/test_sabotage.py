@@ -140,7 +140,7 @@ def test_the_right_fp32_kernel_passes_the_same_questions(buffers):
 BARRIER = "__syncthreads();               // everyone's"
 RACES = {
     "missing barrier": swap(BARRIER, "//"),
-    "wait for one group too few": swap("copy_async_wait<STAGES - 2>();  // this", "copy_async_wait<STAGES - 1>();  // this"),
+    "wait for one group too few": swap("cp_async_wait<STAGES - 2>();  // this", "cp_async_wait<STAGES - 1>();  // this"),
     "refill of the stage being read": swap("fill(stages + free_slot * STAGE_BYTES)", "fill(stages + slot * STAGE_BYTES)"),
 }
 

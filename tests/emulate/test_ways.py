@@ -81,7 +81,7 @@ FAULTS = {
     "a part never loaded": ("packed words through registers", swap("== place && next) load(part);", "== place && next && part) load(part);")),
     "a tile stored over the one that is read": ("packed words through registers", swap("if (next) store(other);", "if (next) store(stage);")),
     "the wrong run of k": ("register", swap("(lane & 3) * 4", "(lane & 3) * 2")),
-    "a slice too far": ("slices of packed words", swap("min(stages_k, slice * slice_tiles)", "min(stages_k, slice * slice_tiles + 1)")),
+    "a slice too far": ("slices of packed words", swap("min(stages_k, slice * slice_stages)", "min(stages_k, slice * slice_stages + 1)")),
     "a slice left out": ("slices of packed words", swap("for (int s = 0; s < SLICES; ++s)", "for (int s = 1; s < SLICES; ++s)")),
     "rows closer than they lie": ("wmma", swap('"n"(ROW_BYTES / 2)', '"n"(ROW_BYTES / 2 - 8)')),
     "half of the elements unsplit": ("shared, strided and not", swap("from + i * ld", "from")),

@@ -16,7 +16,8 @@ import pytest
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.paths import PACKAGE, SPECS, TEMPLATES
 from gemmgen.render import render
-from ways import LIKE_OTHERS, PORTABLE, shipped, solved
+import kernel_text
+from ways import AMD_WAYS, LIKE_OTHERS, PORTABLE, WAYS, plan_of, shipped, solved
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "generated"
@@ -32,6 +33,37 @@ def test_a_generated_file_is_what_its_spec_renders(name, update_golden):
         golden.write_bytes(source.text.encode())
     assert golden.exists(), f"{golden.name} is missing: pytest --update-golden"
     assert golden.read_bytes() == source.text.encode(), f"{golden.name} is not up to date: pytest --update-golden"
+
+
+LOOKS = (kernel_text.misplaced, kernel_text.wide, kernel_text.degenerate, kernel_text.empty)
+
+
+@pytest.mark.parametrize("path", sorted(GENERATED.iterdir()), ids=lambda path: path.stem[-8:])
+def test_text_is_indented_and_says_nothing_that_says_nothing(path):
+    for look in LOOKS:
+        assert not look(path.read_text()), look.__name__
+
+
+@pytest.mark.parametrize("way", [*WAYS, *AMD_WAYS])
+def test_so_is_the_text_of_every_way(way):
+    text = render(plan_of(**(WAYS | AMD_WAYS)[way])).text
+    for look in LOOKS:
+        assert not look(text), look.__name__
+
+
+@pytest.mark.parametrize(("look", "text"), [
+    (kernel_text.misplaced, "void f() {\n    if (x)\n    y();\n}\n"),
+    (kernel_text.misplaced, "void f() {\n    for (;;) {\n    y();\n    }\n}\n"),
+    (kernel_text.misplaced, "void f() {\n        y();\n}\n"),
+    (kernel_text.wide, "x" * 161),
+    (kernel_text.degenerate, "chunk ^ (row / 1 & 7)"),
+    (kernel_text.degenerate, "a_at + (0 * A_BYTES + i) / 16"),
+    (kernel_text.degenerate, "for (int i = 0; i < n; i += 1)"),
+    (kernel_text.empty, "void f() {\n\n    y();\n}\n"),
+    (kernel_text.empty, "void f() {\n    y();\n\n}\n"),
+])
+def test_what_is_wrong_of_a_text_is_seen(look, text):
+    assert look(text)
 
 
 def test_nothing_else_is_there(update_golden):

@@ -301,7 +301,7 @@ def test_registers_move_within_the_file():
             assert registers % 8 == 0 and 24 <= registers <= 256  # what setmaxnreg takes
         assert plan.numbers["producer_registers"] <= plan.numbers["registers"] <= plan.numbers["register_budget"]
         text = render(plan).text
-        assert f"give_up_registers<{plan.numbers['producer_registers']}>()" in text and f"take_registers<{plan.numbers['register_budget']}>()" in text
+        assert f"setmaxnreg_dec<{plan.numbers['producer_registers']}>()" in text and f"setmaxnreg_inc<{plan.numbers['register_budget']}>()" in text
 
 
 def test_a_plan_and_the_model_agree():
