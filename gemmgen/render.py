@@ -6,8 +6,10 @@ The same Plan gives the same bytes on every machine: no date, host or path.
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,8 @@ from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
 
+HEADER_WIDTH = 140
+"""Columns of a value in a kernel's header."""
 C_TYPES = {"f32": "float"}
 """What accumulators' types are in C."""
 
@@ -170,7 +174,7 @@ def _tidy(text: str) -> str:
 
 
 def _header(plan: Plan, name: str) -> str:
-    scheme, (bm, bn, bk), (wm, wn, _) = plan.scheme, plan.block, plan.warp
+    scheme = plan.scheme
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
     dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
     facts = {
@@ -181,12 +185,14 @@ def _header(plan: Plan, name: str) -> str:
         "promote": plan.promote_label,
         "special": plan.special,
         "fragment": plan.fragment.instruction,
-        "tiles": f"block {bm}x{bn}x{bk}, warp {wm}x{wn}, {plan.stages} stages, {plan.threads} threads"
-                 + (f", clusters of {plan.cluster}" if plan.cluster > 1 else ""),
-        "shared": f"{plan.shared_bytes} B {'static' if plan.static_shared else 'dynamic'}",
+        "decided": ", ".join(one.told(value) for one, value in plan.told),
+        "block": f"{plan.threads} threads, {plan.shared_bytes} B of {'static' if plan.static_shared else 'dynamic'} shared memory",
         **({"checked": plan.standing} if plan.standing else {}),
         "target": plan.arch,
         "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
     }
-    lines = [f"// {key:<9} {value}" for key, value in facts.items()]
+    lines = [
+        f"// {key if first else '':<9} {line}" for key, value in facts.items()
+        for first, line in zip(chain([True], repeat(False)), textwrap.wrap(value, HEADER_WIDTH))
+    ]
     return "\n".join([*lines, "// Generated: change the spec, not this file. It may be used without condition."])

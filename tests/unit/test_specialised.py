@@ -275,16 +275,14 @@ def test_clusters_and_turns_are_part_of_the_identity():
     assert len({one.hash for one in (plan, *others)}) == len({kernel_name(one) for one in (plan, *others)}) == 4
     assert {"cluster", "consumers"} <= set(plan.identity)
     portable = solve(spec(policy="mma"))
-    assert not {"cluster", "consumers"} & set(portable.identity), "the hash of kernels that have neither stays as it was"
+    assert not {"cluster", "consumers"} & set(portable.identity)
 
 
 def test_names_read_back():
     assert len({kernel_name(plan) for plan in PLANS}) == len(PLANS)
     for plan in PLANS:
         said = parse_name(kernel_name(plan))
-        assert (said["policy"], said["shape"], said["arch"]) == ("wgmma", plan.fragment.shape_name, "sm_90a")
-        for key in ("block", "warp", "stages", "promote", "split_k", "cluster", "consumers", "where", "loads"):
-            assert said[key] == getattr(plan, key), key
+        assert (said["policy"], said["block"], said["hash"]) == ("wgmma", plan.block, plan.hash)
 
 
 # ---- what it takes from its SM
