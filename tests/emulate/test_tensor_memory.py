@@ -75,7 +75,7 @@ def test_blocks_that_work_off_several_tiles():
 @pytest.mark.parametrize("before, after, problem", [
     ("mbarrier_wait(emptied + buffer * 8, buffer_phase);", "", "sums are begun anew that nobody has read"),
     ("tcgen05_commit(filled + buffer * 8);", "mbarrier_arrive(filled + buffer * 8);", "no commit covers"),
-    ("multiply_add(sums + 0, a_at + (1", "multiply_add(sums + 256, a_at + (1", "not allocated"),
+    ("multiply_add(sums, a_at + (A_BYTES", "multiply_add(sums + 256, a_at + (A_BYTES", "not allocated"),
 ])
 def test_sabotage_is_found(before, after, problem):
     plan, source, _ = kernel()
