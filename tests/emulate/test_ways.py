@@ -31,6 +31,7 @@ def test_each_way_verifies(name):
         assert "0 bank conflicts" in report.checks[-1].detail
 
 
+@pytest.mark.long
 def test_all_ways_give_the_same_bits_and_counts():
     """The words are the same wherever they are made, and so is the order of the sums."""
     rng = np.random.default_rng(0)

@@ -387,6 +387,7 @@ def test_a_damaged_csv_is_refused_with_its_line():
 # ---- the command
 
 
+@pytest.mark.slow
 def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "bench.csv"

@@ -162,7 +162,8 @@ def tensor_memory_specs(draw):
 ], ids=[one.name for one in SKELETONS])
 def test_every_reading_gives_the_numbers_of_plans(skeleton, strategy, ways, count):
     """Of random plans and of those that go every way, with flags as they really are."""
-    plans = [plan for plan in [*random_plans(strategy, count), *(plan_of(**way) for way in ways.values())] if specialised.skeleton_of(plan.fragment) is skeleton]
+    drawn = [*random_plans(strategy, count), *(plan_of(**way) for way in ways.values())]
+    plans = [plan for plan in drawn if specialised.skeleton_of(plan.fragment) is skeleton]
     assert len(plans) > 0.3 * count
     rows = [known_of(plan) for plan in plans]
     for statement in [*(one for _, group in skeleton.equations for one in group), *error.EQUATIONS, *skeleton.constraints, *papers.PAPERS]:
@@ -183,6 +184,7 @@ def close(text: str, value: float) -> bool:
     return float(text) == pytest.approx(value, rel=5.1e-4, abs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tailed(SHIPPED, LIKE_OTHERS))
 def test_what_an_explanation_prints_is_true(name):
     """Of every shipped spec: each `symbol = numbers = value`, in text and typeset, each inequality with its numbers."""

@@ -101,6 +101,7 @@ def by_llvm(arch: str, wavefronts: int, registers: int, shared: int) -> int:
     return min(by_registers, by_barriers, by_shared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", AMD, ids=lambda gpu: gpu.name)
 def test_llvms_rule_over_a_grid(gpu):
     limits = gpu.limits
@@ -135,6 +136,7 @@ def test_what_no_block_may_take(gpu):
 # ---- BatchGEMM eqs. 5 to 9, with its numbers of an MI210
 
 
+@pytest.mark.slow
 def test_batchgemms_wavefronts_of_an_mi210():
     """Its equations know no granularity, so the counts here are multiples of one, and workgroups are whole.
 

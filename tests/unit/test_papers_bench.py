@@ -329,6 +329,7 @@ def test_measure_writes_what_the_tables_and_plots_read(measured):
     assert not any(row["contestant"] == "tf32x3, 128" for row in document["plane"])
 
 
+@pytest.mark.slow
 def test_plot_draws_both_pictures(measured, tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     document, path = measured
