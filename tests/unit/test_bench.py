@@ -399,6 +399,7 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
         assert all((folder / name).stat().st_size > 10_000 for name in ("speed.png", "error.png"))
 
 
+@pytest.mark.slow
 def test_plots_of_a_table_without_errors_or_squares(tmp_path):
     pytest.importorskip("matplotlib")
     bare = rows_at(SIZE, entries(ours=np.ones(3)))

@@ -206,6 +206,7 @@ def test_a_fragment_as_a_header(gemmgen):
 # ---- verify
 
 
+@pytest.mark.slow
 def test_verify_end_to_end(gemmgen, tiny):
     ran = gemmgen("verify", tiny, "--device", "emulator", "--m", 33, "--n", 40, "--k", 50)
     assert ran.code == 0, ran.out

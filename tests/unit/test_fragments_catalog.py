@@ -132,6 +132,7 @@ def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
     assert 100 < proven < 2000
 
 
+@pytest.mark.slow
 def test_kernels_are_made_of_fragments_that_have_a_template():
     templates = {path.name for path in (TEMPLATES / "atoms").glob("*.j2")}
     assert templates <= {row.atom for row in FRAGMENTS.rows()}

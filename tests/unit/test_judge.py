@@ -297,6 +297,7 @@ def users(report):
     return next(check for check in report.checks if check.name == "your matrices")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "keys"), [(NoRepair, {}), (Right, {"special": "fast"}), (WrongRepair, {})])
 def test_special_values_that_come_out_otherwise_than_in_fp32_are_not_passed(fault, keys, monkeypatch):
     """Inf times a low word of 0 is NaN: where nothing repairs it, the answer is not FP32's."""

@@ -155,6 +155,7 @@ def tensor_memory_specs(draw):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("skeleton", "strategy", "ways"), [
     (space.PORTABLE, specs(gpus=GPUS.names()), WAYS | AMD_WAYS), (specialised.SPECIALISED, bulk_specs(), WAYS),

@@ -73,6 +73,7 @@ def test_clangs_recorded_figures():
                 assert in_a_simd(gpu, int(row["registers"]), int(row["shared_bytes"])) == int(row["wavefronts"]), (gpu.name, row)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ONE_OF_EACH_TARGET, ids=lambda gpu: gpu.arch)
 def test_clang_itself(gpu):
     if importlib.util.find_spec("ziglang") is None:
