@@ -184,7 +184,7 @@ def covering(combinations: Iterable[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*one, marks=() if at in chosen else pytest.mark.long) for at, one in enumerate(combinations)]
 
 
-def in_turn(names: Iterable[str], values: Iterable[str]) -> list[tuple[str, str]]:
+def in_turn(names: Iterable[str], values: Iterable[Any]) -> list[tuple[str, Any]]:
     """Each name with one of the values, which come round again and again."""
     return list(zip(names, itertools.cycle(values)))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from test_sabotage import accuracy, judge_of, permutation, probes, swap
-from verifying import QUESTIONS, assert_passed, assert_right_in_short, report_of
+from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
 from ways import AMD, AMD_WAYS, WHOLE, in_turn, plan_of, tailed
 
 from gemmgen.build import build
@@ -26,7 +26,7 @@ CONFLICTING = "mfma, one narrow instruction of bf16"
 """Of whose lanes 64 banks serve two k together: Plan.swizzle_rows."""
 
 
-@pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, QUESTIONS))
+@pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, IN_TURN))
 def test_each_way_is_right_in_short(name, question):
     assert_right_in_short(plan_of(**AMD_WAYS[name]), question, conflicts=name == CONFLICTING)
 

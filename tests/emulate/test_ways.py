@@ -15,10 +15,10 @@ from gemmgen.render import Launch, param_type, render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
-from verifying import QUESTIONS, assert_passed, assert_right_in_short, report_of
+from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
 from ways import SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
 
-@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, QUESTIONS))
+@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN))
 def test_each_way_is_right_in_short(name, question):
     assert_right_in_short(plan_of(**WAYS[name]), question, conflicts="wmma" in name)
 
