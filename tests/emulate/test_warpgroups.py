@@ -16,7 +16,7 @@ from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import kept_products, split
 from gemmgen.verify import bound, errors, exact, oracles
-from ways import HOPPER, SMALL_GROUPS, plan_of
+from ways import HOPPER, SMALL_GROUPS, plan_of, sampled
 
 ALONE = dict(SMALL_GROUPS, promote=128)
 PAIRED = dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=3, promote=128)
@@ -25,8 +25,8 @@ MIXED = dict(SMALL_GROUPS, where="mixed")
 SLICED = dict(SMALL_GROUPS, split_k=2)
 
 
-def outcome(way: dict, edit=lambda text: text) -> list[str]:
-    """What each schedule says of the edited kernel: `right`, `wrong`, or the emulator's complaint."""
+def outcome(way: dict, edit=lambda text: text, *, until_noticed: bool = False) -> list[str]:
+    """What each schedule, or each up to the first that notices, says of the edited kernel: `right`, `wrong`, or the emulator's complaint."""
     plan = plan_of(**way)
     source = render(plan)
     source = replace(source, text=edit(source.text))
@@ -36,6 +36,8 @@ def outcome(way: dict, edit=lambda text: text) -> list[str]:
     limit = bound(plan, problem.a, problem.b, product)
     told = []
     for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        if until_noticed and told and told[-1] != "right":
+            break
         try:
             c = gemm(EmulatorDevice(plan, source, binary, schedule=schedule), plan, source, problem.a, problem.b).c
         except EmulationError as error:
@@ -46,7 +48,7 @@ def outcome(way: dict, edit=lambda text: text) -> list[str]:
     return told
 
 
-@pytest.mark.parametrize("way", [ALONE, PAIRED, TURNS, MIXED, SLICED])
+@pytest.mark.parametrize("way", sampled([ALONE, PAIRED, TURNS, MIXED, SLICED], 1))
 def test_unedited_kernels_are_right(way):
     assert outcome(way) == ["right", "right"]
 
@@ -95,7 +97,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_is_noticed(name):
     way, edit = FAULTS[name]
-    told = outcome(way, edit)
+    told = outcome(way, edit, until_noticed=True)
     assert told != ["right", "right"], told
 
 

@@ -15,10 +15,10 @@ from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
-from verifying import QUESTIONS, assert_passed, assert_right_in_short, report_of
+from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
 from ways import SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
 
-@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, QUESTIONS))
+@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN))
 def test_each_way_is_right_in_short(name, question):
     assert_right_in_short(plan_of(**WAYS[name]), question, conflicts="wmma" in name)
 
@@ -31,6 +31,7 @@ def test_each_way_verifies(name):
         assert "0 bank conflicts" in report.checks[-1].detail
 
 
+@pytest.mark.long
 def test_all_ways_give_the_same_bits_and_counts():
     """The words are the same wherever they are made, and so is the order of the sums."""
     rng = np.random.default_rng(0)

@@ -90,6 +90,7 @@ def test_every_scheme_is_shown_on_the_a100_and_ootomo_on_every_kind_of_gpu():
     assert {("ootomo", gpu) for gpu in ("h100", "rtx4090", "rtx5090")} <= shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "left_out"), [("1", LIKE_OTHERS), pytest.param("2", set(), marks=pytest.mark.long)], ids=["1", "2"])
 def test_another_process_with_another_hash_seed_renders_the_same(seed, left_out, tmp_path):
     def rendered(gpu: str | None, paths: list[Path]) -> dict[str, str]:

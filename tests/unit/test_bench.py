@@ -390,6 +390,7 @@ def test_a_damaged_csv_is_refused_with_its_line():
 # ---- the command
 
 
+@pytest.mark.slow
 def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
     path = tmp_path / "bench.csv"
     path.write_text(as_csv(table_of(*full_rows())))
@@ -400,6 +401,7 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
         assert all((folder / name).stat().st_size > 10_000 for name in ("speed.png", "error.png"))
 
 
+@pytest.mark.slow
 def test_plots_of_a_table_without_errors_or_squares(tmp_path):
     bare = rows_at(SIZE, entries(ours=np.ones(3)))
     assert len(benching.plot("A GPU", bare, tmp_path)) == 2

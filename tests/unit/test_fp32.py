@@ -125,6 +125,7 @@ def sequential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return c
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 64, 1000, 5000])
 @pytest.mark.parametrize("low", [-1, 0])
 def test_the_bound_is_that_of_a_sequential_sum(low, k):

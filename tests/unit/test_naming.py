@@ -43,6 +43,7 @@ def every_plan():
             yield replace(base, block=(m, n, k), warp=(wm, wn, k), group=4)
 
 
+@pytest.mark.slow
 def test_no_two_plans_share_a_name():
     names = [kernel_name(plan) for plan in every_plan()]
     assert len(names) > 3000

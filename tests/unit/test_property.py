@@ -32,6 +32,7 @@ def sound(data) -> str:
     return "plan"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "count"), [
     pytest.param(specs(), 100, id="portable"), pytest.param(bulk_specs(), 100, id="specialised"),
     pytest.param(specs(), 1000, id="portable, many", marks=pytest.mark.long), pytest.param(bulk_specs(), 500, id="specialised, many", marks=pytest.mark.long),

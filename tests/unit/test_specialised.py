@@ -119,7 +119,7 @@ def test_words_lie_where_the_unit_looks(scheme, block_k):
         return
     plan = settled((64, 64, block_k), (64, 64, block_k), scheme=scheme, promote=0)
     text = render(plan).text
-    assert f"return chunk ^ (row / {plan.swizzle_rows} & {plan.swizzle_mask});" in text
+        assert f"return chunk ^ (row / {plan.swizzle_rows} & {plan.swizzle_mask});".replace("(row / 1 &", "(row &") in text
     for row in range(64):
         for chunk in range(plan.row_chunks):
             ours = row * plan.row_bytes + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask)) * 16
@@ -148,6 +148,7 @@ def test_it_runs_on_one_target_alone():
 # ---- from spec to plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 def test_auto_takes_the_faster_policy(gpu):
     for size in (128, 1024, 4096):
@@ -236,6 +237,7 @@ def test_a_wide_tile_takes_as_few_instructions_as_can_be():
     assert solve(spec(fragment={"policy": "wgmma", "shape": "m64n64k16"}, tile={"warp": [64, 128, 64]})).tiles_n == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "size"), covering(itertools.product(["auto", "wgmma"], [0, 1, 2, 7, 61, 127, 1009, 7919, 65537])))
 def test_tiny_and_prime_sizes_have_a_plan(size, policy):
     explanation = explain(spec(size=size, policy=policy))
