@@ -18,7 +18,8 @@ from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model import error, papers, registers, resources, space, specialised, tensor_memory, time, traffic
-from gemmgen.model.equation import FUNCTIONS, Constraint, Equation, solved, symbol
+from gemmgen.model.equation import Constraint, Equation, solved
+from gemmgen.model.notation import FUNCTIONS, symbol
 from gemmgen.cli import explain as explaining
 from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
