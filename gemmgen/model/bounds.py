@@ -140,7 +140,7 @@ def _fraction(value: sympy.Expr) -> Fraction:
     return Fraction(int(value.p), int(value.q))
 
 
-def _at(polynomial: tuple[Fraction, ...], value: int) -> Fraction:
+def _at(polynomial: tuple[Fraction, ...], value: int | Fraction) -> Fraction:
     result = Fraction(0)
     for coefficient in reversed(polynomial):
         result = result * value + coefficient
@@ -235,7 +235,7 @@ def _pieces(expression: sympy.Expr, least: int, most: int) -> Pieces:
         found += _pieces(expression.xreplace({inner: value}), first, last)
         if len(found) > MOST_PIECES:
             raise Unsolved(f"it has more than {MOST_PIECES} steps")
-    return found
+    return sorted(found, key=lambda piece: piece[:2])
 
 
 def _of_step(atom: sympy.Expr, least: int, most: int) -> Iterator[tuple[int, int, sympy.Expr]]:
@@ -386,6 +386,7 @@ class Reach:
         import sympy
 
         names = sorted(one.name for one in expression.free_symbols)
+        expression = expression.xreplace({one: _exact(float(one)) for one in expression.atoms(sympy.Float)})
         fixed = {symbol(name): _exact(self.numbers[name]) for name in names if name not in self.moving}
         moving = {name: self.of(name) for name in names if name in self.moving}
         starts = sorted({first for pieces in moving.values() for first, _, _ in pieces} | {1})
@@ -459,25 +460,42 @@ def _form(reach: Reach, constraint: Constraint, least: int | None, most: int | N
     there = [next((a, b, value) for a, b, value in pieces if a <= beyond <= b) for pieces in sides]
     if not all(a <= last <= b for a, b, _ in there):
         return ""
-    x, (left, right) = _x(), (value for _, _, value in there)
-    if x in right.free_symbols:
+    left, right = (value for _, _, value in there)
+    if _x() in right.free_symbols:
         left, right = left - right, sympy.Integer(0)
-    over, under = (sympy.Poly(part, x) for part in sympy.fraction(sympy.together(left)))
     rounded, times = "floor" if least is None else "ceil", f"{reach.step} * " if reach.step > 1 else ""
-    if over.degree() == 1 and under.degree() == 0:
-        slope, constant = (over.coeff_monomial(power) / under.LC() for power in (x, 1))
+    try:
+        quotient = _Quotient.of(left, _x())
+    except Unsolved:
+        quotient = None
+    if quotient and (len(quotient.over), len(quotient.under)) == (2, 1):
+        constant, slope = (one / quotient.under[0] for one in quotient.over)
         return f"{times}{rounded}({_minus(right, constant)} / {_said(slope)})"
-    if under.degree() == 1 and over.degree() <= 1 and not under.coeff_monomial(1):
-        slope, constant = (over.coeff_monomial(power) / under.LC() for power in (1, x))
+    if quotient and len(quotient.under) == 2 and len(quotient.over) <= 2 and not quotient.under[0]:
+        slope, constant = (one / quotient.under[1] for one in (*quotient.over, Fraction(0))[:2])
         return f"{times}{rounded}({_said(slope)} / {_minus(right, constant)})"
-    return ""
+    return f"{times}{rounded}({_root(_squared(left - right).over, min(last, beyond))})"
 
 
-def _said(value: sympy.Expr) -> str:
-    return figure(float(value) if not value.is_Integer else int(value), 6)
+def _root(polynomial: tuple[Fraction, ...], least: int) -> str:
+    """Where it is 0 between a whole number and the next, with the polynomial, of which the largest power's factor is 1."""
+    a, b = Fraction(least), Fraction(least + 1)
+    for _ in range(40):
+        middle = (a + b) / 2
+        a, b = (middle, b) if (_at(polynomial, middle) > 0) == (_at(polynomial, a) > 0) else (a, middle)
+    terms = [(coefficient / polynomial[-1], ("", "x")[power] if power < 2 else f"x**{power}") for power, coefficient in enumerate(polynomial)][::-1]
+    text = "".join(
+        f" {'-' if factor < 0 else '+'} {' * '.join(filter(None, ('' if abs(factor) == 1 and power else _said(abs(factor)), power)))}"
+        for factor, power in terms if factor
+    )
+    return f"{_said(a)}, where {text.removeprefix(' + ')} = 0"
 
 
-def _minus(right: sympy.Expr, constant: sympy.Expr) -> str:
+def _said(value: Any) -> str:
+    return figure(float(value), 6)
+
+
+def _minus(right: Any, constant: Any) -> str:
     if not constant:
         return _said(right)
     return f"({_said(right)} {'-' if constant > 0 else '+'} {_said(abs(constant))})"
