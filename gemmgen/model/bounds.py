@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import sympy
 
 AXES = {
-    "BM": ("WM", 1024), "BN": ("WN", 1024), "BK": ("FK", 256), "WM": ("FM", 512), "WN": ("FN", 512), "promote": ("FK", 4096),
+    "BM": ("WM", 1024), "BN": ("WN", 1024), "BK": ("FK", 256), "WM": ("FM", 512), "WN": ("FN", 512), "promote": ("FK", 1024),
     "stages": ("", 64), "fragment_buffers": ("", 2), "group": ("", 64), "split_k": ("", 64), "cluster": ("", 16),
 }
 """The decisions that are counts or extents: of what each is a multiple, and how far it is looked at."""
@@ -197,149 +197,30 @@ def _difference(one: tuple[Fraction, ...], other: tuple[Fraction, ...]) -> tuple
 
 
 Pieces = list[tuple[int, int, Any]]
-"""(from, to, SymPy's expression): a function over the whole numbers."""
+"""(from, to, SymPy's expression in x): a function over the whole numbers, quotients of polynomials or roots of them."""
+
+Runs = list[tuple[int, int]]
+"""(from, to): whole numbers."""
 
 
+@cache
 def _x() -> sympy.Symbol:
     import sympy
 
     return sympy.Symbol("x", integer=True, positive=True)
 
 
-def _exact(value: Any) -> sympy.Basic:
+@cache
+def _quotient(expression: sympy.Expr) -> _Quotient:
+    return _Quotient.of(expression, _x())
+
+
+def _exact(value: Any) -> sympy.Rational:
     """A number as a fraction."""
     import sympy
 
     plain = value.item() if hasattr(value, "item") else value
     return sympy.Rational(*plain.as_integer_ratio()) if isinstance(plain, float) else sympy.Integer(int(plain))
-
-
-def _pieces(expression: sympy.Expr, least: int, most: int) -> Pieces:
-    """Its pieces, each a quotient of polynomials or a root of one.
-
-    Raises:
-        Unsolved: it is none of these, or has too many pieces.
-    """
-    import sympy
-
-    if least > most:
-        return []
-    x, stepping = _x(), (sympy.floor, sympy.ceiling, sympy.Max, sympy.Min, sympy.Piecewise, sympy.Mod)
-    inner = next((
-        atom for atom in sympy.postorder_traversal(expression) if isinstance(atom, stepping) and x in atom.free_symbols
-    ), None)
-    if inner is None:
-        return [(least, most, expression)]
-    found: Pieces = []
-    for first, last, value in _of_step(inner, least, most):
-        found += _pieces(expression.xreplace({inner: value}), first, last)
-        if len(found) > MOST_PIECES:
-            raise Unsolved(f"it has more than {MOST_PIECES} steps")
-    return sorted(found, key=lambda piece: piece[:2])
-
-
-def _of_step(atom: sympy.Expr, least: int, most: int) -> Iterator[tuple[int, int, sympy.Expr]]:
-    """The pieces of a step whose arguments have none."""
-    import sympy
-
-    x = _x()
-    if isinstance(atom, sympy.floor | sympy.ceiling):
-        whole = (lambda value: value.__floor__()) if isinstance(atom, sympy.floor) else (lambda value: value.__ceil__())
-        for count, (first, last, value) in enumerate(_Quotient.of(atom.args[0], x).steps(least, most, whole)):
-            if count > MOST_PIECES:
-                raise Unsolved(f"it has more than {MOST_PIECES} steps")
-            yield first, last, sympy.Integer(value)
-    elif isinstance(atom, sympy.Max | sympy.Min):
-        one, other = atom.args[0], atom.func(*atom.args[1:])
-        if isinstance(other, sympy.Max | sympy.Min):
-            for first, last, value in _pieces(other, least, most):
-                yield from _of_step(atom.func(one, value), first, last) if x in atom.func(one, value).free_symbols else [(first, last, atom.func(one, value))]
-            return
-        for first, last, sign in _Quotient.of(one - other, x).signs(least, most):
-            yield first, last, one if (sign >= 0) == isinstance(atom, sympy.Max) else other
-    elif isinstance(atom, sympy.Piecewise):
-        left = [(least, most)]
-        for value, condition in atom.args:
-            for first, last in left:
-                for a, b in holding(condition, first, last):
-                    yield a, b, value
-            left = [run for first, last in left for run in holding(sympy.Not(condition), first, last)]
-    else:
-        for value in range(least, most + 1):
-            yield value, value, atom.xreplace({x: sympy.Integer(value)})
-
-
-def holding(condition: sympy.Basic, least: int, most: int) -> list[tuple[int, int]]:
-    """The whole numbers x from `least` to `most` that satisfy a condition on x, as runs.
-
-    Raises:
-        Unsolved: it cannot be solved for.
-    """
-    import sympy
-
-    if least > most or condition == sympy.false:
-        return []
-    if condition == sympy.true:
-        return [(least, most)]
-    if isinstance(condition, sympy.And):
-        runs = [(least, most)]
-        for one in sorted(condition.args, key=sympy.count_ops):
-            runs = [run for first, last in runs for run in holding(one, first, last)]
-        return runs
-    if isinstance(condition, sympy.Or):
-        runs = []
-        for one in sorted(condition.args, key=sympy.count_ops):
-            left = _without(runs, least, most)
-            runs = _joined([*runs, *(run for first, last in left for run in holding(one, first, last))])
-        return runs
-    if isinstance(condition, sympy.Not):
-        return _without(holding(condition.args[0], least, most), least, most)
-    if not isinstance(condition, sympy.core.relational.Relational):
-        raise Unsolved("it is no comparison")
-    return _joined([
-        (a, b) for first, last, difference in _pieces(condition.lhs - condition.rhs, least, most)
-        for a, b, sign in _squared(difference).signs(first, last) if sympy.Rel(sign, 0, condition.rel_op) == sympy.true
-    ])
-
-
-def _squared(difference: sympy.Expr) -> _Quotient:
-    """A quotient with the sign of this difference, of which one term may be a root: a * sqrt(p) + c has the sign of a**2 * p - c**2, where c < 0 < a."""
-    import sympy
-
-    x = _x()
-    roots = [one for one in difference.atoms(sympy.Pow) if one.exp == sympy.S.Half and x in one.free_symbols]
-    if not roots:
-        return _Quotient.of(difference, x)
-    root = sympy.Dummy()
-    rest = sympy.expand(difference.xreplace({roots[0]: root}))
-    slope, constant = rest.coeff(root, 1), rest.coeff(root, 0)
-    if len(roots) > 1 or x in slope.free_symbols | constant.free_symbols or not (slope > 0 and constant < 0):
-        raise Unsolved("it has roots in more than one place")
-    return _Quotient.of(sympy.expand(slope**2) * roots[0].base - sympy.expand(constant**2), x)
-
-
-def _joined(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Runs in order, neighbours as one."""
-    result: list[tuple[int, int]] = []
-    for first, last in sorted(runs):
-        if result and first <= result[-1][1] + 1:
-            result[-1] = (result[-1][0], max(last, result[-1][1]))
-        else:
-            result.append((first, last))
-    return result
-
-
-def _without(runs: Sequence[tuple[int, int]], least: int, most: int) -> list[tuple[int, int]]:
-    """What `runs` leave of least to most."""
-    result, first = [], least
-    for a, b in _joined(runs):
-        if first < a:
-            result.append((first, a - 1))
-        first = b + 1
-    return [*result, (first, most)] if first <= most else result
-
-
-# ---- a decision's functions
 
 
 class Reach:
@@ -367,54 +248,173 @@ class Reach:
         self.tabled = {name: one for one in self.moving for name in (tables(one, 0) if tables else ())}
 
     def of(self, name: str) -> Pieces:
-        """A moving symbol's pieces.
+        """A symbol's pieces.
 
         Raises:
             Unsolved: there are none.
         """
         if name not in self.known:
-            if name in self.tabled:
-                self.known[name] = [
-                    (first, last, _exact(self.tables(self.tabled[name], int(value))[name])) for first, last, value in self.of(self.tabled[name])
-                ]
+            if name not in self.moving:
+                self.known[name] = [(1, self.most, _exact(self.numbers[name]))]
+            elif name in self.tabled:
+                source = self.tabled[name]
+                self.known[name] = [(first, last, _exact(self.tables(source, int(value))[name])) for first, last, value in self.of(source)]
             else:
-                self.known[name] = self.expression(self.equations[name].expression)
+                self.known[name] = self.pieces(self.equations[name].expression, 1, self.most)
         return self.known[name]
 
-    def filled(self, expression: sympy.Basic) -> list[tuple[int, int, sympy.Basic]]:
-        """The expression with all symbols put in, by runs between the steps of those."""
+    def pieces(self, expression: sympy.Expr, least: int, most: int) -> Pieces:
+        """Those of an expression over any symbols.
+
+        Raises:
+            Unsolved: it has too many, or is none.
+        """
         import sympy
 
-        names = sorted(one.name for one in expression.free_symbols)
-        expression = expression.xreplace({one: _exact(float(one)) for one in expression.atoms(sympy.Float)})
-        fixed = {symbol(name): _exact(self.numbers[name]) for name in names if name not in self.moving}
-        moving = {name: self.of(name) for name in names if name in self.moving}
-        starts = sorted({first for pieces in moving.values() for first, _, _ in pieces} | {1})
-        found = []
-        for first, following in zip(starts, [*starts[1:], self.most + 1]):
-            here = {symbol(name): next(value for a, b, value in pieces if a <= first <= b) for name, pieces in moving.items()}
-            filled = expression.xreplace(fixed | here)
-            if filled.has(sympy.zoo, sympy.nan):
-                raise Unsolved("it divides by 0")
-            found.append((first, following - 1, filled))
-        return found
-
-    def expression(self, expression: sympy.Expr) -> Pieces:
-        """The pieces of an expression over any symbols."""
+        if expression.is_Symbol:
+            return [(max(a, least), min(b, most), value) for a, b, value in self.of(expression.name) if a <= most and b >= least]
         found: Pieces = []
-        for first, last, value in self.filled(expression):
-            for a, b, piece in _pieces(value, first, last):
-                if found and found[-1][2] == piece:
-                    found[-1] = (found[-1][0], b, piece)
-                else:
-                    found.append((a, b, piece))
-        if len(found) > MOST_PIECES:
+        if expression.is_Number:
+            return [(least, most, _exact(float(expression)) if expression.is_Float else expression)]
+        if isinstance(expression, sympy.Piecewise):
+            left = [(least, most)]
+            for value, condition in expression.args:
+                here = [run for first, last in left for run in self.holding(condition, first, last)]
+                found += [piece for run in here for piece in self.pieces(value, *run)]
+                left = [run for first, last in left for run in _without([(a, b) for a, b in here if first <= a and b <= last], first, last)]
+        else:
+            for first, last, values in self._together(expression.args, least, most):
+                found += _combined(expression, values, first, last)
+        joined: Pieces = []
+        for first, last, value in sorted(found, key=lambda piece: piece[0]):
+            if value in (sympy.zoo, sympy.nan):
+                raise Unsolved(f"it divides by 0 at {self.step * first}")
+            if joined and joined[-1][2] == value:
+                first = joined.pop()[0]
+            joined.append((first, last, value))
+        if len(joined) > MOST_PIECES:
             raise Unsolved(f"it has more than {MOST_PIECES} steps")
-        return found
+        return joined
 
-    def satisfying(self, condition: sympy.Basic) -> list[tuple[int, int]]:
-        """The values of the decision that satisfy a condition over any symbols, as runs."""
-        return _joined([run for first, last, filled in self.filled(condition) for run in holding(filled, first, last)])
+    def _together(self, expressions: Sequence[sympy.Expr], least: int, most: int) -> Iterator[tuple[int, int, list[sympy.Expr]]]:
+        """(from, to, the expressions' values): between all their steps."""
+        each = [self.pieces(one, least, most) for one in expressions]
+        starts = sorted({first for pieces in each for first, _, _ in pieces})
+        places = [0] * len(each)
+        for first, following in zip(starts, [*starts[1:], most + 1]):
+            for at, pieces in enumerate(each):
+                while pieces[places[at]][1] < first:
+                    places[at] += 1
+            yield first, following - 1, [pieces[place][2] for pieces, place in zip(each, places)]
+
+    def holding(self, condition: sympy.Basic, least: int, most: int) -> Runs:
+        """The values of x that satisfy a condition over any symbols.
+
+        Raises:
+            Unsolved: it cannot be solved for.
+        """
+        import sympy
+
+        if least > most or condition == sympy.false:
+            return []
+        if condition == sympy.true:
+            return [(least, most)]
+        if isinstance(condition, sympy.Not):
+            return _without(self.holding(condition.args[0], least, most), least, most)
+        if isinstance(condition, sympy.And):
+            runs = [(least, most)]
+            for one in condition.args:
+                runs = [run for first, last in runs for run in self.holding(one, first, last)]
+            return runs
+        if isinstance(condition, sympy.Or):
+            runs = []
+            for one in condition.args:
+                runs = _joined([*runs, *(run for first, last in _without(runs, least, most) for run in self.holding(one, first, last))])
+            return runs
+        return _joined([
+            (a, b) for first, last, (left, right) in self._together(condition.args, least, most)
+            for a, b, sign in _squared(left - right).signs(first, last) if RELATIONS[condition.rel_op](sign)
+        ])
+
+
+RELATIONS: dict[str, Callable[[int], bool]] = {
+    "<": lambda sign: sign < 0, "<=": lambda sign: sign <= 0, ">": lambda sign: sign > 0, ">=": lambda sign: sign >= 0,
+    "==": lambda sign: sign == 0, "!=": lambda sign: sign != 0,
+}
+"""What the sign of the difference of two sides says."""
+
+
+def _combined(expression: sympy.Expr, values: list[sympy.Expr], least: int, most: int) -> Pieces:
+    """The pieces of one operation, whose operands are these where none of them has a step."""
+    import sympy
+
+    x = _x()
+    if all(value.is_Number for value in values):
+        return [(least, most, expression.func(*values))]
+    if isinstance(expression, sympy.floor | sympy.ceiling):
+        whole = (lambda value: value.__floor__()) if isinstance(expression, sympy.floor) else (lambda value: value.__ceil__())
+        quotient = _quotient(values[0])
+        if len(quotient.under) == 1 and all((one / quotient.under[0]).denominator == 1 for one in quotient.over):
+            return [(least, most, values[0])]
+        found = []
+        for first, last, value in quotient.steps(least, most, whole):
+            found.append((first, last, sympy.Integer(value)))
+            if len(found) > MOST_PIECES:
+                raise Unsolved(f"it has more than {MOST_PIECES} steps")
+        return found
+    if isinstance(expression, sympy.Max | sympy.Min):
+        larger = isinstance(expression, sympy.Max)
+        found = [(least, most, values[0])]
+        for other in values[1:]:
+            found = [
+                (a, b, one if (sign >= 0) == larger else other)
+                for first, last, one in found for a, b, sign in _quotient(one - other).signs(first, last)
+            ]
+        return found
+    if isinstance(expression, sympy.Mod):
+        return [(at, at, sympy.Mod(*(value.subs(x, at) for value in values))) for at in range(least, most + 1)]
+    return [(least, most, expression.func(*values))]
+
+
+def _squared(difference: sympy.Expr) -> _Quotient:
+    """A quotient with the sign of this difference, of which one term may be a root: a * sqrt(p) + c has the sign of a**2 * p - c**2, where c < 0 < a.
+
+    Raises:
+        Unsolved: it has roots elsewhere.
+    """
+    import sympy
+
+    x = _x()
+    roots = [one for one in difference.atoms(sympy.Pow) if one.exp == sympy.S.Half and x in one.free_symbols]
+    if not roots:
+        return _quotient(difference)
+    root = sympy.Dummy()
+    rest = sympy.expand(difference.xreplace({roots[0]: root}))
+    slope, constant = rest.coeff(root, 1), rest.coeff(root, 0)
+    if len(roots) > 1 or x in slope.free_symbols | constant.free_symbols or not (slope > 0 and constant < 0):
+        raise Unsolved("it has roots in more than one place")
+    return _quotient(sympy.expand(slope**2) * roots[0].base - sympy.expand(constant**2))
+
+
+def _joined(runs: Runs) -> Runs:
+    """Runs in order, neighbours as one."""
+    result: Runs = []
+    for first, last in sorted(runs):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return result
+
+
+def _without(runs: Runs, least: int, most: int) -> Runs:
+    """What `runs` leave of least to most."""
+    result, first = [], least
+    for a, b in _joined(runs):
+        if first < a:
+            result.append((first, a - 1))
+        first = b + 1
+    return [*result, (first, most)] if first <= most else result
 
 
 def bound(reach: Reach, constraint: Constraint, holds: Callable[[int], bool]) -> Bound | None:
@@ -427,7 +427,7 @@ def bound(reach: Reach, constraint: Constraint, holds: Callable[[int], bool]) ->
         return None
     step = reach.step
     try:
-        runs = reach.satisfying(constraint.expression)
+        runs = reach.holding(constraint.expression, 1, reach.most)
         for end in {end for least, most in runs for end in (least - 1, least, most, most + 1)} & set(range(1, reach.most + 1)):
             if holds(step * end) != any(least <= end <= most for least, most in runs):
                 raise Unsolved(f"it is rounded otherwise at {step * end}")
@@ -456,7 +456,7 @@ def _form(reach: Reach, constraint: Constraint, least: int | None, most: int | N
     if not isinstance(relation, sympy.LessThan | sympy.GreaterThan):
         return ""
     last, beyond = (most, most + 1) if least is None else (least, least - 1)
-    sides = [reach.expression(side) for side in (relation.lhs, relation.rhs)]
+    sides = [reach.pieces(side, 1, reach.most) for side in relation.args]
     there = [next((a, b, value) for a, b, value in pieces if a <= beyond <= b) for pieces in sides]
     if not all(a <= last <= b for a, b, _ in there):
         return ""
@@ -465,7 +465,7 @@ def _form(reach: Reach, constraint: Constraint, least: int | None, most: int | N
         left, right = left - right, sympy.Integer(0)
     rounded, times = "floor" if least is None else "ceil", f"{reach.step} * " if reach.step > 1 else ""
     try:
-        quotient = _Quotient.of(left, _x())
+        quotient = _quotient(left)
     except Unsolved:
         quotient = None
     if quotient and (len(quotient.over), len(quotient.under)) == (2, 1):
