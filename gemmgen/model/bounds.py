@@ -38,7 +38,7 @@ TIED = {"BK": ("WK",)}
 MOST_PIECES = 256
 """Pieces of a function between two steps, beyond which it is not solved for."""
 
-MOST_VALUES = 12
+MOST_VALUES = 16
 """Values of a decision that are listed one by one where an inequality holds here and there."""
 
 
