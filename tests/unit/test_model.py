@@ -374,12 +374,3 @@ def test_a_constraint_reads_as_it_is_written():
     assert constraint.holds({"BM": 128, "WM": 64}) and not constraint.holds({"BM": 96, "WM": 64})
     assert constraint.filled({"BM": 96, "WM": 64}) == "96 % 64 == 0"
     assert list(constraint.holds({"BM": np.array([96, 128]), "WM": 64})) == [False, True]
-
-
-def test_the_lambdified_file_is_what_the_forms_say():
-    """`python bench/lambdify.py` writes it anew."""
-    import lambdify
-    from gemmgen.model.lambdified import CODE
-
-    assert lambdify.FILE.read_text() == lambdify.rendered(lambdify.statements())
-    assert {one.form for one in STATEMENTS} <= set(CODE)
