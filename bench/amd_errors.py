@@ -19,7 +19,7 @@ import numpy as np
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate.product import product
+from gemmgen.emulate.core.product import product
 from gemmgen.model.error import promote_for
 from gemmgen.verify.metrics import Errors, errors, exact
 

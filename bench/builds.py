@@ -21,7 +21,6 @@ from gemmgen.build import first_that_builds
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError
-from gemmgen.model import specialised
 from gemmgen.spec import LoadedSpec, loads
 
 OTHERS = sorted((Path(__file__).parents[1] / "tests" / "data" / "gpus").glob("*.toml"))
@@ -48,7 +47,7 @@ def outcome(loaded: LoadedSpec) -> dict[str, Any]:
         built = first_that_builds(loaded)
     except GemmgenError as error:
         return {"refused": error.as_dict()}
-    seconds = [float(specialised.model(plan)["seconds"]) for plan in (built.plan, *(one.plan for one in built.refused[:1]))]
+    seconds = [float(plan.model["seconds"]) for plan in (built.plan, *(one.plan for one in built.refused[:1]))]
     return {
         "kernel": built.source.name, "spilled": sum(used.spill_bytes for used in built.binary.kernels.values()),
         "passed_over": [one.as_dict() for one in built.refused], "slower": seconds[0] / seconds[-1] - 1,

@@ -13,11 +13,11 @@ import csv
 import statistics
 from concurrent.futures import ThreadPoolExecutor
 
+from gemmgen import timing
 from gemmgen.build import build
 from gemmgen.errors import GemmgenError
 from gemmgen.plan import Plan
 from gemmgen.render import render
-from gemmgen.run import timing
 from gemmgen.solve import alternatives, solve
 from gemmgen.spec import loads
 

@@ -28,9 +28,7 @@ from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.gpu import GPUS, Gpu, arch_number
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model import registers
-from gemmgen.model.space import (
-    PIPELINE_EQUATIONS, TILE_CONSTRAINTS, TILE_EQUATIONS, WAY_CONSTRAINTS, constants, decisions,
-)
+from gemmgen.designs.portable.design import PIPELINE_EQUATIONS, TILE_CONSTRAINTS, TILE_EQUATIONS, WAY_CONSTRAINTS
 from gemmgen.model.equation import solved
 from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
@@ -135,21 +133,21 @@ def is_kernel(arch: str, row: dict[str, str]) -> bool:
     numbers = numbers_of({"arch": arch, **row})
     if not all(one.holds(numbers) for one in (*TILE_CONSTRAINTS, *WAY_CONSTRAINTS)):
         return False
-    limits, block_k, held = plan.gpu.limits, plan.block[2], plan.accumulator_registers
+    limits, block_k, held = plan.gpu.limits, plan.block[2], plan.numbers["accumulator_registers"]
     if max(plan.block[:2]) > 256 or not 2 <= plan.threads // plan.lanes <= 16 or plan.shared_bytes > limits.shared_bytes_per_block:
         return False
     if plan.promote % block_k and block_k % max(plan.promote, 1):
         return False
     if plan.gpu.vendor == "amd":
         pieces = plan.promote % plan.fragment.shape[2] or (block_k // plan.fragment.shape[2]) % plan.fragment_buffers
-        return not pieces and (16 <= held or max(plan.warp[:2]) <= 32) and held + plan.fragment_registers + plan.staging_registers <= numbers["register_budget"]
-    return 16 <= held <= 192 and held + plan.fragment_registers <= 260
+        return not pieces and (16 <= held or max(plan.warp[:2]) <= 32) and held + plan.numbers["fragment_registers"] + plan.numbers["staged"] <= numbers["register_budget"]
+    return 16 <= held <= 192 and held + plan.numbers["fragment_registers"] <= 260
 
 
 def is_tight(arch: str, row: dict[str, str]) -> bool:
     """Whether sums, fragments and the next tile leave little of the registers, and are not promoted at once."""
     plan = plan_of(arch, row)
-    held = plan.accumulator_registers + plan.fragment_registers + plan.staging_registers
+    held = plan.numbers["accumulator_registers"] + plan.numbers["fragment_registers"] + plan.numbers["staged"]
     return held > 0.8 * numbers_of({"arch": arch, **row})["register_budget"] and not plan.promotes_at_once
 
 
@@ -181,7 +179,7 @@ def measure(vendor: str, each: int, jobs: int) -> None:
 
 def numbers_of(row: dict[str, str]) -> dict[str, float]:
     plan = plan_of(row["arch"], row)
-    known = constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | decisions(plan)
+    known = plan.design.constants_of(plan) | plan.design.encoded(plan)
     known = solved((*TILE_EQUATIONS, *PIPELINE_EQUATIONS, *registers.EQUATIONS, registers.BUDGET), known)
     return known
 

@@ -3,9 +3,9 @@
     python bench/fit_time.py bench/times_h100.csv [--policy mma] [--gpu h100] [--tries 2500] [--seed 1]
 
 The table has a row a kernel: its decisions, its compiled registers and the microseconds of one product, as
-bench/choice.py and bench/vary.py write them. The search starts at the constants in gemmgen/model/time.py, changes
-a few at random and keeps what lowers the mean error; it prints what it found and changes no file; with --tries 0 only how
-well the constants do that are there. No GPU is needed.
+bench/choice.py and bench/vary.py write them. The search starts at the constants of the GPU's row, changes
+a few at random and keeps what lowers the mean error; it prints what it found, as a section for the row of the GPU or of its
+generation, and changes no file; with --tries 0 only how well the constants do that are there. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.model import space
-from gemmgen.model.specialised import SPECIALISED, constants_of, skeleton_of
+from gemmgen.designs import Design, portable, specialised
+from gemmgen.model import time
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -58,15 +58,15 @@ def columns(rows: list[dict[str, str]], gpu: str, policy: str) -> dict[str, Any]
     known = []
     for row in rows:
         plan = plan_of(row, gpu, policy)
-        fixed = constants_of(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
-        numbers = space.budgets(fixed | space.decisions(plan), plan.gpu.arch_number, skeleton_of(plan.fragment))
+        fixed = plan.design.constants_of(plan)
+        numbers = plan.design.budgets(fixed | plan.design.encoded(plan), plan.gpu.arch_number)
         known.append(numbers | {"registers": int(row["registers"])})
     return {name: np.array([numbers[name] for numbers in known], float) for name in known[0]}
 
 
-def errors(known: dict[str, Any], seconds: np.ndarray, constants: dict[str, float], skeleton: space.Skeleton) -> np.ndarray:
+def errors(known: dict[str, Any], seconds: np.ndarray, constants: dict[str, float], design: Design) -> np.ndarray:
     """log(measured / predicted) of each kernel."""
-    return np.log(seconds / space.predictions({**known, **constants}, skeleton)["seconds"])
+    return np.log(seconds / design.predicted({**known, **constants})["seconds"])
 
 
 def main() -> int:
@@ -81,15 +81,15 @@ def main() -> int:
         rows = list(csv.DictReader(file))
     known, seconds = columns(rows, options.gpu, options.policy), np.array([float(row["microseconds"]) for row in rows]) * 1e-6
     where, fitted = np.array([row["where"] for row in rows]), FITTED[options.policy]
-    skeleton = SPECIALISED if options.policy == "wgmma" else space.PORTABLE
+    design = specialised.DESIGN if options.policy == "wgmma" else portable.DESIGN
 
     def score(constants: dict[str, float]) -> float:
-        error = np.abs(errors(known, seconds, constants, skeleton))
+        error = np.abs(errors(known, seconds, constants, design))
         return sum(error[where == way].mean() for way in set(where))
 
     best = {name: float(known[name][0]) for name in fitted}
     reached, draw = score(best), random.Random(options.seed)
-    _tell("now", best, errors(known, seconds, best, skeleton), where)
+    _tell("now", best, errors(known, seconds, best, design), where)
     for _ in range(options.tries):
         trial = dict(best)
         for name in draw.sample(fitted, draw.choice([1, 2, 3])):
@@ -97,8 +97,20 @@ def main() -> int:
         if (found := score(trial)) < reached:
             best, reached = trial, found
     if options.tries:
-        _tell("fitted", best, errors(known, seconds, best, skeleton), where)
+        _tell("fitted", best, errors(known, seconds, best, design), where)
+        print(section(options.policy, best, f"fitted to {len(rows)} kernels of {options.table.name}"))
     return 0
+
+
+def section(policy: str, found: dict[str, float], source: str) -> str:
+    """What was found, as a section of a GPU's or a generation's row."""
+    name, of = {"mma": ("measured", time.CONSTANT_OF), "wgmma": ("measured.wgmma", specialised.CONSTANT_OF)}[policy]
+    lines = {of[symbol]: value for symbol, value in found.items() if symbol in of}
+    if "unit_rate" in found:  # of FP16 words
+        lines["sustained_f16_tflops"] = found["unit_rate"] / 1e12
+    told = [f'{constant} = {{ value = {value:.4g}, source = "{source}" }}' for constant, value in lines.items()]
+    missed = "" if policy == "mma" or "memory_cycles" not in found else f"\n# and in [measured]: memory_cycles = {found['memory_cycles']:.4g}"
+    return "\n".join([f"[{name}]", *told]) + missed
 
 
 def _tell(title: str, constants: dict[str, float], error: np.ndarray, where: np.ndarray) -> None:

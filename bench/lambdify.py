@@ -11,7 +11,8 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from gemmgen.model import error, lambdified, papers, space, specialised, tensor_memory
+from gemmgen.designs import all_designs
+from gemmgen.model import error, lambdified, papers
 from gemmgen.model.equation import Constraint, Equation
 
 FILE = Path(lambdified.__file__)
@@ -29,9 +30,9 @@ CODE = {
 
 def statements() -> list[Equation | Constraint]:
     """All that is evaluated: of every design, of the error that promotion decides, of the papers."""
-    designs = (space.PORTABLE, specialised.SPECIALISED, tensor_memory.TENSOR_MEMORY)
-    own = [one for design in designs for group in (
-        *(group for _, group in design.equations), design.tile_equations, design.pipeline_equations, design.predictions, design.constraints,
+    own = [one for design in all_designs() for group in (
+        *(group for _, group in design.equation_groups), design.tile_equations, design.pipeline_equations, design.plan_equations, design.predictions,
+        design.constraints,
     ) for one in group]
     return [*own, *error.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE]
 

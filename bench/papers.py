@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen import __version__
+from gemmgen import __version__, timing
 from gemmgen.bench import median_interval
 from gemmgen.build import Binary, build
 from gemmgen.catalog.gpu import GPUS
@@ -39,7 +39,7 @@ from gemmgen.cli.inputs import problem_sizes
 from gemmgen.errors import DeviceError, GemmgenError, SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render
-from gemmgen.run import cuda, timing
+from gemmgen.run import cuda
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
@@ -60,7 +60,7 @@ PLANE_SIZES = (4096, 8192)
 REFERENCES = {"FP32": "cuBLAS SGEMM of the same inputs", "FP64": "FP64 product of the same inputs"}
 
 HGEMM, FAST_16F, DGEMM = "cuBLAS FP16 in FP16", "cuBLAS FAST_16F", "cuBLAS DGEMM"
-LIBRARY = {  # name in the tables: name of gemmgen.run.timing.CUBLAS
+LIBRARY = {  # name in the tables: name of gemmgen.timing.CUBLAS
     BASELINE: "cublas-sgemm", "cuBLAS TF32": "cublas-tf32", "cuBLAS FP16": "cublas-f16",
     FAST_16F: "cublas-fast-f16", HGEMM: "cublas-hgemm", DGEMM: "cublas-dgemm",
 }

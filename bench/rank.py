@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from gemmgen.model import space, specialised
-from gemmgen.solve import solve
+from gemmgen.designs import Choices, Way
+from gemmgen.solve import search, solve
 from gemmgen.spec import load
 
 
@@ -27,13 +27,13 @@ def main() -> None:
     parser.add_argument("spec", nargs="?", default="specs/kernels/legemm_mi210.toml")
     options = parser.parse_args()
     plan = solve(load(options.spec))
-    own, skeleton = specialised.model(plan), specialised.skeleton_of(plan.fragment)
-    fixed = specialised.constants_of(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
-    broken = [one for one in skeleton.constraints if not one.holds(own)]
-    kept = [one for one in skeleton.constraints if one not in broken]
-    choices = space.Choices(promote=(plan.promote,), ways=(space.Way(plan.where, plan.loads),))
-    searched = space.enumerate_space(choices, fixed, plan.fragment, plan.gpu.arch_number, kept, skeleton)
-    known, order = space.ranked(searched, fixed, skeleton)
+    own, design = plan.model, plan.design
+    fixed = design.constants_of(plan)
+    broken = [one for one in design.constraints if not one.holds(own)]
+    kept = [one for one in design.constraints if one not in broken]
+    choices = Choices(promote=(plan.promote,), ways=(Way(plan.where, plan.loads),))
+    searched = search.enumerate_space(design, choices, fixed, plan.fragment, plan.gpu.arch_number, kept)
+    known, order = search.ranked(design, searched, fixed)
     before = int((known["seconds"] < own["seconds"]).sum())
     best = {name: value[order[0]] for name, value in known.items()}
     print(f"{searched.feasible:,} plans; breaks {', '.join(one.number for one in broken) or 'none'} of the constraints")

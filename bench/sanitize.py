@@ -59,7 +59,7 @@ def child(gpu: str, name: str, layout: str) -> int:
     binary = build(source)
     device = CudaDevice(binary)
     device.clusters_at_once = 2
-    turns = 4 if plan.specialised else 1
+    turns = 4 if plan.design.stays else 1
     report = verify(plan, source, binary, device, size=(turns * plan.block[0] + 5, plan.block[1] + 3, 300))
     print(source.name, "passed" if report.passed else [c for c in report.checks if not c.passed])
     return 0 if report.passed else 1

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gemmgen.model import space, specialised
 from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
 
@@ -36,13 +35,12 @@ def least(run: Callable[[], object]) -> float:
 def evaluated(spec: dict, rows: int) -> float:
     """Seconds for all that the model says of so many candidates near a solved one."""
     plan = solve(loads(spec))
-    design, draw = specialised.skeleton_of(plan.fragment), np.random.default_rng(1)
-    numbers = specialised.constants_of(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
-    numbers |= {name: np.full(rows, value) for name, value in space.decisions(plan).items()}
+    design, draw = plan.design, np.random.default_rng(1)
+    numbers = design.constants_of(plan) | {name: np.full(rows, value) for name, value in design.encoded(plan).items()}
     numbers |= {"stages": draw.integers(2, 9, rows), "group": 2 ** draw.integers(0, 5, rows), "BM": plan.block[0] * draw.integers(1, 3, rows)}
 
     def run() -> None:
-        known = space.predictions(space.budgets(numbers, plan.gpu.arch_number, design), design)
+        known = design.predicted(design.budgets(numbers, plan.gpu.arch_number))
         for constraint in design.constraints:
             constraint.holds(known)
 

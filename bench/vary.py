@@ -82,7 +82,7 @@ def made(entry: tuple[str, dict[str, Any]]) -> Kernel | tuple[str, GemmgenError]
 
 def measured(kernels: list[Kernel], size: int, rounds: int, slice_ms: float) -> list[dict[str, Any]]:
     """A row a kernel, fastest first."""
-    from gemmgen.run import timing
+    from gemmgen import timing
 
     inputs = timing.Inputs((size,) * 3)
     contenders = [timing.cublas("cublas-sgemm", inputs)]
@@ -131,7 +131,7 @@ def main() -> int:
         print("  ".join(rows[0]))
     for row in rows:
         print("  ".join(map(str, row.values())))
-    from gemmgen.run import timing
+    from gemmgen import timing
 
     print(timing.conditions())
     if options.csv and rows:

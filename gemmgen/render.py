@@ -6,81 +6,20 @@ The same Plan gives the same bytes on every machine: no date, host or path.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
 from types import SimpleNamespace
 from typing import Any
 
-from gemmgen import __version__
+from gemmgen import __version__, abi
 from gemmgen import plan as plan_module
 from gemmgen.catalog.number import ROUNDINGS
-from gemmgen.naming import kernel_name
+from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
-from gemmgen.plan import Operand, Plan
+from gemmgen.plan import Plan
 
-PLATFORM = {"nvidia": "cuda", "amd": "hip"}
-SUFFIX = {"nvidia": ".cu", "amd": ".hip"}
-
-
-Grid = tuple[tuple[tuple[str, int], ...], ...]
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch, as data: what a runner or another project's host code does.
-
-    Attributes:
-        symbol: the kernel's name in the binary.
-        grid: the (one-dimensional) grid as a sum of products: each factor is a
-            (dimension, tile) that stands for ceil(extent / tile), where dimension
-            is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
-            stages cover, or split_k, the slices of k, or cluster, blocks of one.
-        threads: of a block.
-        shared_bytes: dynamic shared memory.
-        params: names of the arguments, in order; `param_type` tells each one's type.
-        most_blocks: where blocks work off one tile after another, as many as the GPU
-            holds at once; more do not help.
-        cluster: blocks of a cluster, which the kernel declares itself.
-        overlaps: whether it may start while the launch before it in this list still runs: it
-            waits for that one's results itself. Where that one is skipped, it may not.
-        same_b: of a split pass whose B may be that of the launch before: the part of its grid
-            that takes A; None elsewhere.
-    """
-
-    symbol: str
-    grid: Grid
-    threads: int
-    shared_bytes: int
-    params: tuple[str, ...]
-    most_blocks: int | None = None
-    cluster: int = 1
-    overlaps: bool = False
-    same_b: Grid | None = None
-
-    def blocks(self, extents: Mapping[str, int]) -> int:
-        """Blocks to launch; 0 means that there is nothing to do."""
-        return self._blocks(self.grid, extents)
-
-    def blocks_same_b(self, extents: Mapping[str, int]) -> int:
-        """The same where B's words are there from the launch before: a split pass's first blocks take A."""
-        return self._blocks(self.grid if self.same_b is None else self.same_b, extents)
-
-    def _blocks(self, grid: Grid, extents: Mapping[str, int]) -> int:
-        wanted = sum(prod(-(-extents[dimension] // tile) for dimension, tile in product) for product in grid)
-        return min(wanted, self.most_blocks or wanted)
-
-
-def param_type(name: str) -> str:
-    """The C type of a kernel argument: `pointer`, `int`, `long long` or `float`."""
-    if name in ("alpha", "beta"):
-        return "float"
-    if name in ("m", "n", "k"):
-        return "int"
-    if name in ("lda", "ldb", "ldc"):
-        return "long long"
-    return "pointer"
+C_TYPES = {"f32": "float"}
+"""What accumulators' types are in C."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +29,7 @@ class Source:
     Attributes:
         name: of the kernel, and the file's stem.
         text: CUDA C++ or HIP, header-free.
-        launches: in order.
+        interface: what its kernels agree on with their callers, launches among it.
         arch: the compile target.
         allow_spills: whether the build accepts spills.
     """
@@ -98,9 +37,14 @@ class Source:
     name: str
     text: str
     suffix: str
-    launches: tuple[Launch, ...]
+    interface: abi.Interface
     arch: str
     allow_spills: bool
+
+    @property
+    def launches(self) -> tuple[abi.Launch, ...]:
+        """In order."""
+        return self.interface.launches
 
     @property
     def file_name(self) -> str:
@@ -116,7 +60,10 @@ def _environment() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        # A design's templates stand in the design's own folder.
+        loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(TEMPLATES), jinja2.PrefixLoader({
+            "designs": jinja2.PrefixLoader({one.name: jinja2.FileSystemLoader(one.folder) for one in all_designs()}),
+        })]),
         undefined=jinja2.StrictUndefined,
         # Away from everything that C++, inline PTX and GCN assembly write.
         variable_start_string="${", variable_end_string="}",
@@ -127,7 +74,13 @@ def _environment() -> Any:
         autoescape=False,
     )
     environment.globals.update(power=_power, roundings=ROUNDINGS)
+    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
     return environment
+
+
+def _nested(text: str, columns: int = 0) -> str:
+    """The lines of `text` so many columns to the right, but for the preprocessor's; without blank lines at either end."""
+    return "\n".join(line if not line or line.startswith("#") else " " * columns + line for line in text.strip("\n").split("\n"))
 
 
 def _power(exponent: int) -> str:
@@ -137,14 +90,16 @@ def _power(exponent: int) -> str:
 
 def render(plan: Plan) -> Source:
     """The source of a plan's kernels."""
-    name = kernel_name(plan)
-    names = {"gemm": name, "split": f"{name}_split", "absmax": f"{name}_absmax"}
+    interface = abi.interface(plan)
+    launches = {launch.role: launch for launch in interface.launches}
+    name = launches["gemm"].symbol
     text = _environment().get_template("gemm.j2").render(
         plan=plan,
-        platform=f"platform/{PLATFORM[plan.gpu.vendor]}.j2",
+        platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=f"atoms/{plan.fragment.atom}",
+        design_file=f"designs/{plan.design.name}/kernel.j2",
         header=_header(plan, name),
-        names=names,
+        launches=launches,
         used_roundings=sorted({word.rounding for word in plan.scheme.words}),
         constants=SimpleNamespace(
             threads=plan_module.SPLIT_THREADS,
@@ -156,13 +111,13 @@ def render(plan: Plan) -> Source:
         ),
     )
     return Source(
-        name=name, text=_tidy(text), suffix=SUFFIX[plan.gpu.vendor],
-        launches=_launches(plan, names), arch=plan.arch, allow_spills=plan.allow_spills,
+        name=name, text=_tidy(text), suffix=plan.gpu.maker.source_suffix,
+        interface=interface, arch=plan.arch, allow_spills=plan.allow_spills,
     )
 
 
 def render_text(template: str, **values: Any) -> str:
-    """Any other text from a template, by its path under templates/."""
+    """Any other text from a template, by its path under templates/ or, of a design's own, under the package."""
     return _tidy(_environment().get_template(template).render(**values))
 
 
@@ -197,51 +152,3 @@ def _header(plan: Plan, name: str) -> str:
     }
     lines = [f"// {key:<9} {value}" for key, value in facts.items()]
     return "\n".join([*lines, "// Generated: change the spec, not this file. It may be used without condition."])
-
-
-def _over(operands: Sequence[Operand], tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
-    """The blocks of a kernel whose first blocks take A and whose others take B, or all B."""
-    end = "_padded" if padded else ""
-    return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k)) for operand in operands)
-
-
-def _launches(plan: Plan, names: Mapping[str, str]) -> tuple[Launch, ...]:
-    before, scaled, sliced = plan.split_before, plan.scheme.normalize == "row", plan.split_k > 1
-    words = tuple(f"{operand.name}_words" for operand in before)
-    inside = tuple(f"{x}_status" for x in "ab" if f"{x}_words" not in words)
-    launches: list[Launch] = []
-    operands = ("a", "lda", "b", "ldb")
-    absmax = ("a_absmax", "b_absmax") if scaled else ()
-    if scaled:
-        launches.append(Launch(
-            symbol=names["absmax"], grid=_over(before, plan.absmax_outer, plan_module.ABSMAX_TILE_K),
-            threads=plan_module.SPLIT_THREADS, shared_bytes=0, params=(*operands, "m", "n", "k", *absmax),
-        ))
-    if before:
-        launches.append(Launch(
-            symbol=names["split"],
-            grid=_over(before, plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True),
-            threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-            params=(*operands, "m", "n", "k", *words, *absmax, *(f"{operand.name}_status" for operand in before)),
-            same_b=None if scaled else _over(
-                [operand for operand in before if operand.name == "a"], plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K, padded=True,
-            ),
-        ))
-    launches.append(Launch(
-        symbol=names["gemm"],
-        grid=((
-            ("m", plan.block[0] * plan.cluster), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ()),
-            *((("cluster", 1),) if plan.cluster > 1 else ()),
-        ),),
-        threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes,
-        params=(
-            *words, *absmax,
-            *(operands if plan.takes_operands else ()),
-            "c", "ldc", "m", "n", "k", "alpha", "beta",
-            *inside,
-            *(("parts", "arrived") if sliced else ()),
-            *(("repaired",) if plan.special == "exact" else ()),
-        ),
-        most_blocks=plan.resident_blocks if plan.specialised else None, cluster=plan.cluster, overlaps=plan.specialised,
-    ))
-    return tuple(launches)

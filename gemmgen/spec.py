@@ -10,9 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model
 
+from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
+from gemmgen.catalog.vendor import VENDORS
+from gemmgen.designs import all_decisions
 from gemmgen.errors import SpecError
 
 T = TypeVar("T")
@@ -52,14 +55,30 @@ def _auto_int(low: int, high: int) -> Any:
     )
 
 
-CLUSTERS = (1, 2, 4, 8)
-"""Blocks of a cluster: by any of these every stage of B divides into pieces of 16 bytes."""
+def _among(values: tuple[int, ...]) -> Any:
+    """One of a few numbers, or auto."""
+    *first, last = values
+
+    def known(value: int) -> int:
+        if value not in values:
+            raise ValueError(f"{', '.join(map(str, first))} or {last}")
+        return value
+
+    return _or_auto(Annotated[int, AfterValidator(known)], {"enum": list(values)})
 
 
-def _whole_parts(blocks: int) -> int:
-    if blocks not in CLUSTERS:
-        raise ValueError("1, 2, 4 or 8")
-    return blocks
+def _decided(section: str) -> dict[str, Any]:
+    """The fields of a section that are decisions, as they are declared."""
+    found: dict[str, Any] = {}
+    for one in all_decisions():
+        if one.section == section and one.words:
+            kind, usual = Literal["auto", *(word.name for word in one.words)], "auto"
+        else:
+            kind = AutoTriple if one.is_tile else _among(one.among) if one.among else _auto_int(one.least, one.most)
+            usual = None
+        if one.section == section:
+            found[one.name] = (kind, Field(usual, description=one.description))
+    return found
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_./-]+$")]
@@ -75,26 +94,20 @@ class Problem(Strict):
     k: Extent = Field(4096, description="hint: the summed dimension")
 
 
-class Split(Strict):
-    scheme: Name = Field(
+Split = create_model(
+    "Split", __base__=Strict,
+    scheme=(Name, Field(
         "auto", description="a name under specs/schemes, or a .toml file; auto takes FP16 words that stay right on the GPU's matrix unit"
-    )
-    where: Literal["auto", "prepass", "shared", "register", "mixed"] = Field(
-        "auto",
-        description="prepass: a split kernel writes packed words to global memory; shared: the main kernel splits between "
-        "global and shared memory; register: between shared memory and fragments; mixed, with policy wgmma: B in a pass "
-        "before, A between shared memory and registers",
-    )
-    promote: _auto_int(0, 1 << 20) = Field(
-        None, description="k between moves of the matrix unit's accumulator into FP32 registers; 0 never"
-    )
-    special: Literal["exact", "fast"] = Field(
+    )),
+    **_decided("split"),
+    special=(Literal["exact", "fast"], Field(
         "exact", description="exact: non-finite elements of A B are computed again in FP32; fast: they are not"
-    )
+    )),
+)
 
 
 class FragmentChoice(Strict):
-    policy: Literal["auto", "mma", "wmma", "fma", "wgmma", "tcgen05", "mfma", "rocwmma"] = Field(
+    policy: Literal["auto", *NAMES, *UNAVAILABLE] = Field(
         "auto",
         description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
         "shared memory; tcgen05: the same with sums in tensor memory, compiled and never run; auto takes the fastest that the "
@@ -106,34 +119,12 @@ class FragmentChoice(Strict):
     )
 
 
-class Tile(Strict):
-    block: AutoTriple = Field(None, description="m, n, k of a thread block")
-    warp: AutoTriple = Field(None, description="m, n, k of a warp, with policy wgmma and tcgen05 of a warpgroup; its k is the block's k")
-    group: _auto_int(1, 64) = Field(None, description="block rows of C that are worked on together, so that L2 serves them")
-    split_k: _auto_int(1, 64) = Field(None, description="slices of k that different blocks sum, for few tiles of C")
-    cluster: _or_auto(Annotated[int, AfterValidator(_whole_parts)], {"enum": list(CLUSTERS)}) = Field(
-        None, description="with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them"
-    )
-
-
-class Pipeline(Strict):
-    loads: Literal["auto", "async", "spread", "grouped", "bulk"] = Field(
-        "auto",
-        description="how tiles reach shared memory. async: cp.async; through registers: spread one by one between the "
-        "matrix instructions, or grouped before them; bulk: whole stages by the copy engine, for policy wgmma and tcgen05",
-    )
-    stages: _auto_int(2, 64) = Field(None, description="shared-memory buffers of the main loop")
-    fragment_buffers: _auto_int(1, 2) = Field(
-        None, description="2: the next step's fragments are fetched while this one's are multiplied"
-    )
-    consumers: Literal["auto", "cooperative", "pingpong"] = Field(
-        "auto",
-        description="with policy wgmma: whether warpgroups divide a tile, or two take turns, one storing while the other multiplies",
-    )
+Tile = create_model("Tile", __base__=Strict, **_decided("tile"))
+Pipeline = create_model("Pipeline", __base__=Strict, **_decided("pipeline"))
 
 
 class Target(Strict):
-    vendor: Literal["auto", "nvidia", "amd"] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
+    vendor: Literal["auto", *VENDORS] = Field("auto", description="whose GPU; the GPU's own row tells it, and must agree")
     gpu: Name | None = Field(None, description="a name under specs/gpus, or a .toml file; where a spec serves several, --gpu tells it")
 
 

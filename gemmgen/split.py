@@ -149,8 +149,8 @@ def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
 
 def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
     """What the scheme computes, summed in FP64: [M, N] for A [M, K] and B^T [N, K]."""
-    total = np.zeros((a.planes.shape[1], b.planes.shape[1]))
+    sums = {acc.name: np.zeros((a.planes.shape[1], b.planes.shape[1])) for acc in scheme.accumulators}
     for product in scheme.products:
-        scale = scheme.words[product.a].scale + scheme.words[product.b].scale
-        total += (a.planes[product.a] @ b.planes[product.b].T) * 2.0**-scale
+        sums[product.into] += a.planes[product.a] @ b.planes[product.b].T
+    total = scheme.recombination.combine(sums, lambda so_far, factor, own: so_far * factor + own)
     return np.ldexp(total, -(a.exponents[:, None] + b.exponents[None, :]))

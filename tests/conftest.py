@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.run import DRIVERS, why_not
+from gemmgen.catalog.vendor import VENDORS
+from gemmgen.run import why_not
 
 
 def pytest_addoption(parser):
@@ -46,7 +47,7 @@ class _DeviceRuns:
 
 
 def pytest_collection_modifyitems(items):
-    for vendor in DRIVERS:
+    for vendor in VENDORS:
         tests = [item for item in items if (mark := item.get_closest_marker("device")) and (mark.args or ("nvidia",))[0] == vendor]
         reasons = [why_not(row) for row in GPUS.rows() if row.vendor == vendor] if tests else []
         if None not in reasons:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from gemmgen.model import specialised
 from gemmgen.plan import Plan
 
 _FILE = Path(__file__).resolve().parents[1] / "bench" / "fit_registers.py"
@@ -17,7 +16,7 @@ _SPEC.loader.exec_module(fit_registers)
 def predicted(row: dict[str, str]) -> tuple[dict, Plan]:
     """Every symbol of the model for a kernel of the table, and its plan."""
     plan = fit_registers.plan_of(row["arch"], row)
-    return specialised.model(plan), plan
+    return plan.model, plan
 
 
 def held_out_rows(vendor: str) -> list[dict[str, str]]:

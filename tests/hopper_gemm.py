@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import units
+from gemmgen.emulate.core import units
 
 UNIT = UNITS.get("hopper")
 

@@ -154,6 +154,34 @@ def plan_or_refusal(data):
         return None
 
 
+def random_plans(strategy, count: int) -> list:
+    """Plans of `count` random specs, always the same ones."""
+    found = []
+
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def each(data):
+        found.append(plan_or_refusal(data))
+
+    each()
+    return [plan for plan in found if plan]
+
+
+@st.composite
+def tensor_memory_specs(draw):
+    n, k = 32 * draw(st.integers(1, 8)), draw(st.sampled_from([16, 32, 64]))
+    return {
+        "problem": {"layout": draw(st.sampled_from(["nn", "tn", "tt"])), **{x: draw(st.integers(0, 1 << 20)) for x in "mnk"}},
+        "split": {"scheme": draw(st.sampled_from(SCHEMES.names())), "promote": draw(st.sampled_from([0, 16, k, 2 * k]))},
+        "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
+        "tile": {
+            "block": [128, n, k], "warp": [128, draw(st.sampled_from([n, n // 2])), k], "group": draw(st.integers(1, 64)),
+            "split_k": draw(st.sampled_from([1, 1, 3])),
+        },
+        "pipeline": {"stages": draw(st.integers(2, 4))},
+    }
+
+
 def verified_or_refused(data, device_of) -> str:
     """`refused`, `spilled`, `verified`, or `compiled` where the emulator does not know the instruction; anything else is a failure.
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gemmgen.emulate import units
-from gemmgen.emulate.decode import BUILDERS, Cursor
-from gemmgen.emulate.isa_integer import BOOL, U32, U64
-from gemmgen.emulate.isa_mbarrier import barrier_access, places
-from gemmgen.emulate.isa_memory import Access
-from gemmgen.emulate.memory import Fault
+from gemmgen.emulate.core import units
+from gemmgen.emulate.core.memory import Fault
+from gemmgen.emulate.ptx.decode import BUILDERS, Cursor
+from gemmgen.emulate.ptx.isa.integer import BOOL, U32, U64
+from gemmgen.emulate.ptx.isa.mbarrier import barrier_access, places
+from gemmgen.emulate.ptx.isa.memory import Access
 
 WORDS = {0: ("f16", np.uint16), 1: ("bf16", np.uint16), 2: ("tf32", np.uint32)}
 SWIZZLES = {2: 128, 4: 64, 6: 32}

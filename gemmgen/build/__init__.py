@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gemmgen.build.binary import SUFFIXES, Binary, KernelResources
+    from gemmgen.build.binary import Binary, KernelResources
     from gemmgen.build.cache import Cache
     from gemmgen.build.choice import Built, Planned, Refusal, first_not_refused, first_that_builds
     from gemmgen.build.clang import Clang, find_clang
@@ -24,7 +24,6 @@ _HOMES = {
     "Binary": "binary",
     "Built": "choice",
     "KernelResources": "binary",
-    "SUFFIXES": "binary",
     "Cache": "cache",
     "Clang": "clang",
     "find_clang": "clang",

@@ -45,10 +45,6 @@ class KernelResources(ABC):
         """The same in words."""
 
 
-SUFFIXES = {"nvidia": (".ptx", ".cubin"), "amd": (".s", ".co")}
-"""How files of a vendor's assembly and machine code end."""
-
-
 @dataclass(frozen=True)
 class Binary:
     """Machine code for one architecture, and what it uses.

@@ -50,16 +50,14 @@ class Refusal:
     def __str__(self) -> str:
         plan = self.plan
         return (
-            f"block {_by(plan.block)}, warp {_by(plan.warp)}, split {plan.where}, loads {plan.loads}, {plan.stages} stages, "
-            f"fragment buffers {plan.fragment_buffers}{', ' + plan.consumers if plan.specialised else ''}: {self.error.problem}: {self.error.has}"
+            ", ".join(one.told(value) for one, value in plan.told) + f": {self.error.problem}: {self.error.has}"
         )
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json` and manifests."""
         plan = self.plan
         return {
-            "kernel": self.kernel, "block": list(plan.block), "warp": list(plan.warp), "where": plan.where, "loads": plan.loads,
-            "stages": plan.stages, "fragment_buffers": plan.fragment_buffers, "consumers": plan.consumers,
+            "kernel": self.kernel, **{name: list(value) if isinstance(value, tuple) else value for name, value in plan.decided.items()},
             "problem": self.error.problem, "has": self.error.has,
         }
 

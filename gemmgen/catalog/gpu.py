@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
+from gemmgen.catalog.generation import GENERATION_TABLE, Measured, merged
 from gemmgen.catalog.number import UnitWord
-from gemmgen.catalog.table import File, Row, Strict, Table, Title
+from gemmgen.catalog.table import LINE, File, Row, Strict, Table, Title
 from gemmgen.catalog.unit import UNITS, MatrixUnit
+from gemmgen.catalog.vendor import VENDORS, Vendor, vendor_of
 
 RATE_TOLERANCE = 0.02
+_ARCH = "|".join(row.arch_pattern for row in VENDORS.values())
 REGISTER_PARTITIONS = 4
 """The register file is four files, one a scheduler, on every SM since sm_50 but sm_60's, and one a SIMD of AMD's."""
 
@@ -27,22 +30,12 @@ def _rate(low: float, high: float, description: str) -> type[float]:
     return Annotated[float, Field(ge=low, le=high, allow_inf_nan=False, description=description)]
 
 
-VENDOR_OF = {"sm_": "nvidia", "gfx": "amd"}
-"""Whose compile target begins so."""
-AMD_EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201")
-"""AMD's targets whose assembly the emulator executes."""
 GENERATIONS = (
     ("volta", 70), ("turing", 73), ("ampere", 80), ("ada", 89), ("hopper", 90), ("blackwell", 100), ("blackwell_rtx", 120), (None, 130),
     ("cdna1", 0x908), (None, 0x909), ("cdna2", 0x90A), (None, 0x90B), ("cdna3", 0x940), ("cdna4", 0x950), (None, 0x951),
     ("rdna3", 0x1100), (None, 0x1160), ("rdna4", 0x1200), (None, 0x1260),
 )
 """The shipped row of specs/units that says how the matrix units of an arch round, and the `arch_number` from which on; None where none does."""
-FIRST_RDNA = 0x1000
-"""The first of AMD's numbers whose wavefronts have 32 lanes."""
-PTX_REGISTERS = 255
-"""Registers of a thread that NVIDIA's instructions can name."""
-FIRST_ASYNC = 80
-"""The first sm_ number that copies from global to shared memory past the registers."""
 
 
 def arch_number(arch: str) -> int:
@@ -58,6 +51,12 @@ def arch_number(arch: str) -> int:
 def generation(number: int) -> str | None:
     """The shipped row of specs/units for an `arch_number`; None where there is none."""
     return next((unit for unit, first in reversed(GENERATIONS) if number >= first), None)
+
+
+def nearest_generation(maker: Vendor, number: int) -> str:
+    """The vendor's shipped row of specs/generations for an `arch_number`; where none is of it, the one before, or the first."""
+    mine = [(first, unit) for unit, first in GENERATIONS if unit and GENERATION_TABLE.get(unit).vendor == maker.name]
+    return max([one for one in mine if one[0] <= number], default=mine[0])[1]
 
 
 class Limits(Strict):
@@ -149,26 +148,47 @@ class Gpu(Row):
         title: its full name.
         arch: the compile target, `sm_80` or `gfx90a`.
         matrix_unit: the row of specs/units that says how its matrix unit rounds; a .toml file is sought beside the row's own.
+        generation: the row of specs/generations, or a .toml file likewise, whose measured rates it has; by default that of the arch.
+        measured: what kernels reach of its figures: the generation's, but for those that the row tells itself.
     """
 
     title: Title
-    vendor: Literal["nvidia", "amd"]
-    arch: Annotated[str, Field(pattern=r"^(sm_[0-9]{2,3}[af]?|gfx[0-9a-f]{3,4})$")]
+    vendor: Literal[tuple(VENDORS)]
+    arch: Annotated[str, Field(pattern=f"^({_ARCH})$")]
     matrix_unit: Annotated[str, Field(min_length=1, max_length=200)]
     limits: Limits
     rates: Rates
+    generation: Annotated[str, Field(pattern=LINE, max_length=200)]
+    measured: Measured
     _folder: Path | None = PrivateAttr(None)  # of the row's file, from which a unit's file is sought
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inherits(cls, data: Any, info: ValidationInfo) -> Any:
+        """Fills in what the generation tells; a row whose vendor or arch is none is left for the fields to refuse."""
+        arch = data.get("arch") if isinstance(data, dict) else None
+        if not isinstance(arch, str) or not re.fullmatch(_ARCH, arch) or not isinstance(data.get("generation", ""), str):
+            return data
+        file = info.context if isinstance(info.context, File) else None
+        maker = vendor_of(arch)
+        name = data["generation"] if "generation" in data else nearest_generation(maker, arch_number(arch))
+        place = f"{file.place}: generation" if file else "generation"
+        row = GENERATION_TABLE.get(name, where=place, relative_to=file and file.folder)
+        if row.vendor != maker.name:
+            raise ValueError(f"a generation of {maker.name}'s, whose arch {arch} is; {row.name} is {row.vendor}'s")
+        return {**data, "generation": name, "measured": merged(row.measured.model_dump(), data.get("measured", {}))}
 
     @model_validator(mode="after")
     def _consistent(self, info: ValidationInfo) -> Gpu:
         limits = self.limits
-        if VENDOR_OF[self.arch[:3]] != self.vendor:
-            raise ValueError(f"an arch of vendor {self.vendor}; {self.arch} is {VENDOR_OF[self.arch[:3]]}'s")
-        lanes = 64 if self.vendor == "amd" and self.arch_number < FIRST_RDNA else 32
-        if limits.warp_size != lanes:
+        maker, owner = self.maker, vendor_of(self.arch)
+        if owner is not maker:
+            raise ValueError(f"an arch of vendor {self.vendor}; {self.arch} is {owner.name}'s")
+        if limits.warp_size != (lanes := maker.warp_size(self.arch_number)):
             raise ValueError(f"warp_size = {lanes}, that of {self.arch}")
-        if self.vendor == "nvidia" and (limits.registers_per_thread > PTX_REGISTERS or limits.shared_banks != 32):
-            raise ValueError(f"registers_per_thread of at most {PTX_REGISTERS} and shared_banks = 32, where the vendor is nvidia")
+        if limits.registers_per_thread > (maker.most_registers or limits.registers_per_thread) or limits.shared_banks not in maker.shared_banks:
+            banks = " or ".join(map(str, maker.shared_banks))
+            raise ValueError(f"registers_per_thread of at most {maker.most_registers} and shared_banks = {banks}, where the vendor is {self.vendor}")
         file = info.context if isinstance(info.context, File) else File(f"specs/gpus/{self.name}.toml", Path())
         self._folder = file.folder
         UNITS.get(self.matrix_unit, where=f"{file.place}: matrix_unit", relative_to=self._folder)
@@ -180,20 +200,24 @@ class Gpu(Row):
         return self
 
     @property
+    def maker(self) -> Vendor:
+        """Its vendor's row."""
+        return VENDORS[self.vendor]
+
+    @property
     def arch_number(self) -> int:
         return arch_number(self.arch)
 
     @property
     def async_copies(self) -> bool:
         """Whether copies to shared memory go past the registers, in the background."""
-        return self.vendor == "nvidia" and self.arch_number >= FIRST_ASYNC
+        first = self.maker.first_async
+        return first is not None and self.arch_number >= first
 
     @property
     def portable_policy(self) -> str:
         """The programming interface of its matrix units that kernels of the portable skeleton use: CDNA's MFMA, RDNA's WMMA."""
-        if self.vendor == "amd":
-            return "mfma" if self.limits.warp_size == 64 else "wmma"
-        return "mma"
+        return self.maker.portable_policies[self.limits.warp_size]
 
     @property
     def unit(self) -> MatrixUnit:

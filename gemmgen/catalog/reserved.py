@@ -37,7 +37,8 @@ _WORDS = frozenset(
     uabs ulabs ullabs umaxabs ungetc unlink unlockpt unsetenv usleep valloc vasprintf vdprintf vfork vfprintf vfscanf vprintf vscanf vsnprintf vsprintf vsscanf
     wait write assert_perror call_once canonicalize_file_name daylight explicit_bzero fd_mask fd_set fopencookie free_aligned_sized free_sized ftrylockfile
     getdate_err itimerspec linux unix math_errhandling obstack obstack_printf obstack_vprintf once_flag program_invocation_name
-    program_invocation_short_name qecvt qfcvt qgcvt random_data drand48_data renameat2 memset_explicit sigevent timex tm u_char u_int u_long u_short va_list wctomb
+    program_invocation_short_name qecvt qfcvt qgcvt random_data drand48_data renameat2 memset_explicit sigevent timex tm u_char u_int u_long u_short
+    va_list wctomb
     aligned_alloc sincos sincosf sincosl signgam drand48 erand48 mempcpy isatty access close chdir chown getcwd
     """
     # what CUDA and HIP declare beside what begins with their names
@@ -50,7 +51,8 @@ _WORDS = frozenset(
 )
 
 _MATH = """acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi canonicalize cbrt ceil copysign cos cosh cospi drem erf erfc exp
-    exp10 exp2 expm1 fabs fdim finite floor fma fmax fmaximum fmin fminimum fmod fpclassify frexp fromfp gamma getpayload hypot ilogb isfinite isinf isnan isnormal
+    exp10 exp2 expm1 fabs fdim finite floor fma fmax fmaximum fmin fminimum fmod fpclassify frexp fromfp gamma getpayload hypot ilogb isfinite isinf isnan
+    isnormal
     j0 j1 jn ldexp lgamma llogb llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter nextdown nexttoward nextup pow
     pown powr remainder remquo rint rootn round roundeven scalb scalbln scalbn setpayload signbit significand sin sinh sinpi sqrt tan tanh tanpi tgamma
     totalorder trunc y0 y1 yn compoundn exp10m1 exp2m1 log10p1 log2p1 logp1 fmaxmag fminmag fmaximum_mag fmaximum_mag_num fmaximum_num

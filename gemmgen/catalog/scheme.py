@@ -14,9 +14,10 @@ normalises) is
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import log2
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -59,11 +60,12 @@ class Product(Strict):
 
 
 class Accumulator(Strict):
-    """A set of FP32 accumulators of the matrix unit.
+    """A set of accumulators of the matrix unit.
 
     Attributes:
         name: as the products call it.
         scale: log2 of the factor its sum is too large by.
+        type: of what it holds, a format of `catalog.number`.
         promoted: whether promotion moves it into FP32 registers. Only an
             unscaled accumulator needs that: the truncation of one that is
             2^scale smaller is that much smaller too.
@@ -71,10 +73,59 @@ class Accumulator(Strict):
 
     name: str
     scale: int
+    type: Literal["f32"] = "f32"
 
     @property
     def promoted(self) -> bool:
         return self.scale == 0
+
+
+class Step(NamedTuple):
+    """One step of a recombination: what there is so far, times 2^`exponent`, plus the sum of `accumulator`.
+
+    The first step's exponent is 0: there is nothing so far.
+    """
+
+    accumulator: Accumulator
+    exponent: int
+
+
+T = TypeVar("T")
+
+
+class Recombination(NamedTuple):
+    """How the sums of a scheme's accumulators become one.
+
+    Attributes:
+        family: `residual chain`: each accumulator holds what the ones of larger contributions left out, scaled up, and one
+            multiply-add takes it in.
+        steps: from the smallest contribution to the largest.
+    """
+
+    family: Literal["residual chain"]
+    steps: tuple[Step, ...]
+
+    @property
+    def roundings(self) -> int:
+        """How often an element is rounded on the way: the first step takes a sum as it is."""
+        return len(self.steps) - 1
+
+    def share(self, accumulator: Accumulator) -> float:
+        """What the sum of an accumulator is multiplied by in the end."""
+        at = next(i for i, step in enumerate(self.steps) if step.accumulator == accumulator)
+        return 2.0 ** sum(step.exponent for step in self.steps[at + 1 :])
+
+    def combine(self, sums: Mapping[str, T], add: Callable[[T, float, T], T]) -> T:
+        """Take the steps.
+
+        Args:
+            sums: by the accumulators' names.
+            add: (so far, factor, sum) -> so far * factor + sum, rounded as whoever computes it rounds.
+        """
+        so_far = sums[self.steps[0].accumulator.name]
+        for accumulator, exponent in self.steps[1:]:
+            so_far = add(so_far, 2.0**exponent, sums[accumulator.name])
+        return so_far
 
 
 class Scheme(Row):
@@ -162,6 +213,13 @@ class Scheme(Row):
             Accumulator(name=name, scale=scale)
             for name, scale in sorted(scales.items(), key=lambda item: item[1])
         )
+
+    @cached_property
+    def recombination(self) -> Recombination:
+        """How their sums become one: the only place that says so."""
+        chain = self.accumulators[::-1]
+        before = (chain[0], *chain)
+        return Recombination("residual chain", tuple(Step(acc, acc.scale - last.scale) for last, acc in zip(before, chain)))
 
     def accumulator(self, name: str) -> Accumulator:
         """The accumulator of that name."""

@@ -158,7 +158,7 @@ def verify(
         progress = Progress(path.name, quiet or as_json)
         loaded = load(path, gpu)
         kernel = built(loaded, progress)
-        if save and kernel.plan.gpu.vendor != "amd":
+        if save and not kernel.plan.gpu.maker.recorded:
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
                             remedy="--json, and a redirection of the output")
         report = verified(kernel, device, progress, size=(m, n, k), require=require or loaded.spec.verify.require, **own)
@@ -245,7 +245,7 @@ def build(
     with exit code 1, unless the spec leaves its tile open: then the next best is
     taken, and the refusal told.
     """
-    from gemmgen.build import SUFFIXES, first_that_builds
+    from gemmgen.build import first_that_builds
     from gemmgen.cli import show
     from gemmgen.spec import load
     from gemmgen.verify import standing
@@ -253,7 +253,7 @@ def build(
     def serve(path: Path) -> tuple[str, Any, int]:
         kernel = first_that_builds(load(path, gpu))
         plan, source, binary = kernel.plan, kernel.source, kernel.binary
-        assembly, code = SUFFIXES[plan.gpu.vendor]
+        assembly, code = plan.gpu.maker.code_suffixes
         files = write_files(output, {
             source.file_name: source.text, source.name + assembly: binary.assembly, source.name + code: binary.code,
         })
@@ -453,8 +453,8 @@ def gpus(name: Name = None, as_json: Json = False) -> None:
     from gemmgen.cli import show
 
     if name:
-        row = GPUS.get(name, where="gemmgen gpus").model_dump(mode="json")
-        emit_json(row) if as_json else emit(show.facts(row))
+        row = GPUS.get(name, where="gemmgen gpus")
+        emit_json(row.model_dump(mode="json")) if as_json else emit(show.gpu_text(row))
         return
     rows = GPUS.rows()
     if as_json:
@@ -512,7 +512,7 @@ def fragments(
     if output and not header:
         raise SpecError("--output", "belongs to a header", got=str(output), needs="--header", remedy="gemmgen fragments --help")
     if header and name:
-        from gemmgen.fragments import fragment_header
+        from gemmgen.fragment_header import fragment_header
 
         text = fragment_header(find(name, "gemmgen fragments"))
         if output:

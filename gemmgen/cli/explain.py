@@ -14,45 +14,34 @@ if TYPE_CHECKING:
     from gemmgen.solve import Candidate, Explanation
     from gemmgen.spec import LoadedSpec
 
-SECTIONS = {  # candidate key: section of the spec
-    "block": "tile", "warp": "tile", "group": "tile", "split_k": "tile", "where": "split", "promote": "split",
-    "loads": "pipeline", "stages": "pipeline", "fragment_buffers": "pipeline", "cluster": "tile", "consumers": "pipeline",
-}
-WORDS = ("where", "loads", "consumers")
-"""Keys whose value is a word; the others are numbers, and tiles are three."""
-
-
 def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
     """The spec with `key=value` settings laid over it; a tile is `128x128x32`.
 
     Raises:
         SpecError: a setting is not of that form, or not acceptable.
     """
+    from gemmgen.designs import all_decisions
     from gemmgen.errors import UnknownName
     from gemmgen.spec import loads
 
-    data = loaded.spec.model_dump(mode="json")
+    data, decisions = loaded.spec.model_dump(mode="json"), {one.name: one for one in all_decisions()}
     for setting in settings:
         key, equals, text = setting.partition("=")
-        if key not in SECTIONS:
-            raise UnknownName("--candidate", "setting", key, SECTIONS)
-        parts = text.split("x") if key in ("block", "warp") else [text]
-        if equals and key in WORDS:
-            data[SECTIONS[key]][key] = text
-            continue
-        if not equals or not all(part.isdecimal() for part in parts):
+        if key not in decisions:
+            raise UnknownName("--candidate", "setting", key, decisions)
+        decision = decisions[key]
+        parts = text.split("x") if decision.is_tile else [text]
+        if not equals or not (decision.words or all(part.isdecimal() for part in parts)):
             raise SpecError("--candidate", "is not a setting", got=setting, needs="KEY=VALUE, as stages=4 or block=128x128x32",
                             remedy="gemmgen explain --help")
-        numbers = [int(part) for part in parts]
-        data[SECTIONS[key]][key] = numbers if key in ("block", "warp") else numbers[0]
+        data[decision.section][key] = text if decision.words else list(map(int, parts)) if decision.is_tile else int(text)
     return loads(data, loaded.place).model_copy(update={"folder": loaded.folder})
 
 
 def _groups(plan: Plan) -> list[tuple[str, tuple[Equation, ...]]]:
     from gemmgen.model import error
-    from gemmgen.model.specialised import skeleton_of
 
-    return [*skeleton_of(plan.fragment).equations, ("Error", error.EQUATIONS)]
+    return [*plan.design.equation_groups, ("Error", error.EQUATIONS)]
 
 
 def _numbers(explanation: Explanation) -> dict[str, Any]:
@@ -80,21 +69,22 @@ def _line(equation: Equation, known: dict[str, Any]) -> tuple[str, str, str] | N
 
 def text(explanation: Explanation) -> str:
     """The explanation as a person reads it."""
-    from gemmgen.model import papers, space, specialised, time
+    from gemmgen.model import papers, time
     from gemmgen.model.equation import figure
     from gemmgen.naming import kernel_name
+    from gemmgen.solve.search import TIE
 
     e, plan, known = explanation, explanation.plan, _numbers(explanation)
     reached = time.efficiency(plan.gpu, plan.scheme.word)
     parts = [facts({
         "kernel": kernel_name(plan),
-        "decided": _decisions(e.best[0]),
+        "decided": _decisions(plan),
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
                      f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
         **({"scheme": f"{plan.scheme.name}: {e.scheme_reason}"} if e.scheme_reason else {}),
         **({"weighed": ", ".join(f"{policy} {seconds * 1e3:.3f} ms" for policy, seconds in e.weighed.items())} if len(e.weighed) > 1 else {}),
-        **({"binds": specialised.binding(known)} if plan.specialised else {}),
+        **({"binds": binds} if (binds := plan.design.binding(known)) else {}),
         "rates": reached.measured or f"{plan.arch}: assumed, not measured; times are for comparing candidates",
         "searched": _searched(e),
     })]
@@ -111,19 +101,13 @@ def text(explanation: Explanation) -> str:
             paper_lines.append(_line(equation, papers.numbers(known)))
     parts.append(_equations("the papers' own, at this plan", paper_lines))
     parts.append("constraints\n" + "\n".join(
-        f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in specialised.skeleton_of(plan.fragment).constraints
+        f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in plan.design.constraints
     ))
     if len(e.best) > 1:
-        number = {equation.symbol: equation.number for _, group in _groups(plan) for equation in group}
-        intensity = number["intensity"]
-        order = (
-            f"the least {number['fetch_bytes']} a FLOP wins, then the least {number['fill_bytes']} a FLOP, the least {number['dram_bytes']}"
-            if plan.specialised
-            else f"the largest {intensity} wins, then the least {number['dram_bytes']}, the largest {number['tlp']}, the least {number['shared_bytes']}"
-        )
-        parts.append("best by predicted time\n" + _candidates(e.best, intensity))
-        parts.append(f"front of {intensity} (intensity) against P1 (threads): none beats another in both\n" + _candidates(e.front, intensity))
-        parts.append(f"{figure(e.tied)} candidates lie within {100 * space.TIE:g} % of the fastest and count as equal: {order}")
+        intensity = plan.design.equation("intensity").number
+        parts.append("best by predicted time\n" + _candidates(plan, e.best, intensity))
+        parts.append(f"front of {intensity} (intensity) against P1 (threads): none beats another in both\n" + _candidates(plan, e.front, intensity))
+        parts.append(f"{figure(e.tied)} candidates lie within {100 * TIE:g} % of the fastest and count as equal: {plan.design.order_told}")
     return "\n\n".join(parts)
 
 
@@ -142,21 +126,17 @@ def _searched(e: Explanation) -> str:
     return f"{e.candidates} candidates, {e.feasible} feasible, in {e.solve_seconds:.2f} s"
 
 
-def _decisions(c: Candidate) -> str:
-    return (f"block {'x'.join(map(str, c.block))}, {'warpgroup' if c.loads == 'bulk' else 'warp'} {'x'.join(map(str, c.warp))}, "
-            f"split {c.where}, loads {c.loads}, "
-            f"{c.stages} stages, {c.fragment_buffers} fragment buffer{'s' * (c.fragment_buffers > 1)}, group {c.group}, "
-            f"{c.split_k} slice{'s' * (c.split_k > 1)} of k, promote {c.promote}"
-            + (f", clusters of {c.cluster}, {c.consumers}" if c.loads == "bulk" else ""))
+def _decisions(plan: Plan) -> str:
+    return ", ".join(one.told(value) for one, value in plan.told)
 
 
-def _candidates(rows: Sequence[Candidate], intensity: str) -> str:
-    """A table of candidates; `intensity` is the number of its equation."""
+def _candidates(plan: Plan, rows: Sequence[Candidate], intensity: str) -> str:
+    """A table of candidates of the plan's design; `intensity` is the number of its equation."""
+    names = [one.name for one in plan.design.decisions]
     return table(
-        ("block", "warp", "split", "loads", "stages", "buffers", "group", "slices", "cluster", "turns", "registers", "blocks an SM", intensity, "P1", "ms"),
-        [("x".join(map(str, c.block)), "x".join(map(str, c.warp[:2])), c.where, c.loads, c.stages, c.fragment_buffers, c.group,
-          c.split_k, c.cluster, "two" if c.consumers == "pingpong" else "-", c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads,
-          round(1e3 * c.seconds, 3)) for c in rows],
+        (*names, "registers", "blocks an SM", intensity, "P1", "ms"),
+        [(*("x".join(map(str, value)) if isinstance(value, tuple) else value for value in (c.decided[name] for name in names)),
+          c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
         indent="  ",
     )
 
@@ -165,7 +145,6 @@ def latex(explanation: Explanation) -> str:
     """The equations with their values, for a document with amsmath."""
     from gemmgen.model import papers
     from gemmgen.model.equation import typeset_figure
-    from gemmgen.model.specialised import skeleton_of
 
     known = _numbers(explanation)
     blocks = []
@@ -181,21 +160,19 @@ def latex(explanation: Explanation) -> str:
                         + rf" \tag{{{equation.number}}}")
         if rows:
             blocks.append(f"% {title}\n\\begin{{align*}}\n" + " \\\\\n".join(rows) + "\n\\end{align*}")
-    rows = [rf"& {c.latex} \tag{{{c.number}}}" for c in skeleton_of(explanation.plan.fragment).constraints]
+    rows = [rf"& {c.latex} \tag{{{c.number}}}" for c in explanation.plan.design.constraints]
     blocks.append("% Constraints\n\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}")
     return "\n\n".join(blocks)
 
 
 def as_dict(explanation: Explanation) -> dict[str, Any]:
     """For `--json`."""
-    from dataclasses import asdict
-
     e, known = explanation, _numbers(explanation)
     return {
         "plan": e.plan.as_dict() | {"predicted_registers": e.plan.predicted_registers},
         "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds,
         "weighed": dict(e.weighed), "scheme_reason": e.scheme_reason,
-        "tied": e.tied, "best": [asdict(c) for c in e.best], "front": [asdict(c) for c in e.front],
+        "tied": e.tied, "best": [c.as_dict() for c in e.best], "front": [c.as_dict() for c in e.front],
         "equations": [
             {"number": equation.number, "symbol": equation.symbol, "form": equation.form, "unit": equation.unit,
              "source": equation.source, "value": equation.value(known)}

@@ -92,7 +92,8 @@ def check_affordable(size: tuple[int, int, int], kind: str) -> None:
     held, memory = 12 * (m * k + k * n) + 28 * m * n, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if held > memory:
         raise SpecError("--m, --n, --k", "are too large for this machine's memory", got=shown,
-                        needs=f"{held / 1e9:.3g} GB, for the matrices and their check in FP64", has=f"{memory / 1e9:.3g} GB", remedy="smaller --m, --n, --k or matrices")
+                        needs=f"{held / 1e9:.3g} GB, for the matrices and their check in FP64", has=f"{memory / 1e9:.3g} GB",
+                         remedy="smaller --m, --n, --k or matrices")
     if kind == "emulator" and m * n * k > MOST_EMULATED:
         raise SpecError("--m, --n, --k", "are too large to be emulated", got=shown, needs="m n k of at most 2^36, which take hours",
                         remedy="smaller --m, --n, --k or matrices, or a GPU")

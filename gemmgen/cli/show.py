@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from gemmgen.build import Binary, Built, Refusal
     from gemmgen.catalog.fragment import Fragment, FragmentMap
+    from gemmgen.catalog.gpu import Gpu
     from gemmgen.catalog.scheme import Scheme
     from gemmgen.model.resources import Occupancy
     from gemmgen.plan import Plan
@@ -124,10 +125,7 @@ def record(told: Mapping[str, Any], path: Path) -> str:
 
 def kernel_roles(source: Source) -> dict[str, str]:
     """Each kernel's symbol and what it is for: `gemm`, `split`, ..."""
-    return {
-        launch.symbol: launch.symbol.removeprefix(source.name + "_") if launch.symbol != source.name else "gemm"
-        for launch in source.launches
-    }
+    return {launch.symbol: launch.role for launch in source.launches}
 
 
 def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, Any]]:
@@ -145,7 +143,7 @@ def kernel_facts(plan: Plan, source: Source, binary: Binary) -> list[dict[str, A
             "static_shared_bytes": used.static_shared_bytes, "dynamic_shared_bytes": launch.shared_bytes,
             "spill_bytes": used.spill_bytes, "stack_bytes": used.stack_bytes,
             "occupancy": round(resident.fraction, 4), "blocks_per_sm": resident.blocks, "limited_by": resident.limited_by,
-            **({"agprs": used.agprs, "sgprs": used.sgprs} if plan.gpu.vendor == "amd" else {}),
+            **{kind: getattr(used, kind) for kind in plan.gpu.maker.register_kinds},
         })
     return rows
 
@@ -169,6 +167,18 @@ def build_table(kernel: Built) -> str:
         table(header, rows, indent="  "),
         *(f"{'standing':<{LABEL}}{text}" for text in [standing(plan)] if text),
     ])
+
+
+def gpu_text(gpu: Gpu) -> str:
+    """A GPU's row; of the constants by policy, those of policies that it has."""
+    from gemmgen.catalog.fragment import FRAGMENTS
+
+    def told(constants: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: f"{one['value']:g} ({one['source']})" if "source" in one else told(one) for name, one in constants.items()}
+
+    row, policies = gpu.model_dump(mode="json"), {one.policy for one in FRAGMENTS.rows() if one.runs_on(gpu.arch)}
+    measured = {name: one for name, one in row["measured"].items() if one and ("source" in one or name in policies)}
+    return facts({**row, "measured": told(measured)})
 
 
 def products(scheme: Scheme) -> str:
@@ -208,13 +218,13 @@ def scheme_text(scheme: Scheme) -> str:
 
 
 def fragment_text(fragment: Fragment) -> str:
-    from gemmgen.fragments import operands
+    from gemmgen.fragment_header import operands
 
     head = facts({
         "name": fragment.name, "source": fragment.source,
         "instruction": fragment.instruction + (f", {fragment.instructions} times" if fragment.instructions else ""),
         **({"builtin": fragment.builtin} if fragment.builtin else {}),
-        "words": fragment.word, **({"sums": fragment.sums} if fragment.vendor == "amd" else {}),
+        "words": fragment.word, **({"sums": fragment.sums} if fragment.maker.multiplies_integers else {}),
         "needs": needs(fragment), "threads": fragment.threads, "operands": operand_places(fragment),
         **({"n": widths(fragment)} if fragment.widest else {}), **({"k": _depths(fragment)} if fragment.deepest else {}),
         "map": fragment.map_source,

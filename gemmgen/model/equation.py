@@ -147,12 +147,14 @@ class Constraint:
         name: a few words for tables.
         form: the relation, in the syntax of an Equation.
         reason: why the kernel or the hardware asks for it.
+        refusal: (plan, numbers, place) -> the error for a plan that breaks it.
     """
 
     number: str
     name: str
     form: str
     reason: str
+    refusal: Callable[[Any, Numbers, str], Exception] | None = None
 
     @cached_property
     def _equation(self) -> Equation:

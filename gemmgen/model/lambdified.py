@@ -6,7 +6,7 @@ from gemmgen.model.notation import FUNCTIONS
 ceil, floor, max, min, sqrt, where = (FUNCTIONS[name] for name in ("ceil", "floor", "max", "min", "sqrt", "where"))
 
 CODE = {
-    # R1
+    # W36
     "(BM / WM) * (BN / WN)": (
         lambda BM, WM, BN, WN: BM / WM * (BN / WN)
     ),
@@ -35,9 +35,9 @@ CODE = {
         lambda accumulators, WM, WN, warp_size: accumulators * WM * WN / warp_size
     ),
     # R6
-    "fragment_buffers * words * (a_lanes * WM + b_lanes * WN) * FK * word_bytes / (4 * warp_size)": (
-        lambda fragment_buffers, words, a_lanes, WM, b_lanes, WN, FK, word_bytes, warp_size: fragment_buffers * words * (a_lanes * WM + b_lanes * WN)
-        * FK * word_bytes / (4 * warp_size)
+    "fragment_buffers * words * (a_copies * WM + b_copies * WN) * FK * word_bytes / (4 * warp_size)": (
+        lambda fragment_buffers, words, a_copies, WM, b_copies, WN, FK, word_bytes, warp_size: fragment_buffers * words * (a_copies * WM + b_copies *
+        WN) * FK * word_bytes / (4 * warp_size)
     ),
     # G1
     "words * a_lanes * WM * FK * word_bytes / (4 * warp_size)": (
@@ -47,18 +47,24 @@ CODE = {
     "words * b_lanes * WN * FK * word_bytes / (4 * warp_size)": (
         lambda words, b_lanes, WN, FK, word_bytes, warp_size: words * b_lanes * WN * FK * word_bytes / (4 * warp_size)
     ),
+    # G28
+    "floor(0.75 * registers_per_sm / threads)": (
+        lambda registers_per_sm, threads: floor(0.75 * registers_per_sm / threads)
+    ),
     # G24
     (
-    "where((BK > FK) & ((spread > 0) | (on_unit == 1) & where(amd > 0, accumulator_registers + fragment_registers * BK / FK < 0.75 * "
-    "min(registers_per_thread, floor(registers_per_sm / threads)), accumulator_registers + fragment_registers < 192)), 1, 0)"): (
-        lambda BK, FK, spread, on_unit, amd, accumulator_registers, fragment_registers, registers_per_thread, registers_per_sm, threads: where((BK >
-        FK) & ((spread > 0) | ((on_unit == 1) & (((amd > 0) & (accumulator_registers + fragment_registers * BK / FK < 0.75 * min(registers_per_thread,
-        floor(registers_per_sm / threads)))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers < 192))))), 1, 0)
+    "where((fragment_buffers > 1) | (spread > 0) | (on_unit == 1) & where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 "
+    "* registers_per_thread, unroll_share), accumulator_registers + fragment_registers < where(split_register > 0, min(192, unroll_share), 192)), "
+    "1, 0)"): (
+        lambda fragment_buffers, spread, on_unit, amd, accumulator_registers, fragment_registers, BK, FK, registers_per_thread, unroll_share,
+        split_register: where(((fragment_buffers > 1) | (spread > 0)) | ((on_unit == 1) & (((amd > 0) & (accumulator_registers + fragment_registers *
+        BK / FK < min(0.75 * registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers <
+        where(split_register > 0, min(192, unroll_share), 192))))), 1, 0)
     ),
     # G3
-    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, unrolled)))": (
-        lambda split_register, split_shared, fragment_buffers, unrolled: where(split_register > 0, 4, where(split_shared > 0, 3,
-        where(fragment_buffers > 1, 2, unrolled)))
+    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, where(BK > FK, unrolled, 0))))": (
+        lambda split_register, split_shared, fragment_buffers, BK, FK, unrolled: where(split_register > 0, 4, where(split_shared > 0, 3,
+        where(fragment_buffers > 1, 2, where(BK > FK, unrolled, 0))))
     ),
     # G4
     "min(a_fragments, b_fragments)": (
@@ -100,18 +106,33 @@ CODE = {
     "shallow * promotes": (
         lambda shallow, promotes: shallow * promotes
     ),
+    # G29
+    (
+    "where(split_register > 0, where(a_strided > 0, BM / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))), "
+    "ceil(BM * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))"): (
+        lambda split_register, a_strided, BM, BK, threads, word_bytes, split_shared, words: where(split_register > 0, where(a_strided > 0, BM / 32 *
+        ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))), ceil(BM * BK * word_bytes * where(split_shared > 0, 1,
+        words) / (16 * threads)))
+    ),
+    # G30
+    (
+    "where(split_register > 0, where(b_strided > 0, BN / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))), "
+    "ceil(BN * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))"): (
+        lambda split_register, b_strided, BN, BK, threads, word_bytes, split_shared, words: where(split_register > 0, where(b_strided > 0, BN / 32 *
+        ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))), ceil(BN * BK * word_bytes * where(split_shared > 0, 1,
+        words) / (16 * threads)))
+    ),
     # G18
-    "held * ceil((BM + BN) * BK * where(split_shared + split_register > 0, 4, words * word_bytes) / (16 * threads)) * 4": (
-        lambda held, BM, BN, BK, split_shared, split_register, words, word_bytes, threads: held * ceil((BM + BN) * BK * where(split_shared +
-        split_register > 0, 4, words * word_bytes) / (16 * threads)) * 4
+    "held * (a_parts + b_parts) * where(split_shared > 0, 16 / word_bytes, 4)": (
+        lambda held, a_parts, b_parts, split_shared, word_bytes: held * (a_parts + b_parts) * where(split_shared > 0, 16 / word_bytes, 4)
     ),
     # G19
     "where(split_k > 1, 1, 0)": (
         lambda split_k: where(split_k > 1, 1, 0)
     ),
     # G20
-    "where(fragment_buffers > 1, fragment_registers / 2, 0)": (
-        lambda fragment_buffers, fragment_registers: where(fragment_buffers > 1, fragment_registers / 2, 0)
+    "where(fragment_buffers > 1, a_fragments + b_fragments, 0)": (
+        lambda fragment_buffers, a_fragments, b_fragments: where(fragment_buffers > 1, a_fragments + b_fragments, 0)
     ),
     # G21
     "split_shared * (a_strided + b_strided) + split_register * (a_strided * WM + b_strided * WN) * FK / warp_size": (
@@ -119,13 +140,13 @@ CODE = {
         (a_strided * WM + b_strided * WN) * FK / warp_size
     ),
     # G25
-    "amd * unrolled * where(fragment_buffers > 1, 0, (BK / FK - 1) * fragment_registers)": (
-        lambda amd, unrolled, fragment_buffers, BK, FK, fragment_registers: amd * unrolled * where(fragment_buffers > 1, 0, (BK / FK - 1) *
+    "amd * unrolled * where(fragment_buffers > 1, 0, max(0, BK / FK - 1) * fragment_registers)": (
+        lambda amd, unrolled, fragment_buffers, BK, FK, fragment_registers: amd * unrolled * where(fragment_buffers > 1, 0, max(0, BK / FK - 1) *
         fragment_registers)
     ),
     # G26
-    "amd * where(stages > 2, 1, 0)": (
-        lambda amd, stages: amd * where(stages > 2, 1, 0)
+    "rings * where(stages > 2, 1, 0)": (
+        lambda rings, stages: rings * where(stages > 2, 1, 0)
     ),
     # G27
     "promotes * unit_sums": (
@@ -154,10 +175,10 @@ CODE = {
     ),
     # G22
     (
-    "max(1, floor(partitions * floor(registers_per_sm / partitions / (register_allocation_unit * ceil(demand * warp_size / "
+    "max(1, floor(partitions * floor(registers_per_sm / partitions / (register_allocation_unit * ceil(max(1, demand) * warp_size / "
     "register_allocation_unit))) / warps))"): (
         lambda partitions, registers_per_sm, register_allocation_unit, demand, warp_size, warps: max(1, floor(partitions * floor(registers_per_sm /
-        partitions / (register_allocation_unit * ceil(demand * warp_size / register_allocation_unit))) / warps))
+        partitions / (register_allocation_unit * ceil(max(1, demand) * warp_size / register_allocation_unit))) / warps))
     ),
     # G23
     (
@@ -412,16 +433,16 @@ CODE = {
         lambda held, has_async: (held > 0) | (has_async > 0)
     ),
     # C15
-    "(held == 0) | (stages == 2) | (amd > 0)": (
-        lambda held, stages, amd: ((held == 0) | (stages == 2)) | (amd > 0)
+    "(held == 0) | (stages == 2) | (rings > 0)": (
+        lambda held, stages, rings: ((held == 0) | (stages == 2)) | (rings > 0)
     ),
     # C16
     "(split_shared == 0) | (held > 0)": (
         lambda split_shared, held: (split_shared == 0) | (held > 0)
     ),
     # C17
-    "(split_register == 0) | (held == 0) | (amd > 0)": (
-        lambda split_register, held, amd: ((split_register == 0) | (held == 0)) | (amd > 0)
+    "(split_register == 0) | (held == 0) | (rings > 0)": (
+        lambda split_register, held, rings: ((split_register == 0) | (held == 0)) | (rings > 0)
     ),
     # C18
     "(split_reads == 1) | (split_shared + split_register == 0)": (
@@ -515,6 +536,14 @@ CODE = {
     # W11
     "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)": (
         lambda mixed, words, WM, FK, word_bytes: where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)
+    ),
+    # W37
+    "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster": (
+        lambda mixed, BM, WM, BN, WN, cluster: where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster
+    ),
+    # W38
+    "floor(max(resident_blocks, 1) * sms / cluster) * cluster": (
+        lambda resident_blocks, sms, cluster: floor(max(resident_blocks, 1) * sms / cluster) * cluster
     ),
     # W13
     "BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)": (
@@ -657,6 +686,14 @@ CODE = {
     "where(promote > 0, min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8)), registers)": (
         lambda promote, registers, groups, producer_registers: where(promote > 0, min(240, 8 * floor((registers * (groups + 1) - producer_registers) /
         groups / 8)), registers)
+    ),
+    # B11
+    "where(columns <= 32, 32, where(columns <= 64, 64, where(columns <= 128, 128, where(columns <= 256, 256, 512))))": (
+        lambda columns: where(columns <= 32, 32, where(columns <= 64, 64, where(columns <= 128, 128, where(columns <= 256, 256, 512))))
+    ),
+    # B12
+    "min(max(resident_blocks, 1), floor(512 / allocated_columns)) * sms": (
+        lambda resident_blocks, allocated_columns, sms: min(max(resident_blocks, 1), floor(512 / allocated_columns)) * sms
     ),
     # B4
     "BK * word_bytes * products * (BM + BN)": (

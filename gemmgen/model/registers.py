@@ -32,11 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.model.equation import Constraint, Equation, Numbers, solved
+from gemmgen.model.equation import Equation, Numbers, solved
 from gemmgen.model.register_table import OFFSETS, SLOPES, SQUEEZE
 
 UNEVEN_GUARD = 12
-UNROLL_BELOW, UNROLL_SHARE = 192, 0.75  # as in plan.Plan.unrolls_steps, which the tests hold equal
+UNROLL_BELOW = 192
+"""Registers; from there on unrolled kernels were seen to spill on sm_80."""
+UNROLL_SHARE = 0.75
+"""Of a thread's share of the file, where operands are split on the way to fragments, and everywhere on AMD."""
 ARCHITECTURAL = 256  # AMD's registers that every instruction can name
 CDNA1, CDNA2, RDNA = 0x908, 0x90A, 0x1100  # the first target of each of AMD's families
 
@@ -46,16 +49,22 @@ A_FRAGMENTS = Equation(
 B_FRAGMENTS = Equation(
     "G2", "b_fragments", "words * b_lanes * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
 )
+SHARE = Equation(
+    "G28", "unroll_share", f"floor({UNROLL_SHARE} * registers_per_sm / threads)", "registers a thread",
+    "of a block that has its SM alone; it may be less than a thread can name",
+)
 UNROLLED = Equation(
     "G24", "unrolled",
-    "where((BK > FK) & ((spread > 0) | (on_unit == 1) & where(amd > 0, accumulator_registers + fragment_registers * BK / FK"
-    f" < {UNROLL_SHARE} * min(registers_per_thread, floor(registers_per_sm / threads)),"
-    f" accumulator_registers + fragment_registers < {UNROLL_BELOW})), 1, 0)",
-    "", "whether the steps of a stage are unrolled that have one buffer: on AMD where all of its fragments fit",
+    "where((fragment_buffers > 1) | (spread > 0) | (on_unit == 1) & where(amd > 0,"
+    f" accumulator_registers + fragment_registers * BK / FK < min({UNROLL_SHARE} * registers_per_thread, unroll_share),"
+    f" accumulator_registers + fragment_registers < where(split_register > 0, min({UNROLL_BELOW}, unroll_share), {UNROLL_BELOW})), 1, 0)",
+    "", "whether the steps of a stage are unrolled: two fragment buffers and loads with places of their own need it. Else it lets the compiler fetch"
+    " ahead, which costs registers; where few are left it would spill instead. Steps of plain multiply-adds are long: it is the other warps"
+    " that hide a fetch. AMD's compiler may begin an unrolled stage with all of its fetches",
 )
 LOOP = Equation(
     "G3", "loop",
-    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, unrolled)))",
+    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, where(BK > FK, unrolled, 0))))",
     "", "0 rolled, 1 ahead, 2 buffered, 3 shared, 4 register: how the steps of a stage are written",
 )
 NARROW = Equation(
@@ -79,21 +88,33 @@ PROMOTES = Equation("G12", "promotes", "where(promote > FK, 1, 0)", "", "a count
 SHALLOW_PROMOTES = Equation(
     "G13", "shallow_promotes", "shallow * promotes", "", "both: the next stage's fragments wait until the sums have moved",
 )
+A_PARTS = Equation(
+    "G29", "a_parts",
+    "where(split_register > 0, where(a_strided > 0, BM / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))),"
+    " ceil(BM * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))",
+    "loads a thread", "of A's tile: 16 bytes of words, or of FP32 in whole rows or lines of 128 bytes, or a chunk's FP32 elements",
+)
+B_PARTS = Equation(
+    "G30", "b_parts",
+    "where(split_register > 0, where(b_strided > 0, BN / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))),"
+    " ceil(BN * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))",
+    "loads a thread", "the same of B's",
+)
 STAGED = Equation(
-    "G18", "staged", "held * ceil((BM + BN) * BK * where(split_shared + split_register > 0, 4, words * word_bytes) / (16 * threads)) * 4",
+    "G18", "staged", "held * (a_parts + b_parts) * where(split_shared > 0, 16 / word_bytes, 4)",
     "registers a thread", "the next tile, on its way through registers",
 )
 SLICED = Equation("G19", "sliced", "where(split_k > 1, 1, 0)", "", "the slice's first stage, and the gathering of the parts")
-SECOND = Equation("G20", "second", "where(fragment_buffers > 1, fragment_registers / 2, 0)", "registers a thread", "the second buffer's fragments")
+SECOND = Equation("G20", "second", "where(fragment_buffers > 1, a_fragments + b_fragments, 0)", "registers a thread", "the second buffer's fragments")
 STRIDED = Equation(
     "G21", "strided", "split_shared * (a_strided + b_strided) + split_register * (a_strided * WM + b_strided * WN) * FK / warp_size", "",
     "operands stored along m or n; behind shared memory a lane reads a step's elements of them one by one",
 )
 HOISTED = Equation(
-    "G25", "hoisted", "amd * unrolled * where(fragment_buffers > 1, 0, (BK / FK - 1) * fragment_registers)", "registers a thread",
+    "G25", "hoisted", "amd * unrolled * where(fragment_buffers > 1, 0, max(0, BK / FK - 1) * fragment_registers)", "registers a thread",
     "the other steps' fragments, which clang may fetch when an unrolled stage begins",
 )
-RING = Equation("G26", "ring", "amd * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
+RING = Equation("G26", "ring", "rings * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
 WAITING = Equation("G27", "waiting", "promotes * unit_sums", "registers a thread", "the FP32 sums that promotion adds to, idle between two of them")
 DEMAND = Equation(
     "G14", "demand",
@@ -114,8 +135,8 @@ REGISTERS = Equation(
     "ptxas keeps to its budget, and spills the rest; plain arithmetic takes what is granted",
 )
 EQUATIONS = (
-    A_FRAGMENTS, B_FRAGMENTS, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
-    STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, WAITING,
+    A_FRAGMENTS, B_FRAGMENTS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
+    A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, WAITING,
 )
 SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
@@ -135,7 +156,7 @@ UNEVEN = Equation(
 MEANT_BLOCKS = Equation(
     "G22", "meant_blocks",
     "max(1, floor(partitions * floor(registers_per_sm / partitions"
-    " / (register_allocation_unit * ceil(demand * warp_size / register_allocation_unit))) / warps))",
+    " / (register_allocation_unit * ceil(max(1, demand) * warp_size / register_allocation_unit))) / warps))",
     "blocks", "how many would share an SM if each took no more than it must, as R8 has it",
 )
 GRANTED = Equation(
@@ -151,25 +172,6 @@ FMA_SLOPES = {
 FMA_OFFSET, FMA_AHEAD = (30.0, 30.0, 24.0, 22.0, 60.0), (70.0, 70.0, 40.0, 50.0, 70.0)
 """For each kind of loop; the other slopes are 0. Found by trial on 900 kernels compiled for seven generations: the sums, the
 narrow fragments, and 30 registers for a piece of the wide ones, addresses and the loop; with two buffers all fragments twice."""
-
-NO_SPILL = Constraint(
-    "C12", "predicted to spill", "demand + uneven <= register_budget + squeeze",
-    "what ptxas cannot hold it spills; it squeezes a demand somewhat first, less in some loops than in others",
-)
-
-
-FITTED = Constraint(
-    "C13", "outside the fit", "(max(WM, WN) <= 128) & ((promote < FK) | (promote > FK) | ((WM * WN * products / sums < 6144) & (BK <= 2 * FK)))",
-    "larger warps were not compiled when the register model was fitted, and it is not good at many sums promoted at once,"
-    " nor at more than two steps of them a stage; a spec may ask for them",
-)
-IN_ONE_FILE = Constraint(
-    "C28", "sums that move", f"amd * (demand - waiting) <= {ARCHITECTURAL}",
-    "what is used in every step and lies in accumulation registers clang moves to architectural ones and back; a spec may ask for it",
-)
-PREDICTED = (NO_SPILL, FITTED, IN_ONE_FILE)
-"""Constraints that steer a choice and refuse nothing that a spec asks for."""
-
 
 def family_of(arch_number: int) -> str:
     """The generations that share slopes with this one."""

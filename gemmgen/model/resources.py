@@ -35,8 +35,8 @@ ACCUMULATOR_REGISTERS = Equation(
     "WMMAe eq. 2's accumulator term, for every accumulator and promoted sum",
 )
 FRAGMENT_REGISTERS = Equation(
-    "R6", "fragment_registers", "fragment_buffers * words * (a_lanes * WM + b_lanes * WN) * FK * word_bytes / (4 * warp_size)",
-    "registers a thread", "WMMAe eq. 2's fragment term, for every word, in as many lanes as hold it",
+    "R6", "fragment_registers", "fragment_buffers * words * (a_copies * WM + b_copies * WN) * FK * word_bytes / (4 * warp_size)",
+    "registers a thread", "WMMAe eq. 2's fragment term, for every word, in as many registers as hold it",
 )
 REGISTERS_PER_WARP = Equation(
     "R7", "registers_per_warp", "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)",

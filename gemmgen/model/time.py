@@ -8,13 +8,13 @@ fragment buffer all of them fetch after a barrier, and multiply when that is
 done. Nor faster than its copies arrive (`latency_cycles`). The largest is the
 stage; waves of blocks, device memory, the split pass and launches do the rest.
 
-The constants with the word "fitted" stem from kernels timed on an H100; those
-that are not measured on a generation say so. `docs/model.md` has the residuals.
+The constants are values of the GPU's row, each with its source: those of Hopper's
+generation stem from kernels timed on an H100, and the others' are assumed. `docs/model.md` has the residuals.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.model.equation import Equation
@@ -22,7 +22,7 @@ from gemmgen.model.equation import Equation
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What a generation reaches of its figures.
+    """What a GPU reaches of its figures.
 
     Attributes:
         mma: the rate of mma.sync in `tensor_fma_per_clock`, or of what stands in for it.
@@ -35,54 +35,13 @@ class Efficiency:
     measured: str = ""
 
 
-EFFICIENCY = {
-    75: Efficiency(0.95, 0.85),
-    80: Efficiency(0.95, 0.95),
-    86: Efficiency(0.95, 0.95),
-    89: Efficiency(0.95, 0.95),
-    90: Efficiency(0.66, 0.95, "fitted to kernels timed on an H100 at 700 W"),
-    100: Efficiency(0.25, 0.95),  # the vendor's figure is tcgen05's; mma.sync runs at the rate of sm_80
-    120: Efficiency(0.95, 0.95),
-    0x908: Efficiency(0.95, 0.95),  # and all later of AMD's: none was ever timed, and the constants below are an H100's
+CONSTANT_OF = {
+    "mma_efficiency": "mma_efficiency", "l2_bytes_per_clock": "l2_bytes_per_clock", "fetch_exposed": "fetch_exposed_share", "fetch_share": "fetch_share",
+    "fill_share": "fill_share", "memory_cycles": "memory_cycles", "barrier_cycles": "barrier_cycles", "tile_cycles": "tile_cycles_per_element",
+    "launch_seconds": "launch_seconds", "split_before": "split_before_instructions", "split_behind": "split_behind_instructions",
+    "split_wait": "split_wait_cycles",
 }
-"""By the number of the architecture; one between two rows takes the lower."""
-
-FP32_EFFICIENCY = 0.93
-"""Assumed: what FP32 multiply-adds reach of `f32_fma_per_clock`, which takes one from each scheduler in every clock: a
-warp of 64x64 issues 24 fetches of 16 bytes and some addresses with every 512 of them."""
-
-FETCH_SHARE = 0.048
-"""Fitted: how much of a fetch the matrix unit feels although it overlaps."""
-
-FILL_SHARE = 1.11
-"""Fitted: how much of the copies' writes into shared memory it feels."""
-
-FETCH_EXPOSED = 0.873
-"""Fitted: how much of a step's fetch shows once a stage, with one fragment buffer."""
-
-TILE_CYCLES = 0.538
-"""Fitted: cycles an element of C that a block spends outside the loop: first copies, epilogue, store."""
-
-L2_BYTES_PER_CLOCK = 54.6
-"""Fitted: bytes an SM gets of L2 in a clock."""
-
-BARRIER_CYCLES = 23
-"""Fitted: a stage's wait, barrier and loop."""
-
-MEMORY_CYCLES = 971
-"""Fitted: from a copy's issue to its data, with all SMs copying."""
-
-SPLIT_BEFORE, SPLIT_BEHIND = 15.4, 4.0
-"""Fitted: instructions a word that read and split an element before shared memory, and behind it."""
-
-SPLIT_WAIT = 357
-"""Fitted: cycles a warp waits for what it splits, once a stage before shared memory, once a step behind it."""
-
-DRAM_EFFICIENCY = 0.835
-"""Measured: the split kernels move 2.8 of 3.352 TB/s on an H100."""
-
-LAUNCH_SECONDS = 2.67e-6
-"""Fitted: a kernel in a graph, from the end of the one before to its own first work."""
+"""Symbol: the constant of a GPU's row, under [measured], that it stands for."""
 
 TENSOR_CYCLES = Equation(
     "M1", "tensor_cycles", "products * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)", "cycles a block and stage",
@@ -171,10 +130,10 @@ EQUATIONS = (
 
 
 def efficiency(gpu: Gpu, word: str) -> Efficiency:
-    """What the GPU's generation reaches on a word type."""
-    known = [number for number in EFFICIENCY if number <= gpu.arch_number]
-    reached = EFFICIENCY[max(known)] if known else EFFICIENCY[min(EFFICIENCY)]
-    return replace(reached, mma=FP32_EFFICIENCY, measured="") if word == "f32" else reached
+    """What the GPU reaches on a word type."""
+    measured = gpu.measured
+    mma = measured.fma_efficiency if word == "f32" else measured.mma_efficiency
+    return Efficiency(mma.value, measured.clock_efficiency.value, "" if mma.assumed else mma.source)
 
 
 def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
@@ -190,14 +149,10 @@ def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
         "sms": rates.sms,
         "clock_hz": boost_mhz * 1e6 * reached.clock,
         "tensor_fma_per_clock": fma_per_clock,
-        "mma_efficiency": reached.mma,
         "f32_fma_per_clock": rates.f32_fma_per_clock,
         "shared_bytes_per_clock": rates.shared_bytes_per_clock,
-        "l2_bytes_per_clock": L2_BYTES_PER_CLOCK,
         "l2_size": int(rates.l2_mib * 2**20),
-        "dram_rate": rates.dram_gb_per_s * 1e9 * DRAM_EFFICIENCY,
-        "fetch_exposed": FETCH_EXPOSED, "fetch_share": FETCH_SHARE, "fill_share": FILL_SHARE,
-        "memory_cycles": MEMORY_CYCLES, "barrier_cycles": BARRIER_CYCLES,
-        "tile_cycles": TILE_CYCLES,
-        "launch_seconds": LAUNCH_SECONDS, "split_before": SPLIT_BEFORE, "split_behind": SPLIT_BEHIND, "split_wait": SPLIT_WAIT,
+        "dram_rate": rates.dram_gb_per_s * 1e9 * gpu.measured.dram_efficiency.value,
+        **{symbol: getattr(gpu.measured, constant).value for symbol, constant in CONSTANT_OF.items()},
+        "mma_efficiency": reached.mma,
     }

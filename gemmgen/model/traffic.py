@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gemmgen.model.equation import Equation
-from gemmgen.plan import Plan
 
 STAGE_FLOPS = Equation(
     "T1", "stage_flops", "2 * BM * BN * BK * products", "FLOP a block and stage",
@@ -25,7 +24,7 @@ FETCH_BYTES = Equation(
 )
 UNSWIZZLED_WAYS = Equation(
     "T5", "unswizzled_ways", "min(shared_banks / 4, BK * word_bytes / 16)", "accesses a phase",
-    "as many neighbouring rows as the banks hold 16-byte chunks would start in so few banks; the swizzle makes it 1 (bank_ways counts)",
+    "as many neighbouring rows as the banks hold 16-byte chunks would start in so few banks; the swizzle makes it 1",
 )
 TILES = Equation("T6", "tiles", "ceil(M / BM) * ceil(N / BN)", "tiles of C", "edges are padded")
 BLOCKS = Equation("T16", "blocks", "tiles * split_k", "blocks", "a block computes one tile of C, or a slice of k of it")
@@ -52,19 +51,10 @@ SPLIT_BYTES = Equation(
     "T14", "split_bytes", "where(split_shared + split_register > 0, 0, (M + N) * K * (4 * split_reads + words * word_bytes))", "B",
     "FP32 in (twice where rows are scaled: their maxima come first), words out",
 )
+TLP = Equation(
+    "P1", "tlp", "tiles * threads", "threads", "LE-GEMM eq. 12, with phi counting a block's warps as the authors' code does",
+)
+"""Together with intensity (T3) the two that LE-GEMM maximises and that pull apart."""
 
 BLOCK_EQUATIONS = (STAGE_FLOPS, MOVED_BYTES, STAGE_BYTES, INTENSITY, FETCH_BYTES, UNSWIZZLED_WAYS)
 PROBLEM_EQUATIONS = (TILES, BLOCKS, STAGES_K, L2_BYTES, WAVE_ROWS, WAVE_COLUMNS, WAVES, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)
-
-
-def bank_ways(plan: Plan, swizzled: bool = True) -> int:
-    """How many accesses one phase of ldmatrix takes, counted: eight neighbouring rows, one chunk of each; sixteen with 64 banks."""
-    worst = 1
-    for chunk in range(plan.row_chunks):
-        places = [
-            row * plan.row_chunks + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask) if swizzled else chunk)
-            for row in range(plan.line_chunks)
-        ]
-        lines = [place % plan.line_chunks for place in places]
-        worst = max(worst, *(lines.count(line) for line in lines))
-    return worst

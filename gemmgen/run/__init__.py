@@ -8,25 +8,22 @@ here, once.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.catalog.gpu import AMD_EMULATED, VENDOR_OF
+from gemmgen.abi import STATUS, Interface, Launch
+from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
-from gemmgen.plan import STATUS, Plan
-from gemmgen.render import Source, param_type
+from gemmgen.plan import Plan
+from gemmgen.render import Source
 from gemmgen.spec import MAX_EXTENT
 
 POISON = np.float32(np.nan)
 """What lies where no kernel may read or write."""
-
-
-DRIVERS = {"nvidia": "cuda", "amd": "hip"}
-"""Who runs a vendor's machine code: the kind of device, and the module here that has it."""
 
 
 class Target(Protocol):
@@ -68,11 +65,35 @@ def converted(kind: str, value: Any) -> Any:
     return value if kind == "pointer" else int(value)
 
 
+def allocated(device: Device, interface: Interface, extents: Mapping[str, int]) -> dict[tuple[str, int], Any]:
+    """The workspace on a device, by buffer and offset: whatever a parameter points to is memory of its own, so that an access
+    past it is an access out of bounds."""
+    memory = {}
+    for buffer in interface.buffers:
+        places, allocate = interface.places(buffer), device.zeros if buffer.zeroed else device.empty
+        for (offset, name), end in zip(places.items(), [*list(places)[1:], buffer.bytes(extents)]):
+            memory[buffer.name, offset] = allocate(end - offset, name)
+    return memory
+
+
+def arguments(launch: Launch, given: Mapping[str, Any], memory: Mapping[tuple[str, int], Any]) -> list[tuple[str, Any]]:
+    """A launch's arguments, (type, value) each as `Parameter.kind` names types.
+
+    Args:
+        given: the call's arguments by name.
+        memory: what lies in the workspace, by buffer and offset.
+    """
+    return [
+        (one.kind, memory[one.region, one.offset] if one.argument is None else converted(one.kind, given[one.argument]))
+        for one in launch.parameters
+    ]
+
+
 class KernelArguments:
     """A kernel's arguments as both vendors' launches take them: an array of the addresses of values.
 
     Args:
-        args: (type, value) each, as `param_type` names types; a pointer's value is an address.
+        args: (type, value) each, as `Parameter.kind` names types; a pointer's value is an address.
 
     Attributes:
         array: it.
@@ -141,38 +162,30 @@ def gemm(
     stored_a, lda = _stored(a if plan.layout[0] == "n" else a.T, placement.extra[0])
     stored_b, ldb = _stored(b if plan.layout[1] == "n" else b.T, placement.extra[1])
     stored_c, ldc = _stored(c, placement.extra[2])
-    work = plan.workspace(m, n, k)
-    a_words, b_words = plan.words_bytes(m, n, k)
+    interface = source.interface
+    extents = interface.extents(m, n, k)
     try:
-        # One buffer a kernel's counters: an access past them is then an access out of bounds.
-        counters = {name: device.zeros(8 * len(fields), name) for name, fields in STATUS.items()}
+        memory = allocated(device, interface, extents)
         c_buffer = device.upload(stored_c, "c", placement.misalign[2])
-        values: dict[str, Any] = {
+        given: dict[str, Any] = {
             "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda,
             "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb,
-            "c": c_buffer, "ldc": ldc, "alpha": alpha, "beta": beta, **plan.extents(m, n, k),
-            "a_words": device.empty(a_words, "a_words"), "b_words": device.empty(b_words, "b_words"),
-            "a_absmax": device.zeros(work.b_absmax - work.a_absmax, "a_absmax"),
-            "b_absmax": device.zeros(work.arrived - work.b_absmax, "b_absmax"),
-            "arrived": device.zeros(work.zeroed - work.arrived, "arrived"),
-            "parts": device.empty(work.bytes - work.parts, "parts"),
-            **counters,
+            "c": c_buffer, "ldc": ldc, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
         }
         follows = False  # one of these launches
-        for launch in source.launches:
-            blocks = launch.blocks(values)
+        for launch in interface.launches:
+            blocks = launch.blocks(extents)
             if launch.most_blocks and device.clusters_at_once:
                 blocks = min(blocks, device.clusters_at_once * launch.cluster)
             if blocks:
-                kinds = {name: param_type(name) for name in launch.params}
-                args = [(kind, converted(kind, values[name])) for name, kind in kinds.items()]
+                args = arguments(launch, given, memory)
                 device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
             follows = blocks > 0
         out = device.download(c_buffer, np.float32, stored_c.size)
         status = {
-            counted: int(value)
-            for name, fields in STATUS.items()
-            for counted, value in zip(fields, device.download(counters[name], np.uint64, len(fields)))
+            field.name: int(value)
+            for one in interface.counters
+            for field, value in zip(one.fields, device.download(memory[STATUS, one.offset], np.uint64, len(one.fields)))
         }
         seconds = device.seconds()
     finally:
@@ -224,14 +237,12 @@ def why_not(target: Target) -> DeviceError | None:
 
 def emulated(plan: Plan) -> bool:
     """Whether the emulator has a model of the kernel's instructions."""
-    if plan.gpu.vendor == "amd":
-        return plan.arch in AMD_EMULATED
-    return not plan.in_tensor_memory
+    return plan.design.is_emulated and plan.gpu.maker.emulates(plan.arch)
 
 
 def _driver(target: Target) -> Any:
     """The module that drives the GPUs of `target`'s vendor."""
-    return import_module(f"gemmgen.run.{DRIVERS[VENDOR_OF[target.arch[:3]]]}")
+    return import_module(f"gemmgen.run.{vendor_of(target.arch).platform}")
 
 
 def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: str = "--device") -> Device:
@@ -244,7 +255,7 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
         DeviceError: the asked GPU is not there, or the kernel is not for its vendor's.
         NotEmulated: there is none, and the emulator cannot execute the kernel.
     """
-    own = DRIVERS[plan.gpu.vendor]
+    own = plan.gpu.maker.platform
     if kind not in ("auto", "emulator", own):
         raise DeviceError(
             f"{where} {kind}", f"runs no {plan.arch} machine code", got=plan.gpu.title, needs=f"{where} {own} for this kernel",
@@ -257,8 +268,8 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
         if kind == own:
             raise reason
     if not emulated(plan):
-        kind_of_kernel = plan.fragment.policy if plan.in_tensor_memory else plan.arch
-        other = 'policy = "mma"' if plan.in_tensor_memory else "a GPU of another architecture"
+        kind_of_kernel = plan.arch if plan.design.is_emulated else plan.fragment.policy
+        other = "a GPU of another architecture" if plan.design.is_emulated else 'policy = "mma"'
         raise NotEmulated(
             where, f"{kind_of_kernel} kernels are compiled, not emulated", got=kind,
             needs=f"a GPU of {plan.arch}; no kernel of this kind has ever been run",

@@ -16,6 +16,8 @@ from gemmgen.run import KernelArguments, Target
 
 _SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_PLACE = "--device cuda"
+_EMULATOR = "--device emulator"
 
 
 def why_not(target: Target) -> DeviceError | None:
@@ -23,18 +25,18 @@ def why_not(target: Target) -> DeviceError | None:
     arch = target.arch
     try:
         import cupy
-
+    except ImportError as error:
+        absent = error.name == "cupy"
+        return DeviceError(
+            _PLACE, "cupy is not installed" if absent else "cupy is installed and cannot be imported", got=_first_line(error),
+            needs="cupy for CUDA 13, with what it depends on", remedy=f"pip install 'gemmgen[cuda-gpu]', or {_EMULATOR}",
+        )
+    try:
         count = cupy.cuda.runtime.getDeviceCount()
-    except ImportError:
-        return DeviceError(
-            "--device cuda", "cupy is not installed", remedy="pip install 'gemmgen[cuda-gpu]', or --device emulator"
-        )
-    except Exception as error:  # cupy raises CUDARuntimeError, or ImportError's kin for a missing driver
-        return DeviceError(
-            "--device cuda", "no CUDA GPU answers", got=str(error).splitlines()[0], remedy="--device emulator"
-        )
+    except Exception as error:  # cupy's CUDARuntimeError, or whatever else it makes of a driver that is not there
+        return _refusal(cupy, _first_line(error))
     if count == 0:
-        return DeviceError("--device cuda", "no CUDA GPU is present", remedy="--device emulator")
+        return _refusal(cupy, "cudaErrorNoDevice: 0 GPUs")
     capability = int(cupy.cuda.Device().compute_capability)
     # A cubin runs on its own compute capability and on later minor ones of the same major.
     # What is made for one target alone, sm_90a, runs on no other.
@@ -42,10 +44,40 @@ def why_not(target: Target) -> DeviceError | None:
     alone = arch.endswith("a")
     if capability // 10 != number // 10 or capability < number or (alone and capability != number):
         return DeviceError(
-            "--device cuda", f"this GPU does not run {arch} machine code", got=f"sm_{capability}",
-            needs=f"a GPU of compute capability {number // 10}.{number % 10 if alone else 'x'}", remedy="[target] gpu for this GPU, or --device emulator",
+            _PLACE, f"this GPU does not run {arch} machine code", got=f"sm_{capability}",
+            needs=f"a GPU of compute capability {number // 10}.{number % 10 if alone else 'x'}",
+            remedy=f"[target] gpu for this GPU, or {_EMULATOR}",
         )
     return None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _refusal(cupy: Any, status: str) -> DeviceError:
+    """The error where cupy counts no GPU, and says why: `cudaErrorNoDevice: ...`."""
+    if status.startswith("cudaErrorInsufficientDriver"):  # said of an old driver, and of none
+        driver, runtime = cupy.cuda.runtime.driverGetVersion(), cupy.cuda.runtime.runtimeGetVersion()
+        needs = f"NVIDIA's driver (libcuda.so.1), for CUDA {runtime // 1000} or later, as cupy's runtime is"
+        if driver == 0:
+            return DeviceError(
+                _PLACE, "cupy is installed and there is no NVIDIA driver", got=status, needs=needs,
+                remedy=f"install the driver; nvidia-smi then lists the GPU; or {_EMULATOR}",
+            )
+        return DeviceError(
+            _PLACE, "the NVIDIA driver is too old for cupy's CUDA runtime", got=f"a driver for CUDA {_version(driver)}", needs=needs,
+            remedy=f"update the driver, or install cupy for an older CUDA; or {_EMULATOR}",
+        )
+    return DeviceError(
+        _PLACE, "no CUDA GPU answers", got=status, needs="a GPU that nvidia-smi lists and CUDA_VISIBLE_DEVICES does not hide",
+        remedy=_EMULATOR,
+    )
+
+
+def _version(number: int) -> str:
+    """`12.4` of 12040."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 class _Attribute(ctypes.Structure):

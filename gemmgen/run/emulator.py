@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class EmulatorDevice:
         self.progress = progress
         self.conflicts: dict[str, int] = {}
         self.clusters_at_once = 2 if plan.split_k == 1 else 5
-        self.not_modelled = NOT_MODELLED if plan.gpu.vendor == "nvidia" else ()
+        self.not_modelled = NOT_MODELLED if plan.gpu.maker.orders_memory else ()
         self.schedule = schedule
         unit, comma, unchecked = plan.gpu.unit.label(plan.scheme.word).partition(",")
         engine = f"{unit} matrix unit{comma}{unchecked}" if plan.fragment.on_matrix_unit else f"{plan.fragment.engine}s"
@@ -58,9 +59,8 @@ class EmulatorDevice:
     @property
     def emulator(self) -> Emulator | AmdEmulator:
         if self._emulator is None:
-            made_for = Emulator
-            if self.plan.gpu.vendor == "amd":
-                from gemmgen.emulate.amdgpu import AmdEmulator as made_for
+            package, name = self.plan.gpu.maker.emulator
+            made_for = getattr(import_module(package), name)
             self._emulator = made_for(
                 self.binary.assembly, self.plan.gpu.unit, source=self.source.text,
                 source_name=self.source.file_name, processes=self.processes,

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from gemmgen.build import Binary
+from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import DeviceError
 from gemmgen.run import KernelArguments, Target
 
-MOST_THREADS = 2**32 - 1
+MOST_THREADS = VENDORS["amd"].most_threads
 """Threads of one launch: HIP counts all of a grid's in 32 bits (hipModuleLaunchKernel)."""
 
 _PLACE = "--device hip"

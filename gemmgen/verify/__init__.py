@@ -150,7 +150,7 @@ def standing(plan: Plan, ran_on: Device | None = None) -> str:
     Args:
         ran_on: what executed it; None where nothing did.
     """
-    if plan.gpu.vendor != "amd":
+    if not plan.gpu.maker.recorded:
         return ""
     if ran_on is not None and ran_on.kind == "hip":
         return f"compiled by clang, resources read from the code object; run on {ran_on.name}"
@@ -189,8 +189,8 @@ class Judge:
         fine = resident > 0 and used.shared_bytes == used.predicted_shared_bytes
         fine = fine and (used.spill_bytes == 0 or self.plan.allow_spills)
         columns = ""
-        if self.plan.in_tensor_memory:
-            found, wanted = tensor_columns(self.binary), self.plan.allocated_columns
+        if (wanted := self.plan.numbers.get("allocated_columns")) is not None:
+            found = tensor_columns(self.binary)
             fine = fine and found == wanted
             columns = f", {found} columns of tensor memory (predicted {wanted})"
         return Check(
@@ -352,10 +352,10 @@ def default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
     Where blocks work off tiles, more tiles than there are blocks at once.
     """
     if kind == "emulator":
-        if plan.specialised:
+        if plan.design.stays:
             return 2 * plan.block[0] + 13, plan.block[1] + 9, oracles.wrapping_k(plan) + 5
         return plan.block[0] + 13, plan.block[1] - 7, max(1024, oracles.wrapping_k(plan)) + 5
-    if plan.specialised:
+    if plan.design.stays:
         return 2571, 1533, max(4096, oracles.wrapping_k(plan)) + 3
     return 1031, 1013, max(4096, oracles.wrapping_k(plan)) + 3
 

@@ -210,14 +210,16 @@ def _count(scheme: Scheme, accumulator: Accumulator) -> int:
 
 
 def _chunks(plan: Plan, k: int) -> list[tuple[Accumulator, int, float]]:
-    """For each accumulator: itself, the k it sums inside the unit, its share.
-
-    An accumulator at 2^-scale holds sums that are smaller by as much.
-    """
+    """For each accumulator: itself, the k it sums inside the unit, and its share: what its sum is multiplied by in the end."""
     return [
-        (acc, plan.promote if plan.promotes(acc) else max(k, 1), 2.0**-acc.scale)
+        (acc, plan.promote if plan.promotes(acc) else max(k, 1), plan.scheme.recombination.share(acc))
         for acc in plan.scheme.accumulators
     ]
+
+
+def _epilogue(scheme: Scheme) -> float:
+    """Error of recombination and of alpha, a rounding each."""
+    return (scheme.recombination.roundings + 1) * U
 
 
 def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bound:
@@ -232,7 +234,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         if plan.promotes(acc):
             c, r = _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
-    epilogue = len(scheme.accumulators) * U  # recombination, alpha
+    epilogue = _epilogue(scheme)
     coherent, random = sqrt(coherent**2 + epilogue**2), sqrt(square + epilogue**2)
     return Bound(
         relative_frobenius=SAFETY * _relative(coherent, random, a, b, reference),
@@ -243,7 +245,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
 def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range."""
     scheme = plan.scheme
-    worst = _split_worst(scheme) + len(scheme.accumulators) * U
+    worst = _split_worst(scheme) + _epilogue(scheme)
     for acc, chunk, share in _chunks(plan, k):
         on_unit = plan.fragment.on_matrix_unit
         worst += share * _accumulation_worst(k, chunk, _count(scheme, acc), plan.gpu.unit, scheme.word) if on_unit else max(k, 1) * U

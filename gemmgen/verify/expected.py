@@ -16,8 +16,8 @@ from math import ceil
 
 import numpy as np
 
-from gemmgen.emulate.product import product
-from gemmgen.emulate.rounding import fma
+from gemmgen.emulate.core.product import product
+from gemmgen.emulate.core.rounding import fma
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import lost
 from gemmgen.verify.metrics import exact, relative_frobenius

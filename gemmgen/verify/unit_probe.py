@@ -14,10 +14,10 @@ import numpy as np
 from gemmgen.build import build
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.number import FORMATS, Format
-from gemmgen.emulate import units
-from gemmgen.fragments import fragment_header
+from gemmgen.emulate.core import units
+from gemmgen.fragment_header import fragment_header
 from gemmgen.plan import Plan
-from gemmgen.render import SUFFIX, Source, render_text
+from gemmgen.render import Source, render_text
 from gemmgen.run import open_device
 
 KERNEL = "unit_probe"
@@ -93,7 +93,7 @@ def probe_unit(plan: Plan, kind: str) -> Tiles:
     m, n, k = fragment.shape
     names, a, b, c = _tiles(fragment)
     text = render_text("unit_probe.j2", header=fragment_header(fragment), fragment=fragment, name=KERNEL, m=m, n=n, k=k)
-    source = Source(name=KERNEL, text=text, suffix=SUFFIX[plan.gpu.vendor], launches=(), arch=plan.arch, allow_spills=False)
+    source = Source(name=KERNEL, text=text, suffix=plan.gpu.maker.source_suffix, launches=(), arch=plan.arch, allow_spills=False)
     device = open_device(kind, plan, source, build(source))
     try:
         buffers = [device.upload(x, name) for x, name in ((a, "a"), (b, "b"), (c, "c"))]

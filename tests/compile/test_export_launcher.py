@@ -16,8 +16,9 @@ from test_hip_export import HEADER as HIP_HEADER
 
 from gemmgen import export as exporter
 from gemmgen.build import build, find_clang
+from gemmgen.export import prose
 from gemmgen.plan import Plan
-from gemmgen.render import Source, param_type, render
+from gemmgen.render import Source, render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from programs import run
@@ -166,7 +167,7 @@ class Launcher:
 
         def on_launch(handle, x, y, z, threads, shared, stream, args, overlaps) -> int:
             launch = launches[handle]
-            values = [ctypes.cast(args[i], ctypes.POINTER(TYPES[param_type(name)]))[0] for i, name in enumerate(launch.params)]
+            values = [ctypes.cast(args[i], ctypes.POINTER(TYPES[one.kind]))[0] for i, one in enumerate(launch.parameters)]
             self.told.append((launch.symbol, (x, y, z), threads, shared, stream, dict(zip(launch.params, values)), bool(overlaps)))
             return 0
 
@@ -203,15 +204,15 @@ class Launcher:
 
     def expected(self, m: int, n: int, k: int, alpha: float = -0.5, beta: float = 2.0, same_b: bool = False) -> list:
         """The same by the plan: of `blocks` 0 there is no launch, and what follows nothing overlaps nothing."""
-        work = self.plan.workspace(m, n, k)
+        work = self.source.interface.workspace(m, n, k)
         values = {
             "a": A, "b": B, "c": C, "lda": 10000, "ldb": 10001, "ldc": 10002, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
             "a_status": WORKSPACE, "b_status": WORKSPACE + 24, "repaired": WORKSPACE + 48,
-            **{name: WORKSPACE + getattr(work, name) for name in ("a_words", "b_words", "a_absmax", "b_absmax", "parts", "arrived")},
+            **{name: WORKSPACE + work.offsets[name] for name in ("a_words", "b_words", "a_absmax", "b_absmax", "parts", "arrived")},
         }
         told, before = [("zero", WORKSPACE, 0, work.zeroed, STREAM)], 0
         for launch in self.source.launches:
-            blocks = (launch.blocks_same_b if same_b else launch.blocks)(self.plan.extents(m, n, k))
+            blocks = (launch.blocks_same_b if same_b else launch.blocks)(self.source.interface.extents(m, n, k))
             if blocks:
                 arguments = {name: values[name] for name in launch.params}
                 told.append((launch.symbol, (blocks, 1, 1), launch.threads, launch.shared_bytes, STREAM, arguments, launch.overlaps and before > 0))
@@ -256,10 +257,10 @@ def test_with_alpha_0_no_operand_is_split_and_k_is_none(launcher):
 
 
 def test_a_grid_of_one_row_of_blocks_too_many_has_no_workspace(launcher):
-    plan, (most, _) = launcher.plan, exporter._largest_grid(launcher.plan, launcher.source)
+    plan, (most, _) = launcher.plan, prose.largest_grid(launcher.plan, launcher.source)
     n, told, about = plan.block[1] << 14, [], most // (plan.split_k << 14)
     for rows in range(about - 2, about + 3):
-        extents = plan.extents(plan.block[0] * rows, n, 1)
+        extents = launcher.source.interface.extents(plan.block[0] * rows, n, 1)
         blocks = max(replace(launch, most_blocks=None).blocks(extents) for launch in launcher.source.launches)
         told.append(launcher.library.lab_gemm_workspace_bytes(plan.block[0] * rows, n, 1) > 0)
         assert told[-1] == (blocks <= most)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from gemmgen import export as exporter
 from gemmgen.build import build, compile_hip, find_clang, read_code_object
-from gemmgen.render import param_type, render
+from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from programs import need, run
@@ -201,24 +201,24 @@ def test_the_launcher_asks_the_runtime_for_what_the_source_tells(made, tmp_path)
     [gcc] = need("gcc")
     clang(folder, plan.arch, "--cuda-host-only", "-fPIC", "-c", "-o", tmp_path / "launcher.o", "lab_gemm.hip")
     sizes = {"pointer": "8", "long long": "8", "int": "4", "float": "4"}
-    types = {launch.symbol: "".join(sizes[param_type(name)] for name in launch.params) for launch in source.launches}
+    types = {launch.symbol: "".join(sizes[one.kind] for one in launch.parameters) for launch in source.launches}
     chosen = " : ".join(f'!strcmp(name, "{symbol}") ? "{codes}"' for symbol, codes in types.items())
     (tmp_path / "runtime.c").write_text(f"#define TYPES(name) ({chosen} : NULL)\n" + RUNTIME)
     run(gcc, "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{folder}", "runtime.c", "launcher.o", "-o", "program", cwd=tmp_path)
     told = [line.split() for line in run(tmp_path / "program").splitlines()]
 
     m, n, k = 67, 41, 101
-    work = plan.workspace(m, n, k)
+    work = source.interface.workspace(m, n, k)
     base = 0x4000000
     assert told[0] == ["zero", hex(base), "0", str(work.zeroed), "0x5"]
     pointers = {
         "a": 0x1000000, "b": 0x2000000, "c": 0x3000000, "a_status": base, "b_status": base + 24, "repaired": base + 48,
-        **{name: base + getattr(work, name) for name in ("a_words", "b_words", "a_absmax", "b_absmax", "parts", "arrived")},
+        **{name: base + work.offsets[name] for name in ("a_words", "b_words", "a_absmax", "b_absmax", "parts", "arrived")},
     }
     numbers = {"m": m, "n": n, "k": k, "lda": 200, "ldb": 201, "ldc": 202}
     floats = {name: struct.unpack("<I", struct.pack("<f", value))[0] for name, value in (("alpha", -0.5), ("beta", 2.0))}
     for launch, line in zip(source.launches, told[1:]):
-        blocks = launch.blocks(plan.extents(m, n, k))
+        blocks = launch.blocks(source.interface.extents(m, n, k))
         assert line[:10] == ["launch", launch.symbol, str(blocks), "1", "1", str(launch.threads), "1", "1", "0", "0x5"]
         assert [int(value, 16) for value in line[10:]] == [{**pointers, **numbers, **floats}[name] for name in launch.params]
     rest = told[1 + len(source.launches) :]

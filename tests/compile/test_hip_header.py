@@ -9,7 +9,7 @@ import pytest
 from gemmgen.build import compile_hip, find_clang
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment, find
 from gemmgen.errors import BuildError
-from gemmgen.fragments import fragment_header, header_name
+from gemmgen.fragment_header import fragment_header, header_name
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if row.vendor == "amd"}
 DEEP = {f"{row.deepest} {name}": row.deep(row.deepest) for name, row in ROWS.items() if row.deepest}

@@ -10,7 +10,7 @@ import pytest
 from fake_hip import FakeHip, install
 
 from gemmgen.build import build
-from gemmgen.render import param_type, render
+from gemmgen.render import render
 from gemmgen.run import gemm, hip
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -43,10 +43,10 @@ def test_every_launch_is_as_the_source_says_and_packed_as_the_code_object_wants(
     scalars = {"m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "alpha": alpha, "beta": beta}
     addresses: dict[str, int] = {}
     for launch, launched, memory in zip(source.launches, fake.launches, seen, strict=True):
-        assert (launched.blocks, launched.threads) == (launch.blocks(plan.extents(m, n, k)), launch.threads)
+        assert (launched.blocks, launched.threads) == (launch.blocks(source.interface.extents(m, n, k)), launch.threads)
         assert launched.shared_bytes == 0, "LDS is declared with its size"
-        for name, argument in zip(launch.params, launched.kernel.arguments, strict=True):
-            kind = param_type(name)
+        for parameter, argument in zip(launch.parameters, launched.kernel.arguments, strict=True):
+            name, kind = parameter.name, parameter.kind
             assert argument.size == struct.calcsize(FORMATS[kind]), f"{launch.symbol}: {name}"
             assert argument.kind == ("global_buffer" if kind == "pointer" else "by_value")
             [value] = struct.unpack_from(FORMATS[kind], launched.kernarg, argument.offset)
@@ -57,7 +57,8 @@ def test_every_launch_is_as_the_source_says_and_packed_as_the_code_object_wants(
                 assert value == scalars[name], f"{launch.symbol}: {name}"
     assert len(set(addresses.values())) == len(addresses)
     sizes = {name: seen[0][address] for name, address in addresses.items()}
-    assert (sizes["a_words"], sizes["b_words"]) == plan.words_bytes(m, n, k)
+    lengths = source.interface.workspace(m, n, k).lengths
+    assert (sizes["a_words"], sizes["b_words"]) == (lengths["a_words"], lengths["b_words"])
     assert sizes["repaired"] == 8
     assert result.seconds == pytest.approx(0.5e-3 * len(source.launches))
     assert (result.c == 1).all() and set(result.status.values()) == {0}, "memory that no kernel wrote is as it was"
@@ -71,7 +72,7 @@ def test_a_dropped_or_swapped_argument_would_be_noticed(kernel, monkeypatch):
     device = hip.HipDevice(binary)
     launch = source.launches[-1]
     buffer = device.zeros(64, "x")
-    args = [(param_type(name), buffer if param_type(name) == "pointer" else 3) for name in launch.params]
+    args = [(one.kind, buffer if one.pointer else 3) for one in launch.parameters]
     device.launch(launch.symbol, 1, launch.threads, 0, args)
     swapped = [args[-1], *args[1:-1], args[0]]
     swapped[launch.params.index("m")] = ("int", 4)

@@ -11,7 +11,6 @@ from gemmgen.build import build
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.model import specialised
 from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -69,12 +68,12 @@ def test_kernels_without_a_matrix_unit(arch):
         )
         source = render(plan)
         used = build(source).kernels[source.name]
-        known = specialised.model(plan)
+        known = plan.model
         assert used.spill_bytes == 0 and known["demand"] <= known["register_budget"], (warp, used)
         errors.append(abs(known["registers"] / used.registers - 1))
     assert sum(errors) / len(errors) < 0.06 and max(errors) < 0.2, errors
     for warp, down, across, buffers in (((112, 64), 2, 2, 1), ((64, 64), 4, 4, 1), ((48, 64), 4, 4, 1)):
         spilling = replace(plan, block=(warp[0] * down, warp[1] * across, 16), warp=(*warp, 16), fragment_buffers=buffers)
         source = render(spilling)
-        known = specialised.model(spilling)
+        known = spilling.model
         assert known["demand"] > known["register_budget"] and build(source).kernels[source.name].spill_bytes > 0, warp

@@ -12,7 +12,6 @@ from fitted import held_out_rows, predicted
 from gemmgen.build import build
 from gemmgen.build.code_object import CodeObjectResources
 from gemmgen.errors import BuildError
-from gemmgen.model import specialised
 from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -90,7 +89,7 @@ def test_a_plan_and_the_model_agree():
             "split": {"scheme": "ootomo", "where": where, "promote": 64}, "target": {"gpu": gpu}, "build": {"allow_spills": True},
             "tile": {"block": [warp[0] * 2, warp[1] * 2, block_k], "warp": [*warp, block_k]}, "pipeline": {"stages": 2, "fragment_buffers": buffers},
         }))
-        known = specialised.model(plan)
+        known = plan.model
         assert (known["unrolled"] == 1 or buffers == 2) == plan.unrolls_steps, plan
-        assert known["staged"] == plan.staging_registers and known["accumulator_registers"] == plan.accumulator_registers
-        assert known["fragment_registers"] == plan.fragment_registers
+        assert known["staged"] == plan.numbers["staged"] and known["accumulator_registers"] == plan.numbers["accumulator_registers"]
+        assert known["fragment_registers"] == plan.numbers["fragment_registers"]

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from gemmgen.build import build
-from gemmgen.model import specialised
 from gemmgen.paths import SPECS
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -31,19 +30,19 @@ def assert_as_predicted(plan, source, binary):
     assert binary.arch == "sm_100a"
     assert (used.spill_bytes, used.static_shared_bytes, used.stack_bytes) == (0, 0, 0)
     assert used.max_threads == (plan.threads, 1, 1)
-    assert used.registers == plan.predicted_registers if plan.moving else used.registers <= plan.predicted_registers
-    assert tensor_columns(binary) == plan.allocated_columns
+    assert used.registers == plan.predicted_registers if plan.own.moving else used.registers <= plan.predicted_registers
+    assert tensor_columns(binary) == plan.own.allocated
     check = Judge(plan, source, binary, None).resources()
-    assert check.passed and f"{plan.allocated_columns} columns" in check.detail
-    assert plan.shared_bytes == specialised.model(plan)["shared_bytes"] <= plan.gpu.limits.shared_bytes_per_block
+    assert check.passed and f"{plan.own.allocated} columns" in check.detail
+    assert plan.shared_bytes == plan.model["shared_bytes"] <= plan.gpu.limits.shared_bytes_per_block
     # Every product of a stage is one instruction, and every commit tells a barrier that somebody waits for.
     products = len(plan.scheme.products) * plan.k_steps
     text = binary.assembly.partition(f".entry {source.name}(")[2]
     assert len(re.findall(r"tcgen05\.mma\.", text)) == products
-    assert len(re.findall(r"tcgen05\.commit\.", text)) == 1 + plan.promote_chunks * bool(plan.moving) + bool(plan.staying)
+    assert len(re.findall(r"tcgen05\.commit\.", text)) == 1 + plan.promote_chunks * bool(plan.own.moving) + bool(plan.own.staying)
     assert len(re.findall(r"tcgen05\.(?:alloc|dealloc|relinquish_alloc_permit)\.", text)) == 3
     loads_of_sums = len(re.findall(r"tcgen05\.ld\.", text))
-    assert loads_of_sums == len(plan.scheme.accumulators) * plan.warp[1] // plan.unloaded == len(re.findall(r"tcgen05\.wait::ld\.", text))
+    assert loads_of_sums == len(plan.scheme.accumulators) * plan.warp[1] // plan.own.unloaded == len(re.findall(r"tcgen05\.wait::ld\.", text))
 
 
 @pytest.mark.parametrize("scheme", ["ootomo", "ootomo4", "legemm", "egemm", "markidis", "half", "bf16x3", "bf16x6", "tf32x3", "scaled"])

@@ -9,7 +9,7 @@ import pytest
 from gemmgen.build import compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.errors import BuildError
-from gemmgen.fragments import fragment_header
+from gemmgen.fragment_header import fragment_header
 
 NAMES = [row.name for row in FRAGMENTS.rows() if row.policy == "wgmma"]
 WIDE = ["wgmma_m64n128k16_f16", "wgmma_m64n256k16_bf16", "wgmma_m64n160k8_tf32"]

@@ -11,8 +11,8 @@ import pytest
 from test_gpu import prepared
 
 from gemmgen import bench as benching
+from gemmgen import timing
 from gemmgen.bench import BASELINES, F16_THIRD, SGEMM, TRITON, Kernel
-from gemmgen.run import timing
 
 pytestmark = pytest.mark.device
 
@@ -32,7 +32,7 @@ def contender(name: str, inputs: timing.Inputs) -> timing.Contender:
         return timing.cublas(name, inputs)
     pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from gemmgen.run import rivals
+    from gemmgen.timing import rivals
 
     return rivals.triton_matmul(name, TRITON[name], inputs)
 
@@ -126,7 +126,7 @@ def test_a_whole_bench():
 def test_triton_is_compiled_ahead_for_the_sizes_asked():
     pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from gemmgen.run import rivals
+    from gemmgen.timing import rivals
 
     jobs = rivals.jobs_for(["ieee"], [SQUARE, ODD, (512, 512, 512)])
     assert len(jobs) == 2 * len(rivals.CONFIGS)  # 256 and 512 share their kernels

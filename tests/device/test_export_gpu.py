@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import foreign
+from gemmgen.abi import COUNTERS
 from gemmgen.build import build
 from gemmgen.catalog.fragment import shapes
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.export import export
-from gemmgen.plan import STATUS
 from gemmgen.render import render
 from gemmgen.run import cuda, gemm
 from gemmgen.solve import solve
@@ -27,7 +27,7 @@ from gemmgen.spec import loads
 from test_gpu import local_gpu
 
 pytestmark = pytest.mark.device
-FIELDS = [field for fields in STATUS.values() for field in fields]
+FIELDS = [field for fields in COUNTERS.values() for field in fields]
 
 
 @cache

@@ -15,7 +15,7 @@ import pytest
 from gemmgen.build import compile_cuda, find_compiler
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.fragments import fragment_header
+from gemmgen.fragment_header import fragment_header
 from gemmgen.run import cuda
 
 pytestmark = pytest.mark.device

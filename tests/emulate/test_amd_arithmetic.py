@@ -9,7 +9,7 @@ import pytest
 
 from gemmgen.build import compile_cuda
 from gemmgen.emulate import TOGETHER
-from gemmgen.emulate.product import product
+from gemmgen.emulate.core.product import product
 from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice

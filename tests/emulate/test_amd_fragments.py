@@ -18,7 +18,7 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.errors import EmulationError
-from gemmgen.fragments import fragment_header
+from gemmgen.fragment_header import fragment_header
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if row.vendor == "amd"}
 DEEP = {f"{row.deepest} {name}": row.deep(row.deepest) for name, row in ROWS.items() if row.deepest}

@@ -279,7 +279,7 @@ def test_partial_waves_and_blocks_of_three_dimensions(target):
 
 
 def test_a_loop_that_waits_for_another_wave_is_given_up(monkeypatch):
-    monkeypatch.setattr("gemmgen.emulate.amdgpu.machine._PATIENCE", 2000)
+    monkeypatch.setattr("gemmgen.emulate.amdgpu.wave._PATIENCE", 2000)
     text = HEAD + "KERNEL(64) k(volatile int* flag) {\n  while (flag[0] == 0) {}\n}"
     with pytest.raises(EmulationError, match="runs on and on") as error:
         run("gfx942", "k", (1,), (64,), 0, np.zeros(1, np.int32), text=text)

@@ -8,8 +8,9 @@ import pytest
 
 from gemmgen.build.hip import compile_hip
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import SCHEDULES, units
+from gemmgen.emulate import SCHEDULES
 from gemmgen.emulate.amdgpu import AmdEmulator
+from gemmgen.emulate.core import units
 from gemmgen.errors import EmulationError
 
 HEAD = """

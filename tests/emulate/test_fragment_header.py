@@ -14,10 +14,10 @@ from gemmgen.build import compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator
-from gemmgen.emulate.rounding import fma
-from gemmgen.emulate.units import dot
+from gemmgen.emulate.core.rounding import fma
+from gemmgen.emulate.core.units import dot
 from gemmgen.errors import BuildError
-from gemmgen.fragments import fragment_header
+from gemmgen.fragment_header import fragment_header
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if (row.vendor, row.threads) == ("nvidia", 32)}  # others: test_warpgroup_header.py, test_amd_fragments.py
 MMA = [name for name, row in ROWS.items() if row.policy == "mma"]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gemmgen.build import compile_cuda
-from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, TensorMap, units
+from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, TensorMap
+from gemmgen.emulate.core import units
 from gemmgen.errors import EmulationError
 from hopper_gemm import (
     CASES,

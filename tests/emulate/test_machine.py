@@ -12,7 +12,8 @@ import pytest
 
 from gemmgen.build import compile_cuda
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, units
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator
+from gemmgen.emulate.core import units
 from gemmgen.errors import EmulationError
 
 KERNEL = 'extern "C" __global__ void __launch_bounds__(1024) k'
@@ -141,7 +142,7 @@ def test_partial_warps_and_blocks_of_three_dimensions():
 
 
 def test_a_loop_that_waits_for_another_warp_is_given_up(monkeypatch):
-    monkeypatch.setattr("gemmgen.emulate.machine._PATIENCE", 2000)
+    monkeypatch.setattr("gemmgen.emulate.ptx.warp._PATIENCE", 2000)
     text = KERNEL + """(volatile int* flag) {
   while (flag[0] == 0) {}
 }"""
@@ -540,7 +541,7 @@ def test_interrupting_leaves_no_worker_behind():
 
 
 def test_a_worker_that_dies_is_noticed(monkeypatch):
-    monkeypatch.setattr("gemmgen.emulate.machine.Strip.run", lambda self: os._exit(9))
+    monkeypatch.setattr("gemmgen.emulate.ptx.strip.Strip.run", lambda self: os._exit(9))
     with pytest.raises(EmulationError, match="worker process ended"):
         run(SCALE, (64,), (32,), 0, np.ones(9, np.float32), 9, out=(np.float32, 9), processes=2)
 

@@ -14,7 +14,7 @@ from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, TILE, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
-from gemmgen.emulate.product import product
+from gemmgen.emulate.core.product import product
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm
 from gemmgen.run.emulator import EmulatorDevice

@@ -14,10 +14,9 @@ from ways import HOPPER, SMALL_GROUPS, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
-from gemmgen.emulate.product import product
-from gemmgen.plan import STATUS
-from gemmgen.render import param_type, render
-from gemmgen.run import gemm
+from gemmgen.emulate.core.product import product
+from gemmgen.render import render
+from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import split
 
@@ -56,25 +55,19 @@ def test_a_second_product_finds_its_workspace_as_the_first_did(name):
     plan, source, binary = built(name, "WAYS")
     device = EmulatorDevice(plan, source, binary, schedule=TOGETHER)
     m, n, k = 70, 66, 150
-    work, (a_words, b_words) = plan.workspace(m, n, k), plan.words_bytes(m, n, k)
-    values = {
-        "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0, **plan.extents(m, n, k),
-        "a_words": device.empty(a_words, "a_words"), "b_words": device.empty(b_words, "b_words"),
-        "arrived": device.zeros(work.zeroed - work.arrived, "arrived"), "parts": device.empty(work.bytes - work.parts, "parts"),
-        **{name: device.zeros(8 * len(fields), name) for name, fields in STATUS.items()},
-    }
+    extents = source.interface.extents(m, n, k)
+    memory = allocated(device, source.interface, extents)
+    given = {"m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0}
     for seed in (0, 1, 2):
         rng = np.random.default_rng(seed)
         a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
-        values |= {
-            "a": device.upload(a, "a"), "b": device.upload(b, "b"), "c": device.upload(np.full((m, n), np.nan, np.float32), "c"),
-            "a_absmax": device.zeros(work.b_absmax - work.a_absmax, "a_absmax"),
-            "b_absmax": device.zeros(work.arrived - work.b_absmax, "b_absmax"),
-        }
+        given |= {"a": device.upload(a, "a"), "b": device.upload(b, "b"), "c": device.upload(np.full((m, n), np.nan, np.float32), "c")}
+        for buffer in source.interface.buffers:
+            if buffer.zeroed_again:
+                memory[buffer.name, 0] = device.zeros(buffer.bytes(extents), buffer.name)
         for launch in source.launches:
-            arguments = [(param_type(name), values[name]) for name in launch.params]
-            device.launch(launch.symbol, launch.blocks(values), launch.threads, launch.shared_bytes, arguments)
-        assert np.array_equal(device.download(values["c"], np.float32, m * n).reshape(m, n), a @ b)
+            device.launch(launch.symbol, launch.blocks(extents), launch.threads, launch.shared_bytes, arguments(launch, given, memory))
+        assert np.array_equal(device.download(given["c"], np.float32, m * n).reshape(m, n), a @ b)
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -144,7 +137,8 @@ def test_sums_below_the_normal_range_are_rounded_once(name):
 
 
 COUNTED = {
-    "portable": dict(stages=3), "row scales": dict(scheme="scaled"), "three words": dict(scheme="bf16x6"), "split on the way": dict(where="register", loads="async"),
+    "portable": dict(stages=3), "row scales": dict(scheme="scaled"), "three words": dict(scheme="bf16x6"),
+    "split on the way": dict(where="register", loads="async"),
     "mfma that flushes": dict(gpu="mi210"), "mfma that flushes, row scales": dict(gpu="mi210", scheme="scaled"), "warpgroups": SMALL_GROUPS,
 }
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gemmgen.abi import COUNTERS
 from gemmgen.build import build
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate import TOGETHER, Emulator
-from gemmgen.emulate.units import decode
-from gemmgen.plan import STATUS
+from gemmgen.emulate.core.units import decode
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -44,7 +44,7 @@ def device_words(plan, a, b):
     source = render(plan)
     binary = build(source)
     size = plan.scheme.format.bytes
-    padded = dict(zip("mnk", plan.padded(M, N, K)))
+    padded = {x: -(-extent // tile) * tile for x, extent, tile in zip("mnk", (M, N, K), plan.block)}
     stored = {"a": a if plan.layout[0] == "n" else a.T, "b": b if plan.layout[1] == "n" else b.T}
     with Emulator(binary.assembly, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
         values = {"m": M, "n": N, "k": K, "lda": stored["a"].shape[1], "ldb": stored["b"].shape[1]}
@@ -100,4 +100,4 @@ def test_every_word_is_the_references(scheme, layout):
         padding[:, :rows, :k] = 0
         assert not padding.any(), "the padding is zero"
         assert counters[x].tolist() == [want.lossy, want.overflow, want.nonfinite]
-        assert list(STATUS["a_status"]) == ["a_lossy", "a_overflow", "a_nonfinite"]
+        assert list(COUNTERS["a_status"]) == ["a_lossy", "a_overflow", "a_nonfinite"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import tensor_memory_model
@@ -63,9 +65,8 @@ def test_blocks_that_work_off_several_tiles():
     plan, source, binary = kernel(n=16, group=16, split={"promote": 32})
     device = emulator(plan, source, binary)
     device.set_schedule(emulate.TOGETHER)
-    few = source.__class__(**{**source.__dict__, "launches": tuple(
-        one if one.most_blocks is None else one.__class__(**{**one.__dict__, "most_blocks": 2}) for one in source.launches
-    )})
+    launches = tuple(one if one.most_blocks is None else replace(one, most_blocks=2) for one in source.launches)
+    few = replace(source, interface=replace(source.interface, launches=launches))
     judge = Judge(plan, few, binary, device)
     check = judge.accuracy("tiles", oracles.uniform(plan, -1, 1, (131, 75, 100), 3)).check
     assert check.passed, check.detail

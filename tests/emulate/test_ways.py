@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from test_sabotage import judge_of, permutation, probes, swap
 
+from gemmgen.abi import Launch
 from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.errors import EmulationError
-from gemmgen.plan import STATUS
-from gemmgen.render import Launch, param_type, render
-from gemmgen.run import gemm
+from gemmgen.render import render
+from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
 from verifying import assert_passed, report_of
@@ -140,21 +140,17 @@ def test_b_need_not_be_split_again(way):
     m, n, k = 70, 69, 131
     rng = np.random.default_rng(5)
     first, second, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (m, k), (k, n)))
-    a_words, b_words = plan.words_bytes(m, n, k)
-    values = {
-        "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0, **plan.extents(m, n, k), "b": device.upload(b, "b"),
-        "a_words": device.empty(a_words, "a_words"), "b_words": device.empty(b_words, "b_words"),
-        **{name: device.zeros(8 * len(fields), name) for name, fields in STATUS.items()},
-    }
+    extents = source.interface.extents(m, n, k)
+    memory = allocated(device, source.interface, extents)
+    given = {"m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "alpha": 1.0, "beta": 0.0, "b": device.upload(b, "b")}
     found = []
     for a, count in ((first, Launch.blocks), (second, Launch.blocks_same_b)):
-        values |= {"a": device.upload(a, "a"), "c": device.upload(np.full((m, n), np.nan, np.float32), "c")}
+        given |= {"a": device.upload(a, "a"), "c": device.upload(np.full((m, n), np.nan, np.float32), "c")}
         for launch in source.launches:
-            if blocks := count(launch, values):
-                args = [(param_type(name), values[name]) for name in launch.params]
-                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args)
-        found.append(device.download(values["c"], np.float32, m * n).reshape(m, n))
-        values["b"] = device.upload(np.full((k, n), np.nan, np.float32), "b")  # not to be read again
+            if blocks := count(launch, extents):
+                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, arguments(launch, given, memory))
+        found.append(device.download(given["c"], np.float32, m * n).reshape(m, n))
+        given["b"] = device.upload(np.full((k, n), np.nan, np.float32), "b")  # not to be read again
     for a, c in zip((first, second), found):
         fresh = gemm(EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source, a, b).c
         assert np.array_equal(c.view(np.uint32), fresh.view(np.uint32))

@@ -15,7 +15,9 @@ import pytest
 from gemmgen.build import compile_cuda
 from gemmgen.catalog.fragment import FragmentMap
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import SCHEDULES, TOGETHER, Emulator, isa_wmma, units
+from gemmgen.emulate import SCHEDULES, TOGETHER, Emulator
+from gemmgen.emulate.core import units
+from gemmgen.emulate.ptx.isa import wmma
 from gemmgen.errors import EmulationError
 
 HARDWARE = Path(__file__).parents[1] / "data" / "wmma_h100.npz"
@@ -154,10 +156,10 @@ def test_without_a_stride_lines_are_the_matrix_wide(operand, layout):
 
 @pytest.mark.parametrize("operand", ["a", "b", "c"])
 def test_another_map_would_be_noticed(operand, monkeypatch):
-    real = isa_wmma._fragment(operand)
+    real = wmma._fragment(operand)
     swapped = FragmentMap(**{**real.model_dump(), "lanes": (real.lanes[1], real.lanes[0], *real.lanes[2:])})
-    caches = (isa_wmma._elements, isa_wmma._holders)
-    monkeypatch.setattr(isa_wmma, "_fragment", lambda _: swapped)
+    caches = (wmma._elements, wmma._holders)
+    monkeypatch.setattr(wmma, "_fragment", lambda _: swapped)
     try:
         for cached in caches:
             cached.cache_clear()

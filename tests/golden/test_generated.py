@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.paths import SPECS, TEMPLATES
+from gemmgen.paths import PACKAGE, SPECS, TEMPLATES
 from gemmgen.render import render
 from gemmgen.solve import solve
 from ways import PORTABLE, shipped
@@ -76,5 +76,7 @@ def test_one_spec_serves_two_vendors():
     plans = {gpu: solve(SHIPPED[f"sgemm_portable, {gpu}"]) for gpu in PORTABLE["sgemm_portable"]}
     assert {plan.gpu.vendor for plan in plans.values()} == {"nvidia", "amd"}
     assert {plan.block for plan in plans.values()} == {(128, 128, 32)}
-    for path in (TEMPLATES / "gemm.j2", *(TEMPLATES / "lib").glob("*.j2")):
-        assert not any(word in path.read_text() for word in ("gpu.vendor", "nvidia", "amd", "plan.arch", "fragment.policy")), path.name
+    algorithm = [TEMPLATES / "gemm.j2", *(TEMPLATES / "lib").rglob("*.j2"), *(PACKAGE / "designs").rglob("*.j2")]
+    assert len(algorithm) > 10
+    for path in algorithm:
+        assert not any(word in path.read_text() for word in (".vendor", "nvidia", "amd", "plan.arch", ".policy")), path.name

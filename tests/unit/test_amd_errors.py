@@ -8,7 +8,7 @@ import pytest
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES, preferred_scheme
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate.product import product
+from gemmgen.emulate.core.product import product
 from gemmgen.model import error
 from gemmgen.split import as_multiplied, kept_products, split
 from gemmgen.verify.bound import bound, lost

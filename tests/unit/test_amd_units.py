@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import units
+from gemmgen.emulate.core import units
 from gemmgen.errors import SpecError
 
 SMALLEST = {"f16": -14, "bf16": -126, "tf32": -126}

@@ -10,7 +10,7 @@ from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.emulate.amdgpu.local import banks_of, phases
-from gemmgen.emulate.banks import extra_wavefronts
+from gemmgen.emulate.core.banks import extra_wavefronts
 from gemmgen.errors import EmulationError
 
 U16, U32, U64, I16, I32, I64 = np.uint16, np.uint32, np.uint64, np.int16, np.int32, np.int64

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from gemmgen import bench as benching
+from gemmgen import timing
 from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import Progress
 from gemmgen.cli.pipeline import racers
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
-from gemmgen.run import sensors, timing
+from gemmgen.run import sensors
 from gemmgen.run.sensors import Sample
+from gemmgen.timing import racing
 
 SIZE = (100, 200, 300)
 
@@ -120,15 +122,15 @@ def test_what_nvml_is_asked(monkeypatch, instant):
     (0.2, 0.03, 1, 1), (0.01, 0.03, 3, 1), (1e-4, 0.03, 150, 2), (1e-5, 0.03, 200, 15),
 ])
 def test_slices_are_filled(one, slice_seconds, products, launches):
-    got = timing.filling(slice_seconds, one)
+    got = racing.filling(slice_seconds, one)
     assert got == (products, launches)
-    assert got[0] <= timing.GRAPH_PRODUCTS and got[0] * got[1] * one >= 0.9 * slice_seconds
+    assert got[0] <= racing.GRAPH_PRODUCTS and got[0] * got[1] * one >= 0.9 * slice_seconds
 
 
 def test_slices_shrink_to_the_time_there_is():
-    assert timing.slices(8, rounds=15, slice_ms=30, seconds=None) == 0.03
-    assert timing.slices(8, rounds=15, slice_ms=30, seconds=1000) == 0.03
-    assert timing.slices(8, rounds=15, slice_ms=30, seconds=1.28) == pytest.approx(0.01)
+    assert racing.slices(8, rounds=15, slice_ms=30, seconds=None) == 0.03
+    assert racing.slices(8, rounds=15, slice_ms=30, seconds=1000) == 0.03
+    assert racing.slices(8, rounds=15, slice_ms=30, seconds=1.28) == pytest.approx(0.01)
 
 
 def test_input_sets_exceed_the_cache_and_fit_the_memory():
@@ -185,7 +187,7 @@ class _Clock:
         ))
         self.refused, self.ran = Refused, []
         monkeypatch.setitem(sys.modules, "cupy", cupy)
-        monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now, sleep=clock.sleep))
+        monkeypatch.setattr(racing, "time", SimpleNamespace(perf_counter=lambda: clock.now, sleep=clock.sleep))
 
     def sleep(self, seconds):
         self.now += 1e-9  # the work goes on meanwhile; only what is enqueued moves this clock
@@ -207,7 +209,7 @@ def test_a_race_interleaves_in_another_order_each_round(monkeypatch):
     timing.race(field, rounds=6, slice_ms=30)
     assert [len(one.seconds) for one in field] == [6, 6, 6]
     assert [one.seconds[0] for one in field] == pytest.approx([0.2, 1e-4, 1e-5])
-    assert max(map(len, clock.graphs)) <= timing.GRAPH_PRODUCTS
+    assert max(map(len, clock.graphs)) <= racing.GRAPH_PRODUCTS
     assert [index for _, index, _ in clock.graphs[-1]] == list(range(200))  # which enqueue takes modulo the input sets
     order = [name for at, (name, _) in enumerate(clock.ran) if at == 0 or clock.ran[at - 1][0] != name]
     rounds = [order[at : at + 3] for at in range(len(order) - 21, len(order), 3)]
@@ -218,10 +220,10 @@ def test_a_race_warms_up_and_ends_in_time_with_a_few_rounds_at_least(monkeypatch
     clock = _Clock(monkeypatch)
     slow = clock.contender("slow", 0.2)
     timing.race([slow], rounds=50, slice_ms=30, seconds=2.0)
-    assert timing.LEAST_ROUNDS <= len(slow.seconds) < 10 and clock.now < 2.5
+    assert racing.LEAST_ROUNDS <= len(slow.seconds) < 10 and clock.now < 2.5
     slow = clock.contender("slow", 0.2)
     timing.race([slow], rounds=50, slice_ms=30, seconds=0.1)
-    assert len(slow.seconds) == timing.LEAST_ROUNDS
+    assert len(slow.seconds) == racing.LEAST_ROUNDS
     before, slow = clock.now, clock.contender("slow", 0.2)
     timing.race([slow], rounds=5, slice_ms=30, warm_up=3.0)
     assert clock.now - before > 3 + 5 * 0.2 and len(slow.seconds) == 5
@@ -229,7 +231,7 @@ def test_a_race_warms_up_and_ends_in_time_with_a_few_rounds_at_least(monkeypatch
 
 def test_sensors_are_read_while_a_slice_runs_and_after_the_warm_up(monkeypatch):
     clock = _Clock(monkeypatch)
-    monkeypatch.setattr(timing.time, "perf_counter", iter(np.arange(0, 1e3, 2e-3)).__next__)  # a host's clock, 2 ms a look
+    monkeypatch.setattr(racing.time, "perf_counter", iter(np.arange(0, 1e3, 2e-3)).__next__)  # a host's clock, 2 ms a look
     one = clock.contender("one", 1e-3)
     timing.race([one], rounds=5, slice_ms=30, sensors=SimpleNamespace(read=lambda: Sample(1000, 500, 0)))
     assert 5 * 8 < len(one.samples) < 5 * 15
@@ -321,7 +323,7 @@ def test_a_size_that_does_not_fit_is_noted_and_the_others_stay(monkeypatch):
 def test_triton_that_is_not_installed_is_a_line(monkeypatch):
     race = _Race(monkeypatch)
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "gemmgen.run.rivals", raising=False)
+    monkeypatch.delitem(sys.modules, "gemmgen.timing.rivals", raising=False)
     table = benching.bench([kernel()], [SIZE], against=(SGEMM, "triton-ieee", "triton-bf16x6"), rounds=2)
     assert race.raced == [(SGEMM, "ours", "ours, main kernel")]
     [note] = table.notes
@@ -388,7 +390,6 @@ def test_a_damaged_csv_is_refused_with_its_line():
 
 
 def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
-    pytest.importorskip("matplotlib")
     path = tmp_path / "bench.csv"
     path.write_text(as_csv(table_of(*full_rows())))
     ran = gemmgen("bench", "--plot", path)
@@ -399,7 +400,6 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
 
 
 def test_plots_of_a_table_without_errors_or_squares(tmp_path):
-    pytest.importorskip("matplotlib")
     bare = rows_at(SIZE, entries(ours=np.ones(3)))
     assert len(benching.plot("A GPU", bare, tmp_path)) == 2
 

@@ -10,8 +10,8 @@ import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.errors import InfeasibleSpec, NotEmulated, SpecError
-from gemmgen.fragments import fragment_header
-from gemmgen.model import specialised, tensor_memory
+from gemmgen.designs import specialised, tensor_memory
+from gemmgen.fragment_header import fragment_header
 from gemmgen.model.equation import Equation
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.paths import SPECS
@@ -109,7 +109,7 @@ def test_tiles_start_where_the_swizzle_does():
     for n, k in ((16, 16), (48, 32), (256, 64)):
         plan = solve(asked(tile={"block": [128, n, k], "warp": [128, n if n <= 128 else n // 2, k]}, split={"promote": k}, pipeline={"stages": 2}))
         a, b = plan.operands
-        for size in (plan.packed_tile_bytes(a), plan.packed_tile_bytes(b), plan.stage_bytes):
+        for size in (plan.packed_tile_bytes(a), plan.packed_tile_bytes(b), plan.packed_stage_bytes(a) + plan.packed_stage_bytes(b)):
             assert size % (8 * plan.row_bytes) == 0
 
 
@@ -125,24 +125,24 @@ def test_columns_of_tensor_memory(scheme, n, promote, columns, buffers, allocate
     """Worked out by hand: a sum takes n columns, one that moves twice that where it fits."""
     tile = {"block": [128, n, 32], "warp": [128, n if n <= 128 else n // 2, 32]}
     plan = solve(asked(split={"scheme": scheme, "promote": promote}, tile=tile))
-    assert (plan.tensor_columns, plan.tensor_buffers, plan.allocated_columns) == (columns, buffers, allocated)
-    known = specialised.model(plan)
+    assert (plan.own.columns, plan.own.buffers, plan.own.allocated) == (columns, buffers, allocated)
+    known = plan.model
     assert (known["columns"], known["buffers"], known["shared_bytes"]) == (columns, buffers, plan.shared_bytes)
-    assert (known["registers"], known["threads"], known["register_budget"]) == (plan.launch_registers, plan.threads, plan.multiplying_registers)
+    assert (known["registers"], known["threads"], known["register_budget"]) == (plan.numbers["registers"], plan.threads, plan.numbers["register_budget"])
 
 
 def test_sums_lie_beside_one_another():
     plan = solve(asked(split={"scheme": "ootomo4", "promote": 32}, tile={"block": [128, 128, 32], "warp": [128, 64, 32]}))
-    taken = {acc.name: plan.column_of(acc) for acc in (*plan.staying, *plan.moving)}
-    assert sorted(taken.values()) == [0, 128, 256] and taken[plan.moving[0].name] == 256
+    taken = {acc.name: plan.own.column_of(acc) for acc in (*plan.own.staying, *plan.own.moving)}
+    assert sorted(taken.values()) == [0, 128, 256] and taken[plan.own.moving[0].name] == 256
 
 
 def test_registers_that_move_are_there():
     for groups in (1, 2, 3):
         plan = solve(asked(tile={"block": [128, 48 * groups, 32], "warp": [128, 48, 32]}, split={"promote": 32}))
-        held = plan.multiplying_registers * groups + plan.producer_registers
-        assert held <= plan.launch_registers * (groups + 1) and held * 128 <= plan.gpu.limits.registers_per_sm
-        assert plan.multiplying_registers % 8 == plan.producer_registers % 8 == 0
+        held = plan.numbers["register_budget"] * groups + plan.numbers["producer_registers"]
+        assert held <= plan.numbers["registers"] * (groups + 1) and held * 128 <= plan.gpu.limits.registers_per_sm
+        assert plan.numbers["register_budget"] % 8 == plan.numbers["producer_registers"] % 8 == 0
 
 
 # ---- what is chosen
@@ -151,8 +151,8 @@ def test_registers_that_move_are_there():
 def test_auto_takes_the_faster_and_both_are_weighed():
     best = solve(asked(policy="auto"))
     assert best.fragment.policy == "tcgen05" and best.arch == "sm_100a"
-    seconds = {policy: specialised.model(solve(asked(policy=policy)))["seconds"] for policy in ("mma", "tcgen05")}
-    assert specialised.model(best)["seconds"] == min(seconds.values())
+    seconds = {policy: solve(asked(policy=policy)).model["seconds"] for policy in ("mma", "tcgen05")}
+    assert best.model["seconds"] == min(seconds.values())
 
 
 @pytest.mark.parametrize("gpu", ["rtx5090", "h100", "a100"])
@@ -163,7 +163,7 @@ def test_auto_elsewhere_is_not_touched(gpu):
 def test_an_instruction_is_as_wide_as_the_tile():
     plan = solve(load(SPECS / "kernels" / "blackwell_b200.toml"))
     assert plan.fragment.shape[:2] == plan.block[:2]
-    assert plan.of_group.fragment.shape[1] == plan.of_group.elements == plan.warp[1]
+    assert plan.own.of_group.fragment.shape[1] == plan.own.of_group.elements == plan.warp[1]
     parts = parse_name(kernel_name(plan))
     assert (parts["policy"], parts["arch"], parts["block"]) == ("tcgen05", "sm_100a", plan.block)
 
@@ -178,9 +178,9 @@ def test_equations_have_numbers_of_their_own():
     def equations(module):
         return [value for value in vars(module).values() if isinstance(value, Equation)]
 
-    own = [e.number for e in equations(tensor_memory)]
-    assert own and len(own) == len(set(own)) and not set(own) & {e.number for e in equations(specialised)}
-    for constraint in tensor_memory.CONSTRAINTS:
+    own = [e.number for e in equations(tensor_memory.equations)]
+    assert own and len(own) == len(set(own)) and not set(own) & {e.number for e in equations(specialised.equations)}
+    for constraint in tensor_memory.DESIGN.constraints:
         assert constraint.latex
 
 

@@ -11,17 +11,17 @@ import sympy
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.model import bounds, error, resources, space, specialised, tensor_memory
+from gemmgen.designs import portable, specialised, tensor_memory
+from gemmgen.model import bounds, error, resources
 from gemmgen.model.bounds import AXES, Bound, Unsolved
 from gemmgen.model.equation import Constraint, solved
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from random_specs import bulk_specs, specs
-from test_model import random_plans, tensor_memory_specs
+from random_specs import bulk_specs, random_plans, specs, tensor_memory_specs
 
 DESIGNS = {
-    "portable": (space.PORTABLE, specs(gpus=GPUS.names()), 12), "specialised": (specialised.SPECIALISED, bulk_specs(), 12),
-    "tensor memory": (tensor_memory.TENSOR_MEMORY, tensor_memory_specs(), 40),
+    "portable": (portable.DESIGN, specs(gpus=GPUS.names()), 12), "specialised": (specialised.DESIGN, bulk_specs(), 12),
+    "tensor memory": (tensor_memory.DESIGN, tensor_memory_specs(), 40),
 }
 
 
@@ -33,12 +33,11 @@ def values_of(known, decision: str) -> list[int]:
 
 def model_holds(plan, known, decision):
     """What the model itself computes of a constraint with another value of the decision."""
-    design = specialised.skeleton_of(plan.fragment)
     seen = {}
 
     def holds(constraint: Constraint, value: int) -> bool:
         if value not in seen:
-            seen[value] = space.budgets(known | {decision: value} | ({"WK": value} if decision == "BK" else {}), plan.gpu.arch_number, design)
+            seen[value] = plan.design.budgets(known | {decision: value} | ({"WK": value} if decision == "BK" else {}), plan.gpu.arch_number)
         return bool(constraint.holds(seen[value]))
     return holds
 
@@ -52,19 +51,19 @@ def told(bound: Bound | None, values: list[int]) -> list[int]:
     return [value for value in values if (bound.least is None or bound.least <= value) and (bound.most is None or value <= bound.most)]
 
 
-@pytest.mark.parametrize("design", DESIGNS)
-def test_every_bound_is_what_all_values_give(design):
-    skeleton, strategy, count = DESIGNS[design]
-    plans = [plan for plan in random_plans(strategy, 4 * count) if specialised.skeleton_of(plan.fragment) is skeleton][:count // 2]
+@pytest.mark.parametrize("name", DESIGNS)
+def test_every_bound_is_what_all_values_give(name):
+    design, strategy, count = DESIGNS[name]
+    plans = [plan for plan in random_plans(strategy, 4 * count) if plan.design is design][:count // 2]
     assert len(plans) >= 4
-    equations = [equation for _, group in skeleton.equations for equation in group]
+    equations = [equation for _, group in design.equation_groups for equation in group]
     given, withheld = 0, set()
     for plan in plans:
-        known = specialised.model(plan)
+        known = plan.model
         for decision in [name for name in AXES if name in known]:
             holds, values = model_holds(plan, known, decision), values_of(known, decision)
-            found = {one.constraint: one for one in bounds.bounds(equations, skeleton.constraints, known, decision, plan.gpu.arch_number, holds)}
-            for constraint in skeleton.constraints:
+            found = {one.constraint: one for one in bounds.bounds(equations, design.constraints, known, decision, plan.gpu.arch_number, holds)}
+            for constraint in design.constraints:
                 bound = found.get(constraint)
                 if bound and bound.reason:
                     withheld.add((constraint.number, decision, bound.reason))
@@ -95,9 +94,9 @@ def test_bounds_of_a_plan_by_hand():
         "tile": {"block": [128, 128, 64], "warp": [64, 128, 64], "group": 8, "split_k": 1, "cluster": 1},
         "pipeline": {"stages": 2, "consumers": "cooperative"},
     }))
-    known, skeleton = specialised.model(plan), specialised.SPECIALISED
-    equations = [equation for _, group in skeleton.equations for equation in group]
-    found = bounds.bounds(equations, skeleton.constraints, known, "stages", 90, model_holds(plan, known, "stages"))
+    known, design = plan.model, specialised.DESIGN
+    equations = [equation for _, group in design.equation_groups for equation in group]
+    found = bounds.bounds(equations, design.constraints, known, "stages", 90, model_holds(plan, known, "stages"))
     assert [str(one) for one in found] == ["stages <= floor(232448 / 65552) = 3   (C10: shared_bytes <= shared_bytes_per_block)"]
 
 

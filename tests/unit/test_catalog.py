@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
@@ -14,8 +16,9 @@ from gemmgen.errors import SpecError, UnknownName
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load
+from gemmgen.split import kept_products, split
 
-TABLES = {"fragments": FRAGMENTS, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
+TABLES = {"fragments": FRAGMENTS, "generations": GENERATION_TABLE, "gpus": GPUS, "schemes": SCHEMES, "units": UNITS}
 ROWS = [(folder, name) for folder, table in TABLES.items() for name in table.names()]
 
 
@@ -172,6 +175,51 @@ def test_what_follows_from_a_scheme(name):
     assert scheme.bits == bits
     assert scheme.dropped == dropped
     assert tuple((acc.name, acc.scale, acc.promoted) for acc in scheme.accumulators) == accumulators
+
+
+CHAINS = {  # accumulator and exponent, from the smallest contribution to the largest
+    "scaled": (("main", 0),),
+    "ootomo": (("correction", 0), ("main", -11)),
+    "legemm": (("correction", 0), ("main", -10)),
+    "ootomo4": (("tail", 0), ("correction", -11), ("main", -11)),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_sums_are_recombined_from_the_smallest_to_the_largest(name):
+    recombination = SCHEMES.get(name).recombination
+    assert recombination.family == "residual chain"
+    assert tuple((step.accumulator.name, step.exponent) for step in recombination.steps) == CHAINS[name]
+    assert recombination.roundings == len(CHAINS[name]) - 1
+
+
+@pytest.mark.parametrize("name", SCHEMES.names())
+def test_recombination_gives_every_accumulator_its_share(name):
+    scheme = SCHEMES.get(name)
+    recombination, accumulators = scheme.recombination, scheme.accumulators
+    assert [recombination.share(acc) for acc in accumulators] == [2.0**-acc.scale for acc in accumulators]
+    assert {acc.type for acc in accumulators} == {"f32"}
+    sums = {acc.name: 3.0 * 5**i for i, acc in enumerate(accumulators)}
+    taken = []
+
+    def add(so_far: float, factor: float, own: float) -> float:
+        taken.append(own)
+        return so_far * factor + own
+
+    assert recombination.combine(sums, add) == sum(sums[acc.name] * 2.0**-acc.scale for acc in accumulators)
+    assert taken == [sums[acc.name] for acc in accumulators[-2::-1]]
+
+
+@pytest.mark.parametrize("name", SCHEMES.names())
+def test_the_reference_recombines_as_each_product_stands_for_itself(name):
+    scheme = SCHEMES.get(name)
+    of = np.random.default_rng(11).uniform(1, 2, (2, 5, 7)).astype(np.float32)
+    a, b = (split(x, scheme) for x in of)
+    alone = sum(
+        np.ldexp(a.planes[p.a] @ b.planes[p.b].T, -(scheme.words[p.a].scale + scheme.words[p.b].scale)) for p in scheme.products
+    )
+    expected = np.ldexp(alone, -(a.exponents[:, None] + b.exponents[None, :]))
+    np.testing.assert_allclose(kept_products(a, b, scheme), expected, rtol=1e-14)
 
 
 def test_only_fp32_words_hold_everything():

@@ -14,8 +14,9 @@ from gemmgen.build.cubin import CubinResources
 from gemmgen.cli.output import Progress
 from gemmgen.cli.pipeline import racers
 from gemmgen.errors import BuildError, ResourceError
-from gemmgen.model import space, specialised
-from gemmgen.solve import MOST_OF_A_WAY, alternatives, choices, explain, solve
+from gemmgen.designs import portable
+from gemmgen.designs.portable.design import PREDICTED
+from gemmgen.solve import MOST_OF_A_WAY, alternatives, choices, explain, search, solve
 from gemmgen.spec import load, loads
 
 FIXED = {
@@ -103,8 +104,8 @@ def test_choices_begin_with_the_models_own_and_never_repeat(loaded):
 def test_what_the_demand_for_registers_rests_on_changes_first():
     """Another number of stages would spill as the first did: it comes only when nothing else is left."""
     plans = first(minimal(), TRIES)
-    known = [specialised.model(plan) for plan in plans]
-    assert len({tuple(one[name] for name in space.OF_REGISTERS if name in one) for one in known}) == TRIES
+    known = [plan.model for plan in plans]
+    assert len({tuple(one[name] for name in portable.DESIGN.of_registers) for one in known}) == TRIES
     tile = first(minimal(tile={"block": [128, 96, 32], "warp": [32, 48, 32]}, split={"scheme": "ootomo", "where": "prepass"}), TRIES)
     assert {plan.warp for plan in tile} == {(32, 48, 32)} and [plan.fragment_buffers for plan in tile[:2]] == [2, 1]
     assert len({plan.stages for plan in tile}) > 1
@@ -115,8 +116,8 @@ def test_choices_come_by_predicted_time():
     plans = first(minimal(), 12)
     ways = [plan.where for plan in plans]
     for where in set(ways):
-        seconds = [specialised.model(plan)["seconds"] for plan in plans if plan.where == where]
-        assert all(earlier <= later * (1 + space.TIE) for earlier, later in zip(seconds, seconds[1:]))
+        seconds = [plan.model["seconds"] for plan in plans if plan.where == where]
+        assert all(earlier <= later * (1 + search.TIE) for earlier, later in zip(seconds, seconds[1:]))
     assert set(ways[:3]) != set(ways) and all(ways[:9].count(where) == MOST_OF_A_WAY for where in set(ways))
 
 
@@ -147,7 +148,7 @@ def test_when_nothing_is_left_that_is_predicted_to_fit_the_rest_is_tried():
     """A warp tile whose kernels are mostly predicted to spill: those that are come last."""
     loaded = minimal("h100", tile={"block": [128, 128, 32], "warp": [64, 32, 32], "group": 1, "split_k": 1}, fragment={"policy": "mma"})
     plans = list(choices(loaded))
-    spilling = [plan for plan in plans if not all(one.holds(specialised.model(plan)) for one in space.registers.PREDICTED)]
+    spilling = [plan for plan in plans if not all(one.holds(plan.model) for one in PREDICTED)]
     assert 0 < len(spilling) < len(plans) and plans == sorted(plans, key=lambda plan: plan in spilling)
 
 
@@ -156,7 +157,7 @@ def test_an_explanation_is_of_the_choice_that_is_asked_for():
     plans, (best, drawn) = first(loaded, 3), alternatives(loaded, 2, 1)
     for at, plan in enumerate(plans):
         told = explain(loaded, at)
-        assert told.plan == plan and told.best[0].block == plan.block and told.best[0].warp == plan.warp
+        assert told.plan == plan and told.best[0].decided == plan.decided
     assert best[0] == plans[0] and drawn
     with pytest.raises(IndexError, match="no more than 1"):
         explain(loads(FIXED), 1)

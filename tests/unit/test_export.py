@@ -21,12 +21,15 @@ import pytest
 
 import foreign
 from gemmgen import export as exporter
+from gemmgen.abi import COUNTERS
 from gemmgen.build import Binary, CodeObjectResources, CubinResources
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.export import prose
+from gemmgen.export.manifest import SCHEMA_VERSION
 from gemmgen.paths import SPECS
-from gemmgen.plan import Hints, STATUS
+from gemmgen.plan import Hints
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -54,7 +57,7 @@ CASES = {
     "rx7900xtx-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "bf16x3"}, "tile": SMALL, "target": {"gpu": "rx7900xtx"}},
 }
 AMD = [case for case in CASES if case.startswith(("mi", "rx"))]
-LIMIT = exporter.LARGEST_EXTENT
+LIMIT = prose.LARGEST_EXTENT
 
 
 def prepared(case: str = "ootomo-nn", **more):
@@ -123,7 +126,7 @@ def test_the_folder_holds_what_the_manifest_tells(case, tmp_path):
     assert [[p["name"] for p in launch["params"]] for launch in manifest["launches"]] == [
         list(launch.params) for launch in source.launches
     ]
-    assert [field["name"] for field in manifest["status"]] == [f for fields in STATUS.values() for f in fields]
+    assert [field["name"] for field in manifest["status"]] == [f for fields in COUNTERS.values() for f in fields]
 
 
 def test_the_same_plan_gives_the_same_bytes_wherever_it_is_written(tmp_path, monkeypatch):
@@ -181,7 +184,7 @@ def test_the_bounds_told_are_never_below_the_derived_ones():
 
     for case in CASES:
         plan, *_ = prepared(case)
-        for row in exporter._bounds(plan):
+        for row in prose.bounds(plan):
             exact = worst_case(plan, row["k"])
             assert exact <= row["worst_case"] <= exact * 1.011
             assert 0 < row["both_signs"] < row["worst_case"]
@@ -210,7 +213,7 @@ SCHEMA = json.loads((SPECS / "manifest.schema.json").read_text())
 def test_the_manifest_keeps_to_its_schema(case, tmp_path):
     manifest = json.loads((exported(tmp_path / "out", case) / "manifest.json").read_text())
     assert violations(manifest, SCHEMA, SCHEMA) == []
-    assert manifest["schema_version"] == exporter.SCHEMA_VERSION == SCHEMA["properties"]["schema_version"]["const"]
+    assert manifest["schema_version"] == SCHEMA_VERSION == SCHEMA["properties"]["schema_version"]["const"]
 
 
 def test_the_schema_refuses_what_is_wrong(tmp_path):
@@ -269,16 +272,16 @@ def test_one_export_serves_several_architectures(tmp_path):
 @pytest.mark.parametrize("worse", ["gfx90a", "gfx942"])
 def test_the_bounds_told_for_several_architectures_are_those_of_the_worse_unit(worse, monkeypatch):
     plan, *_ = prepared("mi210-nn")
-    real = exporter.bound
+    real = prose.bound
 
     def bound(plan, *matrices):
         found, times = real(plan, *matrices), 3 if plan.arch == worse else 1
         return replace(found, scaled=0.1 * times, random=0.01 * times)
 
-    monkeypatch.setattr(exporter, "bound", bound)
-    both = exporter._bounds(plan, ["gfx90a", "gfx942"])
+    monkeypatch.setattr(prose, "bound", bound)
+    both = prose.bounds(plan, ["gfx90a", "gfx942"])
     assert {row["worst_case"] for row in both} == {0.3}
-    assert {row["both_signs"] for row in both} == {0.03 * exporter.SAFETY}
+    assert {row["both_signs"] for row in both} == {0.03 * prose.SAFETY}
 
 
 def test_the_header_says_for_which_inputs_the_bound_holds(tmp_path):
@@ -292,11 +295,11 @@ def test_the_header_says_for_which_inputs_the_bound_holds(tmp_path):
     for text in (flushing, kept):
         assert "No element outside of that passes silently" in text and "always below bound * (|A||B|) + 2^-149:" in text
     scaled, *_ = prepared("mi210-nn", split={"scheme": "scaled"})
-    assert "0 or at least 2^-6 of the largest of its row" in exporter._range_text(scaled, [scaled.arch])
+    assert "0 or at least 2^-6 of the largest of its row" in prose.range_text(scaled, [scaled.arch])
     also, *_ = prepared("mi300x-tt")
-    assert exporter._flushing(also, ["gfx942"]) == [] and exporter._flushing(also, ["gfx942", "gfx90a"]) == ["gfx90a"]
+    assert prose.flushing(also, ["gfx942"]) == [] and prose.flushing(also, ["gfx942", "gfx90a"]) == ["gfx90a"]
     wide, *_ = prepared("ootomo-nn", split={"scheme": "bf16x3"})
-    assert exporter._underflow(wide, [wide.arch]) == "2^-149 + k 2^-144"
+    assert prose.underflow_text(wide, [wide.arch]) == "2^-149 + k 2^-144"
 
 
 def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(tmp_path):
@@ -304,20 +307,20 @@ def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(
     [gxx] = need("g++")
     example = (exported(tmp_path / "out", "mi210-nn") / "example.cpp").read_text()
     draw = re.search(r"^float draw\(\)\n\{.*?^\}", example, re.M | re.S)[0]
-    count = sum(x.size for x in exporter._example_matrices())
+    count = sum(x.size for x in prose.example_matrices())
     (tmp_path / "draw.cpp").write_text(f'#include <cstdio>\n{draw}\nint main() {{ for (int i = 0; i < {count}; ++i) std::printf("%a\\n", draw()); }}\n')
     run(gxx, "draw.cpp", "-o", "draw", cwd=tmp_path)
     drawn = np.array([float.fromhex(word) for word in run(tmp_path / "draw").split()], np.float32)
-    a, b = exporter._example_matrices()
-    m, n, k = exporter.EXAMPLE_SIZE
+    a, b = prose.example_matrices()
+    m, n, k = prose.EXAMPLE_SIZE
     assert (a.shape, b.shape) == ((m, k), (k, n))
     assert np.array_equal(drawn.reshape(k, m + n), np.hstack([a.T, b]))
     told = {name: float(value) for name, value in re.findall(r"\b(\w*LOST) = ([^,;]+)", example)}
     plan, *_ = prepared("mi210-nn")
-    loses = exporter._example_losses(plan, [plan.arch])
+    loses = prose.example_losses(plan, [plan.arch])
     assert told == {"LOST": loses["lost"], "MOST_LOST": loses["most_lost"]}
     kept = replace(plan, gpu=plan.gpu.model_copy(update={"matrix_unit": "cdna3"}))
-    assert exporter._example_losses(kept, [plan.arch]) == {"lost": 0.0, "most_lost": 0.0}
+    assert prose.example_losses(kept, [plan.arch]) == {"lost": 0.0, "most_lost": 0.0}
     assert 1e-7 < loses["lost"] < 1e-5
 
 
@@ -333,12 +336,12 @@ def test_an_architecture_without_the_plans_instruction_is_refused(case, arch, ne
 
 def test_hip_counts_the_threads_of_a_grid_in_32_bits():
     plan, source, _ = prepared("mi210-nn")
-    blocks, words = exporter._largest_grid(plan, source)
+    blocks, words = prose.largest_grid(plan, source)
     assert blocks * 256 < 2**32 <= (blocks + 1) * 256 and words == "2^32 - 1 threads"
-    assert exporter._largest_grid(*prepared()[:2]) == (2**31 - 1, "2^31 - 1 blocks")
+    assert prose.largest_grid(*prepared()[:2]) == (2**31 - 1, "2^31 - 1 blocks")
 
 
-# ---- sizes, against the plan
+# ---- sizes, against the table
 
 
 def sizes() -> list[tuple[int, int, int]]:
@@ -350,15 +353,17 @@ def sizes() -> list[tuple[int, int, int]]:
     return [*few, *many, *huge, (0, 0, 0), (LIMIT, 1, 1), (1, LIMIT, 1), (1, 1, LIMIT), (LIMIT, LIMIT, LIMIT)]
 
 
+TOLD = ("status", "a_absmax", "b_absmax", "a_words", "b_words")
+
+
 def planned(plan, source, m: int, n: int, k: int) -> list[int]:
-    """What the C must tell: the status code, then extents, offsets, bytes and blocks, all by the Plan."""
-    m_padded, n_padded, k_padded = plan.padded(m, n, k)
-    extents = plan.extents(m, n, k)
-    if max(replace(launch, most_blocks=None).blocks(extents) for launch in source.launches) > exporter._largest_grid(plan, source)[0]:
+    """What the C must tell: the status code, then extents, offsets, bytes and blocks, all by the table."""
+    extents = source.interface.extents(m, n, k)
+    if max(replace(launch, most_blocks=None).blocks(extents) for launch in source.launches) > prose.largest_grid(plan, source)[0]:
         return [-100]
     blocks = [launch.blocks(extents) for launch in source.launches]
-    w = plan.workspace(m, n, k)
-    return [0, m_padded, n_padded, k_padded, w.status, w.a_absmax, w.b_absmax, w.a_words, w.b_words, w.zeroed, w.bytes, *blocks]
+    w = source.interface.workspace(m, n, k)
+    return [0, *(extents[f"{x}_padded"] for x in "mnk"), *(w.offsets[name] for name in TOLD), w.zeroed, w.bytes, *blocks]
 
 
 SIZES_PROGRAM = """
@@ -411,16 +416,16 @@ def test_the_manifests_sizes_are_the_plans(case, tmp_path):
     manifest = json.loads((exported(tmp_path / "out", case) / "manifest.json").read_text())
     for m, n, k in sizes():
         extents = foreign.extents(manifest, m, n, k)
-        assert tuple(extents[name] for name in ("m_padded", "n_padded", "k_padded")) == plan.padded(m, n, k)
+        assert tuple(extents[name] for name in ("m_padded", "n_padded", "k_padded")) == tuple(-(-x // tile) * tile for x, tile in zip((m, n, k), plan.block))
         offsets, zeroed, nbytes = foreign.layout(manifest, extents)
-        want = plan.workspace(m, n, k)
-        assert offsets == {name: getattr(want, name) for name in offsets}
+        want = source.interface.workspace(m, n, k)
+        assert offsets == want.offsets
         assert (zeroed, nbytes) == (want.zeroed, want.bytes)
         for launch, told in zip(source.launches, manifest["launches"]):
             assert launch.grid == tuple(
                 tuple((factor["extent"], factor["tile"]) for factor in product) for product in told["grid"]
             )
-            assert foreign.blocks(told, extents) == launch.blocks(plan.extents(m, n, k))
+            assert foreign.blocks(told, extents) == launch.blocks(source.interface.extents(m, n, k))
 
 
 # ---- arguments
@@ -691,7 +696,7 @@ def failing_at(call: int, real, error: BaseException):
 
 @pytest.mark.parametrize("prepare", [before_absent, before_earlier_export, before_other_files])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "interrupt"])
-@pytest.mark.parametrize(("owner", "function", "least"), [(exporter.os, "rename", 8), (Path, "write_bytes", 8), (Path, "mkdir", 3)])
+@pytest.mark.parametrize(("owner", "function", "least"), [(os, "rename", 8), (Path, "write_bytes", 8), (Path, "mkdir", 3)])
 def test_whatever_fails_leaves_what_was_there(prepare, error, owner, function, least, tmp_path, monkeypatch):
     """Each call that can fail fails once; at the end, when none is left, the export succeeds."""
     request = prepared()

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from gemmgen.errors import SpecError
-from gemmgen.model import expressions, space, specialised, tensor_memory
+from gemmgen.designs import all_designs
+from gemmgen.model import expressions
 from gemmgen.model.expressions import ALIASES, objective, required
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 
-KNOWN = specialised.model(solve(loads({
+KNOWN = solve(loads({
     "split": {"scheme": "ootomo", "promote": 128, "where": "prepass"}, "target": {"gpu": "a100"},
     "tile": {"block": [128, 128, 32], "warp": [64, 32, 32], "group": 8, "split_k": 1}, "pipeline": {"stages": 3, "fragment_buffers": 1, "loads": "async"},
-})))
+})).model
 
 
 def holds(text: str) -> bool:
@@ -82,8 +83,8 @@ def test_what_is_computed_does_not_wrap():
 
 
 def test_aliases_stand_for_symbols_of_every_design_that_has_them():
-    for design in (space.PORTABLE, specialised.SPECIALISED, tensor_memory.TENSOR_MEMORY):
-        symbols = {one.symbol for _, group in design.equations for one in group} | set(design.decisions)
+    for design in all_designs():
+        symbols = {one.symbol for _, group in design.equation_groups for one in group} | set(design.symbols)
         own = {"M", "N", "K", "FM", "FN", "FK", "sms", "blocks_per_sm"}
         missing = {alias.symbol for alias in ALIASES.values()} - symbols - own
         assert missing <= {"fragment_buffers", "cluster"}, missing

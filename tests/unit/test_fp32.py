@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from banks import bank_ways
 from ways import NVIDIA
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.emulate.rounding import fma
+from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.model import specialised, time, traffic
+from gemmgen.model import time, traffic
 from gemmgen.naming import kernel_name
 from gemmgen.render import render
 from gemmgen.solve import solve
@@ -90,16 +91,16 @@ def test_a_plan_and_the_model_agree():
     for warp in ((32, 32, 16), (64, 32, 32), (32, 64, 64)):
         for buffers in (1, 2):
             plan = plan_of(warp=warp, buffers=buffers)
-            known = specialised.model(plan)
-            assert known["fragment_registers"] == plan.fragment_registers == buffers * (warp[0] + warp[1] // 2)
-            assert known["accumulator_registers"] == plan.accumulator_registers
+            known = plan.model
+            assert known["fragment_registers"] == plan.numbers["fragment_registers"] == buffers * (warp[0] + warp[1] // 2)
+            assert known["accumulator_registers"] == plan.numbers["accumulator_registers"]
             assert (known["loop"] > 0) == plan.unrolls_steps == (buffers == 2)
-            assert traffic.bank_ways(plan) == 1
+            assert bank_ways(plan) == 1
 
 
 def test_what_each_lane_fetches():
     """Eight lanes read each element of A and four each of B: 16 bytes a lane for 16 multiply-adds a lane and k."""
-    known = specialised.model(plan_of(warp=(64, 32, 32)))
+    known = plan_of(warp=(64, 32, 32)).model
     assert known["warps"] == 4
     assert known["fetch_bytes"] == 4 * (64 * 8 + 32 * 4) * 32 * 4
 
@@ -111,7 +112,7 @@ def test_the_cuda_cores_stand_in_for_the_matrix_units():
     assert rates["clock_hz"] / units["clock_hz"] == pytest.approx(h100.rates.boost_mhz / h100.rates.tensor_boost_mhz)
     assert not time.efficiency(h100, "f32").measured and time.efficiency(h100, "f16").measured
     for gpu in map(GPUS.get, NVIDIA):
-        assert 0.4 < specialised.model(solve(spec(gpu.name)))["tflops"] / gpu.rates.f32_tflops < 1
+        assert 0.4 < solve(spec(gpu.name)).model["tflops"] / gpu.rates.f32_tflops < 1
 
 
 # ---- the error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from ctypes.util import find_library
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from fake_hip import APU, MI210, FakeHip, Status, install
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, NotEmulated
-from gemmgen.run import DRIVERS, hip, open_device, why_not
+from gemmgen.run import hip, open_device, why_not
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import standing
@@ -39,7 +40,8 @@ def test_without_hip_python_it_says_what_to_install(monkeypatch):
 
 @pytest.mark.skipif(find_library("amdhip64") is not None, reason="ROCm is installed here")
 def test_hip_python_without_rocm_says_so():
-    pytest.importorskip("hip", reason="hip-python is not installed")
+    if platform.machine() != "x86_64":
+        pytest.skip("NOT RUN: hip-python has no wheel for this processor")
     reason = why_not(GPUS.get("mi210"))
     assert "no ROCm" in reason.problem and "libamdhip64.so" in reason.got and "--device emulator" in reason.remedy
 
@@ -140,7 +142,7 @@ def test_a_kernel_is_not_for_the_other_vendor_s_gpus(gpu, kind):
     plan = plan_for(gpu)
     error = refusal_of(open_device, kind, plan, None, None)
     assert error.where == f"--device {kind}" and f"no {plan.arch} machine code" in error.problem
-    assert f"--device {DRIVERS[plan.gpu.vendor]}" in error.needs
+    assert f"--device {plan.gpu.maker.platform}" in error.needs
 
 
 def test_an_architecture_that_nothing_emulates_is_not_verified(monkeypatch):

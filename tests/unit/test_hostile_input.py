@@ -11,6 +11,7 @@ import pytest
 from test_bad_input import check_refused
 
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
+from gemmgen.catalog.generation import Generation
 from gemmgen.catalog.gpu import GENERATIONS, GPUS, Gpu, generation
 from gemmgen.catalog.reserved import reserved
 from gemmgen.catalog.scheme import SCHEMES, Scheme
@@ -225,7 +226,7 @@ def test_an_instructions_fields_have_bounds(tmp_path):
             FRAGMENTS.get(edited(FRAGMENTS.folder, "tcgen05_m128n16k16_f16", before, after, tmp_path))
 
 
-@pytest.mark.parametrize("row", [Gpu, Scheme, MatrixUnit, Fragment])
+@pytest.mark.parametrize("row", [Gpu, Generation, Scheme, MatrixUnit, Fragment])
 def test_every_text_of_a_row_is_cleaned_or_has_a_pattern(row):
     """A new field cannot bring raw text into generated code: a str is Title or Prose, matches a pattern, or names a file."""
     def texts(annotation, metadata=()):

@@ -13,14 +13,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import gemmgen.verify as judging
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate.product import product
+from gemmgen.emulate.core.product import product
 from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.split import split
+import gemmgen.verify as judging
 from gemmgen.verify import against_fp32, oracles, verify
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected, sequential
 from gemmgen.verify.metrics import exact, relative_frobenius

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,22 +17,26 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "paths", "files", "catalog", "spec", "plan", "model", "solve", "naming", "render", "fragments", "split",
-    "build", "emulate", "run", "verify", "export", "bench", "cli", "demo", "__main__",
+    "", "errors", "paths", "files", "catalog", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "render", "fragment_header", "split",
+    "build", "emulate", "run", "verify", "export", "timing", "bench", "cli", "demo", "__main__",
 )
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
     "pydantic": {"spec", "catalog"},
     "pydantic_core": set(),
-    "cupy": {"run"},
+    "cupy": {"run", "timing"},
     "hip": {"run"},
     "typer": {"cli"},
     "sklearn": {"demo"},
-    "torch": {"run"},
-    "triton": {"run"},
+    "torch": {"timing"},
+    "triton": {"timing"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
+JUSTIFIED = {
+    ("gemmgen.build", "gemmgen.build.choice"): "for type checkers: the room's front looks names up when they are asked for",
+}
+"""Imports that lead back to where they come from, and why they may. None is executed while its file is loaded."""
 
 
 def room_of(module: str) -> str:
@@ -51,6 +56,38 @@ def imports(path: Path) -> Iterator[str]:
                 yield from (f"gemmgen.{alias.name}" for alias in node.names)
             else:
                 yield node.module
+
+
+def module_of(path: Path) -> str:
+    """`gemmgen.catalog` for catalog/__init__.py."""
+    return ".".join(("gemmgen", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Every module of the package, and which others it imports anywhere: at its top, inside functions or for type checkers."""
+    modules = {module_of(path): path for path in FILES}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        found = graph[module] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                found.update(inner & modules.keys())
+                if inner - modules.keys():
+                    found.add(node.module)
+        found &= modules.keys() - {module}
+    return graph
+
+
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """All modules that importing one may load, by whatever way."""
+    found, left = set(), {start}
+    while left:
+        found |= left
+        left = set().union(*(graph[module] for module in left)) - found
+    return found
 
 
 def room_of_file(path: Path) -> str:
@@ -74,6 +111,34 @@ def test_heavy_libraries_stay_in_their_rooms(path):
     for module in imports(path):
         homes = HOMES.get(module.partition(".")[0])
         assert homes is None or room_of_file(path) in homes, f"{path.name} imports {module}"
+
+
+def test_no_import_leads_back_to_where_it_comes_from():
+    graph = import_graph()
+    for module, target in JUSTIFIED:
+        graph.get(module, set()).discard(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+
+
+def test_the_emulators_core_knows_neither_machine():
+    graph = import_graph()
+    parts = {part: {m for m in graph if m.startswith(f"gemmgen.emulate.{part}")} for part in ("core", "ptx", "amdgpu")}
+    assert all(len(modules) > 10 for modules in parts.values())
+    for part, others in (("core", ("ptx", "amdgpu")), ("ptx", ("amdgpu",)), ("amdgpu", ("ptx",))):
+        for module in parts[part]:
+            for other in others:
+                assert not reached(graph, module) & parts[other], f"{module} reaches {other}"
+    for machine in ("ptx", "amdgpu"):  # the way there is found where there is one
+        assert "gemmgen.emulate.core.memory" in reached(graph, f"gemmgen.emulate.{machine}.emulator")
+    program = (
+        "import importlib, sys\n"
+        f"for module in {sorted(parts['core'])}: importlib.import_module(module)\n"
+        "print(*(m for m in sys.modules if m.startswith(('gemmgen.emulate.ptx', 'gemmgen.emulate.amdgpu'))))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == []
 
 
 def test_a_later_room_would_be_noticed():

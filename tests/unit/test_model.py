@@ -13,26 +13,28 @@ import sympy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gemmgen import plan as planning
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.model import error, papers, registers, resources, space, specialised, tensor_memory, time, traffic
+from gemmgen.designs import Hints, common, portable, specialised, tensor_memory
+from gemmgen.designs.portable.design import BLOCK_K
+from gemmgen.model import error, papers, registers, resources, time, traffic
 from gemmgen.model.equation import Constraint, Equation, solved
 from gemmgen.model.notation import FUNCTIONS, symbol
 from gemmgen.cli import explain as explaining
 from gemmgen.solve import explain, solve
 from gemmgen.spec import loads
 from latex_reader import read, read_line
-from random_specs import bulk_specs, plan_or_refusal, specs
+from random_specs import bulk_specs, random_plans, specs, tensor_memory_specs
+from banks import bank_ways
 from ways import AMD_WAYS, WAYS, plan_of, shipped
 
-MODULES = (resources, registers, traffic, time, error, space)
+MODULES = (resources, registers, traffic, time, error)
 OURS = [value for module in MODULES for value in vars(module).values() if isinstance(value, Equation)]
-BULK = [equation for _, group in specialised.SPECIALISED.equations for equation in group]  # of the other skeleton
-SKELETONS = (space.PORTABLE, specialised.SPECIALISED, tensor_memory.TENSOR_MEMORY)
-IN_USE = [statement for one in SKELETONS for group in (*(group for _, group in one.equations), one.constraints) for statement in group]
-CONSTRAINTS = [*space.CONSTRAINTS, papers.EGEMM_BALANCE]
+BULK = [equation for _, group in specialised.DESIGN.equation_groups for equation in group]  # of the other design
+DESIGNS = (portable.DESIGN, specialised.DESIGN, tensor_memory.DESIGN)
+IN_USE = [statement for one in DESIGNS for group in (*(group for _, group in one.equation_groups), one.constraints) for statement in group]
+CONSTRAINTS = [*portable.DESIGN.constraints, papers.EGEMM_BALANCE]
 STATEMENTS = list({id(one): one for one in [*OURS, *IN_USE, *papers.PAPERS, *CONSTRAINTS]}.values())
 
 
@@ -57,14 +59,14 @@ def test_numbers_and_symbols_are_unique():
     assert len({c.number for c in CONSTRAINTS}) == len(CONSTRAINTS)
 
 
-def test_the_skeletons_share_numbers_only_for_the_same_equation():
-    declared = [e for e in vars(specialised).values() if isinstance(e, Equation)]
+def test_the_designs_share_numbers_only_for_the_same_equation():
+    declared = [e for e in vars(specialised.equations).values() if isinstance(e, Equation)]
     by_number = {e.number: e for e in OURS}
     assert all(by_number.get(e.number, e) is e for e in [*BULK, *declared])
     for group in (declared, BULK):
         assert len({e.number for e in group}) == len({e.symbol for e in group}) == len({id(e) for e in group})
     assert set(map(id, declared)) <= set(map(id, BULK)), "an equation that no explanation shows"
-    limits = specialised.SPECIALISED.constraints
+    limits = specialised.DESIGN.constraints
     assert len({c.number for c in limits}) == len(limits)
 
 
@@ -125,46 +127,19 @@ def test_no_branch_is_left_out(statement):
 def known_of(plan) -> dict[str, float]:
     """Every symbol's value at a plan, the papers' and the error's among them."""
     own = error.error_numbers(plan.scheme, plan.gpu.unit, plan.promote, max(plan.hints.k, 1)) if plan.promote else {}
-    return papers.numbers(specialised.model(plan)) | (solved(error.EQUATIONS, own) if own else {})
+    return papers.numbers(plan.model) | (solved(error.EQUATIONS, own) if own else {})
 
 
-def random_plans(strategy, count: int) -> list:
-    found = []
-
-    @settings(max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(strategy)
-    def each(data):
-        found.append(plan_or_refusal(data))
-
-    each()
-    return [plan for plan in found if plan]
-
-
-@st.composite
-def tensor_memory_specs(draw):
-    n, k = 32 * draw(st.integers(1, 8)), draw(st.sampled_from([16, 32, 64]))
-    return {
-        "problem": {"layout": draw(st.sampled_from(["nn", "tn", "tt"])), **{x: draw(st.integers(0, 1 << 20)) for x in "mnk"}},
-        "split": {"scheme": draw(st.sampled_from(SCHEMES.names())), "promote": draw(st.sampled_from([0, 16, k, 2 * k]))},
-        "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
-        "tile": {
-            "block": [128, n, k], "warp": [128, draw(st.sampled_from([n, n // 2])), k], "group": draw(st.integers(1, 64)),
-            "split_k": draw(st.sampled_from([1, 1, 3])),
-        },
-        "pipeline": {"stages": draw(st.integers(2, 4))},
-    }
-
-
-@pytest.mark.parametrize(("skeleton", "strategy", "ways"), [
-    (space.PORTABLE, specs(gpus=GPUS.names()), WAYS | AMD_WAYS), (specialised.SPECIALISED, bulk_specs(), WAYS),
-    (tensor_memory.TENSOR_MEMORY, tensor_memory_specs(), {}),
-], ids=[one.name for one in SKELETONS])
-def test_every_reading_gives_the_numbers_of_plans(skeleton, strategy, ways):
+@pytest.mark.parametrize(("design", "strategy", "ways"), [
+    (portable.DESIGN, specs(gpus=GPUS.names()), WAYS | AMD_WAYS), (specialised.DESIGN, bulk_specs(), WAYS),
+    (tensor_memory.DESIGN, tensor_memory_specs(), {}),
+], ids=[one.name for one in DESIGNS])
+def test_every_reading_gives_the_numbers_of_plans(design, strategy, ways):
     """Of random plans and of those that go every way, with flags as they really are."""
-    plans = [plan for plan in [*random_plans(strategy, 200), *(plan_of(**way) for way in ways.values())] if specialised.skeleton_of(plan.fragment) is skeleton]
+    plans = [plan for plan in [*random_plans(strategy, 200), *(plan_of(**way) for way in ways.values())] if plan.design is design]
     assert len(plans) > 60
     rows = [known_of(plan) for plan in plans]
-    for statement in [*(one for _, group in skeleton.equations for one in group), *error.EQUATIONS, *skeleton.constraints, *papers.PAPERS]:
+    for statement in [*(one for _, group in design.equation_groups for one in group), *error.EQUATIONS, *design.constraints, *papers.PAPERS]:
         equation = of(statement)
         told = [row for row in rows if all(name in row for name in equation.variables)]
         assert told or set(equation.variables) & set(papers.LATENCIES), statement.number
@@ -187,18 +162,18 @@ def test_what_an_explanation_prints_is_true(loaded):
     """Of every shipped spec: each `symbol = numbers = value`, in text and typeset, each inequality with its numbers."""
     explanation = explain(loaded)
     known = papers.numbers(explaining._numbers(explanation))
-    skeleton = specialised.skeleton_of(explanation.plan.fragment)
+    design = explanation.plan.design
 
     printed = explaining.text(explanation)
     chains = re.findall(r"^  \S.*?  (\S+) = (\S+).*\n +  = (.+)\n +  = (.+)$", printed, re.M)
-    symbols = {(one.number, one.symbol) for _, group in [*skeleton.equations, ("", error.EQUATIONS), ("", papers.PAPERS)] for one in group}
-    assert {name for name, *_ in chains} >= {one.symbol for _, group in skeleton.equations for one in group}
+    symbols = {(one.number, one.symbol) for _, group in [*design.equation_groups, ("", error.EQUATIONS), ("", papers.PAPERS)] for one in group}
+    assert {name for name, *_ in chains} >= {one.symbol for _, group in design.equation_groups for one in group}
     for name, value, form, numbers in chains:
         assert close(value, Equation("", "", form, "", "").value(known)), (name, value, form)
         assert close(value, worth(numbers)), (name, value, numbers)
     inequalities = re.findall(r"^  (C\d+) +(.+)\n +(.+)$", printed, re.M)
-    assert [number for number, *_ in inequalities] == [one.number for one in skeleton.constraints]
-    for (number, _, numbers), constraint in zip(inequalities, skeleton.constraints):
+    assert [number for number, *_ in inequalities] == [one.number for one in design.constraints]
+    for (number, _, numbers), constraint in zip(inequalities, design.constraints):
         assert worth(numbers) == constraint.holds(known), (number, numbers)
 
     rows = [row.removesuffix(r" \\") for row in explaining.latex(explanation).splitlines() if r"\tag" in row]
@@ -214,15 +189,15 @@ def test_what_an_explanation_prints_is_true(loaded):
         else:
             assert close(line.figure, equation.value(known)), line
     typeset = [re.fullmatch(r"& (.*) \\tag\{(.*)\}", row).groups() for row in rows if row.startswith("& ")]
-    assert [number for _, number in typeset] == [one.number for one in skeleton.constraints]
-    for (condition, number), constraint in zip(typeset, skeleton.constraints):
+    assert [number for _, number in typeset] == [one.number for one in design.constraints]
+    for (condition, number), constraint in zip(typeset, design.constraints):
         assert said(constraint, read(condition)).value(known) == constraint.holds(known), number
 
 
 def test_the_order_of_evaluation_is_the_order_of_the_lists():
     plan = fixed()
-    known = specialised.model(plan)
-    for equation in (one for _, group in space.PORTABLE.equations for one in group):
+    known = plan.model
+    for equation in (one for _, group in portable.DESIGN.equation_groups for one in group):
         assert equation.value(known) == known[equation.symbol], equation.number
 
 
@@ -279,7 +254,7 @@ def test_le_gemm_on_the_a800_fills_the_register_file():
 
 
 def test_the_headline_tile_on_the_h100():
-    known = specialised.model(fixed())
+    known = fixed().model
     expected = {
         "warps": 8, "threads": 256, "shared_bytes": 98304, "accumulators": 2, "accumulator_registers": 128,
         "fragment_registers": 48, "a_fragments": 32, "b_fragments": 16, "register_budget": 255, "resident_blocks": 1,
@@ -291,29 +266,11 @@ def test_the_headline_tile_on_the_h100():
     assert known["tensor_cycles"] == pytest.approx(3 * 128 * 128 * 32 / (2048 * 0.66))
 
 
-def test_a_plan_and_the_model_agree():
-    for scheme, promote, buffers, block_k in itertools.product(("half", "ootomo", "scaled"), (0, 16, 64), (1, 2), (32, 64)):
-        plan = fixed("a100", scheme, promote=promote, fragment_buffers=buffers, block=[128, 64, block_k], warp=[32, 32, block_k], stages=2)
-        known = specialised.model(plan)
-        assert known["threads"] == plan.threads and known["shared_bytes"] == plan.shared_bytes
-        assert known["accumulators"] == plan.accumulator_sets and known["stage_bytes"] == plan.stage_bytes
-        assert known["accumulator_registers"] == plan.accumulator_registers
-        assert known["fragment_registers"] == plan.fragment_registers
-        assert (known["loop"] == 2) == (buffers == 2)
-        assert (known["loop"] > 0) == plan.unrolls_steps
-    for where, loads, split_k in (("prepass", "spread", 1), ("shared", "spread", 2), ("shared", "grouped", 1), ("register", "async", 4)):
-        plan = fixed("a100", "ootomo", promote=64, block=[128, 64, 32], warp=[32, 32, 32], stages=2, where=where, loads=loads, split_k=split_k)
-        known = specialised.model(plan)
-        assert known["shared_bytes"] == plan.shared_bytes and known["staged"] == plan.staging_registers
-        assert known["blocks"] == known["tiles"] * split_k and (known["split_bytes"] > 0) == (where == "prepass")
-    assert registers.UNROLL_BELOW == planning.UNROLL_BELOW
-
-
-@pytest.mark.parametrize("block_k", space.BLOCK_K)
+@pytest.mark.parametrize("block_k", BLOCK_K)
 def test_the_swizzle_leaves_no_bank_conflict(block_k):
     plan = fixed("h100", "half", block=[64, 64, block_k], warp=[32, 32, block_k], stages=2)
-    assert traffic.bank_ways(plan) == 1
-    assert traffic.bank_ways(plan, swizzled=False) == traffic.UNSWIZZLED_WAYS.value({"BK": block_k, "word_bytes": 2, "shared_banks": 32})
+    assert bank_ways(plan) == 1
+    assert bank_ways(plan, swizzled=False) == traffic.UNSWIZZLED_WAYS.value({"BK": block_k, "word_bytes": 2, "shared_banks": 32})
 
 
 # ---- what must hold of any plan
@@ -326,9 +283,9 @@ def test_the_swizzle_leaves_no_bank_conflict(block_k):
 )
 def test_more_of_everything_costs_more(scale, depth, stages, gpu):
     def known(block, k, count, size=4096, promote=0):
-        symbols = space.constants("nn", SCHEMES.get("ootomo"), FRAGMENTS.get("mma_m16n8k16_f16"), GPUS.get(gpu), planning.Hints(size, size, size))
-        symbols |= dict(zip(space.DECISIONS, (*block, k, 64, 32, k, count, 1, 8, 1, promote, 0, 0, 0, 0)))
-        return space.predictions(space.budgets(symbols, GPUS.get(gpu).arch_number))
+        symbols = portable.DESIGN.constants("nn", SCHEMES.get("ootomo"), FRAGMENTS.get("mma_m16n8k16_f16"), GPUS.get(gpu), Hints(size, size, size))
+        symbols |= dict(zip(portable.DESIGN.symbols, (*block, k, 64, 32, k, count, 8, 1, promote, 1, 0, 0, 0, 0)))
+        return portable.DESIGN.predicted(portable.DESIGN.budgets(symbols, GPUS.get(gpu).arch_number))
 
     here = known(scale, depth, stages)
     assert known(scale, depth, stages + 1)["shared_bytes"] > here["shared_bytes"]

@@ -14,22 +14,26 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen import abi
 from gemmgen.bench import F16, SGEMM, Timed, paired, rows_at
 from gemmgen.build import CodeObjectResources, msgpack
 from gemmgen.build.cubin import read_cubin
-from gemmgen.catalog.fragment import _linear
+from gemmgen.catalog.fragment.expressions import linear
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import json_text, write_paths
-from gemmgen.emulate import Emulator, rounding, units
+from gemmgen.emulate import Emulator
+from gemmgen.emulate.core import rounding, units
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.model import space, specialised, time, traffic
-from gemmgen.render import Launch
+from gemmgen.designs import portable
+from gemmgen.designs.portable.design import extents
+from gemmgen.designs.specialised.design import hidden_promote
+from gemmgen.model import time, traffic
 from gemmgen.run import Placement, gemm
 from gemmgen.run.sensors import Sample
-from gemmgen.solve import alternatives, explain, hidden_promote, solve
+from gemmgen.solve import alternatives, explain, search, solve
 from gemmgen.spec import loads
 from gemmgen.verify import errors, oracles
 from gemmgen.verify.bound import _accumulation_worst, _split_worst
@@ -72,7 +76,7 @@ OPEN = {"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}
 
 
 def test_extents_are_whole_warps():
-    pairs = space._extents(None, None, 16, small=False)
+    pairs = extents(None, None, 16, small=False)
     assert all(block % warp == 0 for block, warp in pairs) and (64, 32) in pairs and (96, 64) not in pairs
 
 
@@ -84,8 +88,8 @@ def test_every_candidate_is_feasible_or_rejected_once():
 def test_the_order_of_candidates():
     """The tied ones first, and behind them by predicted time."""
     plans, _ = alternatives(loads(OPEN), best=2000, drawn=0)
-    seconds = [specialised.model(plan)["seconds"] for plan in plans[::150]]
-    limit = seconds[0] * (1 + 2 * space.TIE)
+    seconds = [plan.model["seconds"] for plan in plans[::150]]
+    limit = seconds[0] * (1 + 2 * search.TIE)
     behind = [one for one in seconds if one > limit]
     assert len(behind) > 5 and behind == sorted(behind) and seconds[-1] < 5 * seconds[0]
 
@@ -114,7 +118,7 @@ def test_what_is_preferred_of_candidates_that_tie(symbol, better):
     names = ("intensity", "dram_bytes", "tlp", "shared_bytes", "group", "BM", "WM", "resident_blocks", "warps", "partitions", "fetch_bytes", "stage_flops")
     known = {name: np.ones(2) for name in names} | {"amd": 0}
     known[symbol] = np.array([1.0, better])
-    keys = [np.broadcast_to(key, 2) for key in space.PORTABLE.preference(known)]
+    keys = [np.broadcast_to(key, 2) for key in portable.DESIGN.preference(known)]
     assert np.lexsort(tuple(reversed(keys)))[0] == 1
 
 
@@ -131,7 +135,7 @@ def test_promotion_that_a_warpgroup_hides():
 
 
 def test_bits_that_do_not_lie_together_are_terms_of_their_own():
-    assert _linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
+    assert linear(((0, 1), (0, 2), (1, 0), (0, 4)), 1, "lane") == "(lane & 3) + (lane >> 3) * 4"
 
 
 # ---- readers
@@ -276,12 +280,13 @@ class Recorder:
 
 def asked(device, layout="nn", way=None, k=4, **options):
     plan = plan_of(layout=layout, **(way or {}))
+    lines = tuple(line for line in abi.interface(plan).launches[-1].lines if {"a", "c"} & {one.name for one in line.parameters})
     launches = tuple(
-        Launch(symbol, ((("m", 64), ("n", 64)),) if symbol == "gemm" else ((("m", 64), ("k", 64)),), 128, 0, ("a", "lda", "c"),
+        abi.Launch(symbol, symbol, "", ((("m", 64), ("n", 64)),) if symbol == "gemm" else ((("m", 64), ("k", 64)),), 128, 0, lines,
                overlaps=symbol == "gemm") for symbol in ("split", "gemm")
     )
     a, b = np.arange(3 * k, dtype=np.float32).reshape(3, k), 100 + np.arange(2 * k, dtype=np.float32).reshape(k, 2)
-    return gemm(device, plan, SimpleNamespace(launches=launches), a, b, **options), a, b
+    return gemm(device, plan, SimpleNamespace(interface=replace(abi.interface(plan), launches=launches)), a, b, **options), a, b
 
 
 def test_operands_end_with_their_last_element_and_are_poison_between_rows():

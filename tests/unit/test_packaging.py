@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -75,3 +77,17 @@ def test_a_checkout_reads_its_own_files_and_no_copy():
         pytest.skip("gemmgen is not installed from this checkout in editable mode")
     assert not (package / "templates").exists() and not (package / "specs").exists()
     assert paths.TEMPLATES == ROOT / "templates" and paths.SPECS == ROOT / "specs"
+
+
+def test_what_the_tests_import_comes_with_dev():
+    """`make test` installs `[dev]`, so tests that lack a module there would be skipped wherever they run."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    def named(extra: str) -> set[str]:
+        found = set()
+        for requirement in extras[extra]:
+            name, inner = re.match(r"([\w-]+)(?:\[([\w,-]+)\])?", requirement).groups()
+            found |= set().union(*map(named, inner.split(","))) if name == "gemmgen" else {name}
+        return found
+
+    assert named("dev") >= {"hip-python", "matplotlib", "ziglang", "nvidia-cuda-nvrtc", "scikit-learn", "hypothesis", "pytest", "hatchling"}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gemmgen.errors import DeviceError, SpecError
-from gemmgen.run.timing import Contender, Inputs
+from gemmgen.timing import Contender, Inputs, blas
 from gemmgen.verify.metrics import errors, exact
 
 FILE = Path(__file__).parents[2] / "bench" / "papers.py"
@@ -238,7 +238,7 @@ def test_cublas_multiplies_row_major_matrices(monkeypatch, name):
         return at.value == 0 or size.value != 32 << 20
 
     library = SimpleNamespace(cublasSetStream_v2=stream, cublasSetWorkspace_v2=workspace, cublasGemmEx=gemm)
-    monkeypatch.setattr(papers.timing, "_cublas_library", lambda: library)
+    monkeypatch.setattr(blas, "load_library", lambda: library)
     inputs = _Inputs((3, 5, 7))
     contender = papers.timing.cublas(papers.LIBRARY[name], inputs, name)
     assert contender.name == name
@@ -330,7 +330,6 @@ def test_measure_writes_what_the_tables_and_plots_read(measured):
 
 
 def test_plot_draws_both_pictures(measured, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
     document, path = measured
     document["plane"][0]["relative_frobenius"] = 1e-17  # below the floor, as FP64 is
     path.write_text(json.dumps(document))
@@ -341,7 +340,6 @@ def test_plot_draws_both_pictures(measured, tmp_path, monkeypatch, capsys):
 
 
 def test_plot_names_a_contestant_that_is_missing(measured, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     document, path = measured
     document["histograms"] = [row for row in document["histograms"] if row["contestant"] != "legemm, none"]
     path.write_text(json.dumps(document))

@@ -24,9 +24,9 @@ def sound(data) -> str:
     assert (said["stages"], said["promote"]) == (plan.stages, plan.promote)
     assert plan.shared_bytes <= plan.gpu.limits.shared_bytes_per_block
     assert plan.threads <= plan.gpu.limits.threads_per_block
-    assert plan.accumulator_registers < plan.gpu.limits.registers_per_thread
+    assert plan.numbers["accumulator_registers"] < plan.gpu.limits.registers_per_thread
     assert (said["cluster"], said["consumers"]) == (data["tile"].get("cluster", 1), data["pipeline"].get("consumers", "cooperative"))
-    assert all(launch.blocks(plan.extents(1000, 1000, 1000)) % launch.cluster == 0 for launch in source.launches)
+    assert all(launch.blocks(source.interface.extents(1000, 1000, 1000)) % launch.cluster == 0 for launch in source.launches)
     assert all(launch.symbol in source.text for launch in source.launches)
     assert "Undefined" not in source.text and "None" not in source.text
     return "plan"

@@ -4,8 +4,8 @@ import pytest
 
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import Emulator
-from gemmgen.emulate.flow import weak_topological_order
-from gemmgen.emulate.ptx import parse, split_operands
+from gemmgen.emulate.core.flow import weak_topological_order
+from gemmgen.emulate.ptx.parse import parse, split_operands
 from gemmgen.errors import EmulationError
 
 MODULE = """

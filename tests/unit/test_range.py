@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.emulate.product import product
+from gemmgen.emulate.core.product import product
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads

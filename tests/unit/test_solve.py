@@ -12,7 +12,9 @@ from ways import can_multiply
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec
-from gemmgen.model import space, specialised
+from gemmgen.designs import Choices, portable
+from gemmgen.designs.portable.design import PIPELINE_CONSTRAINTS
+from gemmgen.solve import search
 from gemmgen.cli.explain import text
 from gemmgen.solve import check, explain, judged, solve
 from gemmgen.spec import loads
@@ -35,7 +37,7 @@ MMA = {"fragment": {"policy": "mma"}}
 
 def test_the_space_is_large_and_the_search_quick():
     explanation = explain(spec(**MMA))
-    divisible = explanation.candidates - explanation.rejected[space.PIPELINE_CONSTRAINTS[0].label]
+    divisible = explanation.candidates - explanation.rejected[PIPELINE_CONSTRAINTS[0].label]
     assert divisible >= 200_000
     assert explanation.candidates == explanation.feasible + sum(explanation.rejected.values())
 
@@ -43,9 +45,9 @@ def test_the_space_is_large_and_the_search_quick():
 def test_no_candidate_stands_twice():
     request = spec(**MMA)
     fragment = solve(request).fragment
-    fixed = space.constants("nn", SCHEMES.get("ootomo"), fragment, GPUS.get("h100"), solve(request).hints)
-    searched = space.enumerate_space(space.Choices(promote=(256,)), fixed, fragment, 90)
-    rows = {tuple(row) for row in zip(*(searched.columns[name].tolist() for name in space.DECISIONS))}
+    fixed = portable.DESIGN.constants("nn", SCHEMES.get("ootomo"), fragment, GPUS.get("h100"), solve(request).hints)
+    searched = search.enumerate_space(portable.DESIGN, Choices(promote=(256,)), fixed, fragment, 90)
+    rows = {tuple(row) for row in zip(*(searched.columns[name].tolist() for name in portable.DESIGN.symbols))}
     assert len(rows) == searched.feasible
 
 
@@ -53,8 +55,8 @@ def test_no_candidate_stands_twice():
 def test_every_choice_satisfies_every_constraint(scheme, gpu):
     plan = solve(spec(scheme, gpu))
     check(plan)
-    known = specialised.model(plan)
-    assert all(constraint.holds(known) for constraint in specialised.skeleton_of(plan.fragment).constraints)
+    known = plan.model
+    assert all(constraint.holds(known) for constraint in plan.design.constraints)
     assert plan.predicted_registers == known["registers"] and known["resident_blocks"] >= 1
 
 
@@ -66,8 +68,8 @@ def test_any_size_has_a_plan(size):
 def test_the_fastest_within_a_percent_is_chosen():
     explanation = explain(spec())
     best = min(candidate.seconds for candidate in explanation.best)
-    assert explanation.best[0].seconds <= best * (1 + space.TIE)
-    assert explanation.best[0].intensity == max(c.intensity for c in explanation.best if c.seconds <= best * (1 + space.TIE))
+    assert explanation.best[0].seconds <= best * (1 + search.TIE)
+    assert explanation.best[0].intensity == max(c.intensity for c in explanation.best if c.seconds <= best * (1 + search.TIE))
 
 
 def test_no_candidate_beats_one_of_the_front_in_both():
@@ -97,8 +99,8 @@ def test_a_spec_that_leaves_nothing_open_is_checked_and_not_searched():
     assert explanation.candidates == 1 and explanation.plan == solve(spec(**whole))
     program = (
         "import sys\n"
-        "from gemmgen.model import space\n"
-        "space.enumerate_space = None\n"
+        "from gemmgen.solve import search\n"
+        "search.enumerate_space = None\n"
         "from gemmgen.spec import loads; from gemmgen.solve import solve\n"
         f"solve(loads({{**{whole!r}, 'split': {{'scheme': 'ootomo', 'promote': 0, 'where': 'prepass'}}, 'target': {{'gpu': 'h100'}}}}))\n"
         "print('sympy' in sys.modules)"

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 from ways import NVIDIA
 
-from gemmgen import export as exporter
+from gemmgen import abi
 from gemmgen.catalog.fragment import FRAGMENTS, Descriptor, shapes
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
-from gemmgen.model import specialised
+from gemmgen.designs import specialised
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.plan import Plan
 from gemmgen.render import render
@@ -151,7 +151,7 @@ def test_it_runs_on_one_target_alone():
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 def test_auto_takes_the_faster_policy(gpu):
     for size in (128, 1024, 4096):
-        by = {policy: specialised.model(solve(spec(gpu=gpu, size=size, policy=policy)))["seconds"] for policy in ("auto", "mma", "wgmma")}
+        by = {policy: solve(spec(gpu=gpu, size=size, policy=policy)).model["seconds"] for policy in ("auto", "mma", "wgmma")}
         assert by["auto"] == min(by["mma"], by["wgmma"])
     assert solve(spec(gpu=gpu, policy="auto")).fragment.policy == "wgmma"
     assert solve(spec(gpu=gpu, policy="auto")).arch == "sm_90a"
@@ -217,7 +217,7 @@ def test_remedies_help():
         "stages": {"tile": TILE, "pipeline": {"stages": 3}}, "A by columns": {"layout": "tn", "split": {"where": "prepass"}},
         "turns with parts of a tile": {"tile": {**TILE, "block": [64, 128, 64]}, "pipeline": {"consumers": "pingpong"}},
     }.items():
-        assert REFUSED[case] and solve(spec(**fixed)).specialised
+        assert REFUSED[case] and solve(spec(**fixed)).design is specialised.DESIGN
 
 
 @pytest.mark.parametrize("cluster", [0, 3, 7, 16])
@@ -249,9 +249,9 @@ def test_tiny_and_prime_sizes_have_a_plan(size, policy):
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_every_scheme_and_layout_has_a_plan_within_every_constraint(scheme, layout):
     plan = solve(spec(scheme, layout=layout))
-    known = specialised.model(plan)
-    assert all(constraint.holds(known) for constraint in specialised.SPECIALISED.constraints)
-    assert plan.predicted_registers == known["registers"] == plan.launch_registers
+    known = plan.model
+    assert all(constraint.holds(known) for constraint in specialised.DESIGN.constraints)
+    assert plan.predicted_registers == known["registers"] == plan.numbers["registers"]
 
 
 def test_what_is_decided_can_be_declared():
@@ -293,28 +293,28 @@ def test_names_read_back():
 def test_registers_move_within_the_file():
     for plan in PLANS:
         limits = plan.gpu.limits
-        launched = plan.launch_registers * plan.threads
+        launched = plan.numbers["registers"] * plan.threads
         assert launched <= limits.registers_per_sm
-        after = 128 * (plan.producer_registers + plan.multiplying_groups * plan.multiplying_registers)
+        after = 128 * (plan.numbers["producer_registers"] + plan.numbers["groups"] * plan.numbers["register_budget"])
         assert after <= launched
-        for registers in (plan.launch_registers, plan.producer_registers, plan.multiplying_registers):
+        for registers in (plan.numbers["registers"], plan.numbers["producer_registers"], plan.numbers["register_budget"]):
             assert registers % 8 == 0 and 24 <= registers <= 256  # what setmaxnreg takes
-        assert plan.producer_registers <= plan.launch_registers <= plan.multiplying_registers
+        assert plan.numbers["producer_registers"] <= plan.numbers["registers"] <= plan.numbers["register_budget"]
         text = render(plan).text
-        assert f"give_up_registers<{plan.producer_registers}>()" in text and f"take_registers<{plan.multiplying_registers}>()" in text
+        assert f"give_up_registers<{plan.numbers['producer_registers']}>()" in text and f"take_registers<{plan.numbers['register_budget']}>()" in text
 
 
 def test_a_plan_and_the_model_agree():
     for plan in PLANS:
-        known = specialised.model(plan)
-        assert known["threads"] == plan.threads and known["groups"] == plan.multiplying_groups
+        known = plan.model
+        assert known["threads"] == plan.threads and known["groups"] == plan.numbers["groups"]
         assert known["shared_bytes"] == plan.shared_bytes <= plan.gpu.limits.shared_bytes_per_block
-        assert known["stage_bytes"] == plan.stage_bytes
-        assert (known["registers"], known["register_budget"]) == (plan.launch_registers, plan.multiplying_registers)
-        assert known["producer_registers"] == plan.producer_registers
+        assert known["stage_bytes"] == plan.numbers["stage_bytes"]
+        assert (known["registers"], known["register_budget"]) == (plan.numbers["registers"], plan.numbers["register_budget"])
+        assert known["producer_registers"] == plan.numbers["producer_registers"]
         assert known["accumulators"] == plan.accumulator_sets
-        assert known["accumulator_registers"] == plan.accumulator_registers
-        assert (known["split_bytes"] > 0) and known["resident_blocks"] * plan.gpu.rates.sms // plan.cluster * plan.cluster == plan.resident_blocks
+        assert known["accumulator_registers"] == plan.numbers["accumulator_registers"]
+        assert (known["split_bytes"] > 0) and known["resident_blocks"] * plan.gpu.rates.sms // plan.cluster * plan.cluster == plan.most_blocks
 
 
 # ---- launches and workspace
@@ -323,13 +323,14 @@ def test_a_plan_and_the_model_agree():
 def test_a_launch_is_whole_clusters_and_no_more_than_the_gpu_holds():
     for plan in PLANS:
         gemm = render(plan).launches[-1]
-        assert (gemm.most_blocks, gemm.cluster, gemm.overlaps) == (plan.resident_blocks, plan.cluster, True)
-        assert plan.resident_blocks % plan.cluster == 0 < plan.resident_blocks
+        assert (gemm.most_blocks, gemm.cluster, gemm.overlaps) == (plan.most_blocks, plan.cluster, True)
+        assert plan.most_blocks % plan.cluster == 0 < plan.most_blocks
         for m, n in ((1, 1), (129, 7), (5000, 5000), (100_000, 3)):
-            blocks = gemm.blocks(plan.extents(m, n, 64))
+            blocks = gemm.blocks(abi.interface(plan).extents(m, n, 64))
             assert blocks % plan.cluster == 0
-            assert blocks == min(plan.resident_blocks, plan.tiles(m, n) * plan.split_k)
-        assert gemm.blocks(plan.extents(0, 5, 64)) == gemm.blocks(plan.extents(5, 0, 64)) == 0
+            tiles = -(-m // (plan.block[0] * plan.cluster)) * plan.cluster * -(-n // plan.block[1])
+            assert blocks == min(plan.most_blocks, tiles * plan.split_k)
+        assert [gemm.blocks(abi.interface(plan).extents(m, n, 64)) for m, n in ((0, 5), (5, 0))] == [0, 0]
         assert not any(launch.overlaps or launch.most_blocks for launch in render(plan).launches[:-1])
     for launch in render(solve(spec(policy="mma"))).launches:
         assert (launch.most_blocks, launch.cluster, launch.overlaps) == (None, 1, False)
@@ -380,23 +381,18 @@ def test_a_kernel_that_overlaps_follows_one_of_ours_or_waits():
 def test_slices_leave_room_for_clusters_that_reach_below_c():
     for plan in PLANS:
         m, n, k = 3 * plan.block[0] + 1, plan.block[1] - 1, 1000
-        work, extents = plan.workspace(m, n, k), plan.extents(m, n, k)
+        table = abi.interface(plan)
+        lengths, extents = table.workspace(m, n, k).lengths, table.extents(m, n, k)
         tiles = 4 * 1  # rows of tiles are even with clusters of two, too
-        assert plan.tiles(m, n) == tiles and plan.tiles(1, n) == plan.cluster
         words = len(plan.scheme.words) * 2 * extents["k_padded"]
-        assert plan.words_bytes(m, n, k) == (words * extents["m_padded"] * (plan.where == "prepass"), words * extents["n_padded"])
+        assert (lengths["a_words"], lengths["b_words"]) == (words * extents["m_padded"] * (plan.where == "prepass"), words * extents["n_padded"])
         if plan.split_k > 1:
-            sharers = 1 if plan.consumers == "pingpong" else plan.multiplying_groups
-            assert work.zeroed - work.arrived == 4 * tiles * sharers
-            assert work.bytes - work.parts >= 4 * tiles * plan.split_k * plan.block[0] * plan.block[1]
-            below = plan.workspace(1, n, k)
-            assert below.bytes - below.parts >= 4 * plan.cluster * plan.split_k * plan.block[0] * plan.block[1]
+            sharers = 1 if plan.consumers == "pingpong" else plan.numbers["groups"]
+            assert lengths["arrived"] == 4 * tiles * sharers
+            assert lengths["parts"] == 4 * tiles * plan.split_k * plan.block[0] * plan.block[1]
+            assert table.workspace(1, n, k).lengths["parts"] == 4 * plan.cluster * plan.split_k * plan.block[0] * plan.block[1]
         else:
-            assert work.zeroed == work.arrived and work.parts == work.bytes
-        sizes = extents | {name: -(-extents[of] // unit) * unit for name, (of, unit) in exporter.padded(plan).items()}
-        lengths = {region.name: region.bytes(sizes) for region in exporter.regions(plan)}
-        assert (lengths["a_words"], lengths["b_words"]) == plan.words_bytes(m, n, k)
-        assert lengths["arrived"] == work.zeroed - work.arrived
+            assert lengths["arrived"] == lengths["parts"] == 0
 
 
 def test_the_text_takes_what_the_launch_gives():
@@ -409,7 +405,7 @@ def test_the_text_takes_what_the_launch_gives():
         said = [part.replace("*", " ").split()[-1] for line in lines for part in line.split(",") if part.strip()]
         assert said == list(gemm.params)
         assert (f"__cluster_dims__({plan.cluster}, 1, 1)" in source.text) == (plan.cluster > 1)
-        assert f"constexpr int RELEASES = {plan.releases};" in source.text
+        assert f"constexpr int RELEASES = {plan.numbers['releases']};" in source.text
         assert source.text.count("griddepcontrol.wait") == source.text.count("griddepcontrol.launch_dependents") == 1
         assert "Undefined" not in source.text and "None" not in source.text
 
@@ -436,13 +432,13 @@ def test_explain_prints_the_skeletons_own_equations(gemmgen, write_spec):
 
 
 def test_what_binds_is_the_largest():
-    known = specialised.model(settled())
+    known = settled().model
     zero = {name: 0.0 for name in ("unit_seconds", "dram_bytes", "tensor_cycles", "shared_cycles", "l2_cycles", "chain_cycles", "latency_cycles")}
     for name, words in {
         "unit_seconds": "power", "dram_bytes": "device memory", "tensor_cycles": "the matrix unit", "shared_cycles": "shared memory",
         "l2_cycles": "L2", "chain_cycles": "a warpgroup's own chain", "latency_cycles": "a copy's latency",
     }.items():
-        assert specialised.binding({**known, **zero, name: 1e30}) == words
+        assert specialised.DESIGN.binding({**known, **zero, name: 1e30}) == words
 
 
 def test_a_candidate_of_the_skeleton(gemmgen, write_spec):

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemmgen.model import papers, space, specialised
+from gemmgen.designs import portable
+from gemmgen.model import papers
 from gemmgen.render import render
 from ways import AMD_WAYS, plan_of
 
@@ -31,7 +32,7 @@ def errors(kept, every: int) -> tuple[list[dict[str, str]], np.ndarray]:
     with (BENCH / "times_h100.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if kept(row)][::every]
     seconds = np.array([float(row["microseconds"]) for row in rows]) * 1e-6
-    return rows, fit_time().errors(fit_time().columns(rows, "h100", "mma"), seconds, {}, space.PORTABLE)
+    return rows, fit_time().errors(fit_time().columns(rows, "h100", "mma"), seconds, {}, portable.DESIGN)
 
 
 def large(row) -> bool:
@@ -66,7 +67,7 @@ LAUNCHED = {
 def test_the_model_counts_the_launches_that_there_are(way):
     """The maxima of rows are a launch of their own."""
     plan = plan_of(**way)
-    assert specialised.model(plan)["launches"] == len(render(plan).launches)
+    assert plan.model["launches"] == len(render(plan).launches)
 
 
 def test_the_papers_times_by_hand():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import units
+from gemmgen.emulate.core import units
 from gemmgen.errors import EmulationError
 
 HARDWARE = Path(__file__).parents[1] / "data" / "tensor_core_dots.npz"

@@ -1,7 +1,7 @@
 """From a kernel's statements to a program the machine can run.
 
 Each statement is decoded once: its operands become slots of the register file
-or constants, and the modules beside this one bind it to a function. Whatever is
+or constants, and the modules in `isa` bind it to a function. Whatever is
 not understood is refused here, before anything runs.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 
@@ -28,55 +28,11 @@ from gemmgen.emulate.amdgpu.operands import (
     reads,
     reads_loosely,
 )
+from gemmgen.emulate.amdgpu.program import Block, Instruction, Program, Run
 from gemmgen.emulate.amdgpu.target import Target
-from gemmgen.emulate.flow import entry_first
-from gemmgen.emulate.report import Source
+from gemmgen.emulate.core.flow import entry_first
+from gemmgen.emulate.core.report import Source
 from gemmgen.errors import EmulationError
-
-if TYPE_CHECKING:
-    from gemmgen.emulate.amdgpu.machine import Wave
-
-Run = Callable[["Wave"], None]
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """A decoded statement; `run` is None for those that steer."""
-
-    run: Run | None
-    statement: Statement
-
-
-@dataclass
-class Block:
-    """Instructions in a row, and how control leaves.
-
-    Attributes:
-        length: how many those are in the program.
-        end: `next`, `branch`, `barrier`, `wait`, `exit` or `trap`.
-        condition: of a branch: `scc`, `vcc` or `exec`, with `n` where it is taken when that
-            is set; empty for always.
-        last: the instruction that ends it, None for `next`.
-        target: block a branch leads to; following: the one control falls into; -1 for none.
-    """
-
-    code: list[Instruction]
-    length: int = 0
-    end: str = "next"
-    condition: str = ""
-    last: Instruction | None = None
-    target: int = -1
-    following: int = -1
-
-
-@dataclass
-class Program:
-    """A kernel ready to run; blocks are in the order waves are preferred in, block 0 the entry."""
-
-    kernel: Kernel
-    target: Target
-    blocks: list[Block]
-
 
 _STEERS = {
     "s_branch": ("branch", ""), "s_cbranch_scc0": ("branch", "scc"), "s_cbranch_scc1": ("branch", "sccn"),
@@ -85,6 +41,25 @@ _STEERS = {
     "s_barrier": ("barrier", ""), "s_barrier_wait": ("wait", ""), "s_endpgm": ("exit", ""), "s_trap": ("trap", ""),
 }  # fmt: skip
 """Mnemonics that end a block: how, and on what condition."""
+
+
+def _within_row(source: np.ndarray, row: np.ndarray) -> np.ndarray:
+    return np.where((source >= row) & (source < row + 16), source, -1)
+
+
+_MOVEMENTS = {
+    "row_shl": lambda lane, row, within, n: _within_row(lane + n, row),
+    "row_shr": lambda lane, row, within, n: _within_row(lane - n, row),
+    "row_ror": lambda lane, row, within, n: row + (within - n) % 16,
+    "row_share": lambda lane, row, within, n: row + n,
+    "row_newbcast": lambda lane, row, within, n: row + n,
+    "row_xmask": lambda lane, row, within, n: row + (within ^ n),
+    "row_bcast": lambda lane, row, within, n: np.where(lane > n, lane // (n + 1) * (n + 1) - 1, -1),
+    "wave_shr": lambda lane, row, within, n: lane - n,
+    "wave_shl": lambda lane, row, within, n: np.where(lane + n < len(lane), lane + n, -1),
+    "wave_ror": lambda lane, row, within, n: (lane - n) % len(lane),
+    "wave_rol": lambda lane, row, within, n: (lane + n) % len(lane),
+}
 
 BUILDERS: dict[str, Callable[[Cursor], Run]] = {}
 """Canonical name -> the function that decodes it."""
@@ -122,7 +97,7 @@ class Cursor:
             self.refuse(f"instruction has {len(self.operands)} operands")
         if "dpp" in self.encoding:
             first -= self.name.startswith("v_cmpx") and not self.target.cdna
-            self.movement = Movement.of(self)
+            self.movement = self._movement()
             self.operands[first] = replace(self.operands[first], moved=self.movement)
         elif self.encoding == "sdwa":
             for i, name in ((first, "src0_sel"), (first + 1, "src1_sel")):
@@ -162,6 +137,27 @@ class Cursor:
     def finish(self) -> None:
         if self.modifiers:
             self.refuse("modifier is not supported: " + ", ".join(self.modifiers))
+
+    def _movement(self) -> Movement:
+        """The movement between lanes that the modifiers tell."""
+        wave = self.target.wave
+        lane = np.arange(wave)
+        row, within = lane // 16 * 16, lane % 16
+        if "quad_perm" in self.modifiers:
+            source = lane // 4 * 4 + np.array(self.bits("quad_perm", ()))[lane % 4]
+        elif "dpp8" in self.modifiers:
+            source = lane // 8 * 8 + np.array(self.bits("dpp8", ()))[lane % 8]
+        elif self.flag("row_mirror"):
+            source = row + 15 - within
+        elif self.flag("row_half_mirror"):
+            source = lane // 8 * 8 + 7 - lane % 8
+        else:
+            name = next((name for name in _MOVEMENTS if name in self.modifiers), None)
+            if name is None:
+                self.refuse("movement between lanes is not supported")
+            source = _MOVEMENTS[name](lane, row, within, self.number(name))
+        rows, banks = self.number("row_mask", 15), self.number("bank_mask", 15)
+        return Movement(source, wave, rows, banks, self.flag("bound_ctrl"), self.number("fi") == 1)
 
     # ---- operands
     def _operand(self, text: str) -> Operand:

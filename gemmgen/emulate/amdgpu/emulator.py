@@ -9,28 +9,17 @@ from contextlib import nullcontext
 import numpy as np
 
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate.amdgpu import (  # noqa: F401
-    access,
-    atomics,
-    compare,
-    control,
-    floating,
-    integer,
-    lanes,
-    lds,
-    matrix,
-    scalar,
-    scratch,
-)
+from gemmgen.emulate.amdgpu import isa  # noqa: F401: its files register the instructions
 from gemmgen.emulate.amdgpu.assembly import Argument, Kernel, parse
-from gemmgen.emulate.amdgpu.decode import Decoder, Program
-from gemmgen.emulate.amdgpu.machine import Launch
+from gemmgen.emulate.amdgpu.decode import Decoder
+from gemmgen.emulate.amdgpu.program import Program
+from gemmgen.emulate.amdgpu.strip import Launch
 from gemmgen.emulate.amdgpu.target import target_named
-from gemmgen.emulate.host import HostMemory
-from gemmgen.emulate.launch import LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
-from gemmgen.emulate.memory import Buffer
-from gemmgen.emulate.report import Source
-from gemmgen.emulate.strips import Progress, run_strips
+from gemmgen.emulate.core.host import HostMemory
+from gemmgen.emulate.core.launch import LAZY_HIGHEST, LaunchStats, Schedule, checked_dims
+from gemmgen.emulate.core.memory import Buffer
+from gemmgen.emulate.core.report import Source
+from gemmgen.emulate.core.strips import Progress, run_strips
 from gemmgen.errors import EmulationError, UnknownName
 
 Value = Buffer | int | float | bytes | None

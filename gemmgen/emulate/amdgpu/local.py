@@ -7,8 +7,8 @@ from functools import cache, partial
 import numpy as np
 
 from gemmgen.emulate.amdgpu.target import Target
-from gemmgen.emulate.banks import Banks, Phases
-from gemmgen.emulate.memory import Fault, SharedMemory
+from gemmgen.emulate.core.banks import Banks, Phases
+from gemmgen.emulate.core.memory import Fault, SharedMemory
 
 
 class LocalMemory(SharedMemory):

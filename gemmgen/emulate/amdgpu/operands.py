@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-from gemmgen.emulate.memory import SHARED_WINDOW
-
-if TYPE_CHECKING:
-    from gemmgen.emulate.amdgpu.decode import Cursor
-    from gemmgen.emulate.amdgpu.machine import Wave
+from gemmgen.emulate.core.memory import SHARED_WINDOW
 
 V, A, S = 0, 256, 512
 """First slots of the vector, accumulation and scalar registers."""
@@ -28,8 +24,8 @@ DTYPES = {
     "u64": np.dtype(np.uint64), "i64": np.dtype(np.int64), "f64": np.dtype(np.float64), "b64": np.dtype(np.uint64),
 }  # fmt: skip
 
-Read = Callable[["Wave"], np.ndarray]
-"""Gives an operand's value: `[lanes, columns]`, `[columns]` or 0-d."""
+Read = Callable[[Any], np.ndarray]
+"""Gives an operand's value in a `Wave`: `[lanes, columns]`, `[columns]` or 0-d."""
 
 _SPECIAL = {
     "vcc": (VCC, 2), "vcc_lo": (VCC, 1), "vcc_hi": (VCC + 1, 1),
@@ -159,28 +155,6 @@ class Movement:
         self.enabled = ((rows >> lane // 16 & 1) & (banks >> lane % 16 // 4 & 1)).astype(bool)[:, None]
         self.zero, self.inactive = zero, inactive
 
-    @classmethod
-    def of(cls, cursor: Cursor) -> Movement:
-        """The one its modifiers tell."""
-        wave = cursor.target.wave
-        lane = np.arange(wave)
-        row, within = lane // 16 * 16, lane % 16
-        if "quad_perm" in cursor.modifiers:
-            source = lane // 4 * 4 + np.array(cursor.bits("quad_perm", ()))[lane % 4]
-        elif "dpp8" in cursor.modifiers:
-            source = lane // 8 * 8 + np.array(cursor.bits("dpp8", ()))[lane % 8]
-        elif cursor.flag("row_mirror"):
-            source = row + 15 - within
-        elif cursor.flag("row_half_mirror"):
-            source = lane // 8 * 8 + 7 - lane % 8
-        else:
-            name = next((name for name in _MOVEMENTS if name in cursor.modifiers), None)
-            if name is None:
-                cursor.refuse("movement between lanes is not supported")
-            source = _MOVEMENTS[name](lane, row, within, cursor.number(name))
-        rows, banks = cursor.number("row_mask", 15), cursor.number("bank_mask", 15)
-        return cls(source, wave, rows, banks, cursor.flag("bound_ctrl"), cursor.number("fi") == 1)
-
     def source(self, wave) -> np.ndarray:
         """`[lanes, columns]` bool: the lanes that have a source."""
         valid, lanes = np.broadcast_to(self.valid, wave.shape), wave.executed
@@ -203,25 +177,6 @@ class Movement:
                 wave.lanes = lanes
 
         return moved
-
-
-def _within_row(source: np.ndarray, row: np.ndarray) -> np.ndarray:
-    return np.where((source >= row) & (source < row + 16), source, -1)
-
-
-_MOVEMENTS = {
-    "row_shl": lambda lane, row, within, n: _within_row(lane + n, row),
-    "row_shr": lambda lane, row, within, n: _within_row(lane - n, row),
-    "row_ror": lambda lane, row, within, n: row + (within - n) % 16,
-    "row_share": lambda lane, row, within, n: row + n,
-    "row_newbcast": lambda lane, row, within, n: row + n,
-    "row_xmask": lambda lane, row, within, n: row + (within ^ n),
-    "row_bcast": lambda lane, row, within, n: np.where(lane > n, lane // (n + 1) * (n + 1) - 1, -1),
-    "wave_shr": lambda lane, row, within, n: lane - n,
-    "wave_shl": lambda lane, row, within, n: np.where(lane + n < len(lane), lane + n, -1),
-    "wave_ror": lambda lane, row, within, n: (lane - n) % len(lane),
-    "wave_rol": lambda lane, row, within, n: (lane + n) % len(lane),
-}
 
 
 def reads(operand: Operand, dtype: np.dtype, half: int) -> Read:
@@ -352,7 +307,7 @@ def join(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return high.astype(np.uint64) << np.uint64(32) | low
 
 
-def _loose_pair(wave: Wave, slot: int):
+def _loose_pair(wave, slot: int):
     parts = [None if wave.state[each] is None else wave.undefined(each) for each in (slot, slot + 1)]
     undefined = None
     if parts[0] is not None or parts[1] is not None:

@@ -1,0 +1,425 @@
+"""What a plan's kernels agree on with whoever calls them: one table, derived from the plan once.
+
+    interface = abi.interface(plan)
+
+Buffers of the workspace, counters, launches and their parameters are data here. The kernels' signatures, every runner, the
+exported C and the manifest read this table and nothing else, so that a parameter or a buffer is added in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from gemmgen import plan as plan_module
+from gemmgen.naming import kernel_name
+from gemmgen.plan import Operand, Plan
+
+WORKSPACE_ALIGNMENT = 256
+"""Bytes: of the workspace and of every buffer in it."""
+STATUS = "status"
+"""The buffer of the counters."""
+COUNTER_BYTES = 8
+COUNTERS = {
+    "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
+    "b_status": ("b_lossy", "b_overflow", "b_nonfinite"),
+    "repaired": ("repaired",),
+}
+"""What the kernels count, each an unsigned 64-bit integer, by kernel parameter and in this order.
+
+lossy: finite elements below the words' normal range, and those whose words lose more than the scheme's own remainder.
+overflow: finite elements that the leading word cannot hold.
+nonfinite: elements that are Inf or NaN.
+repaired: elements of C computed again in FP32.
+"""
+
+Grid = tuple[tuple[tuple[str, int], ...], ...]
+
+
+def round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A part of the workspace. Buffers follow one another, each aligned.
+
+    Attributes:
+        element: the C type of what lies there.
+        factor, of, per: its bytes are the factor times these extents, divided by `per`.
+        zeroed: whether it must be zero before the first kernel runs.
+        zeroed_again: whether it must be zero before each further product in the same workspace, too; where not,
+            the kernels leave it as the next product wants it, or count on.
+    """
+
+    name: str
+    element: str
+    factor: int
+    of: tuple[str, ...]
+    zeroed: bool
+    meaning: str
+    per: int = 1
+    zeroed_again: bool = False
+
+    def bytes(self, extents: Mapping[str, int]) -> int:
+        return self.factor * prod(extents[extent] for extent in self.of) // self.per
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A 64-bit integer among the counters."""
+
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Counters that one kernel parameter points to, `offset` bytes from the start of theirs."""
+
+    name: str
+    offset: int
+    fields: tuple[Counter, ...]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a kernel, and where its value comes from: the call, or the workspace.
+
+    Attributes:
+        element: the C type of the value, or of what a pointer points to.
+        argument: the argument of the call that is passed on; None where `region` is.
+        region, offset: the buffer of the workspace that it points to, and bytes from its start.
+    """
+
+    name: str
+    element: str
+    meaning: str
+    pointer: bool = False
+    const: bool = False
+    restrict: bool = False
+    argument: str | None = None
+    region: str | None = None
+    offset: int = 0
+
+    @property
+    def type(self) -> str:
+        """The C type."""
+        return f"{'const ' * self.const}{self.element}{'*' * self.pointer}"
+
+    @property
+    def kind(self) -> str:
+        """How it is passed: as a `pointer`, `int`, `long long` or `float`."""
+        return "pointer" if self.pointer else self.element
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """Where the value comes from, as plain data."""
+        return {"argument": self.argument} if self.region is None else {"region": self.region, "offset": self.offset}
+
+
+@dataclass(frozen=True)
+class Line:
+    """Parameters that stand on one line of the kernel's signature, and the comment after them."""
+
+    parameters: tuple[Parameter, ...]
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch, as data: what a runner or another project's host code does.
+
+    Attributes:
+        symbol: the kernel's name in the binary.
+        role: what it is for: `absmax`, `split` or `gemm`; `meaning` says it in words.
+        grid: the (one-dimensional) grid as a sum of products: each factor is a
+            (dimension, tile) that stands for ceil(extent / tile), where dimension
+            is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
+            stages cover, or split_k, the slices of k, or cluster, blocks of one.
+        threads: of a block.
+        shared_bytes: dynamic shared memory.
+        lines: the kernel's parameters in order, by lines of its signature.
+        most_blocks: where blocks work off one tile after another, as many as the GPU
+            holds at once; more do not help.
+        cluster: blocks of a cluster, which the kernel declares itself.
+        overlaps: whether it may start while the launch before it in this list still runs: it
+            waits for that one's results itself. Where that one is skipped, it may not.
+        same_b: of a split pass whose B may be that of the launch before: the part of its grid
+            that takes A; None elsewhere.
+    """
+
+    symbol: str
+    role: str
+    meaning: str
+    grid: Grid
+    threads: int
+    shared_bytes: int
+    lines: tuple[Line, ...]
+    most_blocks: int | None = None
+    cluster: int = 1
+    overlaps: bool = False
+    same_b: Grid | None = None
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return tuple(parameter for line in self.lines for parameter in line.parameters)
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The parameters' names."""
+        return tuple(parameter.name for parameter in self.parameters)
+
+    def blocks(self, extents: Mapping[str, int]) -> int:
+        """Blocks to launch; 0 means that there is nothing to do."""
+        return self._blocks(self.grid, extents)
+
+    def blocks_same_b(self, extents: Mapping[str, int]) -> int:
+        """The same where B's words are there from the launch before: a split pass's first blocks take A."""
+        return self._blocks(self.grid if self.same_b is None else self.same_b, extents)
+
+    def _blocks(self, grid: Grid, extents: Mapping[str, int]) -> int:
+        wanted = sum(prod(-(-extents[dimension] // tile) for dimension, tile in product) for product in grid)
+        return min(wanted, self.most_blocks or wanted)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where everything lies for one problem size.
+
+    Attributes:
+        offsets, lengths: bytes, by buffer.
+        zeroed: bytes from the start that must be zero before the first kernel runs.
+        bytes: of the whole.
+    """
+
+    offsets: Mapping[str, int]
+    lengths: Mapping[str, int]
+    zeroed: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Interface:
+    """All of it, for one plan.
+
+    Attributes:
+        constants: what grids ask besides extents: `split_k`, the slices of k, and `cluster`, blocks of one.
+        padded: each extent that is rounded up: from what, and to a multiple of what.
+        buffers: of the workspace, those to be zeroed first.
+        launches: in order.
+    """
+
+    constants: Mapping[str, int]
+    padded: Mapping[str, tuple[str, int]]
+    buffers: tuple[Buffer, ...]
+    counters: tuple[Counters, ...]
+    launches: tuple[Launch, ...]
+
+    def __post_init__(self) -> None:
+        names = [buffer.name for buffer in self.buffers]
+        zeroed = [buffer.zeroed for buffer in self.buffers]
+        if names[0] != STATUS:
+            raise ValueError(f"the counters do not come first: {names}")
+        if sorted(zeroed, reverse=True) != zeroed:
+            raise ValueError(f"buffers that are zeroed do not come first: {names}")
+        for parameter in (parameter for launch in self.launches for parameter in launch.parameters):
+            if (parameter.argument is None) == (parameter.region is None):
+                raise ValueError(f"parameter {parameter.name} comes from one of the call and the workspace")
+            if parameter.region is not None and parameter.region not in names:
+                raise ValueError(f"parameter {parameter.name} points to {parameter.region}, which is not in the workspace")
+
+    def extents(self, m: int, n: int, k: int) -> dict[str, int]:
+        """What grids and buffers call the sizes: m, n, k, the padded ones and the constants."""
+        sizes = {"m": m, "n": n, "k": k}
+        return sizes | {name: round_up(sizes[of], unit) for name, (of, unit) in self.padded.items()} | self.constants
+
+    def workspace(self, m: int, n: int, k: int) -> Workspace:
+        """Layout of the workspace for a problem [m, n, k]."""
+        extents = self.extents(m, n, k)
+        offsets: dict[str, int] = {}
+        lengths = {buffer.name: buffer.bytes(extents) for buffer in self.buffers}
+        end = zeroed = 0
+        for buffer in self.buffers:
+            offsets[buffer.name] = end = round_up(end, WORKSPACE_ALIGNMENT)
+            end += lengths[buffer.name]
+            zeroed = end if buffer.zeroed else zeroed
+        return Workspace(offsets, lengths, zeroed, round_up(end, WORKSPACE_ALIGNMENT))
+
+    def places(self, buffer: Buffer) -> dict[int, str]:
+        """Offsets in a buffer at which something of its own begins, and its name: parameters point there."""
+        named = [(one.offset, one.name) for one in self.counters if buffer.name == STATUS]
+        pointing = [(one.offset, one.name) for launch in self.launches for one in launch.parameters if one.region == buffer.name]
+        return dict(sorted({0: buffer.name, **dict(pointing), **dict(named)}.items()))
+
+
+def interface(plan: Plan) -> Interface:
+    """The table of a plan's kernels."""
+    padded = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.block)}
+    if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
+        padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
+    counters = _counters(plan)
+    return Interface(
+        constants={"split_k": plan.split_k, "cluster": plan.cluster}, padded=padded, buffers=_buffers(plan, padded, counters),
+        counters=counters, launches=_launches(plan, counters),
+    )
+
+
+def _counters(plan: Plan) -> tuple[Counters, ...]:
+    meanings = {
+        "lossy": f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.bits}",
+        "overflow": "finite elements of {} that the leading word cannot hold",
+        "nonfinite": "elements of {} that are Inf or NaN",
+    }
+
+    def meaning(field: str) -> str:
+        operand, _, kind = field.partition("_")
+        if kind:
+            return meanings[kind].format(operand.upper())
+        return "elements of C computed again in FP32" if plan.special == "exact" else "always 0: special = fast"
+
+    found, offset = [], 0
+    for name, fields in COUNTERS.items():
+        found.append(Counters(name, offset, tuple(Counter(field, meaning(field)) for field in fields)))
+        offset += COUNTER_BYTES * len(fields)
+    return tuple(found)
+
+
+def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
+    scales = 4 if plan.scheme.normalize == "row" else 0
+    words = len(plan.scheme.words) * plan.scheme.format.bytes
+    before = [operand.name for operand in plan.split_before]
+    slices = plan.split_k if plan.split_k > 1 else 0
+    rows = "m_clusters" if "m_clusters" in padded else "m_padded"
+    none = "" if scales else "; none in this scheme"
+    arrived = f"slices of k that have left their part, for each {plan.design.gatherer} of C"
+    return (
+        Buffer(STATUS, "unsigned long long", COUNTER_BYTES * sum(len(one.fields) for one in counters), (), True, "the counters"),
+        Buffer("a_absmax", "unsigned int", scales, ("m_padded",), True, f"largest magnitudes of A's rows{none}", zeroed_again=True),
+        Buffer("b_absmax", "unsigned int", scales, ("n_padded",), True, f"largest magnitudes of B's columns{none}", zeroed_again=True),
+        Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded"), True,
+               arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
+        Buffer("a_words", "unsigned char", words * ("a" in before), ("m_padded", "k_padded"), False, "A's words, packed"),
+        Buffer("b_words", "unsigned char", words * ("b" in before), ("n_padded", "k_padded"), False, "B's words, packed"),
+        Buffer("parts", "float", 4 * slices, (rows, "n_padded"), False, "the sums of the slices of k"),
+    )
+
+
+# ---- parameters
+
+
+def _given(name: str, element: str, meaning: str, **pointer: bool) -> Parameter:
+    """A parameter that passes on the argument of its name."""
+    return Parameter(name, element, meaning, argument=name, **pointer)
+
+
+def _into(region: str, element: str, meaning: str, **qualifiers: bool) -> Parameter:
+    """A pointer to the start of a buffer, by the buffer's name."""
+    return Parameter(region, element, meaning, pointer=True, region=region, **qualifiers)
+
+
+_A = (
+    _given("a", "float", "operand A", pointer=True, const=True, restrict=True),
+    _given("lda", "long long", "elements from one stored row of A to the next"),
+)
+_B = (
+    _given("b", "float", "operand B", pointer=True, const=True, restrict=True),
+    _given("ldb", "long long", "the same of B"),
+)
+_C = (
+    _given("c", "float", "result C", pointer=True, restrict=True),
+    _given("ldc", "long long", "the same of C"),
+)
+_SIZES = (_given("m", "int", "rows of C"), _given("n", "int", "columns of C"), _given("k", "int", "the summed dimension"))
+_FACTORS = (_given("alpha", "float", "factor of A B"), _given("beta", "float", "factor of what C held"))
+
+
+def _words(operand: Operand, const: bool) -> Parameter:
+    return _into(f"{operand.name}_words", "unsigned char", f"packed words of {operand.name.upper()}", const=const, restrict=True)
+
+
+def _absmax(const: bool) -> tuple[Parameter, ...]:
+    return (
+        _into("a_absmax", "unsigned int", "largest magnitudes of A's rows", const=const, restrict=True),
+        _into("b_absmax", "unsigned int", "largest magnitudes of B's columns", const=const, restrict=True),
+    )
+
+
+def _counted(counters: Counters) -> Parameter:
+    meaning = "counters: " + ", ".join(field.name for field in counters.fields)
+    return Parameter(counters.name, "unsigned long long", meaning, pointer=True, restrict=True, region=STATUS, offset=counters.offset)
+
+
+def _packed(operand: Operand) -> str:
+    outer = operand.outer.upper()
+    return f"packed stages [{operand.outer} / BLOCK_{outer}][k / BLOCK_K][WORDS][BLOCK_{outer}][BLOCK_K]"
+
+
+# ---- launches
+
+
+def _over(operands: Sequence[Operand], tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
+    """The blocks of a kernel whose first blocks take A and whose others take B, or all B."""
+    end = "_padded" if padded else ""
+    return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k)) for operand in operands)
+
+
+def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
+    name = kernel_name(plan)
+    counted = {one.name: _counted(one) for one in counters}
+    launches: list[Launch] = []
+    if plan.scheme.normalize == "row":
+        launches.append(Launch(
+            symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
+            grid=_over(plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+            lines=(Line((*_A, *_B)), Line((*_SIZES, *_absmax(const=False)))),
+        ))
+    if plan.split_before:
+        launches.append(_split(plan, f"{name}_split", counted))
+    launches.append(_gemm(plan, name, counted))
+    return tuple(launches)
+
+
+def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
+    before, scaled = plan.split_before, plan.scheme.normalize == "row"
+    tiles = plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K
+    return Launch(
+        symbol=symbol, role="split", meaning="operands into words",
+        grid=_over(before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+        lines=(
+            Line((*_A, *_B)), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
+            *([Line(_absmax(const=True))] if scaled else []),
+            Line(tuple(counted[f"{operand.name}_status"] for operand in before)),
+        ),
+        same_b=None if scaled else _over([operand for operand in before if operand.name == "a"], *tiles, padded=True),
+    )
+
+
+def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
+    before, scaled, sliced = plan.split_before, plan.scheme.normalize == "row", plan.split_k > 1
+    inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
+    lines = [Line((_words(operand, const=True),), _packed(operand)) for operand in before]
+    if scaled:
+        lines.append(Line(_absmax(const=True)))
+    if plan.takes_operands:
+        lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
+        lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))
+    lines.append(Line((*_C, *_SIZES, *_FACTORS)))
+    if inside:
+        lines.append(Line(inside))
+    if sliced:
+        lines.append(Line((_into("parts", "float", "the sums of the slices of k"),), plan.design.parts))
+        lines.append(Line((_into("arrived", "unsigned int", "slices that have left theirs, for each part of C"),)))
+    if plan.special == "exact":
+        lines.append(Line((counted["repaired"],)))
+    return Launch(
+        symbol=symbol, role="gemm", meaning="the product of the words, and C",
+        grid=((
+            ("m", plan.block[0] * plan.cluster), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ()),
+            *((("cluster", 1),) if plan.cluster > 1 else ()),
+        ),),
+        threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines),
+        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
+    )

@@ -1,0 +1,130 @@
+"""Rows out of the seconds of rounds: medians, quartiles, and paired ratios with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import ceil, sqrt
+
+import numpy as np
+
+from gemmgen.run.sensors import Sample, throttle_names
+from gemmgen.timing import Accuracy
+
+SGEMM, F16, F16_THIRD = "cublas-sgemm", "cublas-f16", "cublas-f16/3"
+Size = tuple[int, int, int]
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender at one size.
+
+    Attributes:
+        size: (m, n, k).
+        kind: `kernel`, `main` (a kernel without its split pass), `rival`, or `derived` from another row's times.
+        detail: the kernel's name, or the rival's configuration.
+        rounds: how many it ran.
+        seconds: median of one product.
+        spread: (first, third) quartile of it.
+        tflops: 2 m n k / seconds / 1e12.
+        ratio: speed against cuBLAS SGEMM, the median of the paired rounds; None where that did not run.
+        interval: 95 % interval of the ratio.
+        f16_ratio, f16_interval: the same against three products of cuBLAS in FP16.
+        relative_frobenius, max_error, scaled: errors against FP64 on the bench's own data (timing.Accuracy); None where none was computed.
+        clock_mhz, power_w: medians of what the sensors told while it ran; None where they told nothing.
+        throttles: everything that slowed the GPU at one of those moments.
+    """
+
+    size: Size
+    name: str
+    kind: str
+    detail: str
+    rounds: int
+    seconds: float
+    spread: Interval
+    tflops: float
+    ratio: float | None = None
+    interval: Interval | None = None
+    f16_ratio: float | None = None
+    f16_interval: Interval | None = None
+    relative_frobenius: float | None = None
+    max_error: float | None = None
+    scaled: float | None = None
+    clock_mhz: float | None = None
+    power_w: float | None = None
+    throttles: str = ""
+
+
+def median_interval(ordered: np.ndarray) -> Interval:
+    """The order statistics that enclose the median with at least 95 % confidence.
+
+    From the normal approximation of the binomial; with fewer than six values
+    no two of them do, and the range is given.
+
+    Args:
+        ordered: [rounds], ascending.
+    """
+    count = len(ordered)
+    reach = ceil(0.98 * sqrt(count))
+    first = max(0, count // 2 - reach)
+    last = min(count - 1, (count - 1) // 2 + reach)
+    return float(ordered[first]), float(ordered[last])
+
+
+def paired(base: np.ndarray, seconds: np.ndarray) -> tuple[float, Interval]:
+    """How much faster than `base`: the median of the rounds' ratios, and its 95 % interval."""
+    ratios = np.sort(base / seconds)
+    return float(np.median(ratios)), median_interval(ratios)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a race left of one contender.
+
+    Attributes:
+        seconds: [rounds], of one product.
+    """
+
+    name: str
+    kind: str
+    seconds: np.ndarray
+    detail: str = ""
+    samples: Sequence[Sample] = ()
+    accuracy: Accuracy | None = None
+
+
+def derived(entries: Sequence[Timed], against: Sequence[str]) -> list[Timed]:
+    """The entries, and behind cuBLAS in FP16 the line of three times its time, where that is asked."""
+    out: list[Timed] = []
+    for entry in entries:
+        out.append(entry)
+        if entry.name == F16 and F16_THIRD in against:
+            out.append(Timed(F16_THIRD, "derived", 3 * entry.seconds, f"3 x the time of {F16}", entry.samples))
+    return out
+
+
+def rows_at(size: Size, entries: Sequence[Timed]) -> list[Row]:
+    """The rows of one size. Ratios pair the rounds, so all entries have the same."""
+    at = {entry.name: entry.seconds for entry in entries}
+    sgemm, f16 = at.get(SGEMM), at.get(F16)
+    return [_row(size, entry, sgemm, None if f16 is None else 3 * f16) for entry in entries]
+
+
+def _row(size: Size, entry: Timed, sgemm: np.ndarray | None, three_f16: np.ndarray | None) -> Row:
+    median = float(np.median(entry.seconds))
+    ratio, interval = paired(sgemm, entry.seconds) if sgemm is not None else (None, None)
+    f16_ratio, f16_interval = paired(three_f16, entry.seconds) if three_f16 is not None else (None, None)
+    bits = 0
+    for sample in entry.samples:
+        bits |= sample.throttles
+    m, n, k = size
+    return Row(
+        size=size, name=entry.name, kind=entry.kind, detail=entry.detail, rounds=len(entry.seconds), seconds=median,
+        spread=(float(np.quantile(entry.seconds, 0.25)), float(np.quantile(entry.seconds, 0.75))),
+        tflops=2.0 * m * n * k / median / 1e12, ratio=ratio, interval=interval, f16_ratio=f16_ratio, f16_interval=f16_interval,
+        **(asdict(entry.accuracy) if entry.accuracy else {}),
+        clock_mhz=float(np.median([s.clock_mhz for s in entry.samples])) if entry.samples else None,
+        power_w=float(np.median([s.power_w for s in entry.samples])) if entry.samples else None,
+        throttles=throttle_names(bits),
+    )

@@ -1,0 +1,294 @@
+"""A matrix instruction, or what stands in for one: shape, types and maps; and its wider and deeper ones."""
+
+from __future__ import annotations
+
+from itertools import count, islice
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gemmgen.catalog.fragment.encoding import Descriptor, InstructionWord
+from gemmgen.catalog.fragment.map import MAX_EXTENT, FragmentMap, Offset
+from gemmgen.catalog.gpu import arch_number
+from gemmgen.catalog.number import FORMATS, WordType
+from gemmgen.catalog.policy import NAMES, POLICIES, Policy, owners
+from gemmgen.catalog.table import Row
+from gemmgen.catalog.vendor import VENDORS, Vendor
+
+CHUNK_BYTES = 16
+"""What a lane fetches from shared memory at once."""
+
+Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
+
+
+class Fragment(Row):
+    """What a warp multiplies at once: D = A B + C on tiles A [m, k], B [k, n], C [m, n].
+
+    Attributes:
+        vendor: whose instruction it is.
+        policy: the programming interface: `mma` is one `mma.sync`, whose map
+            the PTX ISA documents; `wmma` is one `wmma.mma.sync`, whose map it
+            leaves open; `fma` is no matrix instruction: the lanes multiply,
+            each the part of C that it holds, with `fma.rn.f32` one k after
+            another, and each holds all of A and B that its part needs;
+            `wgmma` is one `wgmma.mma_async` of a warpgroup, four warps whose
+            128 lanes the maps count, with B and mostly A in shared memory;
+            `tcgen05` is one `tcgen05.mma`, which one thread issues, with A and B in
+            shared memory and C in tensor memory, whose lanes the map of c counts:
+            a warpgroup's 128 threads as `tcgen05.ld.32x32b` gives it to them.
+            AMD's: `mfma` is one matrix instruction of a CDNA wavefront, `wmma` one of an RDNA
+            wavefront; both maps are documented.
+        map_source: whether the maps are `documented`, `measured`, or
+            `constructed`: ours, where no instruction prescribes any.
+        min_arch: the first sm_ number that has it, with these maps.
+        archs: AMD's targets that have it; there later ones may drop what earlier ones had.
+        instruction: its mnemonic as the compiler's assembly prints it, of AMD's for the newest of its targets.
+        builtin: what compilers call AMD's; the mnemonic gives NVIDIA's.
+        shape: (m, n, k).
+        word: type of A and B; sums are FP32, of `i8` INT32.
+        a, b, c: the maps, over (m, k), (k, n) and (m, n); no a or b where it never is in registers.
+        arch: the one target that has the instruction, where later ones do not.
+        widest: instructions of up to this many times n exist; `wide` gives them.
+        deepest: as many of the instruction, one k after another, make a fragment of which a lane holds
+            whole 16-byte chunks; `deep` gives it.
+        instructions: how many of the instruction make this fragment; none for one.
+        descriptor: how operands are found that stay in shared memory.
+        instruction_word: what the instruction itself is told, where its mnemonic does not say types and extents.
+    """
+
+    vendor: Literal[tuple(VENDORS)]
+    policy: Literal[NAMES]
+    map_source: Literal["documented", "measured", "constructed"]
+    min_arch: Annotated[int, Field(ge=70, le=999)] | None = None
+    archs: Annotated[tuple[Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")], ...], Field(min_length=1, max_length=100, strict=False)] | None = None
+    instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.:]{1,100}$")]
+    shape: Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
+    builtin: Annotated[str, Field(pattern=r"^__builtin_amdgcn_[a-z0-9_]{1,60}$")] | None = None
+    word: Literal[WordType, "i8"]
+    a: FragmentMap | None = None
+    b: FragmentMap | None = None
+    c: FragmentMap
+    arch: Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]$")] | None = None
+    widest: Annotated[int, Field(gt=1, le=32)] | None = None
+    deepest: Annotated[int, Field(gt=1, le=8)] | None = None
+    instructions: Annotated[int, Field(ge=1, le=8)] | None = None
+    descriptor: Descriptor | None = None
+    instruction_word: InstructionWord | None = None
+
+    @model_validator(mode="after")
+    def _belongs(self) -> Fragment:
+        """Targets and names are told as its vendor's are."""
+        if self.maker.lists_targets and (self.archs is None or self.builtin is None or self.min_arch is not None):
+            raise ValueError(f"archs and builtin, and no min_arch, where the vendor is {self.vendor}")
+        if not self.maker.lists_targets and (self.min_arch is None or self.archs is not None or self.builtin is not None):
+            raise ValueError(f"min_arch, and neither archs nor builtin, where the vendor is {self.vendor}")
+        if self.instructions:
+            raise ValueError("no number of instructions: a row is one of them, and deepest tells how many make a fragment")
+        if self.vendor not in owners(self.policy):
+            raise ValueError(f"policy {self.policy} where the vendor is {' or '.join(owners(self.policy))}")
+        return self
+
+    @model_validator(mode="after")
+    def _maps_cover(self) -> Fragment:
+        m, n, k = self.shape
+        if n * (self.widest or 1) > MAX_EXTENT or k * (self.deepest or 1) > MAX_EXTENT:
+            raise ValueError(f"instructions of at most {MAX_EXTENT} columns and k, the widest and deepest too")
+        if self.on_matrix_unit == (self.word == "f32"):
+            raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
+        if self.from_shared != (self.descriptor is not None):
+            raise ValueError("a descriptor where the policy has operands read from shared memory, and nowhere else")
+        if (self.b is None) != (self.descriptor is not None):
+            raise ValueError("a map of b, or a descriptor for where it lies")
+        if self.a is None and self.b is not None:
+            raise ValueError("a map of a where b is in registers")
+        if self.in_tensor_memory != (self.instruction_word is not None):
+            raise ValueError("the instruction's own word with policy tcgen05 and with no other")
+        if self.instruction_word:
+            for one in {1, self.widest or 1}:
+                self.instruction_word.value(m, n * one)
+        for label, held, rows, columns in (("a", self.a, m, k), ("b", self.b, k, n), ("c", self.c, m, n)):
+            if held is None:
+                continue
+            complaint = held.prove(rows, columns)
+            if complaint:
+                raise ValueError(f"a map of {label} that covers its tile; this one {complaint}")
+            wanted = 1 if label == "c" else 4 // self.word_bytes
+            if held.packed_count != wanted:
+                raise ValueError(f"{wanted} to a 32-bit register in the map of {label}, not {held.packed_count}")
+        return self
+
+    @model_validator(mode="after")
+    def _lanes_suffice(self) -> Fragment:
+        """Where lanes multiply, each holds what it needs."""
+        for lane, register, _, i, j in () if self.on_matrix_unit else self.c.foreach_ij():
+            for k in range(self.shape[2]):
+                for label, held, element in (("a", self.a, (i, k)), ("b", self.b, (k, j))):
+                    if lane not in [holder for holder, _, _ in held.map(*element)]:
+                        raise ValueError(f"lanes that hold all they multiply; lane {lane} lacks element {element} of {label}")
+        return self
+
+    @model_validator(mode="after")
+    def _meet(self) -> Fragment:
+        """AMD's units multiply what lies at the same place of A and B, so both must have the same k there.
+
+        Then it does not matter in which order k goes, nor which instruction of several takes it.
+        """
+        if not self.interface.by_place:
+            return self
+        if self.a is None or self.b is None:
+            raise ValueError(f"maps of a and b where the vendor is {self.vendor}: its operands are in registers")
+        for bits in ("lanes", "registers", "packed"):
+            if [k for _, k in getattr(self.a, bits)] != [k for k, _ in getattr(self.b, bits)]:
+                raise ValueError(f"{bits} of a and b that stand for the same k, for the unit multiplies place by place")
+        return self
+
+    @property
+    def maker(self) -> Vendor:
+        """Its vendor's row."""
+        return VENDORS[self.vendor]
+
+    @property
+    def interface(self) -> Policy:
+        """Its policy's row."""
+        return POLICIES[self.vendor, self.policy]
+
+    @property
+    def atom(self) -> str:
+        """The template that fetches its operands and issues it."""
+        return self.interface.atom
+
+    def call(self, a: str, b: str, c: str) -> str:
+        """The call of its builtin, as C++; of AMD's."""
+        return self.interface.call(self.word, builtin=self.builtin, a=a, b=b, c=c)
+
+    @property
+    def word_bytes(self) -> int:
+        return 1 if self.word == "i8" else FORMATS[self.word].bytes
+
+    @property
+    def sums(self) -> str:
+        """Type of C."""
+        return "INT32" if self.word == "i8" else "FP32"
+
+    @property
+    def by_stride(self) -> bool:
+        """Whether fetches tell rows by one distance, so that these are padded, not swizzled."""
+        return self.interface.by_stride
+
+    @property
+    def by_lanes(self) -> bool:
+        """Whether lanes may fill fragments themselves: the maps are documented, and no fetch instruction is needed."""
+        return self.interface.by_lanes
+
+    @property
+    def run(self) -> int:
+        """Consecutive k of one row that a lane may fill as one; in `mma` four lanes share a row's k in runs of our choice."""
+        lanes = self.interface.lanes_along_k
+        return self.shape[2] // lanes if lanes else self.a.elements if self.a else 0
+
+    @property
+    def rows_together(self) -> int:
+        """Neighbouring rows whose elements of one k the lanes of a phase read at once, where they fill fragments themselves."""
+        return self.interface.rows_together or self.shape[0]
+
+    @property
+    def by_runs(self) -> Fragment:
+        """As kernels take it: what a lane holds of a row is one run of k.
+
+        RDNA 4's instructions have gaps in it that other lanes fill. A kernel may close them, since
+        A and B share the order of k: it is then another one than the instruction's own.
+        """
+        if not self.interface.by_place or self.a == _deepened(self.a, 1, 1):
+            return self
+        return self.deep(1)
+
+    @property
+    def whole_chunks(self) -> bool:
+        """Whether a lane's part of an operand, by runs, is whole 16-byte chunks of a row; instructions that fetch fragments do not ask."""
+        return not self.interface.by_place or self.run * self.word_bytes % CHUNK_BYTES == 0
+
+    @property
+    def from_shared(self) -> bool:
+        """Whether the unit itself reads operands from shared memory."""
+        return self.interface.from_shared
+
+    @property
+    def in_tensor_memory(self) -> bool:
+        """Whether the unit keeps C in a memory of its own."""
+        return self.interface.in_tensor_memory
+
+    def runs_on(self, arch: str) -> bool:
+        """Whether a target, `sm_80` or `gfx90a`, has it; `sm_90` counts for what only `sm_90a` compiles."""
+        if self.archs:
+            return arch in self.archs
+        if not arch.startswith(self.maker.arch_prefix):
+            return False
+        number = arch_number(arch)
+        return number >= self.min_arch and (self.arch is None or arch_number(self.arch) == number)
+
+    @property
+    def threads(self) -> int:
+        """Threads that issue it together: a warp, or a warpgroup."""
+        return 1 << len(self.c.lanes)
+
+    @property
+    def shapes(self) -> dict[str, Fragment]:
+        """Itself and its wider and deeper ones, by shape name."""
+        wide = map(self.wide, range(1, (self.widest or 1) + 1))
+        return {one.shape_name: one for one in (*wide, *([self.deep(self.deepest)] if self.deepest else []))}
+
+    def wide(self, times: int) -> Fragment:
+        """The instruction that covers `times` of this one's n."""
+        if times == 1:
+            return self
+        m, n, k = self.shape
+        return self.model_copy(update={
+            "shape": (m, n * times, k), "instruction": self.instruction.replace(f"n{n}k", f"n{n * times}k"),
+            "c": FragmentMap(**self.c.model_dump(), repeats=times), "widest": None,
+        })
+
+    def deep(self, times: int) -> Fragment:
+        """A fragment of `times` as many k, for as many instructions one after another.
+
+        A lane then holds `times` runs of k that follow one another, and instruction q takes the q-th
+        of each lane: another order of k than one instruction's own, the same for A and B.
+        """
+        m, n, k = self.shape
+        axis = {"a": 1, "b": 0}
+        maps = {label: _deepened(getattr(self, label), axis[label], times) for label in axis}
+        return self.model_copy(update={
+            "name": self.name.replace(self.shape_name, f"m{m}n{n}k{k * times}"), "shape": (m, n, k * times), "map_source": "constructed",
+            "deepest": None, "instructions": times if times > 1 else None, **maps,
+        })
+
+    @property
+    def fetched_together(self) -> int:
+        """Fragments of B, side by side along n, that one fetch from shared memory brings."""
+        return self.interface.fetched_together
+
+    @property
+    def on_matrix_unit(self) -> bool:
+        """Whether a matrix unit multiplies, and rounds as its row in specs/units says; else FP32 arithmetic does."""
+        return self.interface.on_matrix_unit
+
+    @property
+    def engine(self) -> str:
+        """What multiplies, in words, one of many."""
+        return self.interface.engine
+
+    @property
+    def shape_name(self) -> str:
+        m, n, k = self.shape
+        return f"m{m}n{n}k{k}"
+
+
+def _deepened(held: FragmentMap, axis: int, times: int) -> FragmentMap:
+    """The map of `times` instructions along k, which is `axis`: a lane's k are one run, and lanes stand that far apart."""
+    k = (tuple(1 << bit if at == axis else 0 for at in range(2)) for bit in count())
+
+    def in_turn(offsets: tuple[Offset, ...]) -> tuple[Offset, ...]:
+        return tuple(next(k) if offset[axis] else offset for offset in offsets)
+
+    packed, registers = in_turn(held.packed), in_turn(held.registers)
+    registers += tuple(islice(k, times.bit_length() - 1))
+    return FragmentMap(packed=packed, registers=registers, lanes=in_turn(held.lanes), copies=held.copies)

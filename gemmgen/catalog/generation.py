@@ -1,0 +1,169 @@
+"""Generations of GPUs: what kernels reach of the vendor's figures, and what they wait for, as the model of time takes it.
+
+A row tells all constants, or is `like` another and tells those that differ. Each has a source that says whether it was
+measured, fitted, set by hand or assumed; what is taken over from another generation is assumed, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+
+from gemmgen.catalog.table import LINE, File, Prose, Row, Strict, Table, Title
+from gemmgen.catalog.vendor import VENDORS
+from gemmgen.errors import SpecError
+
+ASSUMED = "assumed"
+_KINDS = "measured", "fitted", "set by hand", ASSUMED
+
+
+class Constant(Strict):
+    """A number of the model.
+
+    Attributes:
+        source: where it comes from; begins with measured, fitted, set by hand or assumed.
+    """
+
+    value: Annotated[int, Field()] | Annotated[float, Field(allow_inf_nan=False)]
+    source: Annotated[Prose, Field(pattern=f"^({'|'.join(_KINDS)})\\b", description=f"begins with one of: {', '.join(_KINDS)}")]
+
+    @property
+    def assumed(self) -> bool:
+        return self.source.startswith(ASSUMED)
+
+
+def _constant(low: float, high: float, description: str) -> Any:
+    """A constant within bounds that none of today comes near."""
+
+    def within(constant: Constant) -> Constant:
+        if not low <= constant.value <= high:
+            raise ValueError(f"a value from {low:g} to {high:g}")
+        return constant
+
+    return Annotated[Constant, AfterValidator(within), Field(description=description)]
+
+
+_Share = 0.01, 1
+
+
+class Wgmma(Strict):
+    """Of kernels whose matrix unit reads operands from shared memory, issued by warpgroups."""
+
+    efficiency: _constant(*_Share, "the share of its cycles that the matrix unit is at work in a long loop")
+    sustained_f16_tflops: _constant(0.1, 1e5, "FP16 products on random data, as fast as the chip's power allows")
+    group_gap_cycles: _constant(0, 1e4, "cycles a stage in which one warpgroup has no product at work: promotion, the wait for the next stage")
+    turn_cycles: _constant(0, 1e5, "cycles from one tile to the next: the first stage's way, the last product, C's way out")
+    store_cycles_per_element: _constant(0, 100, "cycles an element of C beyond that")
+    split_a_cycles: _constant(0, 1e5, "cycles from loading one step's A to its words in registers")
+    gather_share: _constant(0, 100, "how much of the way of slices of k through L2 shows")
+    overlap_seconds: _constant(0, 1e-3, "from a split pass's end to the first product of a kernel that was launched meanwhile")
+    split_power_share: _constant(0, 1, "of the split pass's time, what a chip at its power limit is longer at work for it")
+    cluster_seconds: _constant(0, 1e-3, "what forming clusters and their two barriers cost a launch")
+
+
+class Tcgen05(Strict):
+    """Of kernels whose matrix unit keeps sums in tensor memory."""
+
+    efficiency: _constant(*_Share, "the share of its cycles that the matrix unit is at work in a long loop")
+    sustained_share: _constant(*_Share, "what the chip's power allows of the vendor's figure on random data")
+    drain_cycles: _constant(0, 1e4, "from a sum's last product to its first element in a register, and from its last one to the next product")
+    stage_wait_cycles: _constant(0, 1e4, "cycles from one stage's last product to the next one's first")
+    turn_cycles: _constant(0, 1e5, "cycles of the first stage's way and C's way out that nothing hides, once a kernel")
+    store_cycles_per_element: _constant(0, 100, "cycles an element of C takes on its way out, a thread a row")
+    overlap_seconds: _constant(0, 1e-3, "from a split pass's end to the first product of a kernel that was launched meanwhile")
+    split_power_share: _constant(0, 1, "of the split pass's time, what a chip at its power limit is longer at work for it")
+
+
+class Measured(Strict):
+    """The model's constants."""
+
+    mma_efficiency: _constant(*_Share, "the rate of mma.sync in tensor_fma_per_clock, or of what stands in for it")
+    fma_efficiency: _constant(*_Share, "what FP32 multiply-adds reach of f32_fma_per_clock")
+    clock_efficiency: _constant(*_Share, "sustained clock in the boost clock, under power limit")
+    dram_efficiency: _constant(*_Share, "what kernels reach of dram_gb_per_s")
+    l2_bytes_per_clock: _constant(1, 1e4, "bytes an SM gets of L2 in a clock")
+    fetch_share: _constant(0, 10, "how much of a fetch from shared memory the matrix unit feels although it overlaps")
+    fill_share: _constant(0, 10, "how much of the copies' writes into shared memory it feels")
+    fetch_exposed_share: _constant(0, 10, "how much of a step's fetch shows once a stage, with one fragment buffer")
+    barrier_cycles: _constant(0, 1e4, "a stage's wait, barrier and loop")
+    memory_cycles: _constant(1, 1e5, "from a copy's issue to its data, with all SMs copying")
+    tile_cycles_per_element: _constant(0, 100, "cycles an element of C that a block spends outside the loop: first copies, epilogue, store")
+    split_before_instructions: _constant(0, 1e3, "instructions a word that read and split an element before shared memory")
+    split_behind_instructions: _constant(0, 1e3, "instructions a word that read and split an element behind shared memory")
+    split_wait_cycles: _constant(0, 1e5, "cycles a warp waits for what it splits, once a stage before shared memory, once a step behind it")
+    launch_seconds: _constant(0, 1e-3, "a kernel in a graph, from the end of the one before to its own first work")
+    wgmma: Wgmma | None = None
+    tcgen05: Tcgen05 | None = None
+
+    def of(self, policy: Literal["wgmma", "tcgen05"], place: str) -> Any:
+        """The constants of kernels of a policy.
+
+        Args:
+            place: whose constants these are, for the message.
+
+        Raises:
+            SpecError: there are none.
+        """
+        found = getattr(self, policy)
+        if found is None:
+            raise SpecError(
+                place, f"has no constants for {policy}", needs=f"a section [measured.{policy}]",
+                remedy="such a section in the row of the GPU or of its generation, as those of specs/generations have",
+            )
+        return found
+
+
+def merged(base: Mapping[str, Any], own: Any) -> Any:
+    """Constants with those that a row tells itself; sections one by one. What is no table is left for its model to refuse."""
+    if not isinstance(own, dict):
+        return own
+    result = dict(base)
+    for key, value in own.items():
+        inner = result.get(key)
+        section = isinstance(inner, dict) and "source" not in inner
+        result[key] = merged(inner, value) if section else value
+    return result
+
+
+def _taken_over(constants: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The constants of another generation: assumed."""
+
+    def one(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if "source" not in value:
+            return _taken_over(value, name)
+        return value if value["source"].startswith(ASSUMED) else {**value, "source": f"{ASSUMED} as {name}'s, {value['source']}"}
+
+    return {key: one(value) for key, value in constants.items()}
+
+
+class Generation(Row):
+    """The GPUs of one generation.
+
+    Attributes:
+        title: its full name.
+        like: the shipped generation whose constants hold where this row tells none.
+    """
+
+    title: Title
+    vendor: Literal[tuple(VENDORS)]
+    like: Annotated[str, Field(pattern=LINE)] | None = None
+    measured: Measured
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inherits(cls, data: Any, info: ValidationInfo) -> Any:
+        like = data.get("like") if isinstance(data, dict) else None
+        if not isinstance(like, str):
+            return data
+        place = f"{info.context.place}: like" if isinstance(info.context, File) else "like"
+        if like.endswith(".toml"):
+            raise SpecError(place, "is a file", got=like, needs="a shipped generation", remedy=", ".join(GENERATION_TABLE.names()))
+        base = GENERATION_TABLE.get(like, where=place).measured.model_dump()
+        return {**data, "measured": merged(_taken_over(base, like), data.get("measured", {}))}
+
+
+GENERATION_TABLE = Table("generation", "generations", Generation)

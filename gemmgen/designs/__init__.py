@@ -1,0 +1,63 @@
+"""The designs of main kernels: each a package here, or an entry point of the group `gemmgen.designs`, that has a DESIGN.
+
+What a design must have, `Design` tells; docs/add-a-design.md shows one being added.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from gemmgen.catalog.fragment import FRAGMENTS, Fragment
+from gemmgen.decisions import SHARED, Decision
+from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
+from gemmgen.errors import GemmgenError
+
+__all__ = ["Asked", "Choices", "Design", "Hints", "Way", "all_decisions", "all_designs", "design_of", "owner_of"]
+
+ENTRY_POINTS = "gemmgen.designs"
+
+
+@cache
+def all_designs() -> tuple[Design, ...]:
+    """Those of this package by name, then those that other packages bring.
+
+    Raises:
+        GemmgenError: two have one name.
+    """
+    here = [import_module(f"{__name__}.{one.name}").DESIGN for one in pkgutil.iter_modules(__path__) if one.ispkg]
+    found = (*here, *(point.load() for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)))
+    names = [one.name for one in found]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise GemmgenError("designs", "two have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another `name` in your design")
+    return found
+
+
+@cache
+def all_decisions() -> tuple[Decision, ...]:
+    """The decisions of all designs, the shared ones first, with every design's words."""
+    shared = (one.with_words(tuple(dict.fromkeys(word for design in all_designs() for word in design.words.get(one.name, ())))) for one in SHARED)
+    return (*shared, *(one for design in all_designs() for one in design.own))
+
+
+def design_of(fragment: Fragment) -> Design:
+    """The design of the kernels that have this fragment.
+
+    Raises:
+        GemmgenError: none serves it, or several do.
+    """
+    found = [one for one in all_designs() if one.serves(fragment)]
+    if len(found) != 1:
+        raise GemmgenError(
+            f"fragment {fragment.name}", "has no design of its own", got=", ".join(one.name for one in found) or "none", needs="one design that serves it",
+            remedy="`serves` of your design",
+        )
+    return found[0]
+
+
+def owner_of(decision: Decision, value: object) -> str:
+    """A policy whose kernels have this value of a decision: of the first design that declares it."""
+    designs = [one for one in all_designs() if decision in one.own or any(word.name == value for word in one.words.get(decision.name, ()))]
+    return next((row.policy for row in FRAGMENTS.rows() if designs and designs[0].serves(row)), "")

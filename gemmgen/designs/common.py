@@ -1,0 +1,104 @@
+"""Constraints that several designs have, and what to tell whoever asks for a plan that breaks one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.model.equation import Constraint, Numbers, figure
+
+STAGES = (2, 3, 4, 5, 6, 7, 8)
+GROUPS = (1, 2, 4, 8, 16)
+SLICES = (1, 2, 3, 4, 6, 8)
+"""What a search considers."""
+
+Refusal = Callable[[Any, Numbers, str], InfeasibleSpec]
+"""(plan, every symbol's value, place) -> the error."""
+
+
+def warp_k(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    (wm, wn, wk), bk = plan.warp, plan.block[2]
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "warp k differs from block k", got=wk, needs=f"{bk}: a warp works through the whole stage",
+        remedy=f"warp = [{wm}, {wn}, {bk}]",
+    )
+
+
+def whole_fragments(axis: int) -> Refusal:
+    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+        name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (plan.fragment.fetched_together if axis else 1)
+        return InfeasibleSpec(
+            f"{place}: [tile] warp", f"warp {name} is not a whole number of fragments", got=extent,
+            needs=f"a multiple of {unit} ({plan.fragment.name})", remedy=f"warp {name} = {max(unit, extent // unit * unit)}",
+        )
+    return message
+
+
+def whole_warps(axis: int) -> Refusal:
+    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+        name, block, warp = "mn"[axis], plan.block[axis], plan.warp[axis]
+        return InfeasibleSpec(
+            f"{place}: [tile] block", f"block {name} is not a whole number of warps", got=block,
+            needs=f"a multiple of warp {name} = {warp}", remedy=f"block {name} = {max(warp, block // warp * warp)}",
+        )
+    return message
+
+
+def _promotion(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    fk, bk, promote = plan.fragment.shape[2], plan.block[2], plan.promote
+    nearest = min((p for p in range(fk, max(2 * promote, bk) + bk, fk) if bk % p == 0 or p % bk == 0),
+                  key=lambda p: abs(p - promote))
+    return InfeasibleSpec(
+        f"{place}: [split] promote", "promotion falls between two instructions or drifts against the stages",
+        got=promote, needs=f"0, or a multiple of {fk} that divides block k = {bk} or is a multiple of it",
+        remedy=f"promote = {nearest}",
+    )
+
+
+def shared_memory(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    limit, least_k = plan.gpu.limits.shared_bytes_per_block, 16
+    fits = limit // (plan.shared_bytes // plan.stages)
+    remedy = f"stages <= {fits}" if fits >= 2 else "a smaller block"
+    if plan.block[2] > least_k:
+        remedy += f", or block k = {plan.block[2] // 2}"
+    return InfeasibleSpec(
+        f"{place}: [pipeline]", f"stages = {plan.stages} does not fit {plan.gpu.name}", needs=plan.design.equation("shared_bytes").shown(numbers),
+        has=f"{limit} B of shared memory a block", remedy=remedy,
+    )
+
+
+def accumulators(beside: str) -> Refusal:
+    """
+    Args:
+        beside: the symbol of what a thread needs besides, or several with a plus.
+    """
+    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+        more = sum(numbers[name] for name in beside.split(" + "))
+        return InfeasibleSpec(
+            f"{place}: [tile] warp", "the accumulators leave no room in the register file",
+            needs=f"{plan.design.equation('accumulator_registers').shown(numbers)}, and about {figure(more)} more",
+            has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}",
+            remedy=f"a smaller warp tile, {'promote = 0, ' if plan.promote and plan.where != 'mixed' else ''}or [build] allow_spills = true",
+        )
+    return message
+
+
+def _many_tiles(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] split_k", "the tiles of C fill the GPU without slices of k", got=plan.split_k,
+        needs=f"fewer than {plan.gpu.rates.sms} tiles", has=f"{numbers['tiles']} tiles", remedy="split_k = 1",
+    )
+
+
+WARP_M = Constraint("C3", "warp m", "WM % FM == 0", "whole fragments", whole_fragments(0))
+BLOCK_M = Constraint("C5", "block m", "BM % WM == 0", "whole warps", whole_warps(0))
+BLOCK_N = Constraint("C6", "block n", "BN % WN == 0", "whole warps", whole_warps(1))
+PROMOTION = Constraint(
+    "C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
+    "promotion falls between two instructions and keeps step with the stages", _promotion,
+)
+SHARED_MEMORY = Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line", shared_memory)
+FEW_TILES = Constraint(
+    "C22", "slices of k", "(split_k == 1) | (tiles < sms)", "slices cost a way through L2; they are for tiles that leave SMs idle", _many_tiles,
+)

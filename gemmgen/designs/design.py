@@ -1,0 +1,308 @@
+"""What a design is: one kind of main kernel, with its decisions, equations, constraints, axes of search and template.
+
+A design is one object in a package of its own under `gemmgen/designs`, beside the template `kernel.j2`. Whoever needs
+to know something of a design asks that object; nobody asks which one it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.decisions import SHARED, Decision, Word
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.model import resources, time
+from gemmgen.model.equation import Constraint, Equation, Numbers, solved
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Sizes that a plan was made for; the kernel takes any."""
+
+    m: int
+    n: int
+    k: int
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where operands are split and how their tiles reach shared memory."""
+
+    where: str
+    loads: str
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a spec fixes, and what is left.
+
+    Attributes:
+        fixed: values by a decision's name; a decision that the spec leaves open is not there.
+        promote, ways: what is left of these, which other rules narrow first.
+        small: whether the problem is too small for warps of the usual size to use every SM.
+    """
+
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    promote: Sequence[int] = (0,)
+    ways: Sequence[Way] = (Way("prepass", "async"),)
+    small: bool = False
+
+    def __getitem__(self, name: str) -> Any:
+        """What the spec fixes of a decision; None where it is open."""
+        return self.fixed.get(name)
+
+    def among(self, name: str, usual: Sequence[Any]) -> Sequence[Any]:
+        """The values of an axis: the fixed one, or all that a search considers."""
+        return usual if self[name] is None else (self[name],)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a spec says about the way of its operands, for `Design.ways`.
+
+    Attributes:
+        place: of the spec, for messages.
+        fixed: as in `Choices`; `where` and `loads` are among it.
+        foreign: what of that the fragment's design does not have: (decision, policy of a design that has it) each.
+    """
+
+    place: str
+    gpu: Gpu
+    fragment: Fragment
+    fixed: Mapping[str, Any]
+    foreign: tuple[tuple[Decision, str], ...] = ()
+
+    def said(self, name: str) -> Any:
+        """A decision as the spec says it."""
+        return self.fixed.get(name, "auto")
+
+
+class Decided(Protocol):
+    """A plan, as far as a design looks at it."""
+
+    layout: str
+    scheme: Scheme
+    fragment: Fragment
+    gpu: Gpu
+    hints: Hints
+    design: Design
+
+
+class Design:
+    """One kind of main kernel.
+
+    Attributes:
+        name: of its package.
+        decisions: all of them, the shared ones first.
+        own: those of them that are this design's alone.
+        words: further words of shared decisions, by the decision's name.
+        all_ways: the ways of operands that a search considers.
+        tile_equations, pipeline_equations: what constraints ask for, once tiles and once all is decided.
+        plan_equations: what a plan's text and launches ask besides, after occupancy.
+        predictions: traffic and time, after occupancy.
+        constraints: that every candidate must satisfy.
+        steering: those of them that steer a choice and refuse nothing that a spec asks for.
+        equation_groups: all equations, by title, as an explanation lists them.
+        order: in words, which of the candidates wins that the model cannot tell apart; {symbol} stands for an equation's number.
+        of_registers: the symbols that a thread's demand for registers rests on, and what there is of them: where the compiler spills, another
+            value of one of these may help most.
+        telling: all that changes a kernel's main loop for the compiler; groups and slices of k hardly do.
+        gatherer: what gathers its part of slices of k.
+        parts: how the sums of the slices lie in the workspace.
+        promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
+        sums_come_combined: whether the accumulators are added up before the output asks for them.
+        stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
+        is_emulated: whether the emulator knows the kernels' instructions.
+        standing: how far such kernels have been checked, where none has ever run.
+    """
+
+    name: str
+    own: tuple[Decision, ...] = ()
+    words: Mapping[str, tuple[Word, ...]] = {}
+    all_ways: tuple[Way, ...] = ()
+    tile_equations: tuple[Equation, ...] = ()
+    pipeline_equations: tuple[Equation, ...] = ()
+    plan_equations: tuple[Equation, ...] = ()
+    predictions: tuple[Equation, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    steering: tuple[Constraint, ...] = ()
+    equation_groups: tuple[tuple[str, tuple[Equation, ...]], ...] = ()
+    order: str = ""
+    of_registers: tuple[str, ...] = ("WM", "WN", "BK", "register_budget")
+    gatherer: str = "block"
+    parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
+    promotes_at_once: bool = False
+    sums_come_combined: bool = False
+    stays: bool = False
+    is_emulated: bool = True
+    standing: str | None = None
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where its files lie, `kernel.j2` among them."""
+        return Path(inspect.getfile(type(self))).parent
+
+    # ---- what it is for
+
+    def serves(self, fragment: Fragment) -> bool:
+        """Whether kernels with this fragment are of this design."""
+        raise NotImplementedError
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        """The ways that a spec leaves open.
+
+        Raises:
+            InfeasibleSpec: it asks for a way, or another decision, that the design does not have.
+        """
+        raise NotImplementedError
+
+    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
+        """The interval of promotion to take where the error allows `best`."""
+        return best
+
+    def stages(self, gpu: Gpu) -> int | None:
+        """How many stages to take where the spec leaves them open; None for the search."""
+        return None
+
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
+        """The fragment as such tiles take it: instructions that come in several widths are as wide as they can be."""
+        return fragment
+
+    def facts(self, plan: Any) -> Any:
+        """What its template asks of a plan beyond what every design has; the template's name for it is `own`."""
+        return None
+
+    def left(self, asked: Asked) -> tuple[Way, ...]:
+        """Those of `all_ways` that a spec leaves open; none where it asks for others."""
+        where, loads = asked.fixed.get("where"), asked.fixed.get("loads")
+        return tuple(way for way in self.all_ways if where in (None, way.where) and loads in (None, way.loads))
+
+    # ---- decisions
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        return (*SHARED, *self.own)
+
+    @cached_property
+    def telling(self) -> tuple[str, ...]:
+        return (*self.of_registers, "BM", "BN", "stages")
+
+    def values_of(self, decision: Decision) -> set[str]:
+        """The words that the design has of a decision; none of one that it does not have."""
+        declared = next((one for one in self.decisions if one.name == decision.name), None)
+        return {word.name for word in (*declared.words, *self.words.get(decision.name, ()))} if declared else set()
+
+    def way_symbols(self, way: Way) -> dict[str, int]:
+        """What the equations know of a way."""
+        raise NotImplementedError
+
+    def way_of(self, numbers: Numbers) -> Way:
+        """The way that a candidate's symbols stand for."""
+        raise NotImplementedError
+
+    @cached_property
+    def way_names(self) -> tuple[str, ...]:
+        """The symbols of a way."""
+        return tuple(self.way_symbols(Way("prepass", "async")))
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols that stand for a plan's decisions."""
+        return (*(symbol for one in self.decisions for symbol in one.symbols), *self.way_names)
+
+    def encoded(self, plan: Any) -> dict[str, int]:
+        """The symbols of a plan's decisions."""
+        numbers: dict[str, int] = {}
+        for one in self.decisions:
+            numbers |= one.encoded(getattr(plan, one.name)) if one.symbols else {}
+        return numbers | self.way_symbols(Way(plan.where, plan.loads))
+
+    def decoded(self, numbers: Numbers) -> dict[str, Any]:
+        """Decisions by name, as a candidate's symbols tell them."""
+        way = self.way_of(numbers)
+        return {one.name: one.decoded(numbers) if one.symbols else getattr(way, one.name) for one in self.decisions}
+
+    # ---- numbers
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        """The symbols that no candidate changes."""
+        fm, fn, fk = fragment.shape
+        return {
+            # Of a product without elements no equation tells anything; it is planned as the smallest that has some.
+            # As FP64 they stay right where products of three overflow 64 bits, and integers up to 2^53 are exact.
+            "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
+            "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
+            "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
+            "split_reads": 2 if scheme.normalize == "row" else 1, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
+            **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
+        }
+
+    def constants_of(self, plan: Decided) -> dict[str, Any]:
+        """The same for a plan."""
+        return self.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
+
+    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
+        """`numbers` with what a register model says of a generation."""
+        return dict(numbers)
+
+    def budgets(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
+        """`numbers` with all that the constraints ask for."""
+        return self.registers(solved((*self.tile_equations, *self.pipeline_equations), numbers), arch_number)
+
+    def predicted(self, numbers: Numbers) -> dict[str, Any]:
+        """What `budgets` gives, with occupancy, traffic and time."""
+        return solved(self.predictions, resources.resident(numbers))
+
+    def resources(self, plan: Decided) -> dict[str, Any]:
+        """What a plan takes of its SM, by symbol: no number of these depends on the sizes that it was made for."""
+        known = self.budgets(self.constants_of(plan) | self.encoded(plan), plan.gpu.arch_number)
+        return solved(self.plan_equations, resources.resident(known))
+
+    def model(self, plan: Decided) -> dict[str, Any]:
+        """Every symbol's value for a plan."""
+        return solved(self.predictions, self.resources(plan))
+
+    def equation(self, symbol: str) -> Equation:
+        """The design's own equation for a symbol."""
+        return next(one for _, group in self.equation_groups for one in group if one.symbol == symbol)
+
+    # ---- search
+
+    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+        """The steps in which candidates are enumerated: tiles; ways and slices; pipelines; groups."""
+        raise NotImplementedError
+
+    def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
+        """Keys that order candidates whose times the model cannot tell apart, the first weighing most."""
+        raise NotImplementedError
+
+    def binding(self, known: Numbers) -> str | None:
+        """What limits the main kernel, in words; None where the model does not tell."""
+        return None
+
+    @cached_property
+    def order_told(self) -> str:
+        """`order` with the equations' numbers."""
+        return self.order.format_map({one.symbol: one.number for _, group in self.equation_groups for one in group})
+
+
+def refuse_pipeline(asked: Asked, needs: str, *names: str) -> InfeasibleSpec:
+    """The refusal of a pipeline that does not go with the fragment.
+
+    Args:
+        names: the decisions that matter.
+    """
+    said = ", ".join(f"{name} = {asked.said(name)}" for name in names)
+    return InfeasibleSpec(
+        f"{asked.place}: [fragment] policy", f"{asked.fragment.policy} does not go with this pipeline", got=said, needs=needs,
+        remedy='leave them "auto", or policy = "mma"',
+    )

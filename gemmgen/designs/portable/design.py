@@ -1,0 +1,244 @@
+"""The portable design's decisions, constraints and axes of search; its equations are those of `gemmgen/model`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.decisions import Decision, Word
+from gemmgen.designs import common
+from gemmgen.designs.common import GROUPS, SLICES, STAGES
+from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
+from gemmgen.designs.portable import refusals
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.model import registers, resources, time, traffic
+from gemmgen.model.equation import Constraint, Numbers
+
+BLOCK_K = (16, 32, 64, 128)
+MAX_BLOCK = 256
+LEAST_WARP = 32
+"""Smaller warps fetch more than they multiply; a search considers them where larger ones leave SMs idle."""
+PADDING = 16
+"""Bytes after a row of words, for fragments that are fetched by rows of one distance."""
+OTHER_REGISTERS = 48
+"""Addresses, loop counters and one product's fragments: what a thread needs at least beside its accumulators."""
+
+FRAGMENT_BUFFERS = Decision(
+    "fragment_buffers", "pipeline", "2: the next step's fragments are fetched while this one's are multiplied", ("fragment_buffers",),
+    "{} fragment buffer(s)", 1, 2, neutral=1, usual=1,
+)
+
+_BLOCK_KS = " | ".join(f"(BK == {k})" for k in BLOCK_K)
+
+TILE_CONSTRAINTS = (
+    Constraint("C1", "block k", f"(BK % FK == 0) & ({_BLOCK_KS})", "rows of whole 16-byte chunks that the swizzle can permute",
+               refusals.block_k(BLOCK_K)),
+    Constraint("C2", "warp k", "WK == BK", "a warp works through the whole stage", common.warp_k),
+    common.WARP_M,
+    Constraint("C4", "warp n", "WN % (fetched_together * FN) == 0", "one ldmatrix of B fetches two fragments side by side", common.whole_fragments(1)),
+    common.BLOCK_M,
+    common.BLOCK_N,
+    Constraint("C7", "threads", "threads <= threads_per_block", "the hardware's limit", refusals.threads),
+)
+PIPELINE_CONSTRAINTS = (
+    Constraint("C8", "fragment buffers", "(fragment_buffers == 1) | (BK % (2 * FK) == 0)", "two buffers take turns within a stage",
+               refusals.fragment_buffers),
+    common.PROMOTION,
+    common.SHARED_MEMORY,
+    Constraint(
+        "C11", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line, and WMMAe eq. 2",
+        common.accumulators("other_registers"),
+    ),
+)
+WAY_CONSTRAINTS = (
+    Constraint("C14", "asynchronous copies", "(held > 0) | (has_async > 0)", "cp.async came with sm_80", refusals.no_async),
+    Constraint("C15", "stages", "(held == 0) | (stages == 2) | (rings > 0)",
+               "two stages take turns while the next tile is in registers; AMD's kernels may go round more", refusals.held_stages),
+    Constraint("C16", "split in shared", "(split_shared == 0) | (held > 0)", "what is split before shared memory passes through registers",
+               refusals.shared_async),
+    Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (rings > 0)",
+               "what is split behind shared memory is copied there as it is, on AMD through registers", refusals.register_held),
+    Constraint("C18", "scaled rows", "(split_reads == 1) | (split_shared + split_register == 0)",
+               "row scales ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
+    Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map",
+               refusals.not_by_lanes),
+    Constraint("C20", "rows of FP32", "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))",
+               "an operand stored along m or n is staged in rows of whole 128-byte lines", refusals.rows_of_lines),
+    Constraint("C21", "loads between steps", "(held * fragment_buffers < 2) | ((BK > FK) & (on_unit > 0))",
+               "the next tile is put away before a stage's last step; beside two buffers of plain FP32 it has no registers", refusals.single_step),
+)
+PREDICTED = (
+    Constraint("C12", "predicted to spill", "demand + uneven <= register_budget + squeeze",
+               "what ptxas cannot hold it spills; it squeezes a demand somewhat first, less in some loops than in others", refusals.spills),
+    Constraint(
+        "C13", "outside the fit", "(max(WM, WN) <= 128) & ((promote < FK) | (promote > FK) | ((WM * WN * products / sums < 6144) & (BK <= 2 * FK)))",
+        "larger warps were not compiled when the register model was fitted, and it is not good at many sums promoted at once,"
+        " nor at more than two steps of them a stage; a spec may ask for them", refusals.outside_the_fit,
+    ),
+    Constraint("C28", "sums that move", f"amd * (demand - waiting) <= {registers.ARCHITECTURAL}",
+               "what is used in every step and lies in accumulation registers clang moves to architectural ones and back; a spec may ask for it",
+               refusals.sums_that_move),
+)
+"""Constraints that steer a choice and refuse nothing that a spec asks for."""
+
+TILE_EQUATIONS = (resources.WARPS, resources.THREADS, traffic.TILES)
+PIPELINE_EQUATIONS = (
+    resources.ELEMENT_BYTES, resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS, resources.FRAGMENT_REGISTERS,
+)
+
+HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register", "grouped"))
+"""Where tiles only come that way (AMD): they come through registers, and where their loads stand among the matrix instructions its compiler decides."""
+
+
+class Portable(Design):
+    name = "portable"
+    own = (FRAGMENT_BUFFERS,)
+    words = {
+        "where": (
+            Word("shared", "the main kernel splits between global and shared memory"), Word("register", "between shared memory and fragments"),
+        ),
+        "loads": (
+            Word("async", "cp.async"), Word("spread", "through registers, one by one between the matrix instructions"),
+            Word("grouped", "through registers, before the matrix instructions"),
+        ),
+    }
+    all_ways = tuple(Way(where, loads) for where, loads in (
+        ("prepass", "async"), ("prepass", "spread"), ("shared", "spread"), ("register", "async"), ("prepass", "grouped"), ("shared", "grouped"),
+    ))
+    tile_equations, pipeline_equations = TILE_EQUATIONS, PIPELINE_EQUATIONS
+    predictions = (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, traffic.TLP, *time.EQUATIONS)
+    constraints = (*TILE_CONSTRAINTS, *WAY_CONSTRAINTS, *PIPELINE_CONSTRAINTS, *PREDICTED, common.FEW_TILES)
+    steering = (*PREDICTED, common.FEW_TILES)
+    equation_groups = (
+        ("Resources", (*TILE_EQUATIONS, *PIPELINE_EQUATIONS)),
+        ("Registers", (
+            *registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.MEANT_BLOCKS, registers.GRANTED,
+            registers.REGISTERS, registers.UNEVEN,
+        )),
+        ("Occupancy", resources.OCCUPANCY_EQUATIONS),
+        ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, traffic.TLP)),
+        ("Time", time.EQUATIONS),
+    )
+    order = "the largest {intensity} wins, then the least {dram_bytes}, the largest {tlp}, the least {shared_bytes}"
+    of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "fragment_buffers", "register_budget")
+
+    promotes_at_once = True
+
+    def serves(self, fragment: Fragment) -> bool:
+        return not fragment.from_shared
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        for decision, policy in asked.foreign:
+            raise InfeasibleSpec(
+                f"{asked.place}: [{decision.section}] {decision.name}", f"kernels of policy {asked.fragment.policy} have no such choice",
+                got=asked.said(decision.name), needs=f"policy = {policy}, and a GPU that has it", has=asked.gpu.arch, remedy="leave it out",
+            )
+        where, loads = asked.fixed.get("where"), asked.fixed.get("loads")
+        if not asked.gpu.maker.tiles_held:
+            return self._nvidia_ways(where, loads, asked.gpu.async_copies, held="spread" if asked.fragment.on_matrix_unit else "grouped")
+        found = tuple(way for way in HELD_WAYS if where in (None, way.where) and loads in (None, way.loads))
+        if not found:
+            raise InfeasibleSpec(
+                f"{asked.place}: [pipeline] loads", f"kernels for {asked.gpu.name} load tiles through registers, where the compiler puts it",
+                got=loads, needs="grouped", has=asked.gpu.arch, remedy='loads = "grouped", or leave it out',
+            )
+        return found
+
+    def _nvidia_ways(self, where: str | None, loads: str | None, has_async: bool, held: str) -> tuple[Way, ...]:
+        """The ways that a spec leaves open; one that cannot be, for a constraint to name, where none is left.
+
+        Copies that go past the registers are never worse than packed words through them, so these are for GPUs without.
+
+        Args:
+            held: how a search has loads through registers stand: spread among matrix instructions; plain multiply-adds
+                would take far more registers for it, as their steps are unrolled then.
+        """
+        if where and loads:
+            return (Way(where, loads),)
+        found = [way for way in self.all_ways if where in (None, way.where) and loads in (None, way.loads)]
+        if loads is None:
+            found = [way for way in found if way.loads in ("async", held) and not (has_async and way == Way("prepass", held))]
+            usable = [way for way in found if has_async or way.loads != "async"]
+            found = usable or found
+        return tuple(found) or (Way(where or "prepass", loads or "async"),)
+
+    def stages(self, gpu: Gpu) -> int | None:
+        return 2 if gpu.maker.tiles_held else None
+
+    def way_symbols(self, way: Way) -> dict[str, int]:
+        return {
+            "split_shared": int(way.where == "shared"), "split_register": int(way.where == "register"),
+            "held": int(way.loads != "async"), "spread": int(way.loads == "spread"),
+        }
+
+    def way_of(self, numbers: Numbers) -> Way:
+        where = "shared" if numbers["split_shared"] else "register" if numbers["split_register"] else "prepass"
+        return Way(where, "spread" if numbers["spread"] else "grouped" if numbers["held"] else "async")
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        return super().constants(layout, scheme, fragment, gpu, hints) | {
+            "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies if fragment.a else 1,
+            "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
+            "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
+            "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held), "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
+            "padding": PADDING if fragment.by_stride else 0, "sharers": 1,
+        }
+
+    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
+        return registers.predict(numbers, arch_number)
+
+    # ---- search
+
+    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+        ways = [
+            (count, *self.way_symbols(way).values()) for count in choices.among("split_k", SLICES) for way in choices.ways
+        ]
+        pipelines = [
+            (promote, buffers, stages) for promote in choices.promote
+            for buffers in choices.among("fragment_buffers", (1, 2)) for stages in choices.among("stages", STAGES)
+        ]
+        return [
+            _tiles(choices, fragment), dict(zip(("split_k", *self.way_names), np.array(ways).T)),
+            dict(zip(("promote", "fragment_buffers", "stages"), np.array(pipelines).T)), {"group": np.array(choices.among("group", GROUPS))},
+        ]
+
+    def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
+        """The largest intensity (T3), then the least traffic with device memory (T13), the most threads (P1), the least
+        shared memory, the smaller group, the taller tile. On AMD, where no timing says what fetches cost, before the threads:
+        two wavefronts a SIMD, of which one multiplies while the other waits, then the least traffic of fragments (T4)."""
+        alone = known["amd"] * (known["resident_blocks"] * known["warps"] < 2 * known["partitions"])
+        fetched = known["amd"] * known["fetch_bytes"] / known["stage_flops"]
+        return -known["intensity"], known["dram_bytes"], alone, fetched, -known["tlp"], known["shared_bytes"], known["group"], -known["BM"], -known["WM"]
+
+
+def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
+    fm, fn, fk = fragment.shape
+    block, warp = choices["block"], choices["warp"]
+    pairs = {
+        axis: extents(block and block[at], warp and warp[at], unit, choices.small)
+        for axis, at, unit in (("m", 0, fm), ("n", 1, fragment.fetched_together * fn))
+    }
+    if block or warp:
+        depths = [((block or warp)[2], (warp or block)[2])]
+    else:
+        depths = [(k, k) for k in BLOCK_K if k % fk == 0]
+    rows = [(*m, *n, *k) for m in pairs["m"] for n in pairs["n"] for k in depths]
+    return dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(rows).T))
+
+
+def extents(block: int | None, warp: int | None, unit: int, small: bool) -> list[tuple[int, int]]:
+    """(block, warp) extents along one axis: whole warps of whole fragments, unless the spec fixes others."""
+    if block and warp:
+        return [(block, warp)]
+    if block:
+        # A block that no warp divides still makes a candidate, for a constraint to name.
+        return [(block, w) for w in range(unit, block + 1, unit) if block % w == 0] or [(block, unit)]
+    if warp:
+        return [(b, warp) for b in range(warp, max(MAX_BLOCK, warp) + 1, warp)]
+    least = -(-(LEAST_WARP // 2 if small else LEAST_WARP) // unit) * unit
+    most = MAX_BLOCK // 2 if small else MAX_BLOCK
+    return [(b, w) for b in range(least, most + 1, unit) for w in range(least, b + 1, unit) if b % w == 0]

@@ -1,0 +1,125 @@
+"""What to tell whoever asks for a plan that breaks one of the portable design's constraints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemmgen.designs.common import Refusal
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.model.equation import Numbers, figure
+from gemmgen.model.registers import ARCHITECTURAL, DEMAND
+from gemmgen.model.resources import WARPS
+
+
+def block_k(depths: tuple[int, ...]) -> Refusal:
+    """
+    Args:
+        depths: those that can be staged.
+    """
+    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+        return InfeasibleSpec(
+            f"{place}: [tile] block", "block k cannot be staged", got=plan.block[2],
+            needs=f"one of {', '.join(map(str, depths))}: rows of whole 16-byte chunks that the swizzle can permute",
+            remedy="block k = 32",
+        )
+    return message
+
+
+def threads(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile]", "too many threads in a block",
+        needs=f"{plan.threads} = ({WARPS.form}) * {numbers['warp_size']} = {WARPS.filled(numbers)} * {numbers['warp_size']}",
+        has=f"{plan.gpu.limits.threads_per_block} on {plan.gpu.name}", remedy="larger warps or a smaller block",
+    )
+
+
+def fragment_buffers(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    fk, bk = plan.fragment.shape[2], plan.block[2]
+    return InfeasibleSpec(
+        f"{place}: [pipeline] fragment_buffers", "two fragment buffers need an even number of steps in a stage",
+        got=2, needs=f"block k a multiple of {2 * fk}", has=f"block k = {bk}", remedy=f"block k = {2 * fk}, or fragment_buffers = 1",
+    )
+
+
+def spills(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "the compiler is predicted to spill registers",
+        needs=DEMAND.shown(numbers) + (f", and {figure(numbers['uneven'])} to be safe with such a loop" if numbers["uneven"] else ""),
+        has=f"{numbers['register_budget']} registers a thread at {plan.threads} threads on {plan.gpu.name}, "
+            f"and {figure(numbers['squeeze'])} that the compiler can save",
+        remedy="a smaller warp tile, or fragment_buffers = 1",
+    )
+
+
+def sums_that_move(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "the compiler is predicted to move sums between register files in every step",
+        needs=f"{DEMAND.shown(numbers)}, of which {figure(numbers['waiting'])} wait in accumulation registers",
+        has=f"{ARCHITECTURAL} registers for the rest", remedy="a smaller warp tile, or fragment_buffers = 1",
+    )
+
+
+def no_async(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] loads", f"{plan.gpu.name} has no asynchronous copies", got=plan.loads,
+        needs=f"sm_{plan.gpu.maker.first_async} or newer", has=plan.gpu.arch,
+        remedy='split where = "shared" or "prepass"' if plan.where == "register" else 'loads = "spread"',
+    )
+
+
+def held_stages(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] stages", f"loads = {plan.loads!r} takes turns with two stages", got=plan.stages,
+        needs="2: the next tile waits in registers", remedy="stages = 2" + (', or loads = "async"' if plan.where == "prepass" else ""),
+    )
+
+
+def shared_async(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] loads", "what is split before shared memory passes through registers", got=plan.loads,
+        needs="spread or grouped, where split where = shared", remedy='loads = "spread"',
+    )
+
+
+def register_held(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] loads", "what is split behind shared memory is copied there as it is", got=plan.loads,
+        needs="async, where split where = register", remedy='loads = "async"',
+    )
+
+
+def scaled_in_kernel(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] where", f"{plan.scheme.name} scales rows, so a pass over the operands comes first", got=plan.where,
+        needs="prepass, where the scheme's normalize = row", remedy='where = "prepass"',
+    )
+
+
+def not_by_lanes(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] where", f"fragments of {plan.fragment.policy} are not filled by lanes", got=plan.where,
+        needs="policy = mma, where operands are split in registers", remedy='where = "prepass" or "shared", or policy = "mma"',
+    )
+
+
+def rows_of_lines(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    operand = next(one for one in plan.operands if not one.k_contiguous and one.tile % 32)
+    return InfeasibleSpec(
+        f"{place}: [tile] block", f"block {operand.outer} is no whole number of 128-byte lines of FP32", got=operand.tile,
+        needs=f"a multiple of 32: operand {operand.name} is stored along {operand.outer} and split in registers",
+        remedy=f"block {operand.outer} = {-(-operand.tile // 32) * 32}, or another split",
+    )
+
+
+def single_step(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] fragment_buffers", "a tile that passes through registers leaves no room for a second buffer", got=plan.fragment_buffers,
+        needs="1, or a matrix unit and block k of at least two instructions", remedy="fragment_buffers = 1",
+    )
+
+
+def outside_the_fit(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "the register model does not reach so far", got=max(plan.warp[:2]),
+        needs="at most 128; with promotion after every instruction also smaller ones for more products, and two instructions a stage", remedy="a smaller tile",
+    )

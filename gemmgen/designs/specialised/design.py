@@ -1,0 +1,198 @@
+"""The warp-specialised design's decisions, constraints and axes of search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.number import FORMATS
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.decisions import Decision, Word
+from gemmgen.designs import common
+from gemmgen.designs.common import GROUPS, SLICES, STAGES
+from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.specialised import equations, refusals
+from gemmgen.model import resources
+from gemmgen.model.equation import Constraint, Numbers
+
+GROUP_M = (64, 128)
+GROUP_N = (64, 96, 128, 160, 192, 224, 256)
+"""Tiles of a warpgroup that a search considers: narrower ones read A more often than they multiply it."""
+ROW_BYTES = (64, 128)
+"""Rows of a stage that a search considers: shorter ones meet their barriers too often."""
+USUAL_CLUSTERS = (1, 2)
+"""Clusters that a search considers."""
+HIDDEN_PROMOTE = 64
+"""Warpgroups hide the promotion of each stage of FP16 words behind other products: seldom is no faster (measured)."""
+
+CLUSTER = Decision(
+    "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them", ("cluster",),
+    "clusters of {}", among=(1, 2, 4, 8), neutral=1, usual=1,
+)
+"""By any of these numbers every stage of B divides into pieces of 16 bytes."""
+CONSUMERS = Decision(
+    "consumers", "pipeline", "with policy wgmma, what warpgroups do beside one another", ("pingpong",), neutral="cooperative", usual="cooperative", words=(
+        Word("cooperative", "they divide a tile", 0), Word("pingpong", "two take turns with tiles, one storing while the other multiplies", 1),
+    ),
+)
+
+ROW_BYTES_KNOWN = Constraint(
+    "C23", "row bytes", "(BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)", "the unit's swizzles know these rows",
+    refusals.row_bytes,
+)
+WARP_K = Constraint("C2", "warp k", "WK == BK", "a warpgroup works through the whole stage", common.warp_k)
+WARP_N = Constraint("C4", "warp n", "WN % FN == 0", "whole fragments", common.whole_fragments(1))
+THREADS = Constraint("C7", "threads", "threads <= 512", "with more, no warpgroup has registers for a tile worth multiplying", refusals.threads)
+ACCUMULATORS = Constraint(
+    "C11", "accumulators", "accumulator_registers + fragment_registers + other_registers <= register_budget", "EGEMM eq. 8, first line",
+    common.accumulators("other_registers + fragment_registers"),
+)
+CONSTRAINTS = (
+    ROW_BYTES_KNOWN,
+    WARP_K,
+    common.WARP_M,
+    WARP_N,
+    common.BLOCK_M,
+    common.BLOCK_N,
+    Constraint("C24", "take turns", "(pingpong == 0) | ((BM == WM) & (BN == WN))", "warpgroups that take turns compute a tile each", refusals.turns),
+    THREADS,
+    common.PROMOTION,
+    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
+               "A's rows are copied along k and split two by two, and two steps take turns with the registers", refusals.mixed),
+    common.SHARED_MEMORY,
+    ACCUMULATORS,
+    Constraint("C29", "an instruction", f"min(WN, 256) / 2 + 4 * mixed + {equations.LEAST_OTHERS} <= registers",
+               "the compiler wants one instruction's sums, and its A where that is in registers, in what a thread has when the block starts",
+               refusals.wide_instruction),
+    common.FEW_TILES,
+)
+
+
+class Specialised(Design):
+    name = "specialised"
+    own = (CLUSTER, CONSUMERS)
+    words = {
+        "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),
+        "loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),),
+    }
+    all_ways = (Way("prepass", "bulk"), Way("mixed", "bulk"))
+    pipeline_equations = (*equations.RESOURCES, *equations.BUDGETS)
+    plan_equations = equations.LAUNCH
+    predictions = (*equations.TRAFFIC, *equations.TIME)
+    constraints = CONSTRAINTS
+    steering = (common.FEW_TILES,)
+    equation_groups = (
+        ("Resources", (*equations.RESOURCES, *equations.BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
+        ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+    )
+    order = "the least {fetch_bytes} a FLOP wins, then the least {fill_bytes} a FLOP, the least {dram_bytes}"
+    of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
+    gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
+    stays = True
+
+    def serves(self, fragment: Fragment) -> bool:
+        return fragment.from_shared and not fragment.in_tensor_memory
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        ways = self.left(asked)
+        if not ways or asked.foreign:
+            raise refuse_pipeline(
+                asked, "where = prepass or mixed, loads = bulk, no second fragment buffer: its operands stay in shared memory",
+                "where", "loads", "fragment_buffers",
+            )
+        return ways
+
+    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
+        return min(best, hidden_promote(scheme, block, k))
+
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
+        return widest(fragment, warp[1])
+
+    def way_symbols(self, way: Way) -> dict[str, int]:
+        return {"mixed": int(way.where == "mixed")}
+
+    def way_of(self, numbers: Numbers) -> Way:
+        return Way("mixed" if numbers["mixed"] else "prepass", "bulk")
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
+
+    # ---- search
+
+    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+        """Tiles; ways, clusters and slices of k; promotion and stages; groups."""
+        block, warp = choices["block"], choices["warp"]
+        fn = fragment.shape[1]
+        depths = [row // FORMATS[fragment.word].bytes for row in ROW_BYTES]
+        tiles = []
+        for wm in (warp[0],) if warp else GROUP_M:
+            for wn in (warp[1],) if warp else [n for n in GROUP_N if n % fn == 0]:
+                for bm in (block[0],) if block else (wm, 2 * wm, 3 * wm):
+                    for bn in (block[1],) if block else (wn, 2 * wn):
+                        for bk in ((block or warp)[2],) if block or warp else depths:
+                            tiles.append((bm, wm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
+        turns = [CONSUMERS.encoded(word)["pingpong"] for word in choices.among("consumers", ("cooperative", "pingpong"))]
+        ways = [
+            (count, self.way_symbols(way)["mixed"], cluster, turn)
+            for count in choices.among("split_k", SLICES) for way in choices.ways
+            for cluster in choices.among("cluster", USUAL_CLUSTERS) for turn in turns
+        ]
+        return [
+            dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
+            dict(zip(("split_k", "mixed", "cluster", "pingpong"), np.array(ways).T)),
+            *pipelines_and_groups(choices),
+        ]
+
+    def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
+        return preference(known)
+
+    def binding(self, known: Numbers) -> str:
+        return binding(known)
+
+
+def hidden_promote(scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
+    """The interval of promotion that costs nothing: a stage, or less where k is short."""
+    stage = block[2] if block else HIDDEN_PROMOTE * 2 // scheme.format.bytes
+    while stage > 16 and stage > k:
+        stage //= 2
+    return stage
+
+
+def widest(fragment: Fragment, extent: int) -> Fragment:
+    """The widest of the instructions of which whole ones make `extent` columns; the fragment itself where none does."""
+    count, over = divmod(extent, fragment.shape[1])
+    if not fragment.widest or not count or over:
+        return fragment
+    return fragment.wide(max(times for times in range(1, fragment.widest + 1) if count % times == 0))
+
+
+def pipelines_and_groups(choices: Choices) -> list[dict[str, np.ndarray]]:
+    """The last two steps: promotion and stages; groups."""
+    pipelines = [(promote, stages) for promote in choices.promote for stages in choices.among("stages", STAGES)]
+    return [dict(zip(("promote", "stages"), np.array(pipelines).T)), {"group": np.array(choices.among("group", GROUPS))}]
+
+
+def preference(known: Numbers) -> tuple[np.ndarray, ...]:
+    """Keys by weight: the least traffic of instructions with shared memory and of stages with L2, both of which cost power; the
+    least with device memory; the most bytes on their way."""
+    a_flop = known["stage_flops"]
+    return known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], -known["BK"], -known["shared_bytes"], -known["group"]
+
+
+def binding(known: Numbers) -> str:
+    """What limits the main kernel, in words."""
+    cycles = {
+        "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"],
+        "device memory": known["dram_bytes"] / known["dram_rate"], "cycles": known["kernel_cycles"] / known["clock_hz"],
+    }
+    longest = max(cycles, key=cycles.__getitem__)
+    if longest != "cycles":
+        return longest
+    stage = {
+        "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
+        "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
+    }
+    return max(stage, key=stage.__getitem__)

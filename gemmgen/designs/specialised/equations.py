@@ -1,0 +1,162 @@
+"""The warp-specialised design's equations: what it takes from its SM, and how long it works.
+
+One warpgroup copies, the others multiply from shared memory, and a block works
+off tiles one after another, so that nothing but the matrix unit, shared memory,
+L2, or what one warpgroup does between its products can bind. Where the matrix
+unit does, it is the chip's power that sets the clock: `unit_rate` is what an
+H100 sustains on random data, whatever its datasheet says.
+
+The symbols are those of the portable design wherever they mean the same.
+"""
+
+from __future__ import annotations
+
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.model import resources, time, traffic
+from gemmgen.model.equation import Equation, Numbers
+
+PRODUCER_REGISTERS = 40
+"""A thread of the warpgroup that only issues copies."""
+COUNTING_REGISTERS = 56
+"""The same where it also counts what words cannot hold of A."""
+MOST_REGISTERS = 240
+"""A thread of a multiplying warpgroup."""
+OTHER_REGISTERS = 32
+"""Addresses, the loop and the stages' bookkeeping of a multiplying thread."""
+
+LEAST_OTHERS = 28
+"""What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
+
+# ---- resources
+
+GROUPS = Equation(
+    "W1", "groups", "(BM / WM) * (BN / WN) * (1 + pingpong)", "warpgroups that multiply", "they divide a tile, or two take turns with tiles",
+)
+WARPS = Equation("W2", "warps", "4 * (groups + 1)", "warps a block", "one more warpgroup copies")
+A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, words * word_bytes)", "B", "an element of A in a stage: its words, or FP32")
+STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * words * word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
+SHARED_BYTES = Equation(
+    "W5", "shared_bytes", "stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)", "B",
+    "EGEMM eq. 8's term; two barriers a stage, and a word a warpgroup where slices are gathered",
+)
+LAUNCH_REGISTERS = Equation(
+    "W6", "registers", f"min({MOST_REGISTERS}, 8 * floor(registers_per_sm / threads / 8))", "registers a thread", "the whole file, evenly, when the block starts",
+)
+PRODUCER = Equation("W7", "producer_registers", f"where(mixed > 0, {COUNTING_REGISTERS}, where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread", "what the copying warpgroup keeps")
+BUDGET = Equation(
+    "W8", "register_budget", f"min({MOST_REGISTERS}, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))", "registers a thread",
+    "the multiplying warpgroups share what it gives up (setmaxnreg)",
+)
+ACCUMULATORS = Equation(
+    "W9", "accumulators", "sums + where(promote > 0, promoted_sums, 0)", "sets", "as R4",
+)
+ACCUMULATOR_REGISTERS = Equation(
+    "W10", "accumulator_registers", "accumulators * WM * WN / 128", "registers a thread", "WMMAe eq. 2's accumulator term",
+)
+FRAGMENT_REGISTERS = Equation(
+    "W11", "fragment_registers", "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)", "registers a thread",
+    "A's words of this step and the next; operands in shared memory take none",
+)
+RESOURCES = (GROUPS, WARPS, resources.THREADS, traffic.TILES)
+BUDGETS = (
+    A_BYTES, STAGE_BYTES, SHARED_BYTES, LAUNCH_REGISTERS, PRODUCER, BUDGET, ACCUMULATORS, ACCUMULATOR_REGISTERS, FRAGMENT_REGISTERS,
+)
+
+SHARERS = Equation("W36", "sharers", "(BM / WM) * (BN / WN)", "parts of a tile", "each warpgroup gathers its own part of slices of k")
+RELEASES = Equation(
+    "W37", "releases", "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster", "arrivals",
+    "that free a stage: every warp that reads it, in every block that fills it; every lane where lanes read A",
+)
+AT_ONCE = Equation(
+    "W38", "blocks_at_once", "floor(max(resident_blocks, 1) * sms / cluster) * cluster", "blocks",
+    "the GPU holds at once, in whole clusters: a launch needs no more",
+)
+LAUNCH = (SHARERS, RELEASES, AT_ONCE)
+
+# ---- traffic
+
+INTENSITY = Equation("W12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
+FETCH_BYTES = Equation(
+    "W13", "fetch_bytes", "BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM)"
+    " + where(mixed > 0, 4 * BM * BK * BN / WN, 0)", "B a tile and stage",
+    "each instruction reads its operands from shared memory anew; what splits A itself reads it once",
+)
+FILL_BYTES = Equation("W14", "fill_bytes", "BK * (BM * a_bytes + BN * words * word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B")
+BLOCKS = Equation("W15", "blocks", "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k", "pieces of work", "tiles, or slices of k of them, in whole clusters")
+STAGES_K = traffic.STAGES_K
+L2_BYTES = Equation("W16", "l2_bytes", "blocks * stages_k * fill_bytes", "B", "every stage is read through L2")
+TURNS = Equation("W17", "turns", "ceil(blocks / (floor(sms / cluster) * cluster))", "pieces a block", "wave quantisation")
+WAVE_ROWS = Equation("W18", "wave_rows", "min(group * cluster, ceil(M / BM))", "rows of tiles", "blocks walk down these before they move on")
+WAVE_COLUMNS = Equation("W19", "wave_columns", "min(ceil(sms / wave_rows), ceil(N / BN))", "columns of tiles", "the tiles at work together")
+PLANE_BYTES = Equation("W20", "plane_bytes", "K * (M * a_bytes + N * words * word_bytes)", "B", "both operands, as the kernel reads them")
+DRAM_BYTES = Equation(
+    "W21", "dram_bytes",
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0,"
+    " max(plane_bytes, turns * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))",
+    "B", "C once; operands once a wave, unless L2 still holds them from the split",
+)
+SPLIT_BYTES = Equation(
+    "W22", "split_bytes", "(where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))", "B",
+    "FP32 in, words out, of which few stay in L2",
+)
+TRAFFIC = (
+    traffic.STAGE_FLOPS, INTENSITY, FETCH_BYTES, FILL_BYTES, BLOCKS, STAGES_K, L2_BYTES, TURNS, WAVE_ROWS, WAVE_COLUMNS,
+    PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
+)
+
+# ---- time
+
+CONSTANT_OF = {
+    "mma_efficiency": "efficiency", "group_gap": "group_gap_cycles", "turn_cycles_each": "turn_cycles", "store_cycles": "store_cycles_per_element",
+    "split_a_cycles": "split_a_cycles", "overlap_seconds": "overlap_seconds", "gather_share": "gather_share", "cluster_seconds": "cluster_seconds",
+    "split_power": "split_power_share",
+}
+"""Symbol: the constant of a GPU's row, under [measured.wgmma], that it stands for."""
+
+SHARED_CYCLES = Equation(
+    "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
+    "what instructions read and copies write",
+)
+L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
+CHAIN_CYCLES = Equation(
+    "W25", "chain_cycles", "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)",
+    "cycles a stage of one warpgroup", "it waits for its own products before it moves sums, and step by step for the words that it splits",
+)
+LATENCY_CYCLES = Equation(
+    "W26", "latency_cycles", "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
+    "a stage is free again when the next one's products are on their way, and full a copy's latency later",
+)
+OVERLAPPING = Equation("W35", "overlapping", "where(turns > 1, 1 + pingpong, 1)", "tiles", "that a block works on at once: one cannot take turns")
+STAGE_CYCLES = Equation(
+    "W27", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)", "cycles a tile and stage",
+    "the slowest binds",
+)
+TILE_CYCLES = Equation(
+    "W28", "turn_cycles", "(turn_cycles_each + store_cycles * WM * WN) / overlapping", "cycles a tile", "each warpgroup stores its own; taking turns, one hides half of the other's",
+)
+KERNEL_CYCLES = Equation(
+    "W29", "kernel_cycles", "turns * (stages_k * stage_cycles + turn_cycles)"
+    " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles", "one piece of work after another",
+)
+UNIT_SECONDS = Equation(
+    "W30", "unit_seconds", "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
+)
+KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
+SECONDS = Equation(
+    "W32", "seconds", "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + where(cluster > 1, cluster_seconds, 0)", "s", "one after another, or as the power of both allows; the main kernel's launch is hidden",
+)
+TIME = (
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
+    KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
+)
+
+
+def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
+    """The symbols that no candidate changes, beside those that every design has."""
+    measured = gpu.measured.of("wgmma", gpu.name)
+    f16 = measured.sustained_f16_tflops.value * 1e12
+    return {
+        "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.word] / gpu.rates.tensor_fma_per_clock["f16"],
+        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
+    }

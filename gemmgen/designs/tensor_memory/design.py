@@ -1,0 +1,154 @@
+"""The tensor-memory design's constraints, its columns, and its axes of search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Accumulator, Scheme
+from gemmgen.designs import common
+from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.specialised import design as specialised
+from gemmgen.designs.tensor_memory import equations, refusals
+from gemmgen.designs.tensor_memory.equations import TENSOR_COLUMNS, UNLOADED
+from gemmgen.model import resources
+from gemmgen.model.equation import Constraint, Numbers
+
+BLOCK_N = (64, 96, 128, 160, 192, 224, 256)
+"""Tiles that a search considers; an instruction is as wide as a tile."""
+BLOCK_K = (16, 32, 64)
+MOST_HELD = 128
+"""Columns that a search gives one warpgroup, a register each."""
+
+CONSTRAINTS = (
+    specialised.ROW_BYTES_KNOWN,
+    specialised.WARP_K,
+    common.WARP_M,
+    specialised.WARP_N,
+    common.BLOCK_M,
+    common.BLOCK_N,
+    Constraint("C26", "one instruction a tile", "(BM == FM) & (WM == BM) & (BN <= 256)",
+               "a row of C is a lane of tensor memory, and an instruction as wide as the tile", refusals.one_instruction),
+    specialised.THREADS,
+    common.PROMOTION,
+    Constraint("C27", "tensor memory", f"columns <= {TENSOR_COLUMNS}", "128 lanes of 512 columns an SM", refusals.tensor_memory),
+    common.SHARED_MEMORY,
+    specialised.ACCUMULATORS,
+    common.FEW_TILES,
+)
+RESOURCES = (*specialised.equations.RESOURCES, *equations.BUDGETS)
+
+
+class TensorMemory(Design):
+    name = "tensor_memory"
+    words = {"loads": specialised.Specialised.words["loads"]}
+    all_ways = (Way("prepass", "bulk"),)
+    pipeline_equations = RESOURCES
+    plan_equations = equations.LAUNCH
+    predictions = (*equations.TRAFFIC, *equations.TIME)
+    constraints = CONSTRAINTS
+    steering = (common.FEW_TILES,)
+    equation_groups = (
+        ("Resources", RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
+        ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+    )
+    order = specialised.Specialised.order
+    gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that move sums]"
+    sums_come_combined = True
+    stays = True
+    is_emulated = False
+    standing = "compiled and its resources checked; not emulated, never run"
+
+    def serves(self, fragment: Fragment) -> bool:
+        return fragment.in_tensor_memory
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        ways = self.left(asked)
+        if not ways or asked.foreign:
+            raise refuse_pipeline(
+                asked, "where = prepass, loads = bulk, no second fragment buffer, no clusters, no turns: one thread multiplies what a copy brings",
+                "where", "loads", "fragment_buffers", "cluster", "consumers",
+            )
+        return ways
+
+    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
+        return min(best, specialised.hidden_promote(scheme, block, k))
+
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
+        return specialised.widest(fragment, block[1])
+
+    def facts(self, plan: Any) -> Columns:
+        return Columns(plan)
+
+    def way_symbols(self, way: Way) -> dict[str, int]:
+        return {}
+
+    def way_of(self, numbers: Numbers) -> Way:
+        return self.all_ways[0]
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
+
+    # ---- search
+
+    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+        """Tiles; slices of k; promotion and stages; groups."""
+        block, warp = choices["block"], choices["warp"]
+        bm = fragment.shape[0]
+        tiles = []
+        for bn in (block[1],) if block else BLOCK_N:
+            halves = [wn for wn in (bn, bn // 2) if wn <= MOST_HELD and wn % 16 == 0 or wn == bn // 2]
+            for wn in (warp[1],) if warp else halves:
+                for bk in ((block or warp)[2],) if block or warp else BLOCK_K:
+                    tiles.append((block[0] if block else bm, warp[0] if warp else bm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
+        return [
+            dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
+            {"split_k": np.array(choices.among("split_k", common.SLICES))},
+            *specialised.pipelines_and_groups(choices),
+        ]
+
+    def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
+        return specialised.preference(known)
+
+    def binding(self, known: Numbers) -> str:
+        return specialised.binding(known)
+
+
+class Columns:
+    """Where a plan's sums are in tensor memory: [sums that stay][buffer][sums that promotion empties], each block n columns wide."""
+
+    def __init__(self, plan: Any):
+        self._plan = plan
+        numbers = plan.numbers
+        self.unloaded = UNLOADED
+        self.buffers = numbers["buffers"]
+        self.columns = numbers["columns"]
+        self.allocated = numbers["allocated_columns"]
+
+    @property
+    def staying(self) -> tuple[Accumulator, ...]:
+        """Accumulators that stay in the unit for the whole of a tile."""
+        return tuple(acc for acc in self._plan.scheme.accumulators if not self._plan.promotes(acc))
+
+    @property
+    def moving(self) -> tuple[Accumulator, ...]:
+        """Accumulators that promotion empties."""
+        return tuple(acc for acc in self._plan.scheme.accumulators if self._plan.promotes(acc))
+
+    def column_of(self, accumulator: Accumulator) -> int:
+        """The first column of an accumulator's sum, of one that moves in its first buffer."""
+        if accumulator in self.moving:
+            return (len(self.staying) + self.moving.index(accumulator)) * self._plan.block[1]
+        return self.staying.index(accumulator) * self._plan.block[1]
+
+    @property
+    def of_group(self) -> Any:
+        """The plan with the part of an instruction's C that one warpgroup moves out in its place."""
+        plan = self._plan
+        m, n, k = plan.fragment.shape
+        c = plan.fragment.c.model_copy(update={"repeats": plan.fragment.c.repeats * plan.warp[1] // n})
+        return replace(plan, fragment=plan.fragment.model_copy(update={"shape": (m, plan.warp[1], k), "c": c}))

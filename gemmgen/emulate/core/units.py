@@ -1,0 +1,153 @@
+"""What a matrix unit returns, bit for bit.
+
+Two routes to the same bits. `dot` says the unit's rule in float64, one sentence a
+line, and is the definition; NVIDIA's is compared with products returned by real
+GPUs. `mma` computes whole fragments for many warps at once in float32 and
+int32, and falls back on `dot` for the few warps whose numbers leave the range
+in which that is exact; tests hold the two together.
+
+The rules themselves are in `unit_rules`. Whatever the rule, a NaN comes out as the
+canonical 0x7fffffff; the bits of AMD's are not published.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gemmgen.catalog.unit import MatrixUnit
+from gemmgen.emulate.core.rounding import canonical
+from gemmgen.emulate.core.unit_rules import RULES, Rule
+from gemmgen.errors import EmulationError
+
+RAW = {"f16": np.dtype(np.uint16), "bf16": np.dtype(np.uint16), "tf32": np.dtype(np.uint32)}
+"""How a word type is stored; tf32 lies in the upper 19 bits of 32."""
+
+
+def decode(word: str, raw: np.ndarray) -> np.ndarray:
+    """Stored words as the float32 values they stand for.
+
+    The 13 low bits of a tf32 word are not looked at, as in the hardware.
+    """
+    if word == "f16":
+        return raw.view(np.float16).astype(np.float32)
+    if word == "bf16":
+        return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return (raw & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _rule(unit: MatrixUnit, word: str) -> Rule:
+    """The unit's rule for that word type, or the reason why there is none."""
+    if word not in unit.block:
+        raise EmulationError(
+            f"matrix unit {unit.name}",
+            "the unit has no such words",
+            got=word,
+            needs="one of: " + ", ".join(sorted(unit.block)),
+        )
+    return RULES[unit.rule](unit, word)
+
+
+# ---------------------------------------------------------------- the definition
+
+
+def dot(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
+    """sum_k a_k b_k + c as the unit computes it, block after block.
+
+    Args:
+        a, b: `[..., k]` float32, holding values of the word type.
+        c: `[...]` float32, the accumulator.
+
+    Returns:
+        `[...]` float32.
+
+    Raises:
+        EmulationError: the unit has no such words.
+    """
+    rule = _rule(unit, word)
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    result = np.asarray(c, np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(0, a.shape[-1], rule.length):
+            step = slice(k, k + rule.length)
+            result = canonical(rule.one_block(a[..., step], b[..., step], result))
+    return result
+
+
+# ---------------------------------------------------------------- many warps at once
+
+_CHUNK_BYTES = 1 << 17  # of what is worked on together: with what is known of the factors it stays in the L2 cache
+
+
+def mma(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
+    """D = A B + C for many warps, bit-identical to `dot`.
+
+    Args:
+        a: `[W, m, k]` raw words (uint16; uint32 for tf32).
+        b: `[W, k, n]` raw words.
+        c: `[W, m, n]` float32.
+
+    Returns:
+        `[W, m, n]` float32.
+    """
+    columns = mma_columns(
+        unit,
+        word,
+        np.ascontiguousarray(np.transpose(a, (2, 1, 0))),
+        np.ascontiguousarray(np.transpose(b, (1, 2, 0))),
+        np.ascontiguousarray(np.transpose(c, (1, 2, 0))),
+    )
+    return np.ascontiguousarray(np.transpose(columns, (2, 0, 1)))
+
+
+def mma_columns(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
+    """`mma` with the warps in the last axis, where long vectors want them.
+
+    Args:
+        a: `[k, m, W]` raw words, contiguous.
+        b: `[k, n, W]` raw words, contiguous.
+        c: `[m, n, W]` float32, contiguous.
+
+    Returns:
+        `[m, n, W]` float32.
+    """
+    rule = _rule(unit, word)
+    a, b = decode(word, a), decode(word, b)
+    if not rule.has_fast_blocks:
+        return _by_dot(unit, word, a, b, c)
+    # Whichever is longer makes the vectors: the warps or the columns.
+    turned = b.shape[1] > b.shape[2]
+    result, elements = (_turn(c), (0, 2)) if turned else (np.array(c, np.float32), (0, 1))
+    with np.errstate(all="ignore"):
+        left, odd_left = rule.factor(a[:, :, :, None] if turned else a[:, :, None])
+        right, odd_right = rule.factor(_turn(b)[:, None] if turned else b[:, None])
+        doubtful = np.zeros(a.shape[2], bool)
+        for odd in (odd_left, odd_right):
+            if odd is not None:
+                doubtful |= odd.any((0, 1, 3) if turned else (0, 1, 2))
+        rows = max(1, _CHUNK_BYTES // (rule.bytes_at_once * b.shape[1] * b.shape[2]))
+        for m in range(0, a.shape[1], rows):
+            part = slice(m, m + rows)
+            for k in range(0, a.shape[0], rule.length):
+                step = slice(k, k + rule.length)
+                result[part], doubt = rule.fast_block(
+                    tuple(known[step, part] for known in left), tuple(known[step] for known in right), result[part],
+                )  # fmt: skip
+                if doubt is not None:
+                    doubtful |= doubt.any(elements)
+    result = canonical(_turn(result) if turned else result)
+    if doubtful.any():
+        result[..., doubtful] = _by_dot(
+            unit, word, a[..., doubtful], b[..., doubtful], c[..., doubtful]
+        )
+    return result
+
+
+def _turn(x: np.ndarray) -> np.ndarray:
+    """A copy of `[..., n, W]` as `[..., W, n]`, or back."""
+    return x.swapaxes(-1, -2).copy()
+
+
+def _by_dot(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
+    """`[k, m, W]`, `[k, n, W]` float32 and `[m, n, W]` through the definition."""
+    a, b = np.moveaxis(a, 0, -1), np.moveaxis(b, 0, -1)
+    return dot(unit, word, a[:, None], b[None], c)

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: PTX read, decoded and executed."""

@@ -1,0 +1,192 @@
+"""The register file of warps, and registers that a matrix instruction in flight still has.
+
+A register is a vector `[lanes]` of whatever type it was last written as, or a
+0-d constant. A wgmma has its registers until a wait covers it: until then reading
+what it writes, or writing what it reads, is a fault.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gemmgen.emulate.core.memory import Fault
+
+_F32 = np.dtype(np.float32)
+
+
+class _Unset:
+    """What a register holds before it is written: any use of it is a fault."""
+
+    def __getattr__(self, name: str):
+        raise Fault("a register is read before it was written")
+
+
+_UNSET = _Unset()
+
+
+class InFlight:
+    """A register that a matrix instruction still works on.
+
+    Attributes:
+        data: `[lanes]`, what it will hold.
+        groups: `[lanes]` int32, the group of matrix instructions that has it, -1 for none.
+        written: whether those instructions write it; else they only read it.
+    """
+
+    dtype = None  # unlike any register's: `Registers.get` looks twice
+
+    def __init__(self, data: np.ndarray, groups: np.ndarray, written: bool):
+        self.data, self.groups, self.written = data, groups, written
+
+
+class Registers:
+    """The registers of a warp vector.
+
+    Args:
+        lanes: length of the vectors.
+        slots: registers of each lane.
+
+    Attributes:
+        r: the register file, a vector (or 0-d constant) for each slot.
+        active: the lanes that execute the instruction at hand, None for all.
+        finished: `[lanes]`, groups of matrix instructions known to be complete.
+    """
+
+    def __init__(self, lanes: int, slots: int):
+        self.lanes = lanes
+        self.r: list = [_UNSET] * slots
+        self.active: np.ndarray | None = None
+        self.finished = np.zeros(lanes, np.int32)
+
+    def put(self, slot: int, value: np.ndarray, mask: np.ndarray | None) -> None:
+        """Write a register in the lanes of the mask; slot -1 is the sink."""
+        if slot < 0:
+            return
+        if value.shape != (self.lanes,):
+            value = np.broadcast_to(value, self.lanes)
+        old = self.r[slot]
+        if old.__class__ is InFlight:
+            value, mask = self._beside(old, value, mask), None
+        if mask is not None:
+            if old is _UNSET:  # lanes outside the mask hold nothing the program may rely on
+                old = np.zeros(self.lanes, value.dtype)
+            merged = old.view(value.dtype).copy()
+            np.copyto(merged, value, where=mask)
+            value = merged
+        self.r[slot] = value
+
+    def get(self, slot: int, dtype: np.dtype) -> np.ndarray:
+        """A register's lanes as `dtype`; of a wider register its low part."""
+        value = self.r[slot]
+        if value.dtype is dtype:
+            return value
+        if value.dtype is None:
+            value = self._landed(slot, value)
+        return reinterpret(value, dtype)
+
+    def full(self, slot: int, dtype: np.dtype) -> np.ndarray:
+        """`get`, with a constant spread over all lanes."""
+        value = self.get(slot, dtype)
+        return value if value.ndim else np.broadcast_to(value, self.lanes)
+
+    # ---- registers of matrix instructions in flight
+    def _flying(self, value: InFlight) -> np.ndarray:
+        """`[lanes]` bool: those that a wait must still cover."""
+        return value.groups >= self.finished
+
+    def _landed(self, slot: int, value: InFlight) -> np.ndarray:
+        """What an instruction reads from a register that was in flight."""
+        flying = self._flying(value)
+        if not flying.any():
+            self.r[slot] = value.data
+        elif value.written and (wrong := flying if self.active is None else flying & self.active).any():
+            raise Fault(
+                "a register is read that a wgmma may not have written yet",
+                lane=int(np.argmax(wrong)),
+                needs="a wgmma.wait_group that covers it",
+            )
+        return value.data
+
+    def _beside(self, old: InFlight, value: np.ndarray, mask: np.ndarray | None) -> np.ndarray | InFlight:
+        """A register after lanes whose matrix instructions are complete wrote it."""
+        flying = self._flying(old)
+        if (wrong := flying if mask is None else flying & mask).any():
+            raise Fault(
+                f"a register is written that a wgmma may not have {'written' if old.written else 'read'} yet",
+                lane=int(np.argmax(wrong)),
+                needs="a wgmma.wait_group that covers it",
+            )
+        if mask is None:
+            return value
+        data = old.data.view(value.dtype).copy()
+        np.copyto(data, value, where=mask)
+        return InFlight(data, np.where(mask, -1, old.groups), old.written) if flying.any() else data
+
+    def fly(self, slot: int, value: np.ndarray | None, groups: np.ndarray, mask: np.ndarray | None) -> None:
+        """Hand a register to a group of matrix instructions, with what they make of it.
+
+        Args:
+            value: `[lanes]`, None when they only read it.
+            groups: `[lanes]`, the group of each lane.
+        """
+        old = self.r[slot]
+        flown = old.__class__ is InFlight
+        data = old.data if flown else old
+        if value is None:
+            if flown and old.written:
+                self._landed(slot, old)
+            self.r[slot] = InFlight(data, groups if mask is None else np.where(mask, groups, -1), False)
+            return
+        before = old.groups if flown else -1
+        if mask is not None:
+            data = np.zeros(self.lanes, value.dtype) if data is _UNSET else data.view(value.dtype).copy()
+            np.copyto(data, value, where=mask)
+            value, groups = data, np.where(mask, groups, before)
+        self.r[slot] = InFlight(value, groups, True)
+
+    def accumulator(self, slot: int) -> np.ndarray | None:
+        """A register as the next matrix instruction reads it, in flight or not; None if never written."""
+        value = self.r[slot]
+        if value is _UNSET:
+            return None
+        if value.__class__ is InFlight:
+            if not value.written and self._flying(value).any():
+                self._beside(value, value.data, self.active)
+            value = value.data
+        value = value if value.dtype is _F32 else reinterpret(value, _F32)
+        return value if value.ndim else np.broadcast_to(value, self.lanes)
+
+    def rename(self, target: int, slot: int, mask: np.ndarray | None) -> bool:
+        """`mov` of a register in flight, or of one never written: the compiler renames
+        registers without knowing that a matrix instruction still has them.
+
+        Returns:
+            Whether it was one; else nothing is done.
+        """
+        value = self.r[slot]
+        if value.__class__ is not InFlight:
+            if value is _UNSET and mask is None and target >= 0:
+                self.r[target] = value
+            return value is _UNSET
+        if not self._flying(value).any() or not value.written:
+            return False
+        if mask is None:
+            self.r[target] = value
+            return True
+        old = self.r[target]
+        groups = old.groups if old.__class__ is InFlight else -1
+        data = old.data if old.__class__ is InFlight else old
+        data = np.zeros(self.lanes, value.data.dtype) if data is _UNSET else data.view(value.data.dtype).copy()
+        np.copyto(data, value.data, where=mask)
+        self.r[target] = InFlight(data, np.where(mask, value.groups, groups), True)
+        return True
+
+
+def reinterpret(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The bits of `value` as `dtype`, its low part when that is narrower."""
+    have, want = value.dtype.itemsize, dtype.itemsize
+    if have == want:
+        return value.view(dtype)
+    if have > want:
+        return value.view(f"u{have}").astype(f"u{want}").view(dtype)
+    raise Fault(f"a register of {have} bytes is read as {want} bytes")

@@ -1,0 +1,173 @@
+"""The files of an export: C text from the source's table and what `prose` says, and which file is what."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gemmgen import __version__
+from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Parameter
+from gemmgen.errors import SpecError
+from gemmgen.export import prose
+from gemmgen.export.manifest import MANIFEST, code_ending, manifest
+from gemmgen.plan import Plan
+from gemmgen.render import PLATFORM, Source, render_text
+from gemmgen.verify import standing
+from gemmgen.verify.bound import SAFETY
+
+if TYPE_CHECKING:
+    from gemmgen.build import Binary
+
+EXAMPLE_OUTLIER = 1e6  # stands in the template too
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ARGUMENTS = {  # of the C function, by position from 1: those that can be refused, and why
+    "m": (1, "below 0 or above the largest extent"),
+    "n": (2, "below 0 or above the largest extent"),
+    "k": (3, "below 0 or above the largest extent"),
+    "a": (5, "NULL, and A is to be read"),
+    "lda": (6, "below 1 or below a row's length"),
+    "b": (7, "NULL, and B is to be read"),
+    "ldb": (8, "below 1 or below a row's length"),
+    "c": (10, "NULL, and C has elements"),
+    "ldc": (11, "below 1 or below a row's length"),
+    "workspace": (12, "NULL, or not aligned"),
+    "workspace_bytes": (13, "less than these sizes need"),
+}
+
+
+def _passed(parameter: Parameter) -> str:
+    """What a parameter is given, as C."""
+    if parameter.region is None:
+        return str(parameter.argument)
+    return f"(base + at.{parameter.region}" + (f" + {parameter.offset})" if parameter.offset else ")")
+
+
+def _blocks(constants: Mapping[str, int], grid: Grid) -> str:
+    """The blocks of a launch, as C."""
+    def factor(extent: str, tile: int) -> str:
+        if extent in constants:
+            return str(constants[extent])
+        return f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})"
+
+    return " + ".join(" * ".join(factor(*one) for one in product) for product in grid) or "0"
+
+
+def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
+    """Everything the templates read."""
+    interface = source.interface
+    zeroed = [buffer.name for buffer in interface.buffers if buffer.zeroed]
+    counters = [field for counters in interface.counters for field in counters.fields]
+    m, n, k = prose.EXAMPLE_SIZE
+    example = prose.coefficients(plan, k, archs)
+    largest_grid, grid_limit = prose.largest_grid(plan, source)
+    overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
+    return {
+        "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
+        "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
+        "code_endings": [code_ending(plan, arch) for arch in archs],
+        "target": {
+            "archs": archs, "arch_number": plan.arch.removeprefix("sm_"),
+            # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
+            "nvcc_arch": f"-gencode arch=compute_{plan.arch[3:]},code={plan.arch}" if plan.fragment.arch else f"-arch={plan.arch}",
+            "offload_archs": " ".join(f"--offload-arch={arch}" for arch in archs),
+        },
+        "standing": standing(plan), "standing_lines": textwrap.wrap(standing(plan), 84), "kernels": source.text.rstrip("\n"),
+        "namespace": f"gemmgen_{plan.hash}", **prose.stored(plan),
+        "scheme_line": f"{plan.scheme.name}: {plan.scheme.title}",
+        "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",
+        "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
+        "underflow": prose.underflow_text(plan, archs),
+        "codes": [(argument, position, reason) for argument, (position, reason) in _ARGUMENTS.items()],
+        "pad": lambda text, width: " " * max(1, width - len(text)),
+        "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid, "grid_limit": grid_limit,
+        "alignment": WORKSPACE_ALIGNMENT,
+        "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),
+        "padded": [(extent, of, unit) for extent, (of, unit) in interface.padded.items()],
+        "regions": [
+            {"name": buffer.name, "meaning": buffer.meaning, "last_zeroed": buffer.name == zeroed[-1],
+             "size": " * ".join([str(buffer.factor), *(f"(uint64_t)at->{extent}" for extent in buffer.of)])
+             + (f" / {buffer.per}" if buffer.per > 1 else "")}
+            for buffer in interface.buffers
+        ],
+        "launches": [
+            {"symbol": launch.symbol, "blocks": _blocks(interface.constants, launch.grid), "most_blocks": launch.most_blocks, "threads": launch.threads,
+             "blocks_same_b": None if launch.same_b is None else _blocks(interface.constants, launch.same_b),
+             "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
+             "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
+            for launch in interface.launches
+        ],
+        "overlapping": any(launch.overlaps for launch in source.launches),
+        "keeps_b": any(launch.same_b is not None for launch in source.launches),
+        "example": {
+            "m": m, "n": n, "k": k, "safety": SAFETY, "worst_case": prose.rounded_up(example.scaled), "overflow": int(overflows),
+            "coherent": prose.rounded_up(example.coherent), "random": prose.rounded_up(example.random), **prose.example_losses(plan, archs),
+            "overflow_text": f"the element of 1e6 was {'counted' if overflows else 'within range'}",
+        },
+        "listing": [(file, meaning) for file, (_, meaning) in _files(plan, source, archs, name).items()],
+    }
+
+
+def _numeric_version() -> str:
+    """CMake knows numbers only."""
+    return re.match(r"\d+(\.\d+)*", __version__)[0]
+
+
+def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
+    """file: (template, or None where the content is not text from one; what it is)."""
+    api, code = plan.gpu.maker.api, plan.gpu.maker.code
+    return {
+        f"{name}.h": ("header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
+        f"{name}{source.suffix}": ("kernel", "kernels and launcher, self-contained"),
+        **{name + code_ending(plan, arch): (None, _code_meaning(plan, arch)) for arch in archs},
+        MANIFEST: (None, f"how to launch {code}: symbols, grids, arguments, workspace; hashes of all files"),
+        "CMakeLists.txt": ("CMakeLists.txt", "builds and installs a static library and the example"),
+        f"{name}.pc": ("package.pc", "the pkg-config file; CMake installs it"),
+        "example.cpp": ("example.cpp", "a program that calls the library and checks the result"),
+        "README.md": ("README.md", "this file"),
+    }
+
+
+def _code_meaning(plan: Plan, arch: str) -> str:
+    return plan.gpu.maker.code_of.format(arch=arch)
+
+
+def all_files(
+    plan: Plan, source: Source, binaries: Sequence[Binary], name: str, refused: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, bytes]:
+    """Every file of an export by its name.
+
+    Raises:
+        SpecError: the name is one in the exported C already.
+    """
+    archs = [binary.arch for binary in binaries]
+    context = template_values(plan, source, archs, name)
+    _check_free(plan, source, archs, context)
+    files = {
+        file: render_text(f"export/{template}.j2", **context).encode()
+        for file, (template, _) in _files(plan, source, archs, name).items() if template
+    }
+    files |= {name + code_ending(plan, binary.arch): binary.code for binary in binaries}
+    told = manifest(plan, source, binaries, name, files) | ({"refused": list(refused)} if refused else {})
+    files[MANIFEST] = (json.dumps(told, indent=2, allow_nan=False) + "\n").encode()
+    return files
+
+
+def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mapping[str, Any]) -> None:
+    """Whether the exported C calls nothing else by the library's name, and no argument is called so, which would hide it.
+
+    Raises:
+        SpecError: it does.
+    """
+    other = "gg_name"
+    texts = [
+        render_text(f"export/{template}.j2", **{**context, "name": other, "guard": other.upper()})
+        for file, (template, _) in _files(plan, source, archs, other).items() if template and file.endswith((".h", ".cpp", source.suffix))
+    ]
+    called = re.compile(rf"\b{context['name']}\s*\(")
+    name = context["name"]
+    if name in (*_ARGUMENTS, "alpha", "beta", "stream") or any(called.search(_COMMENT.sub("", text)) for text in texts):
+        raise SpecError("--name", "is a name in the exported files already", got=name, needs="another name", remedy=f"--name my_{name}")

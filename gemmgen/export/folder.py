@@ -1,0 +1,76 @@
+"""Writing the folder: all of it, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from gemmgen.errors import GemmgenError
+from gemmgen.export.manifest import MANIFEST, SCHEMA_VERSION
+from gemmgen.files import read
+
+MOST_MANIFEST = 1 << 20
+"""Bytes of one; ours have some 10 KB."""
+
+
+def replaceable(target: Path, force: bool) -> set[str]:
+    """Files of an earlier export in the way.
+
+    Raises:
+        GemmgenError: something else is.
+    """
+    if target.exists() and not target.is_dir():
+        raise GemmgenError(str(target), "is not a folder", needs="a folder, or a name that is free", remedy="another -o")
+    present = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    own = _earlier_export(target)
+    if present and not own and not force:
+        shown = ", ".join(sorted(present)[:3]) + (", ..." if len(present) > 3 else "")
+        raise GemmgenError(str(target), "is a folder that holds something else", got=shown,
+                           needs="an empty folder, a new one, or an earlier export",
+                           remedy="another -o, or --force to put the export's files among them")
+    return own & present
+
+
+def _earlier_export(target: Path) -> set[str]:
+    """The files that a manifest in `target` tells of; none without one of ours."""
+    try:
+        manifest = json.loads(read(target / MANIFEST, MOST_MANIFEST))
+        if not manifest["generator"].startswith("gemmgen ") or manifest["schema_version"] > SCHEMA_VERSION:
+            return set()
+        named = {file for file in manifest["sha256"] if file != "kernels"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return set()
+    # A name with a folder in it is none that we wrote.
+    return {MANIFEST} | {file for file in named if file == os.path.basename(file) and file not in ("", ".", "..")}
+
+
+def write(target: Path, files: Mapping[str, bytes], stale: set[str]) -> None:
+    """Write beside the target, then move into place; whatever fails, what was there is there again."""
+    made = [folder for folder in (target, *target.parents) if not folder.exists()]
+    staged = target.parent / f".{target.name}.{os.urandom(6).hex()}.unfinished"
+    undo = contextlib.ExitStack()  # moves taken back, last first, unless all succeed
+    try:
+        for folder in ("new", "old"):
+            (staged / folder).mkdir(parents=True)
+        for file, content in files.items():
+            (staged / "new" / file).write_bytes(content)
+        with undo:
+            target.mkdir(exist_ok=True)
+            for file in sorted(stale | {file for file in files if (target / file).exists()}):
+                os.rename(target / file, staged / "old" / file)
+                undo.callback(os.rename, staged / "old" / file, target / file)
+            # The manifest comes last: where there is one, the export is whole.
+            for file in sorted(files, key=lambda file: file == MANIFEST):
+                os.rename(staged / "new" / file, target / file)
+                undo.callback((target / file).unlink)
+            undo.pop_all()
+            made = []
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()

@@ -1,0 +1,112 @@
+"""The manifest: enough to launch the machine code without the C text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gemmgen import __version__
+from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT
+from gemmgen.export import prose
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.verify import standing
+from gemmgen.verify.record import resources
+
+if TYPE_CHECKING:
+    from gemmgen.build import Binary
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+
+
+def code_ending(plan: Plan, arch: str) -> str:
+    """How the name of the file with the machine code for `arch` ends: AMD's tells which it is, as there may be several."""
+    _, suffix = plan.gpu.maker.code_suffixes
+    return f"_{arch}{suffix}" if plan.gpu.maker.code_per_arch else suffix
+
+
+def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+    stored, binary, archs = prose.stored(plan), binaries[0], [binary.arch for binary in binaries]
+    interface = source.interface
+    largest_grid, _ = prose.largest_grid(plan, source)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "generator": f"gemmgen {__version__}",
+        "name": name,
+        "computes": "C = alpha A B + beta C in FP32; with beta = 0 C is not read",
+        "kernel": source.name,
+        "plan": {
+            "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name,
+            "where": plan.where, "loads": plan.loads, "promote": plan.promote, "special": plan.special,
+            "block": list(plan.block), "warp": list(plan.warp), "stages": plan.stages, "split_k": plan.split_k,
+            "cluster": plan.cluster, "consumers": plan.consumers,
+        },
+        "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
+        "compiler": binary.compiler,
+        **(_amd(plan, source, binaries, name) if plan.gpu.maker.recorded else {}),
+        "operands": {
+            x: {"type": "float", "order": "row major", "rows": at["rows"], "columns": at["columns"],
+                "leading_dimension": f"ld{x}"}
+            for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
+        },
+        "limits": {"largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid},
+        "alignment": {"operands": 4, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
+        "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
+        "workspace": {
+            "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
+                    "product of extents; the whole is a multiple of the alignment, too",
+            "alignment": WORKSPACE_ALIGNMENT,
+            "zero": "before the first launch, from the start to the end of the last region marked zeroed",
+            "regions": [
+                {"name": r.name, "element": r.element, "factor": r.factor, "extents": list(r.of), "per": r.per, "zeroed": r.zeroed,
+                 "meaning": r.meaning}
+                for r in interface.buffers
+            ],
+        },
+        "status": [
+            {"name": field.name, "offset": counters.offset + COUNTER_BYTES * i, "type": "unsigned long long", "meaning": field.meaning}
+            for counters in interface.counters for i, field in enumerate(counters.fields)
+        ],
+        "launch_rule": "in this order, one-dimensional: blocks = sum over grid of the products of ceil(extent / tile), at most "
+                       "largest_grid; where there are more than most_blocks, launch most_blocks; skip a launch of 0 blocks; "
+                       "where alpha = 0, launch as if k = 0, because A and B are not to be read",
+        "launches": [
+            {
+                "symbol": launch.symbol, "role": launch.role,
+                "grid": [[{"extent": extent, "tile": tile} for extent, tile in product] for product in launch.grid],
+                "terms_same_b": None if launch.same_b is None else len(launch.same_b),
+                "most_blocks": launch.most_blocks, "cluster": launch.cluster, "overlaps": launch.overlaps,
+                "threads": launch.threads, "dynamic_shared_bytes": launch.shared_bytes,
+                "static_shared_bytes": binary.kernels[launch.symbol].static_shared_bytes,
+                "registers": binary.kernels[launch.symbol].registers,
+                "params": [
+                    {"name": p.name, "type": p.type, "value": p.value, "meaning": p.meaning} for p in launch.parameters
+                ],
+            }
+            for launch in interface.launches
+        ],
+        "bound": {
+            "statement": "for alpha = 1, beta = 0 and no element counted: worst_case bounds |C - C*| / (|A||B|) of every "
+                         "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
+                         "mean zero and for data of one sign"
+                         + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave FP32's normal range",
+            "rows": prose.bounds(plan, archs),
+        },
+        "sha256": {"kernels": source.hash, **{file: hashlib.sha256(content).hexdigest() for file, content in files.items()}},
+    }
+
+
+def _amd(plan: Plan, source: Source, binaries: Sequence[Binary], name: str) -> dict[str, Any]:
+    """What a manifest tells of AMD's kernels alone."""
+    return {
+        "standing": standing(plan),
+        "code_objects": [
+            {
+                "arch": binary.arch, "file": name + code_ending(plan, binary.arch),
+                "kernels": {launch.symbol: resources(binary.kernels[launch.symbol]) for launch in source.launches},
+            }
+            for binary in binaries
+        ],
+    }

@@ -1,0 +1,163 @@
+"""What header, README, manifest and example say of a kernel: its error's bounds, its range, its limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.spec import MAX_EXTENT
+from gemmgen.verify.bound import SAFETY, Bound, U, bound, lost, underflow
+from gemmgen.verify.metrics import exact
+
+LARGEST_EXTENT = MAX_EXTENT - 4096
+"""Rounding up to a tile, of at most 4096, must stay a 32-bit integer."""
+LARGEST_GRID = 2**31 - 1
+"""Blocks of a launch."""
+BOUND_K = (128, 1024, 4096, 16384, 65536)
+"""The k for which header and manifest tell the bounds."""
+EXAMPLE_SIZE = (300, 200, 500)  # no multiple of any tile
+
+
+# ---- limits
+
+
+def largest_grid(plan: Plan, source: Source) -> tuple[int, str]:
+    """Blocks that every launch may have, and the limit behind that in words."""
+    return plan.gpu.maker.largest_grid(max(launch.threads for launch in source.launches))
+
+
+def stored(plan: Plan) -> dict[str, dict[str, str]]:
+    """How the caller's A and B lie in memory."""
+    index = {"m": "i", "n": "j", "k": "k"}
+
+    def one(name: str, rows: str, columns: str, transposed: bool) -> dict[str, str]:
+        if transposed:
+            rows, columns = columns, rows
+        told = f"row {index[rows]} at {name} + {index[rows]} * ld{name}"
+        return {"rows": rows, "columns": columns, "told": told + ", transposed" * transposed}
+
+    return {"a": one("a", "m", "k", plan.layout[0] == "t"), "b": one("b", "k", "n", plan.layout[1] == "t")}
+
+
+# ---- accuracy
+
+
+def rounded_up(x: float) -> float:
+    """Three significant digits, never less than x."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
+    return float(f"{math.ceil(x / unit * (1 - 1e-12)) * unit:.2e}")
+
+
+def on(plan: Plan, archs: Sequence[str]) -> list[Plan]:
+    """The plan on a GPU of each further architecture, whose matrix unit may err otherwise; itself first."""
+    gpus = {gpu.arch: gpu for gpu in reversed(GPUS.rows())}
+    return [plan, *(replace(plan, gpu=gpus[arch]) for arch in archs if arch != plan.arch)]
+
+
+def coefficients(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
+    """The bound's coefficients, the largest of all architectures; they depend on no data."""
+    nothing = np.zeros((1, 1))
+    found = [bound(one, np.zeros((1, k)), np.zeros((k, 1)), nothing) for one in on(plan, archs)]
+    fields = ("relative_frobenius", "scaled", "coherent", "random")
+    return Bound(**{field: max(getattr(one, field) for one in found) for field in fields})
+
+
+def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
+    rows = []
+    for k in BOUND_K:
+        at = coefficients(plan, k, archs)
+        rows.append({
+            "k": k,
+            "worst_case": rounded_up(at.scaled),
+            "both_signs": rounded_up(SAFETY * at.random),
+            "one_sign": rounded_up(SAFETY * max(at.coherent, at.random / math.sqrt(k))),
+        })
+    return rows
+
+
+def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
+    """The architectures whose matrix units take subnormal words for zero."""
+    return [one.arch for one in on(plan, archs) if one.fragment.on_matrix_unit and one.gpu.unit.flushes_subnormals]
+
+
+def range_text(plan: Plan, archs: Sequence[str]) -> str:
+    """What happens to elements beyond the words' range, as lines of a comment."""
+    saturates = plan.scheme.words[0].rounding != "nearest_even"
+    lines = []
+    if plan.scheme.exact:
+        lines += ["That is every FP32 number, subnormal ones too: none is rounded, lossy and overflow stay 0."]
+    elif plan.scheme.normalize == "row":
+        lines += ["Each row of A and column of B is scaled by the power of two that brings its largest",
+                  "element near that, so nothing overflows."]
+    elif saturates:
+        lines += ["A larger one counts as overflow. Its word saturates, so the elements of C that it",
+                  "touches may be FINITE AND WRONG."]
+    else:
+        lines += ["A larger one counts as overflow, and its word is Inf."]
+    if plan.special == "exact":
+        lines += ["Elements of A B that come out as Inf or NaN are computed again by an FP32 dot product",
+                  "and count as repaired; many of them take their time."]
+    elif not plan.scheme.exact:
+        lines += ["Elements of A B that come out as Inf or NaN stay so, also where FP32 had a number."]
+    if plan.scheme.exact:
+        return "\n".join(f" * {line}" for line in lines)
+    scheme, form = plan.scheme, plan.scheme.format
+    losing, scaled = flushing(plan, archs), scheme.normalize == "row"
+    lowest, words = scheme.lowest(bool(losing)), "the words"
+    if losing:
+        lines += [f"The matrix units of {' and '.join(losing)} take subnormal words for zero. What an element loses by that is counted",
+                  "with the rest."]
+        words = "the words that are multiplied"
+    if scaled:
+        lines += [f"The first bound holds where each element is 0 or at least 2^{lowest - scheme.target_exponent} of the largest of its row of A or",
+                  "column of B. Smaller ones count as lossy: all below"
+                  f" 2^{form.min_exponent - scheme.target_exponent - 1} of that largest one, and those of",
+                  f"which {words} leave more than 2^-{scheme.bits}."]
+    else:
+        others = "" if lowest == form.min_exponent else f", and those of which {words} leave more than 2^-{scheme.bits}"
+        lines += [f"The first bound holds where each element is 0 or at least 2^{lowest} in magnitude. Smaller ones count",
+                  f"as lossy: all below 2^{form.min_exponent}{others}."]
+    return "\n".join(f" * {line}" for line in lines)
+
+
+def underflow_text(plan: Plan, archs: Sequence[str]) -> str:
+    """What an element of C may miss besides, where products, sums or itself leave FP32's normal range."""
+    each = max(underflow(one, 1) for one in on(plan, archs))
+    if not each:
+        return "2^-149"
+    per = math.ceil(math.log2(max(underflow(one, k) / k for one in on(plan, archs) for k in (1, *BOUND_K))))
+    scales = " / (scale of the row * scale of the column)" if plan.scheme.normalize == "row" else ""
+    return f"2^-149 + k 2^{per}{scales}"
+
+
+# ---- the example
+
+
+def example_losses(plan: Plan, archs: Sequence[str]) -> dict[str, float]:
+    """What subnormal words lose of the example's product, relative to it and element by element; 0 where none is lost."""
+    losing = [one for one in on(plan, archs) if one.arch in flushing(plan, archs)]
+    if not losing:
+        return {"lost": 0.0, "most_lost": 0.0}
+    a, b = example_matrices()
+    product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
+    least = [np.abs(lost(one, a, b, product)) for one in losing]
+    return {
+        "lost": max(rounded_up(float(np.linalg.norm(one) / np.linalg.norm(product)) or U) for one in least),
+        "most_lost": max(rounded_up(float((one / magnitude).max()) or U) for one in least),
+    }
+
+
+def example_matrices() -> tuple[np.ndarray, np.ndarray]:
+    """[M, K] and [K, N] as the example draws them."""
+    m, n, k = EXAMPLE_SIZE
+    state, drawn = 1, np.empty((k, m + n), np.float32)
+    for index in range(drawn.size):
+        state = (state * 1664525 + 1013904223) % 2**32
+        drawn.flat[index] = (state >> 8) / 2**23 - 1
+    return np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:])

@@ -1,0 +1,135 @@
+"""Fragment primitives for one's own kernels: a fragment's map as a CUDA or HIP header.
+
+The header stands alone: no gemmgen, no other headers, C++17 device code for
+NVRTC and nvcc, or for hiprtc, hipcc and clang. It fills a fragment from a rule without shared memory
+(`foreach_ij`), finds the holder of an element (`map`) and multiplies. Where
+the instruction reads operands from shared memory, it makes their descriptors.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from gemmgen import __version__
+from gemmgen.catalog.fragment import Fragment, FragmentMap
+from gemmgen.errors import SpecError
+from gemmgen.render import render_text
+
+CONVERSION = {
+    "f16": ("cvt.rn.f16.f32", "unsigned short", "h", "to nearest, ties to even"),
+    "bf16": ("cvt.rn.bf16.f32", "unsigned short", "h", "to nearest, ties to even"),
+    "tf32": ("cvt.rna.tf32.f32", "unsigned", "r", "to nearest, ties away from zero"),
+    "f32": ("mov.b32", "unsigned", "r", "nothing: the word is FP32 itself"),
+}
+"""CUDA. Word type -> instruction that rounds an FP32 value to it, C type and asm constraint of the word, the rounding."""
+
+WORDS = {"f16": "unsigned short", "bf16": "unsigned short", "tf32": "unsigned", "i8": "signed char"}
+"""HIP. Word type -> C type of the word."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of the instruction, as the template reads it.
+
+    Attributes:
+        name: `A`, `B` or `C`.
+        axes: what its rows and columns are.
+        rows, columns: its extents.
+        map: who holds which element.
+        accumulates: whether its elements are FP32 instead of words.
+    """
+
+    name: str
+    axes: str
+    rows: int
+    columns: int
+    map: FragmentMap
+    accumulates: bool
+
+
+def operands(fragment: Fragment) -> dict[str, Operand]:
+    """Those that lanes hold, by name."""
+    m, n, k = fragment.shape
+    every = (
+        Operand("A", "m, k", m, k, fragment.a, False),
+        Operand("B", "k, n", k, n, fragment.b, False),
+        Operand("C", "m, n", m, n, fragment.c, True),
+    )
+    return {operand.name: operand for operand in every if operand.map}
+
+
+def header_name(fragment: Fragment) -> str:
+    """The file that a fragment's header is: `NAME.cuh` of NVIDIA's, `NAME.hip.hpp` of AMD's."""
+    return fragment.name + fragment.maker.header_suffix
+
+
+def fragment_header(fragment: Fragment) -> str:
+    """The text of its header; the same row gives the same bytes.
+
+    Raises:
+        SpecError: lanes hold none of its operands.
+    """
+    if fragment.in_tensor_memory:
+        raise SpecError(
+            "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
+            got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
+        )
+    return render_text(
+        fragment.maker.header_template,
+        fragment=fragment,
+        operands=operands(fragment),
+        source=textwrap.wrap(f"Source: {fragment.source}.", 110),
+        guard=header_name(fragment).upper().replace(".", "_"),
+        version=__version__,
+        **{"cuda": _cuda, "hip": _hip}[fragment.maker.platform](fragment),
+    )
+
+
+def _cuda(fragment: Fragment) -> dict[str, Any]:
+    instruction, word, constraint, rounding = CONVERSION[fragment.word]
+    return {
+        "issuers": "warp" if fragment.threads == 32 else "warpgroup", "bytes": fragment.word_bytes,
+        "convert": instruction, "word": word, "constraint": constraint, "rounding": rounding, **_multiply(fragment),
+    }
+
+
+def _multiply(fragment: Fragment) -> dict[str, Any]:
+    """The operands of the instruction and the constraints of its inline assembly; C is read and written."""
+    lists: dict[str, str] = {}
+    constraints: dict[str, str] = {}
+    first = 0
+    for letter, held in (("c", fragment.c), ("a", fragment.a), ("b", fragment.b)):
+        if held is None:
+            continue
+        numbers = range(held.register_count)
+        lists[letter] = "{" + ", ".join(f"%{first + i}" for i in numbers) + "}"
+        kind = "+f" if letter == "c" else "r"
+        constraints[letter] = ", ".join(f'"{kind}"({letter}.r[{i}])' for i in numbers)
+        first += len(numbers)
+    return {
+        "registers": [lists[letter] for letter in "cabc" if letter in lists], "constraints": constraints,
+        "held": {"c": fragment.c.register_count, "a": fragment.a.register_count},
+    }
+
+
+def _hip(fragment: Fragment) -> dict[str, Any]:
+    """What HIP calls words and elements, and how the builtin is called."""
+    *others, last = fragment.archs
+    return {
+        "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word],
+        "operand": _operand(fragment), "call": fragment.call,
+        "targets": f"{', '.join(others)} or {last}" if others else last,
+    }
+
+
+def _operand(fragment: Fragment) -> str:
+    """The declaration of the type that the builtin takes of a lane of A or B."""
+    count = fragment.a.register_count // (fragment.instructions or 1)
+    if fragment.word == "i8":  # two registers are one number to CDNA, a vector to RDNA
+        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.interface.i8_pair_is_number else ("int", count)
+    else:  # builtins of bf16 take its bits, but for those that gfx950 alone has
+        bf16 = "__bf16" if fragment.archs == ("gfx950",) else "short"
+        element, count = {"f16": "_Float16", "bf16": bf16, "tf32": "float"}[fragment.word], count * fragment.a.packed_count
+    return f"{element} Operand" + (f" __attribute__((ext_vector_type({count})))" if count > 1 else "")

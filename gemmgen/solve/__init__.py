@@ -1,0 +1,312 @@
+"""Spec -> Plan, or the reason why not, with the equation that says so.
+
+What the spec fixes is checked. What it leaves open is filled from the whole
+space (`solve/search.py`) by the least predicted time at the spec's sizes; the
+interval of promotion by the error it leads to (`model/error.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.scheme import preferred_scheme
+from gemmgen.designs import Design, common
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.model.equation import Constraint
+from gemmgen.plan import Plan
+from gemmgen.solve import search
+from gemmgen.solve.request import Request, requests
+from gemmgen.spec import LoadedSpec
+
+SHOWN_BEST = 10
+"""Candidates an explanation lists besides the chosen one."""
+
+MOST_OF_A_WAY = 3
+"""Choices of one way to shared memory, one after another: where the compiler refuses as many, the model errs about that way."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A feasible candidate as an explanation lists it.
+
+    Attributes:
+        decided: the design's decisions by name.
+    """
+
+    decided: Mapping[str, Any]
+    registers: int
+    blocks_per_sm: int
+    intensity: float
+    threads: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, for `--json`."""
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "decided"}
+        return dict(self.decided) | own
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a plan came about.
+
+    Attributes:
+        numbers: every symbol of the model at the plan.
+        candidates: how many there were; 1 where the spec leaves nothing open.
+        feasible: how many satisfy every constraint.
+        rejected: how many each inequality rejected, each candidate at the first it breaks.
+        best: the feasible candidates with the least predicted time, the chosen one first.
+        front: those no other beats in both intensity (T3) and threads at work (P1).
+        tied: how many the model cannot tell from the fastest.
+        solve_seconds: the whole of it.
+        scheme_reason: why the scheme, where the spec leaves it open; else empty.
+        weighed: predicted seconds of each policy's best plan, where the spec leaves the policy open.
+    """
+
+    plan: Plan
+    numbers: Mapping[str, Any]
+    candidates: int
+    feasible: int
+    rejected: Mapping[str, int]
+    best: tuple[Candidate, ...]
+    front: tuple[Candidate, ...]
+    tied: int
+    solve_seconds: float
+    scheme_reason: str
+    weighed: Mapping[str, float]
+
+
+def solve(loaded: LoadedSpec) -> Plan:
+    """Decide everything the spec leaves open and check the whole.
+
+    Raises:
+        UnknownName: a scheme, GPU or fragment that no table holds.
+        InfeasibleSpec: no kernel of this design satisfies the spec.
+    """
+    return next(_ranked(loaded)).plan
+
+
+def choices(loaded: LoadedSpec) -> Iterator[Plan]:
+    """The plans to try one after another, for whoever finds that the compiler refuses one: `solve`'s first.
+
+    Each differs from all before it in what a compiler looks at (`Design.telling`), and as long as there is such a plan in
+    what the demand for registers rests on. What the spec fixes stays fixed, so a spec that leaves nothing of that open
+    has one plan.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`.
+    """
+    return (solution.plan for solution in _ranked(loaded))
+
+
+def explain(loaded: LoadedSpec, refused: int = 0) -> Explanation:
+    """Solve and tell how.
+
+    Args:
+        refused: how many of `choices` the compiler refuses; the next one is explained.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`.
+        IndexError: there are no more choices.
+    """
+    start = time.perf_counter()
+    solution = next(islice(_ranked(loaded), refused, None), None)
+    if solution is None:
+        raise IndexError(f"{loaded.place}: no more than {refused} choices")
+    return solution.explained(start)
+
+
+def alternatives(loaded: LoadedSpec, best: int, drawn: int, seed: int = 0) -> tuple[list[Plan], list[Plan]]:
+    """The plans with the least predicted time, the chosen one first, and others drawn from all feasible ones.
+
+    For measuring what the model's choice is worth.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`.
+    """
+    solution = next(_ranked(loaded))
+    if solution.order is None:
+        return [solution.plan], []
+    rest = np.random.default_rng(seed).permutation(np.asarray(solution.order[best:]))[:drawn]
+    return [solution.plan_at(at) for at in solution.order[:best]], [solution.plan_at(at) for at in rest]
+
+
+def judged(loaded: LoadedSpec) -> Explanation:
+    """`explain`, but strict: what the spec fixes must satisfy every inequality, predicted ones too.
+
+    Raises:
+        UnknownName, InfeasibleSpec: as `solve`; the problem names the inequality and its numbers.
+    """
+    errors = []
+    for request in requests(loaded):
+        searched = search.enumerate_space(request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number)
+        if searched.feasible:
+            return explain(loaded)
+        plan = request.plan(searched.nearest)
+        numbers, broken = plan.numbers, searched.broken
+        error = broken.refusal(plan, numbers, loaded.place)
+        error.problem += f"; it breaks {broken.number}, {broken.form}: {broken.filled(numbers)}"
+        errors.append(error)
+    raise errors[-1]
+
+
+def check(plan: Plan, place: str = "plan") -> None:
+    """Every constraint of the design on a plan whose maker asked for it.
+
+    That the compiler will spill is a prediction, so it does not refuse here:
+    the build tells.
+
+    Raises:
+        InfeasibleSpec: the first constraint that the plan breaks.
+    """
+    broken = next((one for one in _certain(plan.design, plan.allow_spills) if not one.holds(plan.numbers)), None)
+    if broken:
+        raise broken.refusal(plan, plan.numbers, place)
+
+
+# ---- deciding
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """A request's best plan, and, unless nothing was left open, the space it comes from.
+
+    Attributes:
+        known: the predictions of all feasible candidates; order: theirs, best first.
+        weighed: predicted seconds by policy, of all that were solved for.
+    """
+
+    request: Request
+    plan: Plan
+    searched: search.Space | None = None
+    known: Mapping[str, Any] | None = None
+    order: Sequence[int] | None = None
+    weighed: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        return float(self.plan.model["seconds"])
+
+    @property
+    def scheme_reason(self) -> str:
+        return preferred_scheme(self.plan.gpu.unit).reason if self.request.loaded.spec.split.scheme == "auto" else ""
+
+    def plan_at(self, at: int) -> Plan:
+        """The plan of a candidate."""
+        return _plan_at(self.request, self.known, at)
+
+    def explained(self, start: float) -> Explanation:
+        numbers, design = self.plan.model, self.plan.design
+        if self.order is None:
+            one = (_candidate(design, numbers),)
+            return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start, self.scheme_reason, self.weighed)
+        known = self.known
+        rows = [_row(known, at) for at in self.order[:SHOWN_BEST]]
+        front = [_row(known, at) for at in search.pareto_front(known)]
+        tied = int((known["seconds"] <= known["seconds"].min() * (1 + search.TIE)).sum())
+        return Explanation(
+            plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
+            rejected=self.searched.rejected, best=tuple(_candidate(design, row) for row in rows), front=tuple(_candidate(design, row) for row in front), tied=tied,
+            solve_seconds=time.perf_counter() - start, scheme_reason=self.scheme_reason, weighed=self.weighed,
+        )
+
+
+def _plan_at(request: Request, known: Mapping[str, Any], at: int) -> Plan:
+    row = _row(known, at)
+    return request.plan({name: int(row[name]) for name in request.design.symbols}, predicted_registers=int(row["registers"]))
+
+
+def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
+    """All solutions, of all policies that the spec leaves open, each the fastest of those unlike all before it (`choices`)."""
+    heads, refused = [], []
+    for request in requests(loaded):
+        solutions = _checked(request) if request.settled else _chosen(request)
+        try:
+            heads.append((next(solutions), solutions))
+        except InfeasibleSpec as error:
+            refused.append(error)
+    if not heads:
+        raise refused[-1]
+    while heads:
+        seconds = [solution.seconds for solution, _ in heads]
+        at = seconds.index(min(seconds))
+        solution, others = heads[at]
+        yield replace(solution, weighed={one.plan.fragment.policy: its for (one, _), its in zip(heads, seconds)})
+        following = next(others, None)
+        heads[at:at + 1] = [(following, others)] if following else []
+
+
+def _checked(request: Request) -> Iterator[_Solution]:
+    """The plan of a spec that leaves nothing open."""
+    plan = request.plan({})
+    check(plan, request.loaded.place)
+    yield _Solution(request, replace(plan, predicted_registers=int(plan.numbers["registers"])))
+
+
+def _chosen(request: Request) -> Iterator[_Solution]:
+    """The best candidate, and then the best of those unlike all before it (`choices`)."""
+    fixed, design = request.constants, request.design
+    allow_spills = request.loaded.spec.build.allow_spills
+    # What the spec fixes may leave nothing that surely fits the registers: then the build decides.
+    # Slices that the spec asks for need no reason.
+    wanted = tuple(one for one in design.constraints if not (request.choices["split_k"] and one is common.FEW_TILES))
+    sparing = tuple(one for one in wanted if one is common.FEW_TILES or one not in design.steering)
+    seen: list[dict[str, Any]] = []
+    for constraints in (wanted, sparing, _certain(design, False), _certain(design, allow_spills)):
+        searched = search.enumerate_space(design, request.choices, fixed, request.fragment, request.gpu.arch_number, constraints)
+        if not searched.feasible:
+            continue
+        known, ranked = search.ranked(design, searched, fixed)
+        for names in (design.of_registers, design.telling):
+            order = ranked
+            for row in seen:
+                order = _unlike(known, order, row, names)
+            while len(order):
+                order = _fresh_way_first(design, known, order, seen)
+                yield _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
+                seen.append(_row(known, order[0]))
+                order = _unlike(known, order, seen[-1], names)
+    if not seen:
+        plan = request.plan(searched.nearest)
+        raise searched.broken.refusal(plan, plan.numbers, request.loaded.place)
+
+
+def _unlike(known: Mapping[str, Any], order: np.ndarray, row: Mapping[str, Any], names: Sequence[str]) -> np.ndarray:
+    """Those of `order` that differ from a candidate in one of these symbols."""
+    return order[np.logical_or.reduce([known[name][order] != row[name] for name in names])]
+
+
+def _fresh_way_first(design: Design, known: Mapping[str, Any], order: np.ndarray, seen: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """`order` with the best candidate first whose way to shared memory was not tried MOST_OF_A_WAY times already, if there is one."""
+    tried = Counter(design.way_of(row) for row in seen)
+    fresh = order
+    for way, times in tried.items():
+        if times >= MOST_OF_A_WAY and design.way_names:
+            fresh = _unlike(known, fresh, design.way_symbols(way), design.way_names)
+    if not len(fresh):
+        return order
+    return np.concatenate([fresh[:1], order[order != fresh[0]]])
+
+
+def _certain(design: Design, allow_spills: bool) -> tuple[Constraint, ...]:
+    """The constraints that no kernel can break, without what is only predicted."""
+    doubtful = {one.number for one in design.steering} | ({"C11"} if allow_spills else set())
+    return tuple(one for one in design.constraints if one.number not in doubtful)
+
+
+def _row(known: Mapping[str, Any], at: int) -> dict[str, Any]:
+    return {name: value[at].item() for name, value in known.items() if getattr(value, "ndim", 0)}
+
+
+def _candidate(design: Design, row: Mapping[str, Any]) -> Candidate:
+    return Candidate(
+        design.decoded(row), registers=int(row["registers"]), blocks_per_sm=int(row["resident_blocks"]), intensity=float(row["intensity"]),
+        threads=int(row["tlp"]), seconds=float(row["seconds"]),
+    )

@@ -1,0 +1,180 @@
+"""A spec with its names looked up: which fragments it leaves open, and what it fixes of each design's decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gemmgen.catalog.fragment import Fragment, candidates, shapes
+from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.policy import UNAVAILABLE
+from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
+from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, design_of, owner_of
+from gemmgen.designs.portable.design import LEAST_WARP
+from gemmgen.decisions import Decision
+from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
+from gemmgen.model.error import promote_for
+from gemmgen.plan import Plan
+from gemmgen.spec import FragmentChoice, LoadedSpec
+
+
+@dataclass(frozen=True)
+class Request:
+    """A spec with its names looked up, for one fragment."""
+
+    loaded: LoadedSpec
+    scheme: Scheme
+    gpu: Gpu
+    fragment: Fragment
+    choices: Choices
+
+    @property
+    def design(self) -> Design:
+        return design_of(self.fragment)
+
+    @cached_property
+    def constants(self) -> dict[str, Any]:
+        """The symbols that no candidate changes."""
+        return self.design.constants(self.loaded.spec.problem.layout, self.scheme, self.fragment, self.gpu, self.hints)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to choose."""
+        opened = [one for one in self.design.decisions if one.symbols and one.name != "promote" and self.choices[one.name] is None]
+        return not opened and len(self.choices.promote) == len(self.choices.ways) == 1
+
+    @property
+    def hints(self) -> Hints:
+        problem = self.loaded.spec.problem
+        return Hints(problem.m, problem.n, problem.k)
+
+    def plan(self, symbols: Mapping[str, int], **more: Any) -> Plan:
+        """The plan with these decisions; those not decided yet get what the spec says, or any value."""
+        spec, design = self.loaded.spec, self.design
+        usual = {one.name: self.choices[one.name] if self.choices[one.name] is not None else one.usual for one in design.decisions if one.symbols}
+        usual["promote"] = self.choices.promote[0]
+        known = usual | {one.name: one.decoded(symbols) for one in design.decisions if one.symbols and all(name in symbols for name in one.symbols)}
+        way = design.way_of(symbols) if all(name in symbols for name in design.way_names) else self.choices.ways[0]
+        return Plan(
+            layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
+            special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads, **known, **more,
+        )
+
+
+def requests(loaded: LoadedSpec) -> list[Request]:
+    """The spec with its names looked up, once for each policy that it leaves open."""
+    spec, place = loaded.spec, loaded.place
+    if spec.target.gpu is None:
+        raise SpecError(f"{place}: [target] gpu", "is missing", needs="a name under specs/gpus, or a .toml file", remedy='gpu = "a100", or --gpu a100')
+    gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
+    if _unless_auto(spec.target.vendor) not in (None, gpu.vendor):
+        raise SpecError(f"{place}: [target] vendor", f"{gpu.name} is not {spec.target.vendor}'s", got=spec.target.vendor, needs=gpu.vendor, remedy="leave it out")
+    name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
+    scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
+    requests, refused = [], []
+    for fragment in _fragments(spec.fragment, scheme, gpu, place):
+        try:
+            requests.append(_request(loaded, scheme, gpu, fragment))
+        except InfeasibleSpec as error:
+            refused.append(error)
+    if not requests:
+        raise refused[-1]
+    return requests
+
+
+def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -> Request:
+    spec, place, design = loaded.spec, loaded.place, design_of(fragment)
+    if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
+        raise InfeasibleSpec(
+            f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
+            got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {scheme.word}: bounds and emulation rest on it",
+            has=", ".join(sorted(gpu.unit.block)), remedy="another scheme, or another gpu",
+        )
+    promote = spec.split.promote
+    if promote is None:
+        promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
+        promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k)
+    if promote and not fragment.on_matrix_unit:
+        raise InfeasibleSpec(
+            f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,
+            needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
+        )
+    fixed = _fixed(loaded)
+    ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design))))
+    stages = design.stages(gpu)
+    return Request(loaded, scheme, gpu, fragment, Choices(
+        fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
+        small=spec.problem.m * spec.problem.n < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
+    ))
+
+
+def _fixed(loaded: LoadedSpec) -> dict[str, Any]:
+    """The decisions that a spec fixes, by name."""
+    found = {one.name: getattr(getattr(loaded.spec, one.section), one.name) for one in all_decisions()}
+    return {name: value for name, value in found.items() if value not in (None, "auto")}
+
+
+def _foreign(fixed: Mapping[str, Any], design: Design) -> Iterator[tuple[Decision, str]]:
+    """What of that a design does not have, each with a policy whose kernels do. A number that means as much is no matter; a word asks for a design that knows it."""
+    for one in all_decisions():
+        value = fixed.get(one.name)
+        lacks = value not in design.values_of(one) if one.words else one not in design.decisions
+        if value is not None and lacks and (one.words or value != one.neutral):
+            yield one, owner_of(one, value)
+
+
+def _unless_auto(word: str) -> str | None:
+    return None if word == "auto" else word
+
+
+def _fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> list[Fragment]:
+    """The fragments that the spec leaves open: one for each policy, the widest along k."""
+    asked = _unless_auto(choice.policy)
+    if asked or scheme.word == "f32":
+        return [_fragment(asked or "fma", choice.shape, scheme, gpu, place)]
+    portable = shapes(gpu.vendor, scheme.word, gpu.portable_policy)
+    found = []
+    if choice.shape is None or choice.shape not in portable:
+        for policy in gpu.maker.preferred_policies:
+            known = shapes(gpu.vendor, scheme.word, policy)
+            if any(row.runs_on(gpu.arch) for row in known.values()) and (choice.shape is None or choice.shape in known):
+                found.append(_fragment(policy, choice.shape, scheme, gpu, place))
+    if choice.shape is None or not found:
+        found.append(_fragment(gpu.portable_policy, choice.shape, scheme, gpu, place))
+    return found
+
+
+def _targets(fragment: Fragment) -> str:
+    """Which targets have it, in words."""
+    return " or ".join(fragment.archs) if fragment.archs else f"sm_{fragment.min_arch} or newer"
+
+
+def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
+    known = shapes(gpu.vendor, scheme.word, policy)
+    if (unavailable := UNAVAILABLE.get(policy)) is not None:
+        raise InfeasibleSpec(
+            f"{place}: [fragment] policy", unavailable.problem, got=policy, needs=unavailable.needs,
+            remedy=f'policy = "{gpu.portable_policy}", {unavailable.remedy}',
+        )
+    if not known:
+        raise InfeasibleSpec(
+            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known for {gpu.vendor}", got=policy,
+            needs=f"a row under specs/fragments for {scheme.word}", remedy="another scheme" if scheme.word == "f32" else 'policy = "auto"',
+        )
+    if shape is not None and shape not in known:
+        raise UnknownName(f"{place}: [fragment] shape", f"{scheme.word} fragment of {gpu.vendor}", shape, known)
+    usable = [row for row in candidates(gpu.vendor, scheme.word, policy) if row.runs_on(gpu.arch) and shape in (None, row.shape_name)]
+    if usable:  # of those that differ in n alone, the first can be made as wide as a tile
+        return max(usable, key=lambda row: (row.shape[0] * row.shape[2], row.shape[0], -row.shape[1], -(row.instructions or 1)))
+    least = min(known.values(), key=lambda row: row.min_arch or 0)
+    portable = policy == gpu.portable_policy
+    raise InfeasibleSpec(
+        f"{place}: [fragment] {'shape' if portable or shape else 'policy'}",
+        f"{gpu.name} does not have {shape}" if shape
+        else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {scheme.word}",
+        got=shape or (None if portable else policy),
+        needs=least.arch or _targets(known[shape] if shape else least), has=gpu.arch,
+        remedy="another gpu" if portable else 'another gpu, or policy = "auto"',
+    )

@@ -1,0 +1,136 @@
+"""The space of plans: every candidate enumerated, pruned by the constraints and ranked.
+
+Candidates are rows of columns of numbers, so that one evaluation of an equation
+serves all of them. The axes join in four steps (tiles; ways to shared memory and slices
+of k; promotion, fragment buffers and stages; groups), and each constraint prunes as soon as its symbols
+are there. What it rejects is counted with all that could still have joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.designs import Choices, Design
+from gemmgen.model.equation import Constraint, Numbers, solved
+
+TIE = 0.02
+"""Predicted times this close count as equal: the model cannot tell them apart."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """What became of all candidates.
+
+    Attributes:
+        candidates: how many there were.
+        rejected: how many each constraint rejected, by its label; each candidate
+            counts at the first that it breaks.
+        columns: the symbols of those that remain.
+        nearest: decisions of a rejected candidate that came furthest, where none remains.
+        broken: the constraint that it breaks, with all others of those.
+    """
+
+    candidates: int
+    rejected: dict[str, int]
+    columns: Mapping[str, Any]
+    nearest: dict[str, int] | None = None
+    broken: Constraint | None = None
+
+    @property
+    def feasible(self) -> int:
+        return len(self.columns["BM"]) if self.columns else 0
+
+
+def enumerate_space(
+    design: Design, choices: Choices, fixed: Numbers, fragment: Fragment, arch_number: int, constraints: Sequence[Constraint] | None = None,
+) -> Space:
+    """All candidates that `choices` leaves, pruned.
+
+    Args:
+        fixed: the constants of every candidate.
+        constraints: those that count; None is all of the design.
+    """
+    tiles, ways, pipelines, groups = design.axes(choices, fragment)
+    steps = (
+        (tiles, design.tile_equations, None), (ways, (), None), (pipelines, design.pipeline_equations, arch_number), (groups, (), None),
+    )
+    widths = [len(next(iter(axes.values()))) for axes, _, _ in steps]
+    candidates = int(np.prod(widths))
+    rejected: dict[str, int] = {}
+    columns: dict[str, Any] = {}
+    waiting = list(design.constraints if constraints is None else constraints)
+    for number, (axes, equations, arch) in enumerate(steps):
+        columns = crossed(columns, axes)
+        known = solved(equations, {**fixed, **columns})
+        if arch is not None:
+            known = design.registers(known, arch)
+        columns |= {name: np.broadcast_to(value, columns["BM"].shape) for name, value in known.items() if name not in fixed}
+        ready = [one for one in waiting if all(name in known for name in one.variables)]
+        waiting = [one for one in waiting if one not in ready]
+        known, alive = {**fixed, **columns}, np.full(columns["BM"].shape, True)
+        for constraint in ready:
+            holds = alive & constraint.holds(known)
+            broken = int(alive.sum() - holds.sum()) * int(np.prod(widths[number + 1 :]))
+            if broken:
+                rejected[constraint.label] = broken
+            if not holds.any():
+                left = {name: value[alive] for name, value in columns.items()}
+                return Space(candidates, rejected, {}, _nearest(left, design.symbols), constraint)
+            alive = holds
+        columns = {name: value[alive] for name, value in columns.items()}
+    return Space(candidates, rejected, columns)
+
+
+def crossed(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Every row of `columns` with every row of `axes`."""
+    width = len(next(iter(axes.values())))
+    if not columns:
+        return dict(axes)
+    length = len(next(iter(columns.values())))
+    return {name: np.repeat(value, width) for name, value in columns.items()} | {
+        name: np.tile(value, length) for name, value in axes.items()
+    }
+
+
+USUAL = {"BM": 128, "BN": 128, "BK": 32, "WM": 64, "WN": 32, "stages": 3, "fragment_buffers": 1, "promote": 128}
+
+
+def _nearest(columns: Mapping[str, Any], symbols: Sequence[str]) -> dict[str, int]:
+    """The candidate whose refusal a user would understand best: the one closest to a usual shape."""
+    distance = sum(abs(np.log2(np.maximum(columns[name], 1) / usual)) for name, usual in USUAL.items() if name in columns)
+    row = int(np.argmin(distance))
+    return {name: int(columns[name][row]) for name in symbols if name in columns}
+
+
+# ---- ranking
+
+
+def ranked(design: Design, space: Space, fixed: Numbers) -> tuple[dict[str, Any], np.ndarray]:
+    """The feasible candidates' predictions, and their order, best first.
+
+    Times within TIE of the best count as equal to it, and the design's preference orders those. The rest follow by time.
+    """
+    known = design.predicted({**fixed, **space.columns})
+    length = len(space.columns["BM"])
+    known = {name: np.broadcast_to(value, length) for name, value in known.items() if np.ndim(value) <= 1}
+    seconds = known["seconds"]
+    tied = seconds <= seconds.min() * (1 + TIE)
+    first, *others = design.preference(known)
+    order = np.lexsort((*reversed(others), np.where(tied, first, 0), np.where(tied, 0, seconds)))
+    return known, order
+
+
+def pareto_front(known: Mapping[str, Any]) -> np.ndarray:
+    """Rows no other beats in both intensity (T3) and threads (P1): one for each pair of values, the fastest."""
+    order = np.lexsort((known["seconds"], -known["tlp"], -known["intensity"]))
+    front, most = [], -1.0
+    for row in order:
+        if known["tlp"][row] > most:
+            front.append(row)
+            most = known["tlp"][row]
+    return np.array(front)

@@ -1,0 +1,92 @@
+"""cuBLAS as a contender, by the types of one cublasGemmEx."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+
+from gemmgen.errors import DeviceError
+from gemmgen.timing.contender import Contender
+from gemmgen.timing.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class GemmEx:
+    """The types of one cublasGemmEx.
+
+    Attributes:
+        operands: of A and B; converted beforehand, outside the timing.
+        result: of C.
+        scalars: of alpha and beta, which the compute type prescribes.
+        compute: cublasComputeType_t.
+    """
+
+    operands: str
+    result: str
+    scalars: str
+    compute: int
+
+
+CUBLAS = {
+    "cublas-sgemm": GemmEx("float32", "float32", "float32", 68),  # CUBLAS_COMPUTE_32F
+    "cublas-tf32": GemmEx("float32", "float32", "float32", 77),  # CUBLAS_COMPUTE_32F_FAST_TF32
+    "cublas-f16": GemmEx("float16", "float32", "float32", 68),
+    "cublas-fast-f16": GemmEx("float32", "float32", "float32", 74),  # _32F_FAST_16F: cuBLAS may take half or TF32
+    "cublas-hgemm": GemmEx("float16", "float16", "float16", 64),  # CUBLAS_COMPUTE_16F
+    "cublas-dgemm": GemmEx("float64", "float64", "float64", 70),  # CUBLAS_COMPUTE_64F
+}
+_CUDA_TYPES = {"float32": 0, "float64": 1, "float16": 2}  # cudaDataType: CUDA_R_32F, CUDA_R_64F, CUDA_R_16F
+_DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT
+_CUBLAS_WORKSPACE = 32 << 20  # what cuBLAS recommends for Hopper; with its own, a captured call allocates in the graph
+
+
+def load_library() -> ctypes.CDLL:
+    """The cuBLAS that cupy has loaded; called directly, since cupy's own wrapper refuses stream capture."""
+    for version in (13, 12):
+        try:
+            return ctypes.CDLL(f"libcublas.so.{version}")
+        except OSError:
+            continue
+    raise DeviceError("bench", "cuBLAS cannot be found", needs="libcublas.so.13 or .12", remedy="pip install nvidia-cublas")
+
+
+def cublas(kind: str, inputs: Inputs, name: str | None = None) -> Contender:
+    """One of CUBLAS: row-major C = A B as column-major C^T = B^T A^T.
+
+    Args:
+        name: in the table; None for `kind` itself.
+
+    Raises:
+        DeviceError: cuBLAS is absent; when it runs, that it refuses.
+    """
+    import cupy
+    from cupy.cuda import device as cupy_device
+
+    name, gemm = name or kind, CUBLAS[kind]
+    handle = ctypes.c_void_p(cupy_device.get_cublas_handle())  # first: it loads the library
+    library = load_library()
+    m, n, k = inputs.size
+    one, zero = np.ones(1, gemm.scalars), np.zeros(1, gemm.scalars)
+    pairs, results = inputs.operands(gemm.operands), inputs.results(gemm.result)
+    given, returned = _CUDA_TYPES[gemm.operands], _CUDA_TYPES[gemm.result]
+    workspace = cupy.empty(_CUBLAS_WORKSPACE, np.uint8)
+
+    def enqueue(index: int) -> None:
+        (a, b), c = pairs[index % len(pairs)], results[index % len(pairs)]
+        at_a, at_b, at_c, at_workspace = (ctypes.c_void_p(x.data.ptr) for x in (a, b, c, workspace))
+        stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
+        status = (
+            library.cublasSetStream_v2(handle, stream)
+            or library.cublasSetWorkspace_v2(handle, at_workspace, ctypes.c_size_t(_CUBLAS_WORKSPACE))
+            or library.cublasGemmEx(
+                handle, 0, 0, n, m, k, one.ctypes, at_b, given, n, at_a, given, k, zero.ctypes, at_c, returned, n,
+                gemm.compute, _DEFAULT_ALGORITHM,
+            )
+            or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
+        )
+        if status:
+            raise DeviceError("bench", f"{name} failed", got=f"cublasStatus {status}")
+
+    return Contender(name, enqueue, outputs=results)

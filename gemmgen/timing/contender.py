@@ -1,0 +1,86 @@
+"""What is timed: anything that puts its product on a stream; generated kernels here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gemmgen.build import Binary
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.run import arguments
+from gemmgen.run.cuda import CudaDevice
+from gemmgen.run.sensors import Sample
+from gemmgen.timing.inputs import Inputs
+
+
+@dataclass
+class Contender:
+    """Something to time.
+
+    Attributes:
+        name: as the table says it.
+        enqueue: puts the product of input set `index` on the current stream.
+        layout: how it reads the operands' memory.
+        outputs: where it leaves C of each input set.
+        detail: which kernel or configuration it is.
+        seconds: one figure a round, of one product.
+        samples: the sensors while it ran.
+    """
+
+    name: str
+    enqueue: Callable[[int], None]
+    layout: str = "nn"
+    outputs: Sequence[Any] = ()
+    detail: str = ""
+    seconds: list[float] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+
+
+def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inputs, *, main_only: bool = False) -> Contender:
+    """A generated kernel with its split pass: all launches of the Source.
+
+    Args:
+        main_only: time the last launch alone. The others run here, once for each input set, into words of the set's own.
+    """
+    import cupy
+
+    m, n, k = inputs.size
+    device = CudaDevice(binary)
+    interface = source.interface
+    extents, work = interface.extents(m, n, k), interface.workspace(m, n, k)
+    # The data are random, so storing A as A^T needs other numbers, not a transposition.
+    launches, spaces = [], []
+    for index in range(inputs.sets):
+        if main_only or not spaces:
+            spaces.append(cupy.empty(work.bytes, cupy.uint8))
+            spaces[-1][: work.zeroed].fill(0)
+            memory = {
+                (buffer.name, offset): spaces[-1][work.offsets[buffer.name] + offset :]
+                for buffer in interface.buffers for offset in interface.places(buffer)
+            }
+        given = {
+            "a": inputs.a[index], "b": inputs.b[index], "c": inputs.c[index], "m": m, "n": n, "k": k,
+            "lda": k if plan.layout[0] == "n" else m, "ldb": n if plan.layout[1] == "n" else k, "ldc": n, "alpha": 1.0, "beta": 0.0,
+        }
+        launches.append([
+            device.prepared(
+                launch.symbol, launch.blocks(extents), launch.threads, launch.shared_bytes, arguments(launch, given, memory), launch.overlaps,
+            )
+            for launch in interface.launches if launch.blocks(extents)
+        ])
+    zeroed_again = any(work.lengths[buffer.name] for buffer in interface.buffers if buffer.zeroed_again)
+
+    def enqueue(index: int) -> None:
+        at = index % inputs.sets
+        if zeroed_again:
+            spaces[at % len(spaces)][: work.zeroed].fill(0)
+        for launch in launches[at]:
+            launch()
+
+    if main_only:
+        for index in range(inputs.sets):
+            enqueue(index)
+        zeroed_again, launches = False, [steps[-1:] for steps in launches]
+    return Contender(name, enqueue, plan.layout, inputs.c, source.name)

@@ -1,0 +1,67 @@
+"""Rotating inputs on a GPU, so that its cache does not serve the same matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SLAB_BYTES = 1 << 30
+"""Of FP64 that is held at a time where a matrix is drawn or multiplied in it."""
+
+
+def set_count(set_bytes: int, l2_bytes: int, free_bytes: int) -> int:
+    """Input sets to rotate: so many that together they exceed L2 four times, 2 to 8, in a quarter of the memory that is free.
+
+    The rest is for the rivals' converted operands and for packed words.
+    """
+    enough = max(2, min(8, -(-4 * l2_bytes // max(set_bytes, 1))))
+    return max(1, min(enough, free_bytes // 4 // max(set_bytes, 1)))
+
+
+class Inputs:
+    """Rotating input sets on the GPU for one size, FP32, with C of each; other types as rivals ask for them.
+
+    Args:
+        size: (m, n, k).
+        low, high: uniform data between them.
+        l2_bytes: cache to exceed; None for this GPU's.
+    """
+
+    def __init__(self, size: tuple[int, int, int], low: float = -1.0, high: float = 1.0, l2_bytes: int | None = None):
+        import cupy
+
+        m, n, k = size
+        self.size = size
+        if l2_bytes is None:
+            l2_bytes = int(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["l2CacheSize"])
+        free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+        self.sets = set_count(4 * (m * k + k * n + m * n), l2_bytes, free)
+        draw = cupy.random.default_rng(0)
+        self.a = [self._uniform(draw, (m, k), low, high) for _ in range(self.sets)]
+        self.b = [self._uniform(draw, (k, n), low, high) for _ in range(self.sets)]
+        self.c = [cupy.empty((m, n), cupy.float32) for _ in range(self.sets)]
+
+    @staticmethod
+    def _uniform(draw: Any, shape: tuple[int, int], low: float, high: float) -> Any:
+        """Drawn in FP64 and rounded: FP32 generators leave a 2^-23 grid that flatters a split."""
+        import cupy
+
+        out = cupy.empty(shape, cupy.float32)
+        step = max(1, SLAB_BYTES // (8 * shape[1]))
+        for at in range(0, shape[0], step):
+            rows = out[at : at + step]
+            rows[...] = low + (high - low) * draw.random(rows.shape)
+        return out
+
+    def operands(self, dtype: str) -> list[tuple[Any, Any]]:
+        """(A, B) of each set in another type; converted once, and kept."""
+        kept: dict[str, list[tuple[Any, Any]]] = self.__dict__.setdefault("_operands", {})
+        if dtype not in kept:
+            kept[dtype] = [(a.astype(dtype, copy=False), b.astype(dtype, copy=False)) for a, b in zip(self.a, self.b)]
+        return kept[dtype]
+
+    def results(self, dtype: str) -> list[Any]:
+        """C of each set: the FP32 ones, which all share, or new ones."""
+        import cupy
+
+        m, n, _ = self.size
+        return self.c if dtype == "float32" else [cupy.empty((m, n), dtype) for _ in self.c]

@@ -1,0 +1,119 @@
+"""The pages that tell how to add a row, carried out: files written, commands run in an empty folder, and what they are said to print."""
+
+from __future__ import annotations
+
+import csv
+import re
+import runpy
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.paths import SPECS
+
+ROOT = SPECS.parent
+PAGES = {name: (ROOT / "docs" / f"add-a-{name}.md").read_text() for name in ("gpu", "scheme", "fragment")}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
+
+
+@dataclass
+class Page:
+    """What carrying out a page left.
+
+    Attributes:
+        commands: that were run; files: that were written; said: lines that the page shows and that were printed.
+    """
+
+    commands: int = 0
+    files: int = 0
+    said: int = 0
+
+
+def one_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
+    """Carries out a page's blocks in order, in an empty folder with a copy of `specs/fragments`."""
+    shutil.copytree(FRAGMENTS.folder, tmp_path / "specs" / "fragments")
+    monkeypatch.setattr(FRAGMENTS, "folder", tmp_path / "specs" / "fragments")
+    monkeypatch.chdir(tmp_path)
+
+    def run(command: str) -> str:
+        program, *arguments = shlex.split(command)
+        if program == "gemmgen":
+            ran = gemmgen(*arguments)
+            assert ran.code == 0, f"{command}: {ran.err}"
+            return ran.out
+        if program == "cp":
+            [source, folder] = arguments
+            shutil.copy(source, folder)
+            return ""
+        assert program == "python", f"{command}: the page's test cannot run this"
+        monkeypatch.setattr(sys, "argv", arguments)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+        assert not left.value.code
+        return capsys.readouterr().out
+
+    def carry(text: str) -> Page:
+        done, printed = Page(), ""
+        for language, content in BLOCK.findall(text):
+            if language == "toml":
+                file = re.match(r"# (\S+\.toml)\n", content)
+                assert file, f"a block that says no file: {content[:60]}"
+                (tmp_path / file[1]).write_text(content)
+                done.files += 1
+            elif language in ("", "sh"):
+                lines = [line for line in content.splitlines() if line]
+                printed = "".join(run(line) for line in lines)
+                done.commands += len(lines)
+            else:
+                assert language == "text", language
+                for line in content.splitlines():
+                    assert one_spaced(line) in one_spaced(printed), f"{line!r} was not printed: {printed}"
+                    done.said += 1
+        return done
+
+    return carry
+
+
+def test_a_gpu_is_added_as_its_page_says(carry_out, tmp_path):
+    with (ROOT / "bench" / "times_h100.csv").open(newline="") as file:  # stands in for a table of the reader's own
+        reader = csv.DictReader(file)
+        rows = [row for row, _ in zip((row for row in reader if row["where"] == "prepass"), range(4))]
+    with (tmp_path / "my_times.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    done = carry_out(PAGES["gpu"])
+    assert (done.files, done.commands, done.said) == (3, 6, 11)
+    assert (tmp_path / "my_kernel.cu").is_file() and list((tmp_path / "my_build").glob("*.cubin"))
+
+
+def test_a_scheme_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["scheme"])
+    assert (done.files, done.commands, done.said) == (2, 4, 6)
+    assert "my_scheme" in (tmp_path / "my_kernel.cu").read_text()
+
+
+def test_a_fragment_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["fragment"])
+    assert (done.files, done.commands, done.said) == (2, 6, 5)
+    assert "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32" in (tmp_path / "my_kernel.cu").read_text()
+    assert "my_mma_m16n8k8_bf16" not in {path.stem for path in (SPECS / "fragments").glob("*.toml")}
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("```\ngemmgen gpus nonesuch\n```\n", "nonesuch"), ("```\nrm -r specs\n```\n", "cannot run"), ("```toml\nname = 1\n```\n", "says no file"),
+    ("```\ngemmgen gpus a100\n```\n\n```text\nNVIDIA H100\n```\n", "was not printed"),
+])
+def test_a_page_that_is_wrong_would_be_noticed(carry_out, text, told):
+    with pytest.raises(AssertionError, match=told):
+        carry_out(text)

@@ -1,0 +1,96 @@
+"""A fact of a plan is its design's equation: each against what the plan's own layouts and the rendered text count, on random plans of every design."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.designs import all_designs, portable, specialised, tensor_memory
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from random_specs import bulk_specs, random_plans, specs, tensor_memory_specs
+from ways import AMD_WAYS, WAYS, plan_of
+
+PLANS = {
+    portable.DESIGN: (specs(gpus=GPUS.names()), 160), specialised.DESIGN: (bulk_specs(), 160), tensor_memory.DESIGN: (tensor_memory_specs(), 40),
+}
+
+
+def plans_of(design) -> list:
+    strategy, count = PLANS[design]
+    found = [*random_plans(strategy, count), *(plan_of(**way) for way in (WAYS | AMD_WAYS).values())]
+    return [plan for plan in found if plan.design is design]
+
+
+def test_every_design_is_held():
+    assert set(PLANS) == set(all_designs())
+
+
+def constants(text: str) -> dict[str, int]:
+    """The kernel's own constants, as its compiler reads them."""
+    known: dict[str, int] = {}
+    for line in re.findall(r"^constexpr int ([^;]+);", text, re.M):
+        for name, form in re.findall(r"(\w+) = ([^,]+)", line):
+            known[name] = int(eval(form.replace("/", "//"), {"__builtins__": {}}, known))
+    return known
+
+
+def counted_registers(plan) -> dict[str, int]:
+    """Registers of a thread, counted from the fragment's maps and from who loads what."""
+    words, held = len(plan.scheme.words), plan.fragment
+    counted = {"accumulator_registers": plan.accumulator_sets * plan.elements}
+    if held.from_shared:
+        return counted
+    one_word = plan.tiles_m * held.a.register_count + plan.tiles_n * held.b.register_count
+    counted["fragment_registers"] = words * one_word * plan.fragment_buffers
+    counted["staged"] = 0
+    if plan.loads != "async":
+        for operand in plan.operands:
+            if plan.where == "register":
+                copying = plan.copying(operand)
+                loads_of_a_thread, registers = copying.down_steps * copying.across_steps, 4
+            else:
+                chunks = operand.tile * plan.row_chunks * (words if plan.where == "prepass" else 1)
+                loads_of_a_thread, registers = -(-chunks // plan.threads), plan.chunk_elements if plan.where == "shared" else 4
+            assert plan.parts(operand) == loads_of_a_thread
+            counted["staged"] += loads_of_a_thread * registers
+    return counted
+
+
+@pytest.mark.parametrize("design", PLANS, ids=[one.name for one in PLANS])
+def test_the_plan_the_model_and_the_text_agree(design):
+    plans = plans_of(design)
+    assert len(plans) >= 20
+    for plan in plans:
+        source, numbers = render(plan), plan.model
+        gemm, known = source.launches[-1], constants(source.text)
+        assert gemm.threads == known["THREADS"] == numbers["threads"] == plan.threads
+        barriers = numbers["shared_bytes"] - known["STAGES"] * known["STAGE_BYTES"]
+        assert barriers == 0 if design is portable.DESIGN else 16 * plan.stages <= barriers < 16 * plan.stages + 256
+        assert gemm.shared_bytes == (0 if plan.static_shared else numbers["shared_bytes"])
+        assert gemm.most_blocks == plan.most_blocks and (plan.most_blocks is None) != design.stays
+        if design.stays:
+            limits, each = plan.gpu.limits, numbers["shared_bytes"] + plan.gpu.limits.shared_bytes_reserved_per_block
+            fits = min(limits.shared_bytes_per_sm // each, limits.registers_per_sm // (numbers["registers"] * plan.threads))
+            assert plan.most_blocks <= fits * plan.gpu.rates.sms and plan.most_blocks % plan.cluster == 0 < plan.most_blocks
+        if design is not tensor_memory.DESIGN:
+            for symbol, count in counted_registers(plan).items():
+                assert numbers[symbol] == count, (symbol, plan)
+        if design is portable.DESIGN:
+            assert ("#pragma unroll 1  // unrolled" in source.text) != plan.unrolls_steps
+
+
+@pytest.mark.parametrize(("spec", "symbol", "value"), [
+    # Where a block has more threads than the file has registers for, G24 leaves a stage rolled, as the text does.
+    ({"target": {"gpu": "a100"}, "tile": {"block": [128, 128, 32], "warp": [32, 32, 32]}, "split": {"where": "register", "promote": 64},
+      "pipeline": {"fragment_buffers": 1}}, "unrolled", 0),
+    # Each operand's loads are whole ones. A's 64 rows of 16 k are one of 16 bytes a thread; B, stored along n, is 16 rows of two lines
+    # of 128 bytes, of which 256 threads load all rows of one at once.
+    ({"target": {"gpu": "mi300x"}, "tile": {"block": [64, 64, 16], "warp": [32, 32, 16]}, "split": {"where": "register"}}, "staged", 12),
+])
+def test_where_two_tellings_of_a_fact_once_parted(spec, symbol, value):
+    plan = solve(loads(spec | {"split": {"scheme": "ootomo", **spec["split"]}, "build": {"allow_spills": True}}))
+    assert plan.numbers[symbol] == value
