@@ -1,8 +1,9 @@
-# make demo     generate, compile and check kernels, on a GPU if there is one, else on the CPU
-# make test     the tests of every kind that this machine can run
-# make test-all the same and the long tail: every combination, minutes more
-# make mutants  put single faults into a copy and see whether the tests notice: an hour or more; ARGS="--room split" for fewer
-# make clean    remove what those above made
+# make demo       generate, compile and check kernels, on a GPU if there is one, else on the CPU
+# make test-fast  the tests that need no emulator and compile next to nothing: tests/unit and tests/golden
+# make test       tests of every kind that this machine can run
+# make test-all   the same and the long tail: every combination, every whole report, thousands of random specs
+# make mutants    put single faults into a copy and see whether the tests notice: an hour or more; ARGS="--room split" for fewer
+# make clean      remove what those above made
 #
 # Nothing is needed but Linux, Python 3.11 or later and a way to pypi.org: no GPU,
 # CUDA toolkit, compiler or root. PYTHON=... chooses another interpreter.
@@ -12,18 +13,24 @@ RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 PYTHON ?=
 
-.PHONY: help demo test test-all mutants clean
+# What took longest is told at the end; workers take tests from one another.
+PYTEST := $(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal --durations=25
+
+.PHONY: help demo test-fast test test-all mutants clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,5p
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,6p
 
 demo: $(INSTALLED)
 	@$(RUN) -m gemmgen.demo
 
+test-fast: $(INSTALLED)
+	@$(PYTEST) -m "not long" tests/unit tests/golden
+
 test: $(INSTALLED)
-	@$(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m "not long"
+	@$(PYTEST) -m "not long"
 
 test-all: $(INSTALLED)
-	@$(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal
+	@$(PYTEST)
 
 mutants: $(INSTALLED)
 	@$(RUN) tests/mutants/run.py $(ARGS)

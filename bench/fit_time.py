@@ -104,7 +104,7 @@ def main() -> int:
 
 def section(policy: str, found: dict[str, float], source: str) -> str:
     """What was found, as a section of a GPU's or a generation's row."""
-    name, of = {"mma": ("measured", time.CONSTANT_OF), "wgmma": ("measured.wgmma", specialised.CONSTANT_OF)}[policy]
+    name, of = {"mma": ("measured", time.CONSTANT_OF), "wgmma": ("measured.wgmma", specialised.equations.CONSTANT_OF)}[policy]
     lines = {of[symbol]: value for symbol, value in found.items() if symbol in of}
     if "unit_rate" in found:  # of FP16 words
         lines["sustained_f16_tflops"] = found["unit_rate"] / 1e12

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
+
+# Every worker is busy already: threads of BLAS that wait for one another take a product's time many times over.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 
@@ -19,6 +24,11 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "device(vendor): needs a GPU, of NVIDIA's if none is said; skipped where there is none")
     config.pluginmanager.register(_DeviceRuns(config), "device-runs")
+    if hasattr(config, "workerinput"):
+        os.cpu_count = lambda: 1  # the others are the other workers': the emulator forks no more processes
+
+
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
 
 
 class _DeviceRuns:
@@ -46,7 +56,9 @@ class _DeviceRuns:
         return self.required and not self.is_worker and not self.count
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(tryfirst=True)  # before `-m` leaves any out
+def pytest_collection_modifyitems(config, items):
+    config.stash[COLLECTED] = list(items)
     for vendor in VENDORS:
         tests = [item for item in items if (mark := item.get_closest_marker("device")) and (mark.args or ("nvidia",))[0] == vendor]
         reasons = [why_not(row) for row in GPUS.rows() if row.vendor == vendor] if tests else []
@@ -58,6 +70,15 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def update_golden(request) -> bool:
     return request.config.getoption("--update-golden")
+
+
+@pytest.fixture
+def in_make_test(request) -> list[pytest.Item]:
+    """The tests that `make test` runs; only where all files are collected, as it does."""
+    items = request.config.stash[COLLECTED]
+    if missing := sorted(set(Path(__file__).parent.glob("*/test_*.py")) - {item.path for item in items}):
+        pytest.skip(f"not all tests are collected: {missing[0].name} is not")
+    return [item for item in items if not item.get_closest_marker("long")]
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,21 @@
-"""A plan's kernel, built and judged on the emulator."""
+"""A plan's kernel, built and judged on the emulator: by every question, or in short."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import ceil
+
+import numpy as np
+
 from gemmgen.build import build
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.emulate.core.product import product
 from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.run.emulator import EmulatorDevice
-from gemmgen.verify import Report, oracles, verify
+from gemmgen.split import split
+from gemmgen.verify import Check, Judge, Report, oracles, verify
+from gemmgen.verify.expected import sequential
 
 
 def report_of(plan: Plan) -> Report:
@@ -19,3 +28,114 @@ def report_of(plan: Plan) -> Report:
 
 def assert_passed(report: Report) -> None:
     assert report.passed, [f"{check.name}: {check.detail}" for check in report.checks if not check.passed]
+
+
+# ---- in short: the resources, every bit of a small product, and one question
+
+
+def _orders(judge: Judge) -> Check:
+    """Whole numbers, and enough k for every stage to be filled again, with warps and copies in either order."""
+    plan = judge.plan
+    rng = np.random.default_rng(1)
+    k = (2 * plan.stages + 1) * plan.block[2] + 5
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((70, k), (k, 33)))
+    right = []
+    for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        judge.device.set_schedule(schedule)
+        right.append(np.array_equal(judge.run(oracles.Problem(a, b)).c, a @ b))
+    return Check("orders", all(right), f"right: {right}")
+
+
+QUESTIONS: dict[str, Callable[[Judge], Check]] = {
+    "probes": lambda judge: judge.bits("probes", oracles.probes(judge.plan)),
+    "permutation": lambda judge: judge.bits("permutation", oracles.permutation(judge.plan)),
+    "edges": Judge.edges, "groups": Judge.groups, "special": Judge.special, "range": Judge.range, "orders": _orders,
+}
+"""Those that `verify` asks, the orders of warps and copies of a product that is known without a reference."""
+
+
+def order_of_k(plan: Plan, k: int) -> np.ndarray:
+    """Which k stands at each place of the matrix unit's sums.
+
+    Where a fragment is several instructions, each takes an equal part of every lane's consecutive k.
+    RDNA 4's takes four k of the lower lanes, four of the upper ones, and again: a lane has eight in a row.
+    A lane of NVIDIA's that splits has consecutive k, too, and the instruction takes them for those of its map.
+    """
+    depth, times = plan.fragment.shape[2], plan.fragment.instructions or 1
+    within = np.arange(depth).reshape(-1, times, plan.fragment.run // times) if times > 1 else np.arange(depth).reshape(1, 1, -1)
+    within = within.transpose(1, 0, 2).reshape(-1)
+    if plan.arch.startswith("gfx12"):
+        within = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
+    if plan.gpu.vendor == "nvidia" and plan.where == "register":
+        held = plan.fragment.a
+        lanes, own = ([along for _, along in offsets if along] for offsets in (held.lanes, (*held.packed, *held.registers)))
+        places = _sums(lanes)[:, None] + _sums(own)
+        within[places.reshape(-1)] = np.arange(depth)
+    stages = np.arange(0, -(-k // plan.block[2]) * plan.block[2], depth)
+    return (stages[:, None] + within).reshape(-1)
+
+
+def _sums(offsets: list[int]) -> np.ndarray:
+    """What the offsets come to for each set of bits, one of each."""
+    found = np.zeros(1, int)
+    for offset in offsets:
+        found = np.concatenate([found, found + offset])
+    return found
+
+
+def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B [M, N] as the scheme on the unit computes it, by the reference split and the unit's rule, without any kernel."""
+    k = a.shape[1]
+    order = order_of_k(plan, k)
+    whole_a, whole_b = np.pad(a, ((0, 0), (0, len(order) - k)))[:, order], np.pad(b, ((0, len(order) - k), (0, 0)))[order]
+    depth = plan.block[2] * ceil(len(order) / plan.block[2] / plan.split_k)
+    found = None
+    for first in range(0, depth * plan.split_k, depth):
+        part_a, part_b = whole_a[:, first : first + depth], whole_b[first : first + depth]
+        if plan.fragment.on_matrix_unit:
+            part = product(plan.scheme, plan.gpu.unit, part_a, part_b, promote=plan.promote, fragment_k=plan.fragment.shape[2])
+        else:
+            part = sequential(part_a, part_b)
+        found = part if found is None else found + part
+    return found
+
+
+def assert_bits(judge: Judge, m: int = 67, n: int = 9, k: int = 133) -> None:
+    """Every bit of a ragged product is the scheme's on the unit, and every element is counted once.
+
+    Where rows are scaled and k is sliced, or WMMA chooses the order of k, errors are held to their bounds instead.
+    """
+    if judge.plan.fragment.policy == "wmma" or (judge.plan.scheme.normalize == "row" and judge.plan.split_k > 1):
+        check = judge.accuracy("U[-1, 1]", oracles.uniform(judge.plan, -1, 1, (m, n, k), 1)).check
+        assert check.passed, check.detail
+        return
+    plan, rng = judge.plan, np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-22, 4, shape)) for shape in ((m, k), (k, n)))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    if plan.scheme.normalize == "row":
+        a *= np.exp2(rng.integers(-90, 50, (m, 1))).astype(np.float32)
+    result = judge.run(oracles.Problem(a, b))
+    assert np.array_equal(result.c.view(np.uint32), expected_bits(plan, a, b).view(np.uint32))
+    for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
+        words = split(operand, plan.scheme, plan.flushes_words)
+        assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {
+            kind: getattr(words, kind) for kind in ("lossy", "overflow", "nonfinite")}
+
+
+def assert_right_in_short(plan: Plan, question: str | None = None, conflicts: bool = False) -> None:
+    """What `make test` asks where `make test-all` asks for the whole report.
+
+    Args:
+        question: one of QUESTIONS besides.
+        conflicts: whether there may be bank conflicts.
+    """
+    source = render(plan)
+    binary = build(source)
+    judge = Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
+    used = judge.resources()
+    assert used.passed, used.detail
+    assert_bits(judge)
+    if question:
+        check = QUESTIONS[question](judge)
+        assert check.passed, f"{check.name}: {check.detail}"
+    assert conflicts or not judge.device.conflicts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -27,8 +28,19 @@ def can_multiply(gpu: str, scheme: str) -> bool:
     return any(one.runs_on(row.arch) for one in candidates(row.vendor, word, "fma" if word == "f32" else row.portable_policy))
 
 
+def solved(loaded: LoadedSpec) -> Plan:
+    """The plan of a spec; a process solves each once."""
+    key = loaded.model_dump_json()
+    if key not in _SOLVED:
+        _SOLVED[key] = solve(loaded)
+    return _SOLVED[key]
+
+
+_SOLVED: dict[str, Plan] = {}
+
+
 def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", **pipeline) -> Plan:
-    return solve(loads({
+    return solved(loads({
         "problem": {"layout": layout}, "split": {"scheme": scheme, "where": where, "promote": promote},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
@@ -129,13 +141,52 @@ AMD_WAYS = {
 """The same on AMD's matrix cores."""
 
 
+WHOLE = {"wmma", "warpgroups, row scales", "mfma"}
+"""Of each skeleton and vendor one way whose whole report `make test` makes."""
+
+
 PORTABLE = {"sgemm_portable": ("a800", "mi210")}
 """Specs that name no GPU, and those that they are tried on."""
+
+
+LIKE_OTHERS = {
+    "bf16x3_mi300x", "digits_half", "digits_ootomo", "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
+    "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800",
+    "tf32x3_mi300x",
+}
+"""Specs whose scheme, design, way and architecture's instructions another has, too."""
 
 
 def tailed(names: Iterable[str], tail: Container[str]) -> list[Any]:
     """Names as parameters of a test, of which those of the tail are for `make test-all`: others show the same."""
     return [pytest.param(name, marks=pytest.mark.long if name in tail else ()) for name in names]
+
+
+def covering(combinations: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Combinations of several parameters, of which so many are for `make test` that each value that occurs is in one of them.
+
+    The next is always the first of those that bring the most values, so that a whole product takes as many as its longest axis has.
+    """
+    combinations = list(combinations)
+    values = [{(at, str(value)) for at, value in enumerate(one)} for one in combinations]
+    missing, chosen = set().union(*values), set()
+    while missing:
+        best = max(range(len(values)), key=lambda at: len(values[at] & missing))
+        chosen.add(best)
+        missing -= values[best]
+    return [pytest.param(*one, marks=() if at in chosen else pytest.mark.long) for at, one in enumerate(combinations)]
+
+
+def in_turn(names: Iterable[str], values: Iterable[str]) -> list[tuple[str, str]]:
+    """Each name with one of the values, which come round again and again."""
+    return list(zip(names, itertools.cycle(values)))
+
+
+def sampled(values: Iterable[Any], few: int) -> list[Any]:
+    """Values of a parameter, or tuples of several ones', of which `few`, evenly spread, are for `make test`."""
+    values = list(values)
+    chosen = {at * len(values) // few for at in range(few)}
+    return [pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=() if at in chosen else pytest.mark.long) for at, value in enumerate(values)]
 
 
 def shipped() -> dict[str, LoadedSpec]:

@@ -6,9 +6,8 @@ A user's own row is a file given by path; a shipped one is given by name.
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -89,10 +88,10 @@ class Table(Generic[R]):
         self._load = cache(self._load_path)
 
     def names(self) -> list[str]:
-        return sorted(path.stem for path in self.folder.glob("*.toml"))
+        return list(_files(self.folder))
 
     def rows(self) -> list[R]:
-        return [self.get(name) for name in self.names()]
+        return [self._load(path) for path in _files(self.folder).values()]
 
     def get(self, name: str, *, where: str = "", relative_to: Path | None = None) -> R:
         """The row called `name`, or the row in the file `name` when it ends in `.toml`.
@@ -107,9 +106,10 @@ class Table(Generic[R]):
         """
         if name.endswith(".toml"):
             return self._load(absolute((relative_to or Path()) / name))
-        if not re.match(IDENTIFIER, name) or name not in self.names():
+        path = _files(self.folder).get(name)
+        if path is None:
             raise UnknownName(where or f"specs/{self.folder.name}", self.kind, name, self.names())
-        return self._load(self.folder / f"{name}.toml")
+        return self._load(path)
 
     def _load_path(self, path: Path) -> R:
         data = read_toml(path)
@@ -124,6 +124,12 @@ class Table(Generic[R]):
                 remedy="rename one of them",
             )
         return row
+
+
+@cache
+def _files(folder: Path) -> Mapping[str, Path]:
+    """A folder's rows by their names, in order; every look at a table asks for them, so they are read once, as the rows are."""
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from gemmgen.errors import SpecError
 from gemmgen.export import prose
 from gemmgen.export.manifest import MANIFEST, code_ending, manifest
 from gemmgen.plan import Plan
-from gemmgen.render import PLATFORM, Source, render_text
+from gemmgen.render import Source, render_text
 from gemmgen.verify import standing
 from gemmgen.verify.bound import SAFETY
 

@@ -119,13 +119,17 @@ KERNEL_SECONDS = Equation(
     "M16", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "the main kernel: work, or device memory",
 )
 SPLIT_SECONDS = Equation("M17", "split_seconds", "split_bytes / dram_rate", "s", "the split kernels are bound by device memory")
-LAUNCHES = Equation("M22", "launches", "where(split_shared + split_register > 0, 1, 1 + split_reads)", "kernels", "the split pass is one, the maxima of rows another")
+LAUNCHES = Equation(
+    "M22", "launches", "where(split_shared + split_register > 0, 1, 1 + split_reads)", "kernels",
+    "the split pass is one, the maxima of rows another",
+)
 SECONDS = Equation("M18", "seconds", "kernel_seconds + split_seconds + launches * launch_seconds", "s", "one after another")
 TFLOPS = Equation("M19", "tflops", "2 * M * N * K / seconds / 10.0**12", "TFLOP/s", "LE-GEMM eq. 18 without its epilogue term")
 
 EQUATIONS = (
     TENSOR_CYCLES, FETCH_CYCLES, FILL_CYCLES, PROMOTION_CYCLES, SPLIT_CYCLES, EXPOSED_CYCLES, BALANCE, SHARED_CYCLES, CHAIN_CYCLES, L2_CYCLES,
-    LATENCY_CYCLES, BLOCK_CYCLES, STAGE_CYCLES, FULL_WAVES, TAIL_BLOCKS, TAIL_CYCLES, GATHER_CYCLES, KERNEL_CYCLES, KERNEL_SECONDS, SPLIT_SECONDS, LAUNCHES, SECONDS, TFLOPS,
+    LATENCY_CYCLES, BLOCK_CYCLES, STAGE_CYCLES, FULL_WAVES, TAIL_BLOCKS, TAIL_CYCLES, GATHER_CYCLES, KERNEL_CYCLES,
+    KERNEL_SECONDS, SPLIT_SECONDS, LAUNCHES, SECONDS, TFLOPS,
 )
 
 

@@ -213,7 +213,8 @@ class _Solution:
         tied = int((known["seconds"] <= known["seconds"].min() * (1 + search.TIE)).sum())
         return Explanation(
             plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
-            rejected=self.searched.rejected, best=tuple(_candidate(design, row) for row in rows), front=tuple(_candidate(design, row) for row in front), tied=tied,
+            rejected=self.searched.rejected, best=tuple(_candidate(design, row) for row in rows),
+            front=tuple(_candidate(design, row) for row in front), tied=tied,
             solve_seconds=time.perf_counter() - start, scheme_reason=self.scheme_reason, weighed=self.weighed,
         )
 

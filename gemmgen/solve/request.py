@@ -70,7 +70,9 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         raise SpecError(f"{place}: [target] gpu", "is missing", needs="a name under specs/gpus, or a .toml file", remedy='gpu = "a100", or --gpu a100')
     gpu = GPUS.get(spec.target.gpu, where=f"{place}: [target] gpu", relative_to=loaded.folder)
     if _unless_auto(spec.target.vendor) not in (None, gpu.vendor):
-        raise SpecError(f"{place}: [target] vendor", f"{gpu.name} is not {spec.target.vendor}'s", got=spec.target.vendor, needs=gpu.vendor, remedy="leave it out")
+        raise SpecError(
+            f"{place}: [target] vendor", f"{gpu.name} is not {spec.target.vendor}'s", got=spec.target.vendor, needs=gpu.vendor, remedy="leave it out",
+        )
     name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
     scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     requests, refused = [], []
@@ -117,7 +119,10 @@ def _fixed(loaded: LoadedSpec) -> dict[str, Any]:
 
 
 def _foreign(fixed: Mapping[str, Any], design: Design) -> Iterator[tuple[Decision, str]]:
-    """What of that a design does not have, each with a policy whose kernels do. A number that means as much is no matter; a word asks for a design that knows it."""
+    """What of that a design does not have, each with a policy whose kernels do.
+
+    A number that means as much as not having the choice is no matter; a word asks for a design that knows it.
+    """
     for one in all_decisions():
         value = fixed.get(one.name)
         lacks = value not in design.values_of(one) if one.words else one not in design.decisions

@@ -3,7 +3,7 @@
 A statistical bound that is derived from a scheme's row and K alone is two to twenty times the error that one measures: a
 kernel that promotes half as often passes it. So the error is also simulated, on a sample of the rows of A and columns of B:
 reference split, products and sums by the model of the matrix unit, promotion, slices of k and recombination in the order
-that the plan says (`emulate.product`). The order of k within one instruction is the instruction's own, which changes bits and
+that the plan says (`emulate.core.product`). The order of k within one instruction is the instruction's own, which changes bits and
 not the size of the error.
 
 FP32's own error is that of a sequential dot product, one fused multiply-add for each k: what the CUDA cores compute.

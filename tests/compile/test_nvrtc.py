@@ -286,7 +286,7 @@ def test_the_parts_of_a_binary(tmp_path):
         "split/scale.cu",
         False,
     )
-    assert 0 < binary.seconds < 30
+    assert binary.seconds > 0
     assert pickle.loads(pickle.dumps(binary)) == binary
     assert hash(binary) == hash(dataclasses.replace(binary))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from ways import covering, sampled
 
 @pytest.mark.parametrize("ways, mean, most", [(("prepass", "shared"), 0.05, 0.15), (("register",), 0.12, 0.30)])
 def test_held_out_kernels_of_the_table(ways, mean, most):
@@ -27,7 +29,7 @@ def test_held_out_kernels_of_the_table(ways, mean, most):
     assert sorted(errors)[int(0.95 * len(errors))] < most
 
 
-@pytest.mark.parametrize("arch", fit_registers.ARCHS["nvidia"])
+@pytest.mark.parametrize("arch", sampled(fit_registers.ARCHS["nvidia"], 2))
 def test_the_compiler_still_does_what_the_table_says(arch):
     """A template that changes moves these: then bench/fit_registers.py has to run again."""
     rows = [row for row in held_out_rows("nvidia") if row["arch"] == arch and row["where"] != "register"][:2]
@@ -38,8 +40,7 @@ def test_the_compiler_still_does_what_the_table_says(arch):
         assert abs(known["registers"] / real - 1) < 0.15, (row, known["registers"], real)
 
 
-@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx4090", "rtx5090"])
-@pytest.mark.parametrize("scheme", ["half", "ootomo", "scaled", "fp32"])
+@pytest.mark.parametrize(("scheme", "gpu"), covering(itertools.product(["half", "ootomo", "scaled", "fp32"], ["a100", "h100", "rtx4090", "rtx5090"])))
 def test_no_choice_spills(scheme, gpu):
     plan = solve(loads({"split": {"scheme": scheme}, "target": {"gpu": gpu}}))
     source = render(replace(plan, allow_spills=True))
@@ -55,6 +56,7 @@ FP32_TILES = [  # warp, warps down and across, block k, fragment buffers
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_kernels_without_a_matrix_unit(arch):
     """Mean error under 6 %, worst under 20 %, and a prediction to spill where the compiler does."""

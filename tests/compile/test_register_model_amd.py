@@ -16,6 +16,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from ways import sampled
 
 FITTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 """gfx908 moves sums between its two register files, and the model is a rough guide there."""
@@ -51,6 +52,15 @@ def test_held_out_kernels_of_the_table(arch):
     assert errors[int(0.9 * len(errors)) - 1] < 0.15
 
 
+def test_the_compiler_still_does_what_the_table_says_of_a_few():
+    """A kernel of each target, within what a changed template may move."""
+    rows = [rows_of(arch)[0] for arch in FITTED]
+    _, plans = zip(*map(predicted, rows))
+    for row, used in zip(rows, used_by(plans)):
+        assert used.spill_bytes == 0 and abs(int(row["registers"]) / used.registers - 1) < 0.1, row
+
+
+@pytest.mark.long
 def test_the_compiler_still_does_what_the_table_says():
     """Forty kernels compiled: the count of the table, up to what a template's change may move, and the model's.
 
@@ -68,7 +78,7 @@ def test_the_compiler_still_does_what_the_table_says():
     assert sum(error < 0.15 for error in errors) >= 38, errors
 
 
-@pytest.mark.parametrize("gpu", ["mi100", "mi210", "mi300x", "mi355x", "rx7900xtx", "rx9070xt"])
+@pytest.mark.parametrize("gpu", sampled(["mi210", "mi100", "mi300x", "mi355x", "rx7900xtx", "rx9070xt"], 1))
 def test_no_choice_spills(gpu):
     """Nor is the prediction far off for what `solve` chooses; on the MI100 it is a rough guide."""
     plans = [

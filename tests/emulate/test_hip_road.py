@@ -114,6 +114,7 @@ def test_the_emulators_answer_goes_into_the_same_file_if_asked(spec, gemmgen, tm
     assert np.array_equal(model.view(np.uint32), stored("d"))
 
 
+@pytest.mark.long
 def test_nothing_is_left_where_nobody_asked_and_no_gpu_ran(spec, gemmgen, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = sorted(os.listdir(tmp_path))
@@ -128,6 +129,7 @@ def test_save_is_for_one_amd_kernel(spec, gemmgen, write_spec):
     assert ran.code == 2 and "--save" in ran.err and "'sm_80'" in ran.err
 
 
+@pytest.mark.long
 def test_a_probe_that_fails_loses_no_report(gpu, spec, gemmgen, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     real = FakeHip.hipModuleLaunchKernel

@@ -4,6 +4,7 @@ faults, each of which must show."""
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -25,6 +26,7 @@ from hopper_gemm import (
     swizzled,
     wgmma_function,
 )
+from ways import covering
 
 EVERY = (*SCHEDULES, TOGETHER)
 
@@ -46,8 +48,7 @@ def launch(case: Case, text: str, schedule):
         return machine.read(out, np.float32, shape), problem.expected(case), stats
 
 
-@pytest.mark.parametrize("schedule", EVERY, ids=lambda s: s.name)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "schedule"), covering(itertools.product(CASES, EVERY)), ids=lambda value: getattr(value, "name", value))
 def test_a_persistent_gemm_to_the_bit(name, schedule):
     case = CASES[name]
     got, want, stats = launch(case, case.text, schedule)

@@ -25,40 +25,41 @@ def emulated(plan, source, binary):
     return EmulatorDevice(plan, source, binary, schedule=TOGETHER, processes=1)
 
 
-def shards(few, *, long_from=SHARDS):
-    """So many at least; all of them where GEMMGEN_EXAMPLES asks for many. Those from `long_from` on are for `make test-all`."""
+def shards(few, *, drawn):
+    """So many shards at least, or all of them where GEMMGEN_EXAMPLES asks for many, for `make test-all`; and one of a few specs."""
     count = SHARDS if examples(0) else few
-    return pytest.mark.parametrize("shard", [pytest.param(shard, marks=pytest.mark.long if shard >= long_from else ()) for shard in range(count)])
+    return pytest.mark.parametrize(("shard", "each"), [
+        pytest.param(count, drawn[0], id="few"), *(pytest.param(shard, drawn[1], id=str(shard), marks=pytest.mark.long) for shard in range(count)),
+    ])
 
 
-@shards(SHARDS, long_from=6)
-def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
-    each = examples(50, SHARDS)
+@shards(SHARDS, drawn=(10, examples(50, SHARDS)))
+def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard, each):
     outcomes = check_many(each, SEED + shard, specs(sides=SIDES), emulated)
     assert sum(outcomes.values()) >= each
     assert outcomes["verified"] and outcomes["refused"], outcomes
 
 
-@shards(8, long_from=3)
-def test_a_random_spec_of_the_other_skeleton_does_so_too(shard):
-    outcomes = check_many(examples(25, SHARDS), SEED + shard, bulk_specs(), emulated)
+@shards(8, drawn=(10, examples(25, SHARDS)))
+def test_a_random_spec_of_the_other_skeleton_does_so_too(shard, each):
+    outcomes = check_many(each, SEED + shard, bulk_specs(), emulated)
     assert outcomes["refused"] and outcomes["verified"] + outcomes["compiled"], outcomes
 
 
-@shards(3)
-def test_a_random_spec_for_amd_does_so_too(shard):
-    outcomes = check_many(examples(25, 2 * SHARDS), SEED + shard, specs(sides=AMD_SIDES, gpus=EMULATED_AMD), emulated)
+@shards(3, drawn=(10, examples(25, 2 * SHARDS)))
+def test_a_random_spec_for_amd_does_so_too(shard, each):
+    outcomes = check_many(each, SEED + shard, specs(sides=AMD_SIDES, gpus=EMULATED_AMD), emulated)
     assert outcomes["verified"] and outcomes["refused"], outcomes
 
 
-@shards(4, long_from=0)
-def test_a_random_spec_for_amd_that_leaves_much_open_is_verified(shard):
+@shards(4, drawn=(2, examples(6, 2 * SHARDS)))
+def test_a_random_spec_for_amd_that_leaves_much_open_is_verified(shard, each):
     """The search finds what builds, unless what is fixed cannot be."""
-    outcomes = check_many(examples(6, 2 * SHARDS), SEED + shard, open_specs(specs(sides=AMD_SIDES, gpus=EMULATED_AMD)), emulated)
+    outcomes = check_many(each, SEED + shard, open_specs(specs(sides=AMD_SIDES, gpus=EMULATED_AMD)), emulated)
     assert outcomes["verified"], outcomes
 
 
-@shards(4, long_from=0)
-def test_a_random_spec_that_leaves_much_open_is_verified(shard):
-    outcomes = check_many(examples(6, SHARDS), SEED + shard, open_specs(specs(sides=SIDES)), emulated)
+@shards(4, drawn=(2, examples(6, SHARDS)))
+def test_a_random_spec_that_leaves_much_open_is_verified(shard, each):
+    outcomes = check_many(each, SEED + shard, open_specs(specs(sides=SIDES)), emulated)
     assert outcomes["verified"] + outcomes["compiled"], outcomes

@@ -6,19 +6,20 @@ of `ways`: both skeletons, and AMD's.
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 
 import numpy as np
 import pytest
-from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, TILE, plan_of
+from verifying import assert_bits
+from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, TILE, covering, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
-from gemmgen.emulate.core.product import product
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm
 from gemmgen.run.emulator import EmulatorDevice
-from gemmgen.split import split
+from gemmgen.verify import Judge
 
 WAYS = {
     "portable": dict(stages=3),
@@ -82,8 +83,7 @@ def test_with_alpha_0_c_is_scaled_and_the_operands_are_not_looked_at(name):
     assert np.array_equal(gemm(*made(name), a, b, c, alpha=0.0, beta=2.0).c, 2 * c)
 
 
-@pytest.mark.parametrize("beta", [0.0, 2.0])
-@pytest.mark.parametrize("name", [name for name in WAYS if "scales" not in name])
+@pytest.mark.parametrize(("name", "beta"), covering(itertools.product([name for name in WAYS if "scales" not in name], [0.0, 2.0])))
 def test_alpha_and_beta_of_elements_that_are_computed_again(name, beta):
     a, b, c = integers(64, 64, 41)
     a[3, 7], b[5, 9] = LARGE, -LARGE
@@ -94,8 +94,9 @@ def test_alpha_and_beta_of_elements_that_are_computed_again(name, beta):
     assert result.status["repaired"] == 64 + 64 - 1 and result.intact
 
 
-@pytest.mark.parametrize("extra, misalign", [(0, 4), (1, 0), (1, 4), (2, 8)])
-@pytest.mark.parametrize("name", ["warpgroups", "warpgroups that split A", "portable", "mfma"])
+@pytest.mark.parametrize(("name", "extra", "misalign"), covering(
+    (name, *place) for name in ("warpgroups", "warpgroups that split A", "portable", "mfma") for place in ((0, 4), (1, 0), (1, 4), (2, 8))
+))
 def test_a_whole_tile_wherever_c_lies(name, extra, misalign):
     """Two elements are stored at once only where they lie on 8 bytes, in every row; what lies between the rows stays."""
     a, b, _ = integers(64, 64, 64)
@@ -167,35 +168,8 @@ BITS = {
 }
 
 
-def order_of_k(plan, k: int) -> np.ndarray:
-    """Where a fragment is several instructions, each takes an equal part of every lane's consecutive k.
-
-    RDNA 4's takes four k of the lower lanes, four of the upper ones, and again: a lane has eight in a row.
-    """
-    depth, times = plan.fragment.shape[2], plan.fragment.instructions or 1
-    within = np.arange(depth).reshape(-1, times, plan.fragment.run // times) if times > 1 else np.arange(depth).reshape(1, 1, -1)
-    within = within.transpose(1, 0, 2).reshape(-1)
-    if plan.arch.startswith("gfx12"):
-        within = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
-    stages = np.arange(0, -(-k // plan.block[2]) * plan.block[2], depth)
-    return (stages[:, None] + within).reshape(-1)
-
-
 @pytest.mark.parametrize("name", BITS)
 def test_bits_and_counts_are_the_schemes_on_the_unit(name):
     """Against the reference split and the unit's rule, without any kernel: every bit of C, and every element counted once."""
     device, plan, source = made(name, "BITS")
-    rng = np.random.default_rng(0)
-    a, b = (rng.uniform(-1, 1, shape) * np.exp2(rng.integers(-22, 4, shape)) for shape in ((67, 133), (133, 9)))
-    a, b = a.astype(np.float32), b.astype(np.float32)
-    if plan.scheme.normalize == "row":
-        a *= np.exp2(rng.integers(-90, 50, (67, 1))).astype(np.float32)
-    result = gemm(device, plan, source, a, b)
-    order = order_of_k(plan, 133)
-    whole = np.pad(a, ((0, 0), (0, len(order) - 133)))[:, order], np.pad(b, ((0, len(order) - 133), (0, 0)))[order]
-    want = product(plan.scheme, plan.gpu.unit, *whole, promote=plan.promote, fragment_k=plan.fragment.shape[2])
-    assert np.array_equal(result.c.view(np.uint32), want.view(np.uint32))
-    for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
-        words = split(operand, plan.scheme, plan.flushes_words)
-        assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {
-            kind: getattr(words, kind) for kind in ("lossy", "overflow", "nonfinite")}
+    assert_bits(Judge(plan, source, None, device))

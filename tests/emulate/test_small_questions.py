@@ -9,12 +9,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from test_small_products import WAYS, integers, order_of_k
+from test_small_products import WAYS, integers
+from verifying import expected_bits
 from ways import HOPPER, SMALL_GROUPS, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
-from gemmgen.emulate.core.product import product
 from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -99,10 +99,7 @@ def same_bits(name: str, a: np.ndarray, b: np.ndarray) -> None:
     """C of a kernel that scales rows, against the scheme on the unit."""
     plan, source, binary = built(name, "SCALED")
     result = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b)
-    order, k = order_of_k(plan, a.shape[1]), a.shape[1]
-    whole = np.pad(a, ((0, 0), (0, len(order) - k)))[:, order], np.pad(b, ((0, len(order) - k), (0, 0)))[order]
-    want = product(plan.scheme, plan.gpu.unit, *whole, promote=plan.promote, fragment_k=plan.fragment.shape[2])
-    assert np.array_equal(result.c.view(np.uint32), want.view(np.uint32))
+    assert np.array_equal(result.c.view(np.uint32), expected_bits(plan, a, b).view(np.uint32))
     assert not result.status["a_overflow"] and not result.status["repaired"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -17,8 +19,8 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
 from gemmgen.verify import verify
-from verifying import assert_passed, report_of
-from ways import shipped, tailed
+from verifying import assert_passed, assert_right_in_short, report_of
+from ways import LIKE_OTHERS, covering, shipped, solved, tailed
 
 
 def verified(loaded):
@@ -26,18 +28,22 @@ def verified(loaded):
     return report_of(solve(loaded))
 
 
+def assert_right(plan, whole: bool):
+    assert_passed(report_of(plan)) if whole else assert_right_in_short(plan)
+
+
+in_short_or_whole = pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["in short", "whole"])
 SHIPPED = shipped()
 
 
-LIKE_OTHERS = {
-    "bf16x3_mi300x", "digits_half", "digits_ootomo", "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
-    "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800", "sgemm_rtx4090", "sgemm_rtx5090",
-    "tf32x3_mi300x",
-}
-"""Specs whose scheme, design, way and architecture's instructions another has, too."""
-
-
 @pytest.mark.parametrize("name", tailed(SHIPPED, LIKE_OTHERS))
+def test_a_shipped_spec_is_right_in_short(name):
+    plan = solved(SHIPPED[name])
+    if not plan.in_tensor_memory:
+        assert_right_in_short(plan, conflicts=name == "wmma_a100")
+
+
+@pytest.mark.parametrize("name", tailed(SHIPPED, SHIPPED.keys() - {"blackwell_b200"}))
 def test_every_shipped_spec_verifies(name):
     loaded = SHIPPED[name]
     plan = solve(loaded)
@@ -51,34 +57,39 @@ def test_every_shipped_spec_verifies(name):
         assert "0 bank conflicts" in report.checks[-1].detail
 
 
-@pytest.mark.parametrize("layout", ["nt", "tn", "tt"])
-@pytest.mark.parametrize("scheme", ["ootomo", "scaled", "fp32"])
-def test_the_other_layouts(scheme, layout):
+@in_short_or_whole
+@pytest.mark.parametrize(("scheme", "layout"), list(itertools.product(["ootomo", "scaled", "fp32"], ["nt", "tn", "tt"])))
+def test_the_other_layouts(scheme, layout, whole):
     """Both ways of reading each operand, for a scheme with and one without row scales, and for one without a matrix unit."""
-    assert_passed(verified(loads({
+    assert_right(solve(loads({
         "problem": {"layout": layout}, "split": {"scheme": scheme},
         "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
-    })))
+    })), whole)
 
 
+@in_short_or_whole
 @pytest.mark.parametrize("block_k, stages, buffers, promote", [
     (16, 4, 1, 16), (16, 2, 1, 64), (32, 2, 2, 16), (64, 2, 1, 32), (64, 3, 2, 128), (128, 2, 1, 64), (128, 2, 2, 256),
 ])
-def test_every_depth_of_stage_and_place_of_promotion(block_k, stages, buffers, promote):
-    assert_passed(verified(loads({
+def test_every_depth_of_stage_and_place_of_promotion(block_k, stages, buffers, promote, whole):
+    assert_right(solve(loads({
         "split": {"scheme": "ootomo", "promote": promote},
         "tile": {"block": [48, 64, block_k], "warp": [48, 16, block_k], "group": 3},
         "pipeline": {"stages": stages, "fragment_buffers": buffers}, "target": {"gpu": "h100"},
-    })))
+    })), whole)
 
 
+@in_short_or_whole
 @pytest.mark.parametrize("block_k, stages, buffers", [(16, 4, 2), (32, 3, 1), (64, 2, 2), (128, 2, 1)])
-def test_every_depth_of_stage_on_the_cuda_cores(block_k, stages, buffers):
+def test_every_depth_of_stage_on_the_cuda_cores(block_k, stages, buffers, whole):
     """Rows of 4 to 32 chunks, so every swizzle, with steps in a loop and unrolled."""
-    report = verified(loads({
+    plan = solve(loads({
         "split": {"scheme": "fp32"}, "tile": {"block": [48, 64, block_k], "warp": [48, 32, block_k], "group": 3},
         "pipeline": {"stages": stages, "fragment_buffers": buffers}, "target": {"gpu": "h100"},
     }))
+    if not whole:
+        return assert_right_in_short(plan)
+    report = report_of(plan)
     assert_passed(report)
     assert report.device == "emulator (FP32 CUDA cores)"
     assert "0 bank conflicts" in report.checks[-1].detail
@@ -185,8 +196,9 @@ def test_a_device_reads_its_binary_once_and_keeps_products_apart(monkeypatch):
     assert len(read) == 3
 
 
-@pytest.mark.parametrize("scheme", ["scaled", "fp32"])
-@pytest.mark.parametrize("m, n, k", [(0, 5, 7), (5, 0, 7), (5, 7, 0), (0, 0, 0), (1, 1, 1), (7, 11, 13), (97, 1, 1), (1, 131, 2)])
+@pytest.mark.parametrize(("m", "n", "k", "scheme"), covering(
+    (*size, scheme) for size in ((0, 5, 7), (5, 0, 7), (5, 7, 0), (0, 0, 0), (1, 1, 1), (7, 11, 13), (97, 1, 1), (1, 131, 2)) for scheme in ("scaled", "fp32")
+))
 def test_any_size_even_none(m, n, k, scheme):
     """Empty, single and prime extents: C = alpha A B + beta C, and nothing else written."""
     plan = solve(loads({

@@ -15,18 +15,15 @@ from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
-from verifying import assert_passed, report_of
-from ways import SMALL_GROUPS, WAYS, plan_of, tailed
+from verifying import QUESTIONS, assert_passed, assert_right_in_short, report_of
+from ways import SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
 
-LIKE_OTHERS = {
-    "shared, transposed", "shared, 32-bit words", "register, transposed", "register, 32-bit words", "register, odd blocks",
-    "packed words through registers, two buffers", "eight k at a time, copied", "fp32, between multiply-adds", "wmma, split before shared memory",
-    "warpgroups, two fragments high", "warpgroups, odd width", "warpgroups, never promoted", "warpgroups, clusters of four",
-    "warpgroups that take turns in clusters", "warpgroups, one word", "warpgroups, cut residuals", "warpgroups that split A into three words",
-}
+@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, QUESTIONS))
+def test_each_way_is_right_in_short(name, question):
+    assert_right_in_short(plan_of(**WAYS[name]), question, conflicts="wmma" in name)
 
 
-@pytest.mark.parametrize("name", tailed(WAYS, LIKE_OTHERS))
+@pytest.mark.parametrize("name", tailed(WAYS, WAYS.keys() - WHOLE))
 def test_each_way_verifies(name):
     report = report_of(plan_of(**WAYS[name]))
     assert_passed(report)

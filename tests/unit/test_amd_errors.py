@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from gemmgen.verify.metrics import errors, exact
 
 from amd_units import UNITS as ON_UNITS
 from amd_units import plan_on
+from ways import covering
 
 DATA = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
@@ -107,9 +110,9 @@ def test_le_gemms_gain_over_markidis_is_an_mi210s():
 # ---- bounds
 
 
-@pytest.mark.parametrize(("unit", "scheme"), [
-    (unit, scheme) for unit in ON_UNITS for scheme in ("half", "markidis", "legemm", "ootomo", "scaled", "bf16x6")
-] + [("cdna2", "ootomo_flushed")])
+@pytest.mark.parametrize(("unit", "scheme"), covering([
+    *itertools.product(ON_UNITS, ("half", "markidis", "legemm", "ootomo", "scaled", "bf16x6")), ("cdna2", "ootomo_flushed"),
+]))
 def test_a_right_kernel_meets_the_bound_on_any_data_and_one_without_a_product_does_not(unit, scheme, tmp_path):
     for promote in (0, 128):
         plan = plan_on(unit, scheme, tmp_path, promote)

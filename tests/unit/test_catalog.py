@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -317,6 +318,16 @@ def test_an_unknown_name_lists_the_table(folder):
     with pytest.raises(UnknownName) as caught:
         table.get("nonesuch")
     assert caught.value.needs == "one of: " + ", ".join(table.names())
+
+
+def test_a_table_looks_once_for_its_rows(monkeypatch):
+    """A search asks it hundreds of times."""
+    names = {folder: table.names() for folder, table in TABLES.items()}
+    for of_disk in ("glob", "iterdir", "read_bytes", "open"):
+        monkeypatch.setattr(Path, of_disk, lambda *_: pytest.fail("the disk is read again"))
+    for folder, table in TABLES.items():
+        assert table.names() == names[folder] == [row.name for row in table.rows()]
+        assert table.get(names[folder][0]) is table.rows()[0]
 
 
 def test_a_users_own_rows_work_by_path_beside_the_spec(write_spec, tmp_path, monkeypatch):

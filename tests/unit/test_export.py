@@ -7,6 +7,7 @@ with a word where there is none.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -35,6 +36,7 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 from programs import need, run
 from schema_check import violations
+from ways import covering, sampled
 
 SMALL = {"block": [64, 64, 32], "warp": [32, 32, 32]}
 CASES = {
@@ -490,8 +492,7 @@ def test_every_bad_argument_is_named(tmp_path):
 # ---- foreign compilers
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("standard", ["c89", "c99", "c17", "c++98", "c++20"])
+@pytest.mark.parametrize(("standard", "case"), covering(itertools.product(["c89", "c99", "c17", "c++98", "c++20"], CASES)))
 def test_the_header_is_clean_in_c_and_cxx(case, standard, tmp_path):
     [compiler] = need("g++" if "+" in standard else "gcc")
     folder = exported(tmp_path / "out", case)
@@ -516,7 +517,7 @@ def toolkit() -> Path:
     return Path(re.search(r"^#\$ TOP=(.*)$", text, re.M)[1].strip()).resolve()
 
 
-@pytest.mark.parametrize("case", ["scaled-tt", "wgmma-nt", "wgmma-tn"])
+@pytest.mark.parametrize("case", sampled(["scaled-tt", "wgmma-nt", "wgmma-tn"], 1))
 def test_the_launcher_compiles_and_links_with_a_foreign_program(case, tmp_path):
     """What the README says to do by hand; nvcc holds the arguments against the kernels' own."""
     nvcc, gxx, ar = need("nvcc", "g++", "ar")
@@ -694,11 +695,15 @@ def failing_at(call: int, real, error: BaseException):
     return stand_in
 
 
-@pytest.mark.parametrize("prepare", [before_absent, before_earlier_export, before_other_files])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "interrupt"])
-@pytest.mark.parametrize(("owner", "function", "least"), [(os, "rename", 8), (Path, "write_bytes", 8), (Path, "mkdir", 3)])
-def test_whatever_fails_leaves_what_was_there(prepare, error, owner, function, least, tmp_path, monkeypatch):
+BEFORE = {"absent": before_absent, "earlier export": before_earlier_export, "other files": before_other_files}
+ERRORS = {"disk": OSError(28, "No space left on device"), "interrupt": KeyboardInterrupt()}
+CALLS = {"rename": (os, 8), "write_bytes": (Path, 8), "mkdir": (Path, 3)}
+
+
+@pytest.mark.parametrize(("before", "error", "function"), covering(itertools.product(BEFORE, ERRORS, CALLS)))
+def test_whatever_fails_leaves_what_was_there(before, error, function, tmp_path, monkeypatch):
     """Each call that can fail fails once; at the end, when none is left, the export succeeds."""
+    prepare, error, (owner, least) = BEFORE[before], ERRORS[error], CALLS[function]
     request = prepared()
     real = getattr(owner, function)
     for call in range(100):

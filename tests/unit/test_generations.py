@@ -14,7 +14,9 @@ from gemmgen.catalog.gpu import GENERATIONS, GPUS, nearest_generation
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import SpecError, UnknownName
-from gemmgen.model import specialised, tensor_memory, time
+from gemmgen.designs.specialised import equations as specialised
+from gemmgen.designs.tensor_memory import equations as tensor_memory
+from gemmgen.model import time
 from gemmgen.solve import explain, solve
 from gemmgen.spec import load, loads
 
@@ -117,7 +119,7 @@ def test_the_model_reads_every_constant_from_the_row(tmp_path, policy, name, sec
     lines = [f'{constant} = {{ value = {value}, source = "assumed, for a test" }}' for constant, value in values.items()]
     gpu = GPUS.get(written(tmp_path, name, f"[{section}]", *lines))
     plan = solve(loads({"split": {"scheme": "ootomo"}, "fragment": {"policy": policy}, "target": {"gpu": name}}))
-    known = specialised.constants_of(plan.layout, SCHEMES.get("ootomo"), plan.fragment, gpu, plan.hints)
+    known = plan.design.constants(plan.layout, SCHEMES.get("ootomo"), plan.fragment, gpu, plan.hints)
     assert {symbol: known[symbol] for symbol in of} == {symbol: values[constant] for symbol, constant in of.items()}
 
 
@@ -135,7 +137,7 @@ def test_rates_follow_the_row(tmp_path, word, constant):
 def test_sustained_rates_follow_the_row(tmp_path, gpu, section, constant):
     plan = solve(loads({"split": {"scheme": "ootomo"}, "fragment": {"policy": section}, "target": {"gpu": gpu}}))
     own = GPUS.get(written(tmp_path, gpu, f"[measured.{section}]", f'{constant} = {{ value = 0.35, source = "measured here" }}'))
-    before, after = (specialised.constants_of(plan.layout, plan.scheme, plan.fragment, one, plan.hints) for one in (plan.gpu, own))
+    before, after = (plan.design.constants(plan.layout, plan.scheme, plan.fragment, one, plan.hints) for one in (plan.gpu, own))
     assert after["unit_rate"] / before["unit_rate"] == pytest.approx(0.35 / getattr(getattr(plan.gpu.measured, section), constant).value)
 
 

@@ -24,6 +24,7 @@ import gemmgen.verify as judging
 from gemmgen.verify import against_fp32, oracles, verify
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected, sequential
 from gemmgen.verify.metrics import exact, relative_frobenius
+from ways import tailed
 
 SIZE = (61, 45, 1029)
 
@@ -98,7 +99,7 @@ def failed(report):
     return {check.name for check in report.checks if not check.passed}
 
 
-@pytest.mark.parametrize("scheme", ["ootomo", "scaled", "half", "bf16x3", "markidis", "fp32"])
+@pytest.mark.parametrize("scheme", tailed(["ootomo", "scaled", "half", "bf16x3", "markidis", "fp32"], {"half", "bf16x3", "markidis"}))
 def test_a_right_kernel_passes_every_question(scheme, monkeypatch):
     report = reported(scheme=scheme, monkeypatch=monkeypatch)
     assert failed(report) == set() and report.passed
@@ -209,7 +210,9 @@ def test_a_wrong_kernel_is_found_by_its_question(fault, scheme, found_by, monkey
     assert found_by <= failed(report) and not report.passed
 
 
-@pytest.mark.parametrize(("scheme", "promote"), [("ootomo", 32), ("ootomo", 128), ("legemm", 64), ("ootomo8", 64), ("scaled", 64), ("bf16x6", 64)])
+@pytest.mark.parametrize(("scheme", "promote"), [
+    ("ootomo", 32), *(pytest.param(*one, marks=pytest.mark.long) for one in (("ootomo", 128), ("legemm", 64), ("ootomo8", 64), ("scaled", 64), ("bf16x6", 64))),
+])
 def test_promotion_half_as_often_is_found_whatever_the_scheme_and_interval(scheme, promote, monkeypatch):
     wrong = reported(PromotesHalfAsOften, scheme, monkeypatch, keys={"promote": promote})
     assert "U[0, 1]" in failed(wrong)

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from ways import can_multiply
+from ways import can_multiply, covering
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
@@ -54,9 +54,9 @@ def test_schemes_that_differ_only_inside_do_not_share_a_name():
     assert kernel_name(plan) != kernel_name(other)
 
 
-@pytest.mark.parametrize(("scheme", "gpu"), [
+@pytest.mark.parametrize(("scheme", "gpu"), covering(
     (scheme, gpu.name) for scheme in SCHEMES.names() for gpu in GPUS.rows() if gpu.arch_number >= 80 and can_multiply(gpu.name, scheme)
-])
+))
 def test_a_name_reads_back(scheme, gpu):
     plan = plan_for(scheme, gpu)
     parts = parse_name(kernel_name(plan))

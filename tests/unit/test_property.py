@@ -32,7 +32,10 @@ def sound(data) -> str:
     return "plan"
 
 
-@pytest.mark.parametrize(("strategy", "count"), [(specs(), 1000), (bulk_specs(), 500)], ids=["portable", "specialised"])
+@pytest.mark.parametrize(("strategy", "count"), [
+    pytest.param(specs(), 100, id="portable"), pytest.param(bulk_specs(), 100, id="specialised"),
+    pytest.param(specs(), 1000, id="portable, many", marks=pytest.mark.long), pytest.param(bulk_specs(), 500, id="specialised, many", marks=pytest.mark.long),
+])
 def test_a_random_spec_gives_a_sound_plan_or_a_typed_refusal(strategy, count):
     outcomes: Counter = Counter()
 

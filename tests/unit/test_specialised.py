@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from ways import NVIDIA
+from ways import NVIDIA, covering
 
 from gemmgen import abi
 from gemmgen.catalog.fragment import FRAGMENTS, Descriptor, shapes
@@ -236,8 +236,7 @@ def test_a_wide_tile_takes_as_few_instructions_as_can_be():
     assert solve(spec(fragment={"policy": "wgmma", "shape": "m64n64k16"}, tile={"warp": [64, 128, 64]})).tiles_n == 2
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 7, 61, 127, 1009, 7919, 65537])
-@pytest.mark.parametrize("policy", ["auto", "wgmma"])
+@pytest.mark.parametrize(("policy", "size"), covering(itertools.product(["auto", "wgmma"], [0, 1, 2, 7, 61, 127, 1009, 7919, 65537])))
 def test_tiny_and_prime_sizes_have_a_plan(size, policy):
     explanation = explain(spec(size=size, policy=policy))
     assert 0 < explanation.numbers["seconds"] < math.inf
@@ -245,8 +244,9 @@ def test_tiny_and_prime_sizes_have_a_plan(size, policy):
     check(explanation.plan)
 
 
-@pytest.mark.parametrize("scheme", [name for name in SCHEMES.names() if SCHEMES.get(name).word in WORDS])
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(("layout", "scheme"), covering(itertools.product(
+    ["nn", "nt", "tn", "tt"], [name for name in SCHEMES.names() if SCHEMES.get(name).word in WORDS],
+)))
 def test_every_scheme_and_layout_has_a_plan_within_every_constraint(scheme, layout):
     plan = solve(spec(scheme, layout=layout))
     known = plan.model

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from operator import attrgetter
+from pathlib import Path
 
 from gemmgen.catalog.fragment.row import Fragment
 from gemmgen.catalog.table import Table
@@ -32,9 +34,15 @@ def candidates(vendor: str, word: str, policy: str = "mma") -> list[Fragment]:
     found = [
         one for row in FRAGMENTS.rows()
         if (row.vendor, row.word, row.policy) == (vendor, word, policy) and (TEMPLATES / "atoms" / row.atom).is_file()
-        for one in map(attrgetter("by_runs"), row.shapes.values()) if one.whole_chunks
+        for one in _for_kernels(FRAGMENTS.folder, row.name)
     ]
     return sorted(found, key=lambda one: one.instructions or 1)
+
+
+@cache
+def _for_kernels(folder: Path, name: str) -> tuple[Fragment, ...]:
+    """The shapes of a row that kernels can be made of. Each proves itself when it is made, and every search asks for them all."""
+    return tuple(one for one in map(attrgetter("by_runs"), FRAGMENTS.get(name).shapes.values()) if one.whole_chunks)
 
 
 def shapes(vendor: str, word: str, policy: str = "mma") -> dict[str, Fragment]:

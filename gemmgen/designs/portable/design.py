@@ -184,7 +184,8 @@ class Portable(Design):
             "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies if fragment.a else 1,
             "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
             "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
-            "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held), "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
+            "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held),
+            "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
             "padding": PADDING if fragment.by_stride else 0, "sharers": 1,
         }
 

@@ -41,9 +41,13 @@ SHARED_BYTES = Equation(
     "EGEMM eq. 8's term; two barriers a stage, and a word a warpgroup where slices are gathered",
 )
 LAUNCH_REGISTERS = Equation(
-    "W6", "registers", f"min({MOST_REGISTERS}, 8 * floor(registers_per_sm / threads / 8))", "registers a thread", "the whole file, evenly, when the block starts",
+    "W6", "registers", f"min({MOST_REGISTERS}, 8 * floor(registers_per_sm / threads / 8))", "registers a thread",
+    "the whole file, evenly, when the block starts",
 )
-PRODUCER = Equation("W7", "producer_registers", f"where(mixed > 0, {COUNTING_REGISTERS}, where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread", "what the copying warpgroup keeps")
+PRODUCER = Equation(
+    "W7", "producer_registers", f"where(mixed > 0, {COUNTING_REGISTERS}, where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread",
+    "what the copying warpgroup keeps",
+)
 BUDGET = Equation(
     "W8", "register_budget", f"min({MOST_REGISTERS}, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))", "registers a thread",
     "the multiplying warpgroups share what it gives up (setmaxnreg)",
@@ -82,8 +86,13 @@ FETCH_BYTES = Equation(
     " + where(mixed > 0, 4 * BM * BK * BN / WN, 0)", "B a tile and stage",
     "each instruction reads its operands from shared memory anew; what splits A itself reads it once",
 )
-FILL_BYTES = Equation("W14", "fill_bytes", "BK * (BM * a_bytes + BN * words * word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B")
-BLOCKS = Equation("W15", "blocks", "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k", "pieces of work", "tiles, or slices of k of them, in whole clusters")
+FILL_BYTES = Equation(
+    "W14", "fill_bytes", "BK * (BM * a_bytes + BN * words * word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B",
+)
+BLOCKS = Equation(
+    "W15", "blocks", "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k", "pieces of work",
+    "tiles, or slices of k of them, in whole clusters",
+)
 STAGES_K = traffic.STAGES_K
 L2_BYTES = Equation("W16", "l2_bytes", "blocks * stages_k * fill_bytes", "B", "every stage is read through L2")
 TURNS = Equation("W17", "turns", "ceil(blocks / (floor(sms / cluster) * cluster))", "pieces a block", "wave quantisation")
@@ -133,18 +142,23 @@ STAGE_CYCLES = Equation(
     "the slowest binds",
 )
 TILE_CYCLES = Equation(
-    "W28", "turn_cycles", "(turn_cycles_each + store_cycles * WM * WN) / overlapping", "cycles a tile", "each warpgroup stores its own; taking turns, one hides half of the other's",
+    "W28", "turn_cycles", "(turn_cycles_each + store_cycles * WM * WN) / overlapping", "cycles a tile",
+    "each warpgroup stores its own; taking turns, one hides half of the other's",
 )
 KERNEL_CYCLES = Equation(
     "W29", "kernel_cycles", "turns * (stages_k * stage_cycles + turn_cycles)"
-    " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles", "one piece of work after another",
+    " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles",
+    "one piece of work after another",
 )
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds", "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
-    "W32", "seconds", "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + where(cluster > 1, cluster_seconds, 0)", "s", "one after another, or as the power of both allows; the main kernel's launch is hidden",
+    "W32", "seconds",
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds"
+    " + where(cluster > 1, cluster_seconds, 0)", "s",
+    "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
     time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,

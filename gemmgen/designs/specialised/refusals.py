@@ -26,14 +26,16 @@ def row_bytes(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 def turns(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [pipeline] consumers", "warpgroups that take turns compute a tile each", got=f"warp {plan.warp[0]}x{plan.warp[1]} of block {plan.block[0]}x{plan.block[1]}",
+        f"{place}: [pipeline] consumers", "warpgroups that take turns compute a tile each",
+        got=f"warp {plan.warp[0]}x{plan.warp[1]} of block {plan.block[0]}x{plan.block[1]}",
         needs="warp = block", remedy=f'warp = {list(plan.block)}, or consumers = "cooperative"',
     )
 
 
 def mixed(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [split] where", "A cannot be split on its way to the registers here", got=f"layout {plan.layout}, {plan.scheme.name}, block k = {plan.block[2]}",
+        f"{place}: [split] where", "A cannot be split on its way to the registers here",
+        got=f"layout {plan.layout}, {plan.scheme.name}, block k = {plan.block[2]}",
         needs="A stored along k (layout nn or nt), 16-bit words, no row scales, and a stage of an even number of instructions",
         remedy='where = "prepass"',
     )

@@ -37,7 +37,10 @@ BUFFERS = Equation(
     "B1", "buffers", f"where((promote > 0) & (promoted_sums > 0) & ((sums + promoted_sums) * BN <= {TENSOR_COLUMNS}), 2, 1)", "",
     "a sum that moves out has two places, if there is room: one is filled while the other is moved",
 )
-COLUMNS = Equation("B2", "columns", "(sums + where(promote > 0, promoted_sums, 0) * (buffers - 1)) * BN", "columns of tensor memory", "a sum takes n columns of 128 lanes")
+COLUMNS = Equation(
+    "B2", "columns", "(sums + where(promote > 0, promoted_sums, 0) * (buffers - 1)) * BN", "columns of tensor memory",
+    "a sum takes n columns of 128 lanes",
+)
 SHARED_BYTES = Equation(
     "B3", "shared_bytes", "stages * (stage_bytes + 16) + 8 * (2 * buffers + 3) + where(split_k > 1, 8 * groups, 0)", "B",
     "as W5, with two barriers a buffer, two for sums that stay, and the address of tensor memory",
@@ -81,17 +84,24 @@ CHAIN_CYCLES = Equation(
     "two buffers: moving out is no slower than the unit; one: it is filled and moved in turn, and only sums that stay hide it",
 )
 STAGE_CYCLES = Equation(
-    "B7", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles) + stage_wait", "cycles a tile and stage", "the slowest binds",
+    "B7", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles) + stage_wait", "cycles a tile and stage",
+    "the slowest binds",
 )
 TILE_CYCLES = Equation(
-    "B8", "turn_cycles", "max(0, store_cycles * BM * BN - stages_k * stage_cycles) + where(sums > where(promote > 0, promoted_sums, 0), sums * BM * BN / f32_fma_per_clock, 0)",
+    "B8", "turn_cycles",
+    "max(0, store_cycles * BM * BN - stages_k * stage_cycles)"
+    " + where(sums > where(promote > 0, promoted_sums, 0), sums * BM * BN / f32_fma_per_clock, 0)",
     "cycles a tile", "C's way out is hidden behind the next tile; sums that stay are moved out before it begins",
 )
 KERNEL_CYCLES = Equation(
     "B9", "kernel_cycles", "turns * (stages_k * stage_cycles + turn_cycles) + turn_cycles_each + store_cycles * BM * BN"
-    " + where(split_k > 1, turns * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles", "one piece of work after another, and the last one's C",
+    " + where(split_k > 1, turns * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles",
+    "one piece of work after another, and the last one's C",
 )
-_OWN = {specialised.CHAIN_CYCLES: CHAIN_CYCLES, specialised.STAGE_CYCLES: STAGE_CYCLES, specialised.TILE_CYCLES: TILE_CYCLES, specialised.KERNEL_CYCLES: KERNEL_CYCLES}
+_OWN = {
+    specialised.CHAIN_CYCLES: CHAIN_CYCLES, specialised.STAGE_CYCLES: STAGE_CYCLES, specialised.TILE_CYCLES: TILE_CYCLES,
+    specialised.KERNEL_CYCLES: KERNEL_CYCLES,
+}
 TIME = (DRAIN, *(_OWN.get(one, one) for one in specialised.TIME))
 
 

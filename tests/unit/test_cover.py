@@ -1,0 +1,113 @@
+"""What `make test` leaves to `make test-all` is more of the same: every kind of kernel, question and fault is in it once at least."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.vendor import VENDORS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.paths import TEMPLATES
+from verifying import QUESTIONS
+from ways import AMD_WAYS, WAYS, covering, in_turn, plan_of, sampled, shipped, solved, tailed
+
+SHIPPED = shipped()
+EMULATE = Path(__file__).parents[1] / "emulate"
+
+
+def of(items: list[pytest.Item], file: str, function: str) -> list[dict]:
+    """The parameters with which a test of the emulate layer runs."""
+    found = [item.callspec.params for item in items if item.path == EMULATE / file and item.originalname == function]
+    assert found, f"no {function} in {file}"
+    return found
+
+
+@pytest.fixture
+def in_short(in_make_test) -> list[tuple]:
+    """Each plan that is verified in short, with the question that is asked of it besides, if any."""
+    ways = [
+        (plan_of(**table[one["name"]]), one["question"]) for file, table in (("test_ways.py", WAYS), ("test_amd_ways.py", AMD_WAYS))
+        for one in of(in_make_test, file, "test_each_way_is_right_in_short")
+    ]
+    specs = [(solved(SHIPPED[one["name"]]), None) for one in of(in_make_test, "test_specs.py", "test_a_shipped_spec_is_right_in_short")]
+    return ways + specs
+
+
+def test_every_way_is_gone(in_make_test):
+    for file, table in (("test_ways.py", WAYS), ("test_amd_ways.py", AMD_WAYS)):
+        assert {one["name"] for one in of(in_make_test, file, "test_each_way_is_right_in_short")} == table.keys()
+
+
+def test_every_kind_of_kernel_is_verified(in_short):
+    plans = [plan for plan, _ in in_short]
+    assert {plan.scheme.name for plan in plans} == set(SCHEMES.names())
+    assert {plan.gpu.vendor for plan in plans} == {gpu.vendor for gpu in GPUS.rows()}
+    assert {plan.gpu.arch for plan in plans} >= {gpu.arch for gpu in GPUS.rows() if gpu.vendor == "nvidia"} | set(VENDORS["amd"].emulated)
+    assert {plan.fragment.policy for plan in plans} == {row.policy for row in FRAGMENTS.rows() if (TEMPLATES / "atoms" / row.atom).is_file()}
+    for design in {plan.design.name for plan in plans if plan.design.is_emulated}:
+        mine = [plan for plan in plans if plan.design.name == design]
+        assert {plan.layout for plan in mine} == {"nn", "nt", "tn", "tt"}, design
+        assert {plan.split_k > 1 for plan in mine} == {plan.scheme.normalize == "row" for plan in mine} == {False, True}, design
+        assert len({plan.promote for plan in mine}) > 3 and {plan.stages for plan in mine} >= {2, 3, 4}, design
+    assert {plan.where for plan in plans} == {"prepass", "shared", "register", "mixed"}
+    assert {plan.loads for plan in plans} >= {"async", "spread", "grouped", "bulk"}
+    assert {(plan.cluster, plan.consumers) for plan in plans if plan.design.stays} >= {(1, "cooperative"), (2, "cooperative"), (1, "pingpong"), (2, "pingpong")}
+
+
+def test_every_question_is_asked_of_each_design_and_vendor(in_make_test, in_short):
+    asked, whole = {}, set()
+    for plan, question in in_short:
+        if not plan.in_tensor_memory:
+            asked.setdefault((plan.gpu.vendor, plan.specialised), set()).add(question)
+    assert len(asked) == 3
+    for kind, questions in asked.items():
+        assert questions >= QUESTIONS.keys(), kind
+    for file, table in (("test_ways.py", WAYS), ("test_amd_ways.py", AMD_WAYS)):
+        plans = [plan_of(**table[one["name"]]) for one in of(in_make_test, file, "test_each_way_verifies")]
+        whole |= {(plan.gpu.vendor, plan.specialised) for plan in plans}
+    assert whole == asked.keys(), "a whole report of each"
+
+
+def test_no_kernel_that_is_wrong_on_purpose_is_left_out(in_make_test):
+    for file, function in (
+        ("test_sabotage.py", "test_a_wrong_kernel_fails"), ("test_ways.py", "test_a_wrong_way_fails"), ("test_amd_ways.py", "test_a_wrong_kernel_fails"),
+        ("test_warpgroups.py", "test_every_fault_is_noticed"), ("test_hopper.py", "test_a_fault_is_caught"), ("test_order.py", "test_what_may_come_late_is_missed"),
+    ):
+        assert {one["name"] for one in of(in_make_test, file, function)} == sys.modules[Path(file).stem].FAULTS.keys(), file
+
+
+def test_every_fault_of_the_list_is_seen(in_make_test):
+    """Of what `make mutants` tries, which names the tests that must see it."""
+    known = importlib.util.spec_from_file_location("mutants_run", Path(__file__).parents[1] / "mutants" / "run.py")
+    runner = sys.modules.setdefault(known.name, importlib.util.module_from_spec(known))
+    known.loader.exec_module(runner)
+    names = {f"tests/{item.path.relative_to(EMULATE.parent)}::{item.nodeid.partition('::')[2]}" for item in in_make_test}
+    run = names | {name.partition("[")[0] for name in names} | {name.partition("::")[0] for name in names}
+    assert {mutant.id: mutant.tests for mutant in runner.read() if not run & set(mutant.tests)} == {}
+
+
+# ---- how a cover is chosen
+
+
+def kept(values) -> list:
+    return [one.values for one in values if not one.marks]
+
+
+def test_a_cover_has_every_value_and_the_rest_is_long():
+    chosen = covering((x, y, 7) for x in "abcd" for y in (1, 2, 3))
+    assert len(chosen) == 12 and len(kept(chosen)) == 4
+    assert [set(values) for values in zip(*kept(chosen))] == [set("abcd"), {1, 2, 3}, {7}]
+    assert {mark.name for one in chosen for mark in one.marks} == {"long"}
+    assert kept(covering([("a", 1), ("a", 2), ("b", 2)])) == [("a", 1), ("b", 2)]
+
+
+def test_a_sample_is_spread():
+    assert kept(sampled(range(9), 3)) == [(0,), (3,), (6,)] and len(sampled(range(9), 3)) == 9
+    assert kept(sampled([(1, 2), (3, 4)], 1)) == [(1, 2)] and len(kept(sampled("ab", 5))) == 2
+    assert kept(tailed("abc", {"b"})) == [("a",), ("c",)]
+    assert in_turn("abc", "xy") == [("a", "x"), ("b", "y"), ("c", "x")]
