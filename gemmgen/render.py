@@ -147,6 +147,7 @@ def _header(plan: Plan, name: str) -> str:
                  + (f", clusters of {plan.cluster}" if plan.cluster > 1 else ""),
         "shared": f"{plan.shared_bytes} B {'static' if plan.static_shared else 'dynamic'}",
         **({"checked": plan.standing} if plan.standing else {}),
+        **({"chosen": "; ".join(plan.asked)} if plan.asked else {}),
         "target": plan.arch,
         "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
     }

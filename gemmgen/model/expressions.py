@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gemmgen.errors import SpecError
+from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model.equation import Constraint, Equation, Numbers
 from gemmgen.model.notation import FUNCTIONS, Unreadable, is_condition, parsed
 
@@ -113,7 +113,7 @@ class Required(_Own, Constraint):
     """An inequality that the spec asks for.
 
     Attributes:
-        written: as the user wrote it.
+        written: in the user's words, on one line.
     """
 
     written: str = ""
@@ -131,7 +131,7 @@ class Objective(_Own, Equation):
     """What the spec asks to be as large as possible, or as small.
 
     Attributes:
-        written: as the user wrote it.
+        written: in the user's words, on one line.
         largest: whether the largest is best.
     """
 
@@ -161,7 +161,16 @@ def required(number: str, text: str, place: str, known: Collection[str]) -> Requ
     Raises:
         SpecError: it is no condition, names a symbol that is not known, or is beyond the limits.
     """
-    return _tried(Required(number, "required by the spec", _form(text, place, known, condition=True), "the spec requires it", text), place)
+    form, written = _form(text, place, known, condition=True)
+
+    def refusal(plan: Any, numbers: Numbers, _: str) -> InfeasibleSpec:
+        return InfeasibleSpec(
+            place, "no plan satisfies it beside the other inequalities", got=written, has=f"{own.filled(plan.model)}, of the plan that comes nearest",
+            needs=f"{number}, {form}", remedy="a weaker inequality, or leave more of the plan open",
+        )
+
+    own = Required(number, "required by the spec", form, "the spec requires it", refusal, written)
+    return _tried(own, place)
 
 
 def objective(text: str, largest: bool, place: str, known: Collection[str]) -> Objective:
@@ -170,8 +179,8 @@ def objective(text: str, largest: bool, place: str, known: Collection[str]) -> O
     Raises:
         SpecError: as `required`; it is no number.
     """
-    form = _form(text, place, known, condition=False)
-    return _tried(Objective("U0", "objective", form, "", "the spec's own", written=text, largest=largest), place)
+    form, written = _form(text, place, known, condition=False)
+    return _tried(Objective("U0", "objective", form, "", "the spec's own", written=written, largest=largest), place)
 
 
 def _tried(own: Own, place: str) -> Own:
@@ -183,8 +192,8 @@ def _tried(own: Own, place: str) -> Own:
     return own
 
 
-def _form(text: str, place: str, known: Collection[str], condition: bool) -> str:
-    """The text over the model's own symbols."""
+def _form(text: str, place: str, known: Collection[str], condition: bool) -> tuple[str, str]:
+    """The text over the model's own symbols, and as it is, on one line."""
     if len(text) > MOST_CHARACTERS:
         raise SpecError(place, "is too long", got=text, needs=f"at most {MOST_CHARACTERS} characters", has=f"{len(text)}", remedy="several inequalities")
     try:
@@ -198,10 +207,11 @@ def _form(text: str, place: str, known: Collection[str], condition: bool) -> str
         raise SpecError(
             f"{place}, column {error.at + 1}", error.problem, got=error.got, needs=error.needs, remedy=error.remedy,
         ) from None
+    written = ast.unparse(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in FUNCTIONS:
             node.id = _symbol(node.id, f"{place}, column {node.col_offset + 1}", known)
-    return ast.unparse(tree)
+    return ast.unparse(tree), written
 
 
 def names(known: Collection[str]) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.designs import Choices, Design
 from gemmgen.model.equation import Constraint, Numbers, solved
+from gemmgen.model.expressions import Objective
 
 TIE = 0.02
 """Predicted times this close count as equal: the model cannot tell them apart."""
@@ -53,7 +54,7 @@ def enumerate_space(
 
     Args:
         fixed: the constants of every candidate.
-        constraints: those that count; None is all of the design.
+        constraints: those that count; None is all of the design. What rests on predictions, as a user's own may, prunes last.
     """
     tiles, ways, pipelines, groups = design.axes(choices, fragment)
     steps = (
@@ -83,6 +84,15 @@ def enumerate_space(
                 return Space(candidates, rejected, {}, _nearest(left, design.symbols), constraint)
             alive = holds
         columns = {name: value[alive] for name, value in columns.items()}
+    known = design.predicted({**fixed, **columns}) if waiting else {}
+    for constraint in waiting:
+        holds = np.broadcast_to(constraint.holds({name: known[name] for name in constraint.variables}), columns["BM"].shape)
+        if broken := int((~holds).sum()):
+            rejected[constraint.label] = broken
+        if not holds.any():
+            return Space(candidates, rejected, {}, _nearest(columns, design.symbols), constraint)
+        columns = {name: value[holds] for name, value in columns.items()}
+        known = {name: value[holds] if np.ndim(value) else value for name, value in known.items()}
     return Space(candidates, rejected, columns)
 
 
@@ -110,17 +120,20 @@ def _nearest(columns: Mapping[str, Any], symbols: Sequence[str]) -> dict[str, in
 # ---- ranking
 
 
-def ranked(design: Design, space: Space, fixed: Numbers) -> tuple[dict[str, Any], np.ndarray]:
+def ranked(design: Design, space: Space, fixed: Numbers, objective: Objective | None = None) -> tuple[dict[str, Any], np.ndarray]:
     """The feasible candidates' predictions, and their order, best first.
 
-    Times within TIE of the best count as equal to it, and the design's preference orders those. The rest follow by time.
+    Times within TIE of the best count as equal to it, and the design's preference orders those. The rest follow by time. An objective of
+    the spec's own comes before time, which then decides among equals.
     """
     known = design.predicted({**fixed, **space.columns})
     length = len(space.columns["BM"])
     known = {name: np.broadcast_to(value, length) for name, value in known.items() if np.ndim(value) <= 1}
     seconds = known["seconds"]
-    tied = seconds <= seconds.min() * (1 + TIE)
     first, *others = design.preference(known)
+    if objective:
+        return known, np.lexsort((*reversed(others), first, seconds, np.broadcast_to(objective.cost(known), length)))
+    tied = seconds <= seconds.min() * (1 + TIE)
     order = np.lexsort((*reversed(others), np.where(tied, first, 0), np.where(tied, 0, seconds)))
     return known, order
 
