@@ -20,7 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.model import registers, resources
-from gemmgen.model.equation import Constraint, Equation, Numbers, figure, solved
+from gemmgen.model.equation import Constraint, Equation, Numbers, figure
 from gemmgen.model.notation import symbol
 
 if TYPE_CHECKING:
@@ -331,6 +331,11 @@ class Reach:
             for one in condition.args:
                 runs = _joined([*runs, *(run for first, last in _without(runs, least, most) for run in self.holding(one, first, last))])
             return runs
+        if isinstance(condition, sympy.ITE):
+            which, then, other = condition.args
+            return self.holding(sympy.Or(sympy.And(which, then), sympy.And(sympy.Not(which), other)), least, most)
+        if not isinstance(condition, sympy.core.relational.Relational):
+            raise Unsolved("it is no comparison")
         return _joined([
             (a, b) for first, last, (left, right) in self._together(condition.args, least, most)
             for a, b, sign in _squared(left - right).signs(first, last) if RELATIONS[condition.rel_op](sign)
@@ -538,8 +543,3 @@ def occupancy_steps(numbers: Numbers) -> list[tuple[int, int]]:
     for _, last, blocks in reach.of("blocks_by_registers"):
         steps[int(blocks)] = last
     return sorted(((last, blocks) for blocks, last in steps.items() if blocks), reverse=True)
-
-
-def at(equations: Sequence[Equation], numbers: Numbers, decision: str, value: int) -> dict[str, Any]:
-    """`numbers` with another value of a decision, and of what goes with it."""
-    return solved(equations, {**numbers, **dict.fromkeys((decision, *TIED.get(decision, ())), value)})

@@ -282,9 +282,9 @@ def _chosen(request: Request) -> Iterator[_Solution]:
     spaces = [request.choices, *([replace(request.choices, small=True)] if request.required and not request.choices.small else [])]
     seen: list[dict[str, Any]] = []
     broken: search.Space | None = None
-    for choices, constraints in product(spaces, (wanted, sparing, _certain(design, False), _certain(design, allow_spills))):
+    for constraints, choices in product((wanted, sparing, _certain(design, False), _certain(design, allow_spills)), spaces):
         if choices.small and not request.choices.small and seen:
-            break
+            continue
         searched = search.enumerate_space(design, choices, fixed, request.fragment, request.gpu.arch_number, (*constraints, *request.required))
         if not searched.feasible and choices is request.choices:
             broken = searched
