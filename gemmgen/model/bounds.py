@@ -525,7 +525,7 @@ def bounds(
     if "loop" in numbers:
         tables = cache(lambda name, value: registers.coefficients(arch_number, value, int(numbers["on_unit"])) if name == "loop" else {})
     unit, most = AXES[decision]
-    step = int(numbers[unit]) * (int(numbers["fetched_together"]) if unit == "FN" else 1) if unit else 1
+    step = int(numbers[unit]) * (int(numbers.get("fetched_together", 1)) if unit == "FN" else 1) if unit else 1
     reach = Reach(equations, numbers, decision, step, most // step, tables)
     found = (bound(reach, one, lambda value, one=one: bool(holds(one, value))) for one in constraints)
     return [one for one in found if one]

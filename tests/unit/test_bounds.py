@@ -27,7 +27,7 @@ DESIGNS = {
 
 def values_of(known, decision: str) -> list[int]:
     unit, most = AXES[decision]
-    step = int(known[unit]) * (int(known["fetched_together"]) if unit == "FN" else 1) if unit else 1
+    step = int(known[unit]) * (int(known.get("fetched_together", 1)) if unit == "FN" else 1) if unit else 1
     return list(range(step, most + 1, step))
 
 
