@@ -1,5 +1,5 @@
 # make demo       generate, compile and check kernels, on a GPU if there is one, else on the CPU
-# make test-fast  the tests that need no emulator and compile next to nothing: tests/unit and tests/golden
+# make test-fast  the quick ones of tests/unit and tests/golden, which build next to nothing
 # make test       tests of every kind that this machine can run
 # make test-all   the same and the long tail: every combination, every whole report, thousands of random specs
 # make mutants    put single faults into a copy and see whether the tests notice: an hour or more; ARGS="--room split" for fewer
@@ -24,7 +24,7 @@ demo: $(INSTALLED)
 	@$(RUN) -m gemmgen.demo
 
 test-fast: $(INSTALLED)
-	@$(PYTEST) -m "not long" tests/unit tests/golden
+	@$(PYTEST) -m "not long and not slow" tests/unit tests/golden
 
 test: $(INSTALLED)
 	@$(PYTEST) -m "not long"

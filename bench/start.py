@@ -2,7 +2,7 @@
 
     python bench/start.py [--rounds 5]
 
-Processor time of a process of its own, the least of some rounds, in units of `python -c pass`; the search, in the units of a
+Processor time of a process of its own, the least of some rounds, in units of an empty Python; the search, in the units of a
 product of two matrices of 1024 x 1024 on one core.
 """
 

@@ -106,7 +106,7 @@ class _Facts:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What two equal kernels share: the decisions, without hints or sources."""
+        """What two equal kernels share: the decisions, without hints or sources, and what of the GPU shapes their text and launches."""
         prose = {"source"}
         return {
             "layout": self.layout,
@@ -115,6 +115,10 @@ class _Facts:
             "arch": self.arch,
             "special": self.special,
             **self.decided,
+            "gpu": {
+                "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.flushing_archs,
+                **{symbol: self.numbers[symbol] for symbol in self.design.shaping},
+            },
         }
 
     @cached_property
@@ -410,7 +414,7 @@ class _Facts:
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data, for `--json`."""
         return {
-            **{key: value for key, value in self.identity.items() if key not in ("scheme", "fragment")}, "design": self.design.name,
+            **{key: value for key, value in self.identity.items() if key not in ("scheme", "fragment", "gpu")}, "design": self.design.name,
             "scheme": self.scheme.name,
             "fragment": self.fragment.name,
             "gpu": self.gpu.name,

@@ -6,8 +6,10 @@ The same Plan gives the same bytes on every machine: no date, host or path.
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,8 @@ from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
 
+HEADER_WIDTH = 140
+"""Columns of a value in a kernel's header."""
 C_TYPES = {"f32": "float"}
 """What accumulators' types are in C."""
 
@@ -73,9 +77,45 @@ def _environment() -> Any:
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.globals.update(power=_power, roundings=ROUNDINGS)
+    environment.globals.update(
+        power=_power, roundings=ROUNDINGS, times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
+    )
     environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
     return environment
+
+
+# Sums and products as C, without what does nothing: a factor of 1, a term of 0. Terms are C that needs no brackets there.
+
+
+def _times(x: str, factor: int) -> str:
+    return "0" if factor == 0 or x == "0" else x if factor == 1 else f"{x} * {factor}"
+
+
+def _divided(x: str, by: int) -> str:
+    return x if by == 1 or x == "0" else f"{x} / {by}"
+
+
+def _modulo(x: str, by: int) -> str:
+    return "0" if by == 1 or x == "0" else f"{x} % {by}"
+
+
+def _plus(*terms: str) -> str:
+    return " + ".join(term for term in map(str, terms) if term not in ("", "0")) or "0"
+
+
+def _stepping(name: str, step: int) -> str:
+    """How a loop goes on."""
+    return f"++{name}" if step == 1 else f"{name} += {step}"
+
+
+def _numbered(first: int, count: int) -> str:
+    """The operands of inline assembly from number `first` on."""
+    return ", ".join(f"%{first + i}" for i in range(count))
+
+
+def _plural(count: int, one: str, several: str = "") -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
 
 
 def _nested(text: str, columns: int = 0) -> str:
@@ -122,17 +162,19 @@ def render_text(template: str, **values: Any) -> str:
 
 
 def _tidy(text: str) -> str:
-    """No trailing blanks, at most one blank line in a row."""
+    """No trailing blanks, at most one blank line in a row, and none where a block begins or ends."""
     lines: list[str] = []
-    for line in text.splitlines():
-        line = line.rstrip()
-        if line or (lines and lines[-1]):
+    for line in map(str.rstrip, text.splitlines()):
+        namespace = "namespace" in (line or (lines or [""])[-1])
+        if line.lstrip().startswith("}") and not namespace and lines and not lines[-1]:
+            lines.pop()
+        if line or (lines and lines[-1] and (namespace or not lines[-1].endswith("{"))):
             lines.append(line)
     return "\n".join(lines).strip("\n") + "\n"
 
 
 def _header(plan: Plan, name: str) -> str:
-    scheme, (bm, bn, bk), (wm, wn, _) = plan.scheme, plan.block, plan.warp
+    scheme = plan.scheme
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
     dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
     facts = {
@@ -143,13 +185,15 @@ def _header(plan: Plan, name: str) -> str:
         "promote": plan.promote_label,
         "special": plan.special,
         "fragment": plan.fragment.instruction,
-        "tiles": f"block {bm}x{bn}x{bk}, warp {wm}x{wn}, {plan.stages} stages, {plan.threads} threads"
-                 + (f", clusters of {plan.cluster}" if plan.cluster > 1 else ""),
-        "shared": f"{plan.shared_bytes} B {'static' if plan.static_shared else 'dynamic'}",
+        "decided": ", ".join(one.told(value) for one, value in plan.told),
+        "block": f"{plan.threads} threads, {plan.shared_bytes} B of {'static' if plan.static_shared else 'dynamic'} shared memory",
         **({"checked": plan.standing} if plan.standing else {}),
         **({"chosen": "; ".join(plan.asked)} if plan.asked else {}),
         "target": plan.arch,
         "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
     }
-    lines = [f"// {key:<9} {value}" for key, value in facts.items()]
+    lines = [
+        f"// {key if first else '':<9} {line}" for key, value in facts.items()
+        for first, line in zip(chain([True], repeat(False)), textwrap.wrap(value, HEADER_WIDTH))
+    ]
     return "\n".join([*lines, "// Generated: change the spec, not this file. It may be used without condition."])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,11 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture
 def update_golden(request) -> bool:
     return request.config.getoption("--update-golden")
+
+
+def pytest_collection_finish(session):
+    gc.collect()
+    gc.freeze()  # thousands of tests, and SymPy: nothing that is worth looking through again and again
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from gemmgen.build import Binary, CodeObjectResources, read_code_object
 from gemmgen.build.code_object import Argument
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate import Buffer
+from gemmgen.emulate import TOGETHER, Buffer
 from gemmgen.emulate.amdgpu import AmdEmulator
 from gemmgen.run import hip
 
@@ -191,8 +192,13 @@ class FakeHip:
 def emulating(unit: MatrixUnit) -> Callable[[FakeHip, Launched], None]:
     """`execute` of a GPU with this matrix unit: launches run on the emulator, over what memory holds."""
 
+    @cache
+    def decoded(assembly: str) -> AmdEmulator:
+        return AmdEmulator(assembly, unit, schedule=TOGETHER, processes=1)
+
     def execute(fake: FakeHip, launched: Launched) -> None:
-        with AmdEmulator(fake.assemblies[launched.symbol], unit, processes=1) as emulator:
+        emulator = decoded(fake.assemblies[launched.symbol])
+        try:
             buffers = []  # each with the memory that it stands for, from a pointer to the end of its allocation
 
             def value(argument: Argument) -> Buffer | bytes:
@@ -209,6 +215,8 @@ def emulating(unit: MatrixUnit) -> Callable[[FakeHip, Launched], None]:
             emulator.launch(launched.symbol, (launched.blocks, 1, 1), (launched.threads, 1, 1), launched.shared_bytes, args)
             for buffer, content in buffers:
                 content[:] = emulator.read(buffer, np.uint8, content.shape)
+        finally:
+            emulator.forget()
 
     return execute
 

@@ -54,6 +54,10 @@ QUESTIONS: dict[str, Callable[[Judge], Check]] = {
 """Those that `verify` asks, the orders of warps and copies of a product that is known without a reference."""
 
 
+IN_TURN = [one for question in QUESTIONS for one in (question, None)]
+"""What is asked of one way after another: every second is asked one."""
+
+
 def order_of_k(plan: Plan, k: int) -> np.ndarray:
     """Which k stands at each place of the matrix unit's sums.
 

@@ -141,6 +141,13 @@ AMD_WAYS = {
 """The same on AMD's matrix cores."""
 
 
+IN_SHORT = {
+    "blackwell_b200", "hopper", "hopper_slices", "markidis_a100", "ootomo4_a100", "ootomo_flushed_a100", "sgemm_a100", "sgemm_mi300x",
+    "sgemm_portable, mi210", "sgemm_rtx4090", "sgemm_rtx5090", "shared_rtx3090",
+}
+"""Specs that `make test` verifies in short: those whose scheme or architecture no way has, and one of each design and vendor."""
+
+
 WHOLE = {"wmma", "warpgroups, row scales", "mfma"}
 """Of each skeleton and vendor one way whose whole report `make test` makes."""
 
@@ -177,7 +184,7 @@ def covering(combinations: Iterable[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*one, marks=() if at in chosen else pytest.mark.long) for at, one in enumerate(combinations)]
 
 
-def in_turn(names: Iterable[str], values: Iterable[str]) -> list[tuple[str, str]]:
+def in_turn(names: Iterable[str], values: Iterable[Any]) -> list[tuple[str, Any]]:
     """Each name with one of the values, which come round again and again."""
     return list(zip(names, itertools.cycle(values)))
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from gemmgen import __version__
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GemmgenError, SpecError
 from gemmgen.files import read
+
+if TYPE_CHECKING:
+    from gemmgen.plan import Plan
 
 app = typer.Typer(
     help="From a declarative spec to a verified, FP32-accurate GEMM kernel for matrix units.",
@@ -63,6 +66,12 @@ def _print_version(asked: bool) -> None:
     if asked:
         emit(f"gemmgen {__version__}")
         raise typer.Exit
+
+
+def _stem(path: Path, specs: list[Path], gpu: str | None, plan: Plan) -> str:
+    """How files of a spec's kernels are named: after the spec, and the GPU if it is another; two specs of one name by their plans, too."""
+    stem = path.stem + (f"_{Path(gpu).stem}" if gpu else "")
+    return stem if sum(other.stem == path.stem for other in specs) == 1 else f"{stem}_{plan.hash}"
 
 
 def _for_each(specs: list[Path], as_json: bool, serve: Callable[[Path], tuple[str, Any, int]]) -> int:
@@ -181,7 +190,7 @@ def verify(
 def render(
     specs: Specs,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE|DIR", help=(
-        "A file, or a folder (one that exists, or ends in /) for KERNEL_NAME.cu or .hip; default: stdout."))] = None,
+        "A file, or a folder (one that exists, or ends in /) for SPEC.cu or .hip; default: stdout."))] = None,
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
@@ -207,7 +216,7 @@ def render(
             what = "printed, though" if refusal.plan == plan else "passed over, since"
             note(f"{path.name}: {what} the compiler refused it before: {refusal}", quiet=as_json)
         if folder:
-            written = write_files(folder, {source.file_name: source.text})[source.file_name]
+            [written] = write_files(folder, {_stem(path, specs, gpu, plan) + source.suffix: source.text}).values()
         elif output:
             [written] = write_paths({Path(output): source.text})
         value = {
@@ -240,7 +249,7 @@ def build(
 ) -> int:
     """Compile a spec's kernels to assembly and machine code.
 
-    Writes KERNEL_NAME.cu, .ptx and .cubin, for AMD .hip, .s and .co, and prints
+    Writes SPEC.cu, .ptx and .cubin, for AMD .hip, .s and .co, and prints
     what each kernel uses. No GPU is needed. A kernel that spills registers fails
     with exit code 1, unless the spec leaves its tile open: then the next best is
     taken, and the refusal told.
@@ -254,9 +263,8 @@ def build(
         kernel = first_that_builds(load(path, gpu))
         plan, source, binary = kernel.plan, kernel.source, kernel.binary
         assembly, code = plan.gpu.maker.code_suffixes
-        files = write_files(output, {
-            source.file_name: source.text, source.name + assembly: binary.assembly, source.name + code: binary.code,
-        })
+        stem = _stem(path, specs, gpu, plan)
+        files = write_files(output, {stem + source.suffix: source.text, stem + assembly: binary.assembly, stem + code: binary.code})
         value = {
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
             "seconds": binary.seconds, "files": [str(file) for file in files.values()],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -104,6 +104,7 @@ class Design:
         name: of its package.
         decisions: all of them, the shared ones first.
         own: those of them that are this design's alone.
+        labels: how it says shared decisions, by name, where it says them in a way of its own.
         words: further words of shared decisions, by the decision's name.
         all_ways: the ways of operands that a search considers.
         tile_equations, pipeline_equations: what constraints ask for, once tiles and once all is decided.
@@ -116,6 +117,7 @@ class Design:
         of_registers: the symbols that a thread's demand for registers rests on, and what there is of them: where the compiler spills, another
             value of one of these may help most.
         telling: all that changes a kernel's main loop for the compiler; groups and slices of k hardly do.
+        shaping: the symbols of `plan_equations` and others before them that depend on the GPU and shape the text or the launches.
         gatherer: what gathers its part of slices of k.
         parts: how the sums of the slices lie in the workspace.
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
@@ -127,6 +129,7 @@ class Design:
 
     name: str
     own: tuple[Decision, ...] = ()
+    labels: Mapping[str, str] = {}
     words: Mapping[str, tuple[Word, ...]] = {}
     all_ways: tuple[Way, ...] = ()
     tile_equations: tuple[Equation, ...] = ()
@@ -138,6 +141,7 @@ class Design:
     equation_groups: tuple[tuple[str, tuple[Equation, ...]], ...] = ()
     order: str = ""
     of_registers: tuple[str, ...] = ("WM", "WN", "BK", "register_budget")
+    shaping: tuple[str, ...] = ()
     gatherer: str = "block"
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
     promotes_at_once: bool = False
@@ -190,7 +194,7 @@ class Design:
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
-        return (*SHARED, *self.own)
+        return (*(replace(one, label=self.labels.get(one.name, one.label)) for one in SHARED), *self.own)
 
     @cached_property
     def telling(self) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ def _foreign(fixed: Mapping[str, Any], design: Design) -> Iterator[tuple[Decisio
     """
     for one in all_decisions():
         value = fixed.get(one.name)
-        lacks = value not in design.values_of(one) if one.words else one not in design.decisions
+        lacks = value not in design.values_of(one) if one.words else one.name not in {own.name for own in design.decisions}
         if value is not None and lacks and (one.words or value != one.neutral):
             yield one, owner_of(one, value)
 

@@ -16,6 +16,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.solve import choices, solve
 from gemmgen.spec import loads
+from ways import sampled
 
 FILE = Path(__file__).parents[2] / "bench" / "builds.py"
 if not FILE.exists():
@@ -49,11 +50,11 @@ def check(gpu: str, scheme: str, layout: str, size: int = 4096) -> list[str]:
     return [str(refusal) for refusal in built.refused]
 
 
-@pytest.mark.parametrize(("gpu", "scheme", "layout", "size", "passed"), [
+@pytest.mark.parametrize(("gpu", "scheme", "layout", "size", "passed"), sampled([
     ("rtx3090", "ootomo", "nn", 4096, 1), (A40, "legemm", "nn", 4096, 1), (ORIN, "ootomo8", "nn", 4096, 1),
     ("l40s", "tf32x3", "nn", 4096, 3), (L4, "tf32x3", "nt", 4096, 1), ("rtx4090", "markidis", "nn", 4096, 0),
     ("rx7900xtx", "bf16x6", "nn", 1024, 1), ("rx7900xtx", "half", "nn", 1024, 1),
-], ids=lambda value: Path(value).stem if isinstance(value, str) else str(value))
+], 4), ids=lambda value: Path(value).stem if isinstance(value, str) else str(value))
 def test_what_the_compiler_was_seen_to_refuse_has_a_next_choice(gpu, scheme, layout, size, passed):
     """
     Args:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from test_sabotage import accuracy, judge_of, permutation, probes, swap
-from verifying import QUESTIONS, assert_passed, assert_right_in_short, report_of
-from ways import AMD, AMD_WAYS, WHOLE, in_turn, plan_of, sampled, tailed
+from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
+from ways import AMD, AMD_WAYS, WHOLE, in_turn, plan_of, tailed
 
 from gemmgen.build import build
 from gemmgen.catalog.vendor import VENDORS
@@ -26,7 +26,7 @@ CONFLICTING = "mfma, one narrow instruction of bf16"
 """Of whose lanes 64 banks serve two k together: Plan.swizzle_rows."""
 
 
-@pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, QUESTIONS))
+@pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, IN_TURN))
 def test_each_way_is_right_in_short(name, question):
     assert_right_in_short(plan_of(**AMD_WAYS[name]), question, conflicts=name == CONFLICTING)
 
@@ -46,7 +46,8 @@ def test_the_ways_are_of_every_target_layout_and_place():
     assert {plan.where for plan in plans} == {"prepass", "shared", "register"}
 
 
-@pytest.mark.parametrize("gpu", sampled(["mi300x", "rx9070xt"], 1))
+@pytest.mark.long
+@pytest.mark.parametrize("gpu", ["mi300x", "rx9070xt"])
 def test_all_ways_give_the_same_bits_and_counts(gpu):
     """The words are the same wherever they are made, and so is the order of the sums: every lane's k too."""
     rng = np.random.default_rng(0)

@@ -29,7 +29,7 @@ GROUP = {"block": [64, 16, 32], "warp": [64, 16, 32]}  # of a warpgroup
     ("scaled", "tn", "exact", {"tile": {**GROUP, "cluster": 1}, "target": {"gpu": "h100"}}),
     ("ootomo", "nn", "exact", {"tile": BLOCK, "target": {"gpu": "mi210"}}),
     ("scaled", "tt", "fast", {"tile": {**BLOCK, "split_k": 2}, "target": {"gpu": "rx7900xtx"}}),
-], 4), ids=["ootomo", "scaled", "slices", "clusters and slices", "warpgroups", "CDNA", "RDNA, slices"])
+], 3), ids=["ootomo", "scaled", "slices", "clusters and slices", "warpgroups", "CDNA", "RDNA, slices"])
 def test_the_manifest_is_enough_to_launch(scheme, layout, special, more, tmp_path):
     fragment = {"a100": {"policy": "mma"}, "h100": {"policy": "wgmma"}}.get(more.get("target", {"gpu": "a100"})["gpu"], {})
     plan = solve(loads({

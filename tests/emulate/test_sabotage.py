@@ -88,10 +88,10 @@ FAULTS = {
     "swapped words of A": ("ootomo", swap("word * A_BYTES + swizzle(a_row", "(WORDS - 1 - word) * A_BYTES + swizzle(a_row"), probes),
     "swapped words of both": ("ootomo", swap("_offset + word * ", "_offset + (WORDS - 1 - word) * "), permutation),
     "a stage multiplied one tile late": ("ootomo", swap("stage = stages + slot * STAGE_BYTES", "stage = stages + (slot == 0 ? STAGES - 1 : slot - 1) * STAGE_BYTES"), permutation),
-    "the last tile never fetched": ("ootomo", swap("if (tile + STAGES - 1 < tiles_k) fill", "if (tile + STAGES < tiles_k) fill"), permutation),
+    "the last tile never fetched": ("ootomo", swap("if (index + STAGES - 1 < stage_count) fill", "if (index + STAGES < stage_count) fill"), permutation),
     "promotion that forgets to clear": ("ootomo", swap("acc_main[i][j][r] = 0.0f;", ""), accuracy),
     "no promotion until the end": ("ootomo", swap("if (--until_promotion == 0) {", "if (false) {"), positive),
-    "swizzle on one side only": ("ootomo", swap("swizzle(row, chunk + i) * 16)", "(chunk + i) * 16)"), permutation),
+    "swizzle on one side only": ("ootomo", swap("swizzle(row, chunk) * 16)", "chunk * 16)"), permutation),
     "column of the wrong fragment": ("ootomo", swap("column0 + j * 8", "column0 + (j ^ 1) * 8", 1), permutation),
     "fp32, rows of A from the wrong place": ("fp32", swap("load_four(r + 4, address + 4 * ROW_BYTES", "load_four(r + 4, address + 8 * ROW_BYTES"), permutation),
     "fp32, four rows on with the same swizzle": ("fp32", swap("swizzle(4, step) - step)", "0)"), permutation),
@@ -140,7 +140,7 @@ def test_the_right_fp32_kernel_passes_the_same_questions(buffers):
 BARRIER = "__syncthreads();               // everyone's"
 RACES = {
     "missing barrier": swap(BARRIER, "//"),
-    "wait for one group too few": swap("copy_async_wait<STAGES - 2>();  // this", "copy_async_wait<STAGES - 1>();  // this"),
+    "wait for one group too few": swap("cp_async_wait<STAGES - 2>();  // this", "cp_async_wait<STAGES - 1>();  // this"),
     "refill of the stage being read": swap("fill(stages + free_slot * STAGE_BYTES)", "fill(stages + slot * STAGE_BYTES)"),
 }
 
@@ -176,5 +176,5 @@ def test_nan_in_c_must_not_spread():
 
 
 def test_special_values_unrepaired_are_noticed():
-    judge = judge_of(small_plan("ootomo"), swap("while (bad[group]) {", "while (false) {"))
+    judge = judge_of(small_plan("ootomo"), swap("while (bad) {", "while (false) {"))
     assert not judge.special().passed

@@ -39,6 +39,12 @@ def built(name: str, table: str):
     return plan, source, build(source)
 
 
+@cache
+def device_of(name: str, table: str) -> EmulatorDevice:
+    """One that has decoded the kernel; what it returns does not depend on what it ran before (test_specs)."""
+    return EmulatorDevice(*built(name, table), schedule=TOGETHER)
+
+
 @pytest.mark.parametrize("name", ORDERS)
 def test_both_orders_of_warps_and_copies_give_the_reference(name):
     """Enough k for every stage to be filled again, and more than a block of C."""
@@ -75,7 +81,7 @@ def test_no_row_beyond_the_edge_is_read(name):
     """Rows on 16 bytes, in blocks that they do not fill: the emulator knows where a matrix ends."""
     plan, source, binary = built(name, "WAYS")
     a, b, _ = integers(68, 28, 44)
-    result = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b)
+    result = gemm(device_of(name, "WAYS"), plan, source, a, b)
     assert np.array_equal(result.c, a @ b) and result.intact
 
 
@@ -84,7 +90,7 @@ def test_elements_are_counted_once_however_many_blocks_share_them(name):
     plan, source, binary = built(name, "WAYS")
     a, b = np.full((70, 40), 1e6, np.float32), np.full((40, 130), 1.0, np.float32)
     b[3, :] = 1e5
-    status = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b).status
+    status = gemm(device_of(name, "WAYS"), plan, source, a, b).status
     assert status["a_overflow"] == a.size and status["b_overflow"] == 130
 
 
@@ -98,7 +104,7 @@ def test_no_bank_conflicts_where_a_is_split_on_its_way():
 def same_bits(name: str, a: np.ndarray, b: np.ndarray) -> None:
     """C of a kernel that scales rows, against the scheme on the unit."""
     plan, source, binary = built(name, "SCALED")
-    result = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b)
+    result = gemm(device_of(name, "SCALED"), plan, source, a, b)
     assert np.array_equal(result.c.view(np.uint32), expected_bits(plan, a, b).view(np.uint32))
     assert not result.status["a_overflow"] and not result.status["repaired"]
 
@@ -151,7 +157,7 @@ def test_what_is_counted_of_every_magnitude(name):
     a[3], a[5, 2], a[6, 3], b[4, 5] = 0, np.inf, np.nan, -np.inf
     a[7, 0], b[0, 6] = 3e38, 1e38  # far above the rest of their row and column
     a, b = (np.where(np.isfinite(x), np.clip(x, -3.4e38, 3.4e38), x).astype(np.float32) for x in (a, b))
-    status = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b).status
+    status = gemm(device_of(name, "COUNTED"), plan, source, a, b).status
     words = {"a": split(a, plan.scheme, plan.flushes_words), "b": split(np.ascontiguousarray(b.T), plan.scheme, plan.flushes_words)}
     want = {f"{x}_{kind}": getattr(words[x], kind) for x in "ab" for kind in ("lossy", "overflow", "nonfinite")}
     assert {key: status[key] for key in want} == want

@@ -16,7 +16,7 @@ from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import kept_products, split
 from gemmgen.verify import bound, errors, exact, oracles
-from ways import HOPPER, SMALL_GROUPS, plan_of
+from ways import HOPPER, SMALL_GROUPS, plan_of, sampled
 
 ALONE = dict(SMALL_GROUPS, promote=128)
 PAIRED = dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=3, promote=128)
@@ -25,8 +25,8 @@ MIXED = dict(SMALL_GROUPS, where="mixed")
 SLICED = dict(SMALL_GROUPS, split_k=2)
 
 
-def outcome(way: dict, edit=lambda text: text) -> list[str]:
-    """What each schedule says of the edited kernel: `right`, `wrong`, or the emulator's complaint."""
+def outcome(way: dict, edit=lambda text: text, *, until_noticed: bool = False) -> list[str]:
+    """What each schedule, or each up to the first that notices, says of the edited kernel: `right`, `wrong`, or the emulator's complaint."""
     plan = plan_of(**way)
     source = render(plan)
     source = replace(source, text=edit(source.text))
@@ -36,6 +36,8 @@ def outcome(way: dict, edit=lambda text: text) -> list[str]:
     limit = bound(plan, problem.a, problem.b, product)
     told = []
     for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        if until_noticed and told and told[-1] != "right":
+            break
         try:
             c = gemm(EmulatorDevice(plan, source, binary, schedule=schedule), plan, source, problem.a, problem.b).c
         except EmulationError as error:
@@ -46,7 +48,7 @@ def outcome(way: dict, edit=lambda text: text) -> list[str]:
     return told
 
 
-@pytest.mark.parametrize("way", [ALONE, PAIRED, TURNS, MIXED, SLICED])
+@pytest.mark.parametrize("way", sampled([ALONE, PAIRED, TURNS, MIXED, SLICED], 1))
 def test_unedited_kernels_are_right(way):
     assert outcome(way) == ["right", "right"]
 
@@ -56,36 +58,36 @@ FAULTS = {
     "a descriptor's stride": (ALONE, swap("0x4000004000010000ull", "0x4000002000010000ull")),
     "a descriptor's swizzle": (ALONE, swap("0x4000004000010000ull", "0x8000004000010000ull")),
     "a descriptor's step along k": (ALONE, swap("step * 32) / 16", "step * 64) / 16")),
-    "the words' swizzle": (ALONE, swap("chunk ^ (row / 1 & 7)", "chunk ^ (row / 2 & 7)")),
+    "the words' swizzle": (ALONE, swap("chunk ^ (row & 7)", "chunk ^ (row / 2 & 7)")),
     "the copier's phase": (ALONE, swap("                    if (++slot == STAGES) slot = 0, phase ^= 1;\n                }\n            }\n        }", "                    if (++slot == STAGES) slot = 0;\n                }\n            }\n        }")),
     "the multipliers' phase": (ALONE, swap("held = slot;\n                if (++slot == STAGES) slot = 0, phase ^= 1;", "held = slot;\n                if (++slot == STAGES) slot = 0;")),
-    "a copier that does not wait": (ALONE, swap("barrier_wait(free + slot * 8, phase);", "")),
-    "multipliers that do not wait": (ALONE, swap("                    barrier_wait(full + slot * 8, phase);", "")),
-    "a stage let go too soon": (ALONE, swap("                    products_done<2>();\n", "")),
+    "a copier that does not wait": (ALONE, swap("mbarrier_wait(free + slot * 8, phase);", "")),
+    "multipliers that do not wait": (ALONE, swap("                    mbarrier_wait(full + slot * 8, phase);", "")),
+    "a stage let go too soon": (ALONE, swap("                    wgmma_wait<2>();\n", "")),
     "the newest stage let go": (ALONE, swap("if (held >= 0) release(held);\n                    advance();", "release(slot);\n                    advance();")),
-    "sums read before their products are done": (ALONE, swap("                products_done<1>();\n", "")),
-    "a tile stored before its products are done": (ALONE, swap("            products_done<0>();\n", "")),
-    "too many bytes announced": (ALONE, swap("barrier_expect(arrival, STAGE_BYTES);", "barrier_expect(arrival, STAGE_BYTES + 16);")),
-    "too few bytes announced": (ALONE, swap("barrier_expect(arrival, STAGE_BYTES);", "barrier_expect(arrival, A_STAGE);")),
+    "sums read before their products are done": (ALONE, swap("                wgmma_wait<1>();\n", "")),
+    "a tile stored before its products are done": (ALONE, swap("            wgmma_wait<0>();\n", "")),
+    "too many bytes announced": (ALONE, swap("mbarrier_expect_tx(arrival, STAGE_BYTES);", "mbarrier_expect_tx(arrival, STAGE_BYTES + 16);")),
+    "too few bytes announced": (ALONE, swap("mbarrier_expect_tx(arrival, STAGE_BYTES);", "mbarrier_expect_tx(arrival, A_STAGE);")),
     "too many releases expected": (ALONE, swap("RELEASES = 4;", "RELEASES = 5;")),
     "too few releases expected": (ALONE, swap("RELEASES = 4;", "RELEASES = 3;")),
-    "barriers nobody was told of": (ALONE, swap("        barrier_init_visible();\n", "")),
-    "products before any fence": (ALONE, swap("                products_follow();\n", "")),
+    "barriers nobody was told of": (ALONE, swap("        mbarrier_fence_init();\n", "")),
+    "products before any fence": (ALONE, swap("                wgmma_fence();\n", "")),
     "a promoted sum that goes on": (ALONE, swap("step == first ? keep : 1", "1")),
     "a promotion left out": (ALONE, swap("                promote();\n", "", 1)),
-    "the first products dropped": (ALONE, swap("tile != chunk", "1")),
+    "the first products dropped": (ALONE, swap("index != interval", "1")),
     "every second tile twice": (ALONE, swap("turn += all_blocks", "turn += all_blocks + 1")),
-    "a neighbour not released": (PAIRED, swap("if (thread % 32 < CLUSTER) barrier_arrive_at(free + which * 8, thread % 32);",
-                                             "if (thread % 32 < CLUSTER) barrier_arrive_at(free + which * 8, 0);")),
+    "a neighbour not released": (PAIRED, swap("if (thread % 32 < CLUSTER) mbarrier_arrive_at(free + which * 8, thread % 32);",
+                                             "if (thread % 32 < CLUSTER) mbarrier_arrive_at(free + which * 8, 0);")),
     "copies to this block alone": (PAIRED, swap("(u16)((1 << CLUSTER) - 1)", "(u16)1")),
     "both blocks copy the same half": (PAIRED, swap("+ rank * (B_STAGE / CLUSTER);", ";")),
     "no barrier of the cluster at the start": (PAIRED, swap("    cluster_barrier();\n\n    if (thread", "    __syncthreads();\n\n    if (thread")),
     "no barrier of the cluster at the end": (PAIRED, swap("    cluster_barrier();  // no block", "    // no block")),
-    "a turn not waited for": (TURNS, swap('asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "r"(256) : "memory");', "")),
+    "a turn not waited for": (TURNS, swap('asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"(256) : "memory");', "")),
     "a turn not passed on": (TURNS, swap('if (turn + all_blocks < turns) asm volatile("bar.arrive', 'if (turn + all_blocks < turns && group == 0) asm volatile("bar.arrive')),
     "the other's stages not skipped": (TURNS, swap("slot += work.count;", "")),
-    "A's copies not announced": (MIXED, swap("                copies_arrive(arrival);\n", "                barrier_expect(arrival, 0);\n")),
-    "words replaced while they are read": (MIXED, swap("products_done<2>();  // those", "products_done<4>();  // those")),
+    "A's copies not announced": (MIXED, swap("                cp_async_arrive(arrival);\n", "                mbarrier_expect_tx(arrival, 0);\n")),
+    "words replaced while they are read": (MIXED, swap("wgmma_wait<2>();  // for those", "wgmma_wait<4>();  // for those")),
     "A's rows beyond the edge": (MIXED, swap("const bool inside = row < rows && kk + one < k;", "const bool inside = kk + one < k;")),
     "a slice not waited for": (SLICED, swap("if (*before != SLICES - 1) continue;", "")),
     "a slice left out": (SLICED, swap("for (int s = 0; s < SLICES; ++s)", "for (int s = 1; s < SLICES; ++s)")),
@@ -95,13 +97,13 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_is_noticed(name):
     way, edit = FAULTS[name]
-    told = outcome(way, edit)
+    told = outcome(way, edit, until_noticed=True)
     assert told != ["right", "right"], told
 
 
 def test_a_missing_arrival_is_a_deadlock_that_names_who_waits():
     told = outcome(ALONE, swap("RELEASES = 4;", "RELEASES = 5;"))
-    assert all("barrier_wait" in text or "wait" in text for text in told)
+    assert all("mbarrier_wait" in text or "wait" in text for text in told)
 
 
 @pytest.mark.parametrize("scheme", ["ootomo", "bf16x6"])

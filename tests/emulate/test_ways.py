@@ -15,10 +15,10 @@ from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
-from verifying import QUESTIONS, assert_passed, assert_right_in_short, report_of
+from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
 from ways import SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
 
-@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, QUESTIONS))
+@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN))
 def test_each_way_is_right_in_short(name, question):
     assert_right_in_short(plan_of(**WAYS[name]), question, conflicts="wmma" in name)
 
@@ -31,6 +31,7 @@ def test_each_way_verifies(name):
         assert "0 bank conflicts" in report.checks[-1].detail
 
 
+@pytest.mark.long
 def test_all_ways_give_the_same_bits_and_counts():
     """The words are the same wherever they are made, and so is the order of the sums."""
     rng = np.random.default_rng(0)
@@ -81,7 +82,7 @@ FAULTS = {
     "a part never loaded": ("packed words through registers", swap("== place && next) load(part);", "== place && next && part) load(part);")),
     "a tile stored over the one that is read": ("packed words through registers", swap("if (next) store(other);", "if (next) store(stage);")),
     "the wrong run of k": ("register", swap("(lane & 3) * 4", "(lane & 3) * 2")),
-    "a slice too far": ("slices of packed words", swap("min(stages_k, slice * slice_tiles)", "min(stages_k, slice * slice_tiles + 1)")),
+    "a slice too far": ("slices of packed words", swap("min(stages_k, slice * slice_stages)", "min(stages_k, slice * slice_stages + 1)")),
     "a slice left out": ("slices of packed words", swap("for (int s = 0; s < SLICES; ++s)", "for (int s = 1; s < SLICES; ++s)")),
     "rows closer than they lie": ("wmma", swap('"n"(ROW_BYTES / 2)', '"n"(ROW_BYTES / 2 - 8)')),
     "half of the elements unsplit": ("shared, strided and not", swap("from + i * ld", "from")),

@@ -15,18 +15,24 @@ import pytest
 
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.paths import PACKAGE, SPECS, TEMPLATES
-from gemmgen.render import render
-from ways import LIKE_OTHERS, PORTABLE, shipped, solved
+from gemmgen.render import Source, render
+import kernel_text
+from ways import AMD_WAYS, LIKE_OTHERS, PORTABLE, WAYS, plan_of, shipped, solved
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "generated"
 SHIPPED = shipped()
 
 
+def file_of(name: str, source: Source) -> str:
+    """Files are named after their specs, and after the GPU where a spec leaves it open."""
+    return name.replace(", ", "_") + source.suffix
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_generated_file_is_what_its_spec_renders(name, update_golden):
     source = render(solved(SHIPPED[name]))
-    golden = GENERATED / source.file_name
+    golden = GENERATED / file_of(name, source)
     if update_golden:
         golden.parent.mkdir(exist_ok=True)
         golden.write_bytes(source.text.encode())
@@ -34,15 +40,47 @@ def test_a_generated_file_is_what_its_spec_renders(name, update_golden):
     assert golden.read_bytes() == source.text.encode(), f"{golden.name} is not up to date: pytest --update-golden"
 
 
+LOOKS = (kernel_text.misplaced, kernel_text.wide, kernel_text.degenerate, kernel_text.empty)
+
+
+@pytest.mark.parametrize("path", sorted(GENERATED.iterdir()), ids=lambda path: path.stem)
+def test_text_is_indented_and_says_nothing_that_says_nothing(path):
+    for look in LOOKS:
+        assert not look(path.read_text()), look.__name__
+
+
+@pytest.mark.parametrize("way", [*WAYS, *AMD_WAYS])
+def test_so_is_the_text_of_every_way(way):
+    text = render(plan_of(**(WAYS | AMD_WAYS)[way])).text
+    for look in LOOKS:
+        assert not look(text), look.__name__
+
+
+@pytest.mark.parametrize(("look", "text"), [
+    (kernel_text.misplaced, "void f() {\n    if (x)\n    y();\n}\n"),
+    (kernel_text.misplaced, "void f() {\n    for (;;) {\n    y();\n    }\n}\n"),
+    (kernel_text.misplaced, "void f() {\n        y();\n}\n"),
+    (kernel_text.wide, "x" * 161),
+    (kernel_text.degenerate, "chunk ^ (row / 1 & 7)"),
+    (kernel_text.degenerate, "a_at + (0 * A_BYTES + i) / 16"),
+    (kernel_text.degenerate, "for (int i = 0; i < n; i += 1)"),
+    (kernel_text.empty, "void f() {\n\n    y();\n}\n"),
+    (kernel_text.empty, "void f() {\n    y();\n\n}\n"),
+])
+def test_what_is_wrong_of_a_text_is_seen(look, text):
+    assert look(text)
+
+
 def test_nothing_else_is_there(update_golden):
-    wanted = {render(solved(loaded)).file_name for loaded in SHIPPED.values()}
+    sources = {name: render(solved(loaded)) for name, loaded in SHIPPED.items()}
+    wanted = {file_of(name, source) for name, source in sources.items()}
     there = {path.name for path in GENERATED.iterdir()}
     if update_golden:
         for name in there - wanted:
             (GENERATED / name).unlink()
         there &= wanted
     assert there - wanted == set()
-    assert len(wanted) == len(SHIPPED), "two specs render the same kernel"
+    assert len({source.name for source in sources.values()}) == len(SHIPPED), "two specs render the same kernel"
 
 
 def test_every_scheme_is_shown_on_the_a100_and_ootomo_on_every_kind_of_gpu():
@@ -52,6 +90,7 @@ def test_every_scheme_is_shown_on_the_a100_and_ootomo_on_every_kind_of_gpu():
     assert {("ootomo", gpu) for gpu in ("h100", "rtx4090", "rtx5090")} <= shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "left_out"), [("1", LIKE_OTHERS), pytest.param("2", set(), marks=pytest.mark.long)], ids=["1", "2"])
 def test_another_process_with_another_hash_seed_renders_the_same(seed, left_out, tmp_path):
     def rendered(gpu: str | None, paths: list[Path]) -> dict[str, str]:

@@ -110,6 +110,7 @@ def test_le_gemms_gain_over_markidis_is_an_mi210s():
 # ---- bounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "scheme"), covering([
     *itertools.product(ON_UNITS, ("half", "markidis", "legemm", "ootomo", "scaled", "bf16x6")), ("cdna2", "ootomo_flushed"),
 ]))
@@ -137,6 +138,7 @@ def test_a_right_kernel_meets_the_bound_on_any_data_and_one_without_a_product_do
                 assert errors(less, reference - flushed, magnitude).relative_frobenius > 2 * apart.relative_frobenius, (kind, promote)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "k"), [("rdna3", 2048), ("rdna3", 8192), ("cdna2", 16384)])
 def test_small_terms_of_one_sign_that_a_long_sum_swallows(unit, k, tmp_path):
     """Markidis' low words are all positive here, and all products share one sum."""
@@ -167,6 +169,7 @@ def test_promotion_where_the_unit_rounds_to_nearest():
     assert error.promote_for(SCHEMES.get("half"), UNITS.get("cdna2"), 16, 4096) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ON_UNITS)
 def test_the_predicted_error_is_the_simulated_one(unit):
     """Of what promotion decides, on U[-1, 1] with four words' accuracy, so that the split adds nothing."""

@@ -163,6 +163,7 @@ def test_a_source_the_compiler_refuses(gemmgen, write_spec, tmp_path, monkeypatc
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["/nonexistent", "/etc/passwd", "/"])
 def test_a_compiler_that_is_none(gemmgen, write_spec, tmp_path, monkeypatch, no_cache, library):
     monkeypatch.setenv("GEMMGEN_NVRTC", library)
@@ -250,6 +251,7 @@ def test_a_gpu_that_is_not_there(gemmgen, write_spec, monkeypatch):
     check_refused(gemmgen("verify", write_spec(TINY), "--device", "cuda", "--quiet"), "--device cuda", "cupy", "--device emulator")
 
 
+@pytest.mark.slow
 def test_a_real_process_says_the_same(write_spec):
     """The tests above call main(); this is the command as a shell runs it."""
     done = subprocess.run(

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.catalog.gpu import GPUS
 from gemmgen import bench as benching
 from gemmgen import timing
 from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
@@ -287,7 +288,7 @@ class _Race:
 
 
 def kernel(name="ours", launches=2, size=None) -> Kernel:
-    return Kernel(name, SimpleNamespace(gpu=SimpleNamespace(vendor="nvidia")), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
+    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100")), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
 
 
 def test_the_bench_measures_all_at_every_size(monkeypatch):
@@ -389,6 +390,7 @@ def test_a_damaged_csv_is_refused_with_its_line():
 # ---- the command
 
 
+@pytest.mark.slow
 def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
     path = tmp_path / "bench.csv"
     path.write_text(as_csv(table_of(*full_rows())))
@@ -399,6 +401,7 @@ def test_plots_are_drawn_from_a_csv(gemmgen, tmp_path):
         assert all((folder / name).stat().st_size > 10_000 for name in ("speed.png", "error.png"))
 
 
+@pytest.mark.slow
 def test_plots_of_a_table_without_errors_or_squares(tmp_path):
     bare = rows_at(SIZE, entries(ours=np.ones(3)))
     assert len(benching.plot("A GPU", bare, tmp_path)) == 2

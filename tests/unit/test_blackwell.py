@@ -165,7 +165,7 @@ def test_an_instruction_is_as_wide_as_the_tile():
     assert plan.fragment.shape[:2] == plan.block[:2]
     assert plan.own.of_group.fragment.shape[1] == plan.own.of_group.elements == plan.warp[1]
     parts = parse_name(kernel_name(plan))
-    assert (parts["policy"], parts["arch"], parts["block"]) == ("tcgen05", "sm_100a", plan.block)
+    assert (parts["policy"], parts["block"], plan.arch) == ("tcgen05", plan.block, "sm_100a")
 
 
 def test_the_explanation_says_that_rates_are_assumed(gemmgen):

@@ -264,6 +264,7 @@ def test_many_makers_of_the_secret_agree(tmp_path):
         assert {path.name for path in (tmp_path / str(attempt)).iterdir()} == {"secret", "binaries"}
 
 
+@pytest.mark.slow
 def test_a_build_says_what_it_replaced(gemmgen, write_spec, monkeypatch, tmp_path):
     monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
     spec = write_spec('[split]\nscheme = "half"\n[tile]\nblock = [32, 32, 16]\nwarp = [32, 16, 16]\n')

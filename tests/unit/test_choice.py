@@ -89,6 +89,7 @@ def refusing(count):
 # ---- the choices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loaded", [
     minimal(), minimal("h100"), minimal("mi300x"), minimal("t4"), minimal("b200"), minimal("a100", split={"scheme": "fp32"}),
     minimal("h100", fragment={"policy": "mma"}, problem={"m": 1024, "n": 1024, "k": 32}, tile={"group": 1, "split_k": 1}),
@@ -279,6 +280,7 @@ def test_verify_tells_it(gemmgen, monkeypatch, spec):
     assert kernel in json.loads(gemmgen("verify", spec, "--json").out)["refused"][0]["kernel"]
 
 
+@pytest.mark.slow
 def test_render_and_explain_tell_what_is_remembered(gemmgen, monkeypatch, spec, tmp_path):
     own = solve(load(spec)).hash
     compiler = Compiler(monkeypatch, lambda source: own in source.name)

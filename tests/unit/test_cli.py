@@ -147,6 +147,7 @@ def test_build_for_amd_writes_hip_assembly_and_code_object(gemmgen, write_spec, 
 # ---- tables
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "table"), [("gpus", GPUS), ("schemes", SCHEMES), ("fragments", FRAGMENTS)])
 def test_tables_list_and_tell(gemmgen, verb, table):
     listing = gemmgen(verb).out
@@ -205,6 +206,7 @@ def test_a_fragment_as_a_header(gemmgen):
 # ---- verify
 
 
+@pytest.mark.slow
 def test_verify_end_to_end(gemmgen, tiny):
     ran = gemmgen("verify", tiny, "--device", "emulator", "--m", 33, "--n", 40, "--k", 50)
     assert ran.code == 0, ran.out
@@ -332,6 +334,7 @@ def test_schema_and_typeset_equations_are_the_same_in_json(gemmgen, tiny):
 # ---- a terminal, a pipe, a full disk
 
 
+@pytest.mark.slow
 def test_colour_only_on_a_terminal_and_never_with_no_color():
     def on_a_terminal(**extra) -> str:
         leader, follower = os.openpty()
@@ -346,6 +349,7 @@ def test_colour_only_on_a_terminal_and_never_with_no_color():
     assert "\x1b[" not in command("gpus", capture_output=True).stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(tiny):
     read, write = os.pipe()
     os.close(read)
@@ -354,6 +358,7 @@ def test_a_reader_that_leaves_is_no_error(tiny):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_a_message(tiny):
     with open("/dev/full", "w") as full:
@@ -362,6 +367,7 @@ def test_a_full_disk_is_a_message(tiny):
     assert "standard output: cannot be written" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_no_traceback(tiny):
     running = subprocess.Popen(
         [sys.executable, "-m", "gemmgen", "verify", str(tiny), "--device", "emulator", "--k", "100000"],

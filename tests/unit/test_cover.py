@@ -53,7 +53,7 @@ def test_every_kind_of_kernel_is_verified(in_short):
         mine = [plan for plan in plans if plan.design.name == design]
         assert {plan.layout for plan in mine} == {"nn", "nt", "tn", "tt"}, design
         assert {plan.split_k > 1 for plan in mine} == {plan.scheme.normalize == "row" for plan in mine} == {False, True}, design
-        assert len({plan.promote for plan in mine}) > 3 and {plan.stages for plan in mine} >= {2, 3, 4}, design
+        assert len({plan.promote for plan in mine}) > 3 and len({plan.stages for plan in mine}) >= 3, design
     assert {plan.where for plan in plans} == {"prepass", "shared", "register", "mixed"}
     assert {plan.loads for plan in plans} >= {"async", "spread", "grouped", "bulk"}
     assert {(plan.cluster, plan.consumers) for plan in plans if plan.design.stays} >= {(1, "cooperative"), (2, "cooperative"), (1, "pingpong"), (2, "pingpong")}
@@ -62,22 +62,25 @@ def test_every_kind_of_kernel_is_verified(in_short):
 def test_every_question_is_asked_of_each_design_and_vendor(in_make_test, in_short):
     asked, whole = {}, set()
     for plan, question in in_short:
-        if not plan.in_tensor_memory:
-            asked.setdefault((plan.gpu.vendor, plan.specialised), set()).add(question)
+        if plan.design.is_emulated:
+            asked.setdefault((plan.gpu.vendor, plan.design.stays), set()).add(question)
     assert len(asked) == 3
     for kind, questions in asked.items():
         assert questions >= QUESTIONS.keys(), kind
     for file, table in (("test_ways.py", WAYS), ("test_amd_ways.py", AMD_WAYS)):
         plans = [plan_of(**table[one["name"]]) for one in of(in_make_test, file, "test_each_way_verifies")]
-        whole |= {(plan.gpu.vendor, plan.specialised) for plan in plans}
+        whole |= {(plan.gpu.vendor, plan.design.stays) for plan in plans}
     assert whole == asked.keys(), "a whole report of each"
 
 
+WRONG_ON_PURPOSE = {
+    "test_sabotage.py": "test_a_wrong_kernel_fails", "test_ways.py": "test_a_wrong_way_fails", "test_amd_ways.py": "test_a_wrong_kernel_fails",
+    "test_warpgroups.py": "test_every_fault_is_noticed", "test_hopper.py": "test_a_fault_is_caught", "test_order.py": "test_what_may_come_late_is_missed",
+}
+
+
 def test_no_kernel_that_is_wrong_on_purpose_is_left_out(in_make_test):
-    for file, function in (
-        ("test_sabotage.py", "test_a_wrong_kernel_fails"), ("test_ways.py", "test_a_wrong_way_fails"), ("test_amd_ways.py", "test_a_wrong_kernel_fails"),
-        ("test_warpgroups.py", "test_every_fault_is_noticed"), ("test_hopper.py", "test_a_fault_is_caught"), ("test_order.py", "test_what_may_come_late_is_missed"),
-    ):
+    for file, function in WRONG_ON_PURPOSE.items():
         assert {one["name"] for one in of(in_make_test, file, function)} == sys.modules[Path(file).stem].FAULTS.keys(), file
 
 

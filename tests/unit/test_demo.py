@@ -9,6 +9,7 @@ from gemmgen import demo
 from gemmgen.solve import solve
 
 
+@pytest.mark.slow
 def test_features_are_standardised_and_not_integers():
     z = demo._features()
     assert z.shape == (1797, 64) and z.dtype == np.float32
@@ -26,6 +27,7 @@ def test_the_nearer_and_then_the_lower_index_comes_first():
     assert found[1].tolist() == [3, 0, 5, 6, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("present", "chosen"), [((), "a100"), (("a100", "rtx4090"), "rtx4090"), (("h100",), "h100")])
 @pytest.mark.parametrize("name", ["sgemm_a100", "digits_ootomo", "digits_half"])
 def test_the_specs_are_for_the_gpu_that_is_there(monkeypatch, name, present, chosen):
@@ -33,6 +35,7 @@ def test_the_specs_are_for_the_gpu_that_is_there(monkeypatch, name, present, cho
     assert solve(demo._shipped(name)).gpu.name == chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verified", "wrong", "code"), [
     (True, {"ootomo": 0, "half": 3}, 0), (False, {"ootomo": 0, "half": 3}, 1),
     (True, {"ootomo": 1, "half": 3}, 1), (True, {"ootomo": 0, "half": 0}, 1),

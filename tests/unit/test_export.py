@@ -131,6 +131,7 @@ def test_the_folder_holds_what_the_manifest_tells(case, tmp_path):
     assert [field["name"] for field in manifest["status"]] == [f for fields in COUNTERS.values() for f in fields]
 
 
+@pytest.mark.slow
 def test_the_same_plan_gives_the_same_bytes_wherever_it_is_written(tmp_path, monkeypatch):
     first = contents(exported(tmp_path / "one"))
     monkeypatch.chdir(tmp_path)
@@ -394,6 +395,7 @@ int main(void)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_c_sizes_are_the_plans(case, tmp_path):
     [gcc] = need("gcc")
@@ -492,6 +494,7 @@ def test_every_bad_argument_is_named(tmp_path):
 # ---- foreign compilers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("standard", "case"), covering(itertools.product(["c89", "c99", "c17", "c++98", "c++20"], CASES)))
 def test_the_header_is_clean_in_c_and_cxx(case, standard, tmp_path):
     [compiler] = need("g++" if "+" in standard else "gcc")
@@ -517,6 +520,7 @@ def toolkit() -> Path:
     return Path(re.search(r"^#\$ TOP=(.*)$", text, re.M)[1].strip()).resolve()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sampled(["scaled-tt", "wgmma-nt", "wgmma-tn"], 1))
 def test_the_launcher_compiles_and_links_with_a_foreign_program(case, tmp_path):
     """What the README says to do by hand; nvcc holds the arguments against the kernels' own."""
@@ -530,6 +534,7 @@ def test_the_launcher_compiles_and_links_with_a_foreign_program(case, tmp_path):
         "-o", "example", cwd=folder)
 
 
+@pytest.mark.slow
 def test_cmake_builds_installs_and_serves_a_project_in_plain_c(tmp_path):
     cmake, gcc, pkg_config, _, _ = need("cmake", "gcc", "pkg-config", "nvcc", "g++")
     exported(tmp_path / "out")

@@ -75,7 +75,7 @@ def test_a_warp_may_be_one_fragment_of_b_wide():
 
 
 def test_the_name_says_how():
-    assert "gemm_f32_fp32__fma_m16n32k4_f32_cta" in kernel_name(plan_of())
+    assert kernel_name(plan_of()).startswith("gemmgen_fp32_fma_")
 
 
 def test_the_source_names_no_matrix_unit():
@@ -125,6 +125,7 @@ def sequential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return c
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 64, 1000, 5000])
 @pytest.mark.parametrize("low", [-1, 0])
 def test_the_bound_is_that_of_a_sequential_sum(low, k):

@@ -90,6 +90,7 @@ def test_wmma_is_what_was_published():
                 assert [(at, r * held.packed_count + p) for at, r, p in held.map(i, j)] == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_the_way_back_as_c(name):
     """`holder_expressions` invert `lane_expression` and `index_expression`; integer C and Python agree here."""
@@ -113,6 +114,7 @@ def test_copies_may_be_in_other_lanes():
     assert [eval(held.holder_expressions()[0], {"i": 5, "j": 1, "copy": copy}) for copy in (0, 1)] == [25, 29]
 
 
+@pytest.mark.slow
 def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
     """Looking at bits says what counting says, of maps that cover and of maps that do not."""
     rng, proven = random.Random(3), 0
@@ -130,6 +132,7 @@ def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
     assert 100 < proven < 2000
 
 
+@pytest.mark.slow
 def test_kernels_are_made_of_fragments_that_have_a_template():
     templates = {path.name for path in (TEMPLATES / "atoms").glob("*.j2")}
     assert templates <= {row.atom for row in FRAGMENTS.rows()}

@@ -86,6 +86,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "told"), [(text, told) for text, *told in TEXTS.values()], ids=TEXTS)
 def test_a_text_that_is_too_much(gemmgen, tmp_path, text, told):
     path = tmp_path / "x.toml"

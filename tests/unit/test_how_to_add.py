@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.table import _files
 from gemmgen.paths import SPECS
 
 ROOT = SPECS.parent
@@ -53,6 +54,7 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
         if program == "cp":
             [source, folder] = arguments
             shutil.copy(source, folder)
+            _files.cache_clear()  # as the next command's own process would look
             return ""
         assert program == "python", f"{command}: the page's test cannot run this"
         monkeypatch.setattr(sys, "argv", arguments)

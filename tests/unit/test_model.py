@@ -131,6 +131,7 @@ def known_of(plan) -> dict[str, float]:
     return papers.numbers(plan.model) | (solved(error.EQUATIONS, own) if own else {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("design", "strategy", "ways"), [
     (portable.DESIGN, specs(gpus=GPUS.names()), WAYS | AMD_WAYS), (specialised.DESIGN, bulk_specs(), WAYS),
@@ -138,7 +139,8 @@ def known_of(plan) -> dict[str, float]:
 ], ids=[one.name for one in DESIGNS])
 def test_every_reading_gives_the_numbers_of_plans(design, strategy, ways, count):
     """Of random plans and of those that go every way, with flags as they really are."""
-    plans = [plan for plan in [*random_plans(strategy, count), *(plan_of(**way) for way in ways.values())] if plan.design is design]
+    drawn = [*random_plans(strategy, count), *(plan_of(**way) for way in ways.values())]
+    plans = [plan for plan in drawn if plan.design is design]
     assert len(plans) > 0.3 * count
     rows = [known_of(plan) for plan in plans]
     for statement in [*(one for _, group in design.equation_groups for one in group), *error.EQUATIONS, *design.constraints, *papers.PAPERS]:
@@ -159,6 +161,7 @@ def close(text: str, value: float) -> bool:
     return float(text) == pytest.approx(value, rel=5.1e-4, abs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tailed(SHIPPED, LIKE_OTHERS))
 def test_what_an_explanation_prints_is_true(name):
     """Of every shipped spec: each `symbol = numbers = value`, in text and typeset, each inequality with its numbers."""

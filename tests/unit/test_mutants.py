@@ -58,6 +58,7 @@ def test_rows_that_cannot_be_are_refused(tmp_path):
 CODE, TEST = "def f():\n    return 1\n", "from code_under_test import f\n\n\ndef test_f():\n    assert f() < 3\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("find", "replace", "equivalent", "state"), [
     ("return 1", "return 4", "", "caught"), ("return 1", "return 2", "", "survived"), ("return 1", "return 2", "2 is below 3, too", "equivalent"),
     ("return 1", "return 4", "said to be", "survived"), ("def f", "def g", "", "broken"), ("return 5", "return 6", "", "stale"),
@@ -75,6 +76,7 @@ def test_outcomes_are_told_apart_and_the_tree_is_as_before(find, replace, equiva
     assert f"| {state}" in runner.tables([outcome])
 
 
+@pytest.mark.slow
 def test_a_copy_in_which_a_test_fails_or_is_skipped_is_no_ground(tmp_path, monkeypatch):
     tree = runner.copy(tmp_path)
     (tree.root / "tests/unit/test_made_up.py").write_text("import pytest\ndef test_x(): assert 0\ndef test_y(): pytest.skip('no')\ndef test_z(): pass\n")

@@ -73,6 +73,7 @@ def test_clangs_recorded_figures():
                 assert in_a_simd(gpu, int(row["registers"]), int(row["shared_bytes"])) == int(row["wavefronts"]), (gpu.name, row)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ONE_OF_EACH_TARGET, ids=lambda gpu: gpu.arch)
 def test_clang_itself(gpu):
     if importlib.util.find_spec("ziglang") is None:
@@ -101,6 +102,7 @@ def by_llvm(arch: str, wavefronts: int, registers: int, shared: int) -> int:
     return min(by_registers, by_barriers, by_shared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", AMD, ids=lambda gpu: gpu.name)
 def test_llvms_rule_over_a_grid(gpu):
     limits = gpu.limits
@@ -135,6 +137,7 @@ def test_what_no_block_may_take(gpu):
 # ---- BatchGEMM eqs. 5 to 9, with its numbers of an MI210
 
 
+@pytest.mark.slow
 def test_batchgemms_wavefronts_of_an_mi210():
     """Its equations know no granularity, so the counts here are multiples of one, and workgroups are whole.
 

@@ -45,6 +45,7 @@ def run_there(installed: Path, cwd: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_wheel_renders_the_checkouts_bytes(installed, tmp_path, gemmgen):
     where = run_there(installed, tmp_path, "-c", (
         "import gemmgen.paths as p, gemmgen; print(gemmgen.__file__, p.TEMPLATES, p.SPECS, sep='\\n')"

@@ -329,6 +329,7 @@ def test_measure_writes_what_the_tables_and_plots_read(measured):
     assert not any(row["contestant"] == "tf32x3, 128" for row in document["plane"])
 
 
+@pytest.mark.slow
 def test_plot_draws_both_pictures(measured, tmp_path, monkeypatch, capsys):
     document, path = measured
     document["plane"][0]["relative_frobenius"] = 1e-17  # below the floor, as FP64 is

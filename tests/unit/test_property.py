@@ -20,18 +20,19 @@ def sound(data) -> str:
     source = render(plan)
     said = parse_name(source.name)
     assert source.name == kernel_name(plan)
-    assert (list(said["block"]), list(said["warp"])) == (data["tile"]["block"], data["tile"]["warp"])
-    assert (said["stages"], said["promote"]) == (plan.stages, plan.promote)
+    assert list(said["block"]) == data["tile"]["block"] and list(plan.warp) == data["tile"]["warp"]
+    assert all(one.told(value) in " ".join(source.text.partition("namespace")[0].replace("//", "").split()) for one, value in plan.told)
     assert plan.shared_bytes <= plan.gpu.limits.shared_bytes_per_block
     assert plan.threads <= plan.gpu.limits.threads_per_block
     assert plan.numbers["accumulator_registers"] < plan.gpu.limits.registers_per_thread
-    assert (said["cluster"], said["consumers"]) == (data["tile"].get("cluster", 1), data["pipeline"].get("consumers", "cooperative"))
+    assert (plan.cluster, plan.consumers) == (data["tile"].get("cluster", 1), data["pipeline"].get("consumers", "cooperative"))
     assert all(launch.blocks(source.interface.extents(1000, 1000, 1000)) % launch.cluster == 0 for launch in source.launches)
     assert all(launch.symbol in source.text for launch in source.launches)
     assert "Undefined" not in source.text and "None" not in source.text
     return "plan"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "count"), [
     pytest.param(specs(), 100, id="portable"), pytest.param(bulk_specs(), 100, id="specialised"),
     pytest.param(specs(), 1000, id="portable, many", marks=pytest.mark.long), pytest.param(bulk_specs(), 500, id="specialised, many", marks=pytest.mark.long),

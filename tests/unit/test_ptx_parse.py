@@ -213,6 +213,7 @@ def test_nested_loops_are_nested_in_the_order():
     assert order == [0, 1, 3, 2]
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_blocks_is_no_trouble():
     count = 20_000
     successors = [[i + 1] for i in range(count - 1)] + [[]]

@@ -60,6 +60,7 @@ def test_every_choice_satisfies_every_constraint(scheme, gpu):
     assert plan.predicted_registers == known["registers"] and known["resident_blocks"] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 64, 1000, 1024, 16384])
 def test_any_size_has_a_plan(size):
     assert solve(spec(size=size)).hints.m == size
@@ -108,6 +109,7 @@ def test_a_spec_that_leaves_nothing_open_is_checked_and_not_searched():
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == ["False"]
 
 
+@pytest.mark.slow
 def test_the_same_answer_in_another_process():
     program = (
         "from gemmgen.spec import loads; from gemmgen.solve import solve\n"
@@ -158,6 +160,7 @@ def test_a_gpu_without_asynchronous_copies_goes_through_registers():
     assert caught.value.needs == "sm_80 or newer"
 
 
+@pytest.mark.slow
 def test_where_to_split_follows_the_size():
     """Measured on an H100: one launch wins where launches cost most, a pass of its own everywhere else."""
     assert solve(spec(size=128, **MMA)).where == "register"

@@ -112,9 +112,11 @@ CASES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("unit", "word"), MODELS)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("warps", [1, 7, 9])  # fewer than columns, and more: two orders of the dimensions
+# Fewer warps than columns, and more: two orders of the dimensions.
+@pytest.mark.parametrize(("warps", "case", "unit", "word"), [
+    pytest.param(warps, case, *model, marks=() if warps == (7, 9, 1)[at % 3] else pytest.mark.long)
+    for warps in (1, 7, 9) for at, case in enumerate(CASES) for model in MODELS
+])
 def test_fragments_equal_dots_bit_for_bit(unit, word, case, warps):
     row, rng = UNITS.get(unit), np.random.default_rng(CASES.index(case))
     for k in (8, 16) if word != "tf32" else (4, 8):

@@ -127,6 +127,7 @@ class Portable(Design):
     of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "fragment_buffers", "register_budget")
 
     promotes_at_once = True
+    shaping = ("unrolled",)
 
     def serves(self, fragment: Fragment) -> bool:
         return not fragment.from_shared

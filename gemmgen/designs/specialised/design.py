@@ -73,6 +73,7 @@ CONSTRAINTS = (
 
 class Specialised(Design):
     name = "specialised"
+    labels = {"warp": "warpgroup {}"}
     own = (CLUSTER, CONSUMERS)
     words = {
         "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),
@@ -92,6 +93,7 @@ class Specialised(Design):
     of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
     gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
     stays = True
+    shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
 
     def serves(self, fragment: Fragment) -> bool:
         return fragment.from_shared and not fragment.in_tensor_memory

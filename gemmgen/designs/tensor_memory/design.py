@@ -45,6 +45,7 @@ RESOURCES = (*specialised.equations.RESOURCES, *equations.BUDGETS)
 
 class TensorMemory(Design):
     name = "tensor_memory"
+    labels = {"warp": "warpgroup {}"}
     words = {"loads": specialised.Specialised.words["loads"]}
     all_ways = (Way("prepass", "bulk"),)
     pipeline_equations = RESOURCES
@@ -60,6 +61,7 @@ class TensorMemory(Design):
     gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that move sums]"
     sums_come_combined = True
     stays = True
+    shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
     is_emulated = False
     standing = "compiled and its resources checked; not emulated, never run"
 
