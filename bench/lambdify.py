@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from gemmgen.designs import all_designs
-from gemmgen.model import error, lambdified, papers
+from gemmgen.designs import all_designs, common
+from gemmgen.model import bounds, error, lambdified, papers
 from gemmgen.model.equation import Constraint, Equation
 
 FILE = Path(lambdified.__file__)
@@ -26,6 +26,11 @@ ceil, floor, max, min, sqrt, where = (FUNCTIONS[name] for name in ("ceil", "floo
 
 CODE = {
 '''
+MIDDLE = '''}
+
+# The largest number of stages that C10 leaves, solved for by SymPy, by design.
+MOST_STAGES = {
+'''
 
 
 def statements() -> list[Equation | Constraint]:
@@ -34,13 +39,21 @@ def statements() -> list[Equation | Constraint]:
         *(group for _, group in design.equation_groups), design.tile_equations, design.pipeline_equations, design.plan_equations, design.predictions,
         design.constraints,
     ) for one in group]
-    return [*own, *error.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE]
+    return [*own, *error.EQUATIONS, *papers.PAPERS, papers.EGEMM_BALANCE, *most_stages().values()]
+
+
+def most_stages() -> dict[str, Equation]:
+    """What C10 leaves of the stages, by design, where it is linear in them."""
+    found = {one.name: bounds.most(one.pipeline_equations, common.SHARED_MEMORY, "stages") for one in all_designs() if common.SHARED_MEMORY in one.constraints}
+    return {name: bound for name, bound in found.items() if bound}
 
 
 def rendered(statements: Iterable[Equation | Constraint]) -> str:
     """The file's text, each form once, in the order of the statements."""
     forms = {one.form: one for one in statements}
-    return HEAD + "".join(f"    # {one.number}\n{_broken(repr(form))}: (\n{_broken(one.lambdified)}\n    ),\n" for form, one in forms.items()) + "}\n"
+    return HEAD + "".join(f"    # {one.number}\n{_broken(repr(form))}: (\n{_broken(one.lambdified)}\n    ),\n" for form, one in forms.items()) + (
+        MIDDLE + "".join(f"    {name!r}:\n{_broken(repr(one.form))},\n" for name, one in most_stages().items()) + "}\n"
+    )
 
 
 def _broken(text: str) -> str:

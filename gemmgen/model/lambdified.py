@@ -834,4 +834,42 @@ CODE = {
     "T_mem1 + T_mem2 <= T_comp": (
         lambda T_mem1, T_mem2, T_comp: T_mem1 + T_mem2 <= T_comp
     ),
+    # C10
+    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))": (
+        lambda shared_bytes_per_block, BM, BN, BK, split_register, word_bytes, words, padding: floor(shared_bytes_per_block / ((BM + BN) * (BK *
+        where(split_register > 0, 4, word_bytes * words) + padding * words)))
+    ),
+    # C10
+    (
+    "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
+    " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, word_bytes, words: floor((shared_bytes_per_block - where(split_k
+        > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words) + BK * BN *
+        word_bytes * words))
+    ),
+    # C10
+    (
+    "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
+    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
+    "* words) + BK * BN * word_bytes * words))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, promote, promoted_sums, sums, BK, mixed, word_bytes, words: floor((-24 +
+        shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * where(((promote > 0) &
+        (promoted_sums > 0)) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words) + BK * BN *
+        word_bytes * words))
+    ),
+}
+
+# The largest number of stages that C10 leaves, solved for by SymPy, by design.
+MOST_STAGES = {
+    'portable':
+    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
+    'specialised':
+    (
+    "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
+    " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"),
+    'tensor_memory':
+    (
+    "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
+    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
+    "* words) + BK * BN * word_bytes * words))"),
 }

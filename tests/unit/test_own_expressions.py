@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemmgen.cli import explain as explaining
-from gemmgen.designs import all_designs
+from gemmgen.designs import all_designs, common
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.render import render
 from gemmgen.solve import alternatives, choices, explain, search, solve
@@ -141,3 +141,26 @@ def test_the_symbols_are_listed_with_meaning_and_whose_they_are(gemmgen):
     ran = gemmgen("explain", "--symbols")
     assert ran.code == 0 and "blocks that share an SM or CU" in ran.out
     assert gemmgen("explain").code == 2
+
+
+@pytest.mark.parametrize(("gpu", "policy"), [("a100", "auto"), ("h100", "wgmma"), ("b200", "tcgen05"), ("t4", "auto"), ("mi300x", "auto")])
+def test_stages_start_inside_their_bound(gpu, policy):
+    """The same candidates remain as without it, in the same order, and all others are counted."""
+    request, = (one for one in requests(spec(gpu, policy)) if policy == "auto" or one.fragment.policy == policy)
+    asked = (request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number, request.design.constraints)
+    inside, all_of_them = search._enumerated(*asked, bounded=True), search._enumerated(*asked, bounded=False)
+    assert inside.candidates == all_of_them.candidates and set(inside.columns) == set(all_of_them.columns)
+    assert all(np.array_equal(inside.columns[name], all_of_them.columns[name]) for name in inside.columns)
+    for found in (inside, all_of_them):
+        assert sum(found.rejected.values()) + found.feasible == found.candidates
+    c10 = common.SHARED_MEMORY.label
+    assert gpu == "mi300x" or inside.rejected[c10] >= all_of_them.rejected[c10] > 0
+
+
+def test_no_stage_beyond_the_bound_is_enumerated(monkeypatch):
+    request, = requests(spec("h100", "wgmma"))
+    seen = []
+    monkeypatch.setattr(type(request.design), "registers", lambda self, numbers, arch_number: seen.append(dict(numbers)) or dict(numbers))
+    search.enumerate_space(request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number)
+    (numbers,) = seen
+    assert (numbers["shared_bytes"] <= numbers["shared_bytes_per_block"]).all() and len(set(numbers["stages"])) > 3
