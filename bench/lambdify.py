@@ -7,6 +7,7 @@ Run it after a form was changed; a test compares the file with what this writes.
 
 from __future__ import annotations
 
+import argparse
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -66,6 +67,7 @@ def _broken(text: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     text = rendered(statements())
     FILE.write_text(text)
     print(f"{FILE}: {text.count('lambda ')} forms")
