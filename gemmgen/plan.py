@@ -132,6 +132,11 @@ class _Facts:
         return [(one, self.decided[one.name]) for one in self.design.decisions]
 
     @property
+    def summary(self) -> str:
+        """The same in words."""
+        return ", ".join(one.told(value) for one, value in self.told)
+
+    @property
     def arch(self) -> str:
         """The compile target: the GPU's, or that of an instruction only it has."""
         return self.fragment.arch or self.gpu.arch

@@ -185,7 +185,7 @@ def _header(plan: Plan, name: str) -> str:
         "promote": plan.promote_label,
         "special": plan.special,
         "fragment": plan.fragment.instruction,
-        "decided": ", ".join(one.told(value) for one, value in plan.told),
+        "decided": plan.summary,
         "block": f"{plan.threads} threads, {plan.shared_bytes} B of {'static' if plan.static_shared else 'dynamic'} shared memory",
         **({"checked": plan.standing} if plan.standing else {}),
         **({"chosen": "; ".join(plan.asked)} if plan.asked else {}),

@@ -48,10 +48,7 @@ class Refusal:
     error: ResourceError
 
     def __str__(self) -> str:
-        plan = self.plan
-        return (
-            ", ".join(one.told(value) for one, value in plan.told) + f": {self.error.problem}: {self.error.has}"
-        )
+        return f"{self.plan.summary}: {self.error.problem}: {self.error.has}"
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json` and manifests."""
@@ -166,7 +163,3 @@ def _refused_before(source: Source, cache: Cache | None) -> ResourceError | None
     except BuildError:
         return None
     return None
-
-
-def _by(extents: tuple[int, int, int]) -> str:
-    return "x".join(map(str, extents))

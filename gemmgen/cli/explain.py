@@ -78,7 +78,7 @@ def text(explanation: Explanation) -> str:
     reached = time.efficiency(plan.gpu, plan.scheme.word)
     parts = [facts({
         "kernel": kernel_name(plan),
-        "decided": _decisions(plan),
+        "decided": plan.summary,
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
                      f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
@@ -190,10 +190,6 @@ def _searched(e: Explanation) -> str:
     if e.candidates == 1:
         return "nothing: the spec leaves nothing open"
     return f"{e.candidates} candidates, {e.feasible} feasible, in {e.solve_seconds:.2f} s"
-
-
-def _decisions(plan: Plan) -> str:
-    return ", ".join(one.told(value) for one, value in plan.told)
 
 
 def _candidates(plan: Plan, rows: Sequence[Candidate], intensity: str) -> str:

@@ -81,6 +81,7 @@ def report(kernel: Built, judged: Report, seconds: float) -> str:
     spills = f"{r.spill_bytes} B spilled" if r.spill_bytes else "no spills"
     lines = [
         ("kernel", judged.kernel),
+        ("decided", plan.summary),
         *(("refused" if i == 0 else "", str(refusal)) for i, refusal in enumerate(kernel.refused)),
         ("device", judged.device),
         ("resources", f"{r.registers} of {plan.gpu.limits.registers_per_thread} registers, {r.shared_bytes} B shared, "
@@ -162,6 +163,7 @@ def build_table(kernel: Built) -> str:
     header = ("", "threads", "registers", "static B", "dynamic B", "spilled B", "stack B", "occupancy")
     return "\n".join([
         f"{'kernel':<{LABEL}}{source.name}",
+        f"{'decided':<{LABEL}}{plan.summary}",
         *refused_lines(kernel.refused),
         f"{'compiled':<{LABEL}}for {binary.arch} by {binary.compiler}, {compiled}",
         table(header, rows, indent="  "),
