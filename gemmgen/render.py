@@ -33,7 +33,7 @@ class Source:
     Attributes:
         name: of the kernel, and the file's stem.
         text: CUDA C++ or HIP, header-free.
-        interface: what its kernels agree on with their callers, launches among it.
+        interface: what its kernels agree on with their callers, launches among it; None of a text that no plan made.
         arch: the compile target.
         allow_spills: whether the build accepts spills.
     """
@@ -41,7 +41,7 @@ class Source:
     name: str
     text: str
     suffix: str
-    interface: abi.Interface
+    interface: abi.Interface | None
     arch: str
     allow_spills: bool
 

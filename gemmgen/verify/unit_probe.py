@@ -93,7 +93,7 @@ def probe_unit(plan: Plan, kind: str) -> Tiles:
     m, n, k = fragment.shape
     names, a, b, c = _tiles(fragment)
     text = render_text("unit_probe.j2", header=fragment_header(fragment), fragment=fragment, name=KERNEL, m=m, n=n, k=k)
-    source = Source(name=KERNEL, text=text, suffix=plan.gpu.maker.source_suffix, launches=(), arch=plan.arch, allow_spills=False)
+    source = Source(name=KERNEL, text=text, suffix=plan.gpu.maker.source_suffix, interface=None, arch=plan.arch, allow_spills=False)
     device = open_device(kind, plan, source, build(source))
     try:
         buffers = [device.upload(x, name) for x, name in ((a, "a"), (b, "b"), (c, "c"))]

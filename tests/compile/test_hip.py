@@ -207,7 +207,7 @@ def test_resources_are_read_again_from_the_code():
 
 
 def test_a_rendered_source_goes_to_the_compiler_of_its_architecture():
-    source = Source(name="copy", text=COPY, suffix=".hip", launches=(), arch="gfx1100", allow_spills=False)
+    source = Source(name="copy", text=COPY, suffix=".hip", interface=None, arch="gfx1100", allow_spills=False)
     binary = build(source)
     assert (binary.arch, binary.source_name, set(binary.kernels)) == ("gfx1100", "copy.hip", {"copy"})
 

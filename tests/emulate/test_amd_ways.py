@@ -77,7 +77,7 @@ FAULTS = {
     "rows of A exchanged": ("mfma, narrow", swap("a_row = (lane & 15)", "a_row = (lane & 15) ^ 1"), permutation),
     "C's register of another row": ("mfma", swap("(r >> 2) * 8", "(r >> 2) * 4"), permutation),
     "C's upper lanes four rows off": ("mfma, register", swap("(lane >> 5) * 4", "(lane >> 5) * 8"), permutation),
-    "the swizzle on one side only": ("mfma", swap("swizzle(row, chunk + i) * 16)", "(chunk + i) * 16)"), permutation),
+    "the swizzle on one side only": ("mfma", swap("swizzle(row, chunk) * 16)", "chunk * 16)"), permutation),
     "a chunk of the run left out": ("mfma, register", swap("kk / 4 + piece", "kk / 4"), permutation),
     "the second chunk twice": ("wmma of RDNA3", swap("(address ^ 16)", "address"), permutation),
     "RDNA3's rows of C as RDNA4's": ("wmma of RDNA3", swap("r * 2", "r"), permutation),
@@ -125,7 +125,7 @@ def test_what_is_said_to_be_emulated_is():
     for name in AMD:
         plan = solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": name}}))
         assert ("executed by an interpreter" in plan.standing) == emulated(plan) == (name != "mi100")
-        assert "never run on AMD hardware" in plan.standing and plan.standing in render(plan).text
+        assert "never run on AMD hardware" in plan.standing and plan.standing in " ".join(render(plan).text.replace("//", "").split())
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["in short", "whole"])

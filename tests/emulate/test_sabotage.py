@@ -137,7 +137,7 @@ def test_the_right_fp32_kernel_passes_the_same_questions(buffers):
         assert check.passed, f"{check.name}: {check.detail}"
 
 
-BARRIER = "__syncthreads();               // everyone's"
+BARRIER = "__syncthreads();  // everyone's"
 RACES = {
     "missing barrier": swap(BARRIER, "//"),
     "wait for one group too few": swap("cp_async_wait<STAGES - 2>();  // this", "cp_async_wait<STAGES - 1>();  // this"),

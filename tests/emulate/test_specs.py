@@ -170,8 +170,8 @@ def test_a_device_reads_its_binary_once_and_keeps_products_apart(monkeypatch):
     source = render(plan)
     binary = build(source)
     read = []
-    parse = emulate.emulator.parse
-    monkeypatch.setattr(emulate.emulator, "parse", lambda text: read.append(text) or parse(text))
+    parse = emulate.ptx.emulator.parse
+    monkeypatch.setattr(emulate.ptx.emulator, "parse", lambda text: read.append(text) or parse(text))
     rng = np.random.default_rng(0)
     problems = [
         [rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n))] for m, n, k in ((70, 9, 40), (5, 66, 33))

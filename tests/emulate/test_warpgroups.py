@@ -84,7 +84,7 @@ FAULTS = {
     "no barrier of the cluster at the start": (PAIRED, swap("    cluster_barrier();\n\n    if (thread", "    __syncthreads();\n\n    if (thread")),
     "no barrier of the cluster at the end": (PAIRED, swap("    cluster_barrier();  // no block", "    // no block")),
     "a turn not waited for": (TURNS, swap('asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"(256) : "memory");', "")),
-    "a turn not passed on": (TURNS, swap('if (turn + all_blocks < turns) asm volatile("bar.arrive', 'if (turn + all_blocks < turns && group == 0) asm volatile("bar.arrive')),
+    "a turn not passed on": (TURNS, swap('if (turn + all_blocks < turns) asm volatile("bar.arrive', 'if (turn + all_blocks < turns && warpgroup == 0) asm volatile("bar.arrive')),
     "the other's stages not skipped": (TURNS, swap("slot += work.count;", "")),
     "A's copies not announced": (MIXED, swap("                cp_async_arrive(arrival);\n", "                mbarrier_expect_tx(arrival, 0);\n")),
     "words replaced while they are read": (MIXED, swap("wgmma_wait<2>();  // for those", "wgmma_wait<4>();  // for those")),
