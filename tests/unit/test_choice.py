@@ -199,7 +199,7 @@ def test_the_refusal_of_a_fixed_tile_stands(monkeypatch):
     compiler = Compiler(monkeypatch, lambda source: True)
     with pytest.raises(ResourceError, match="spills registers to memory on sm_86") as caught:
         first_that_builds(loads(FIXED))
-    assert len(compiler.compiled) == 1 and caught.value.where.startswith("gemm_f32_ootomo")
+    assert len(compiler.compiled) == 1 and caught.value.where.startswith("gemmgen_ootomo_mma_128x128x32_")
 
 
 def test_other_errors_of_a_compiler_end_the_search(monkeypatch):
