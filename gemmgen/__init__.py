@@ -1,18 +1,14 @@
 """gemmgen: from a declarative spec to a verified, FP32-accurate GEMM kernel.
 
-    from gemmgen.spec import load
-    from gemmgen.solve import solve
-    from gemmgen.render import render
-    from gemmgen.build import build
-    from gemmgen.verify import verify
+    from gemmgen import road
 
-    spec = load("specs/kernels/sgemm_a100.toml")
-    plan = solve(spec)
-    source = render(plan)
-    binary = build(source)
-    report = verify(plan, source, binary)
+    kernel = road.build("specs/kernels/sgemm_a100.toml")
+    print(kernel.plan.hash, kernel.source.name, kernel.binary.arch)
+    report = road.verify(kernel, size=(64, 48, 96))
+    print(report.passed)
+    road.export(kernel, "third_party/sgemm")
 
-Each stop of the road is a frozen value. Importing this package is cheap: heavy
+Each stop of the road is a frozen value: spec, plan, source, binary, report. Importing this package is cheap: heavy
 libraries are imported where they are used.
 """
 

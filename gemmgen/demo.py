@@ -15,9 +15,9 @@ import sys
 import time
 from typing import Any
 
+from gemmgen import road
 from gemmgen.cli import guarded, show
 from gemmgen.cli.output import GREEN, RED, Progress, emit, paint
-from gemmgen.cli.pipeline import built, opened, verified
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, GemmgenError
 from gemmgen.paths import SPECS
 from gemmgen.spec import LoadedSpec, load
@@ -52,8 +52,8 @@ def _verification() -> bool:
     name = "sgemm_a100"
     emit(f"1. Is the kernel right?  gemmgen verify specs/kernels/{name}.toml\n")
     start, progress = time.perf_counter(), Progress(name)
-    kernel = built(_shipped(name), progress)
-    report = verified(kernel, "auto", progress)
+    kernel = road.build(_shipped(name), progress=progress)
+    report = road.verify(kernel, progress=progress)
     emit(show.report(kernel, report, time.perf_counter() - start))
     return report.passed
 
@@ -110,8 +110,8 @@ def _gram(scheme: str, z: Any) -> tuple[str, Any, Any]:
     from gemmgen.verify.metrics import errors, exact
 
     progress = Progress(f"digits_{scheme}")
-    kernel = built(_shipped(f"digits_{scheme}"), progress)
-    device = opened(kernel, "auto", progress)
+    kernel = road.build(_shipped(f"digits_{scheme}"), progress=progress)
+    device = road.open_device(kernel, progress=progress)
     progress.step("Gram matrix")
     try:
         gram = gemm(device, kernel.plan, kernel.source, z, z.T).c

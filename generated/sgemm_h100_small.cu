@@ -295,7 +295,7 @@ gemmgen_ootomo_mma_16x32x16_2b74056b(
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_N; ++i)
             {
-                const int row = warp_n + i * 8 + half * 8 + run_row;
+                const int row = warp_n + i * 8 + run_row;
                 float x[4];
 #pragma unroll
                 for (int e = 0; e < 4; ++e) x[e] = load_shared_4(stage + A_BYTES + at_b(kk + e, row / 4) + row % 4 * 4);

@@ -272,7 +272,7 @@ gemmgen_ootomo_mma_128x128x32_90d92143(
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_N; ++i)
             {
-                const int row = warp_n + i * 8 + half * 8 + run_row;
+                const int row = warp_n + i * 8 + run_row;
                 float x[4];
                 load_shared_16(x, stage + A_BYTES + at_b(row, kk / 4) + kk % 4 * 4);
                 u32 packed[WORDS][2];

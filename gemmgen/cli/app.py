@@ -152,9 +152,9 @@ def verify(
                         remedy="leave the sizes out")
     from gemmgen.cli import show
     from gemmgen.cli.inputs import matrices
-    from gemmgen.cli.pipeline import built, recorded, verified
+    from gemmgen import road
     from gemmgen.verify.record import file_name
-    from gemmgen.spec import MAX_EXTENT, load
+    from gemmgen.spec import MAX_EXTENT
 
     for option, extent in (("--m", m), ("--n", n), ("--k", k)):
         if extent is not None and not 1 <= extent <= MAX_EXTENT:
@@ -165,15 +165,17 @@ def verify(
     def serve(path: Path) -> tuple[str, Any, int]:
         start = time.perf_counter()
         progress = Progress(path.name, quiet or as_json)
-        loaded = load(path, gpu)
-        kernel = built(loaded, progress)
+        loaded = road.load(path, gpu)
+        kernel = road.build(loaded, progress=progress)
         if save and not kernel.plan.gpu.maker.recorded:
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
                             remedy="--json, and a redirection of the output")
-        report = verified(kernel, device, progress, size=(m, n, k), require=require or loaded.spec.verify.require, **own)
+        report = road.verify(
+            kernel, device=device, size=(m, n, k), require=require or loaded.spec.verify.require, progress=progress, **own,
+        )
         text, value = show.report(kernel, report, time.perf_counter() - start), {**report.as_dict(), **show.refused_facts(kernel.refused)}
         if report.device_kind == "hip" or save and not report.unverified:
-            record = recorded(kernel, report, progress)
+            record = road.record(kernel, report, progress=progress)
             [saved] = write_paths({save or Path(file_name(kernel.plan)): json_text(record) + "\n"})
             text, value = f"{text}\n{show.record(record, saved)}", {**value, "saved": str(saved)}
         return text, value, EXIT_OK if report.passed else EXIT_USAGE if report.unverified and not report.failed else EXIT_FAILED
@@ -202,7 +204,7 @@ def render(
     needed; nothing is compiled.
     """
     from gemmgen.cli import show
-    from gemmgen.cli.pipeline import planned
+    from gemmgen import road
 
     folder = Path(output) if output and (output.endswith("/") or is_folder(output)) else None
     if output and not folder and len(specs) > 1:
@@ -210,7 +212,7 @@ def render(
                         remedy=f"-o {output}/")
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        kernel = planned(path, gpu)
+        kernel = road.render(path, gpu)
         plan, source, written = kernel.plan, kernel.source, None
         for refusal in kernel.refused:
             what = "printed, though" if refusal.plan == plan else "passed over, since"
@@ -254,13 +256,12 @@ def build(
     with exit code 1, unless the spec leaves its tile open: then the next best is
     taken, and the refusal told.
     """
-    from gemmgen.build import first_that_builds
+    from gemmgen import road
     from gemmgen.cli import show
-    from gemmgen.spec import load
     from gemmgen.verify import standing
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        kernel = first_that_builds(load(path, gpu))
+        kernel = road.build(path, gpu)
         plan, source, binary = kernel.plan, kernel.source, kernel.binary
         assembly, code = plan.gpu.maker.code_suffixes
         stem = _stem(path, specs, gpu, plan)
@@ -300,18 +301,16 @@ def export(
     needed.
     """
     from gemmgen import export as exporter
-    from gemmgen.build import first_that_builds
+    from gemmgen import road
     from gemmgen.cli import show
-    from gemmgen.spec import load
     from gemmgen.verify import standing
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
-    kernel = first_that_builds(load(spec, gpu), archs=lambda plan: exporter.target_archs(plan, archs or ()))
+    kernel = road.build(spec, gpu, archs=lambda plan: exporter.target_archs(plan, archs or ()))
     plan, source, binary = kernel.plan, kernel.source, kernel.binary
     targets = [binary.arch, *(other.arch for other in kernel.others)]
-    refused = [refusal.as_dict() for refusal in kernel.refused]
-    files = exporter.export(plan, source, binary, output, others=kernel.others, name=name, force=force, refused=refused)
+    files = road.export(kernel, output, name=name, force=force)
     value = {
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
@@ -402,7 +401,7 @@ def bench(
     """
     from gemmgen import bench as benching
     from gemmgen.cli.inputs import problem_sizes
-    from gemmgen.cli.pipeline import racers
+    from gemmgen.cli.racers import racers
 
     if plot:
         if specs:

@@ -12,7 +12,7 @@ from gemmgen.build.binary import Binary
 from gemmgen.build.choice import TRIES, explained, first_not_refused, first_that_builds
 from gemmgen.build.cubin import CubinResources
 from gemmgen.cli.output import Progress
-from gemmgen.cli.pipeline import racers
+from gemmgen.cli.racers import racers
 from gemmgen.errors import BuildError, ResourceError
 from gemmgen.designs import portable
 from gemmgen.designs.portable.design import PREDICTED
@@ -199,7 +199,7 @@ def test_the_refusal_of_a_fixed_tile_stands(monkeypatch):
     compiler = Compiler(monkeypatch, lambda source: True)
     with pytest.raises(ResourceError, match="spills registers to memory on sm_86") as caught:
         first_that_builds(loads(FIXED))
-    assert len(compiler.compiled) == 1 and caught.value.where.startswith("gemmgen_ootomo_mma_128x128x32_")
+    assert len(compiler.compiled) == 1 and caught.value.where.startswith("gemmgen_ootomo")
 
 
 def test_other_errors_of_a_compiler_end_the_search(monkeypatch):

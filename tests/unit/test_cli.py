@@ -81,13 +81,24 @@ def test_render_into_a_file_a_folder_and_a_new_folder(gemmgen, tiny, tmp_path):
     (tmp_path / "there").mkdir()
     for output, expected in (
         (tmp_path / "x.cu", tmp_path / "x.cu"),
-        (tmp_path / "there", tmp_path / "there" / source.file_name),
-        (f"{tmp_path}/new/", tmp_path / "new" / source.file_name),
+        (tmp_path / "there", tmp_path / "there" / "tiny.cu"),
+        (f"{tmp_path}/new/", tmp_path / "new" / "tiny.cu"),
     ):
         ran = gemmgen("render", tiny, "-o", output)
         assert (ran.code, ran.out) == (0, f"wrote {expected}\n")
         assert expected.read_text() == source.text
         assert [path.name for path in expected.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_files_of_two_specs_of_one_name_or_of_another_gpu_tell_which(gemmgen, tiny, tmp_path):
+    other = tmp_path / "other" / "tiny.toml"
+    other.parent.mkdir()
+    other.write_text(Path(tiny).read_text().replace('"half"', '"ootomo"'))
+    assert gemmgen("render", tiny, other, "-o", f"{tmp_path}/two/").code == 0
+    hashes = {solve(load(path)).hash for path in (tiny, other)}
+    assert {path.name for path in (tmp_path / "two").iterdir()} == {f"tiny_{one}.cu" for one in hashes} and len(hashes) == 2
+    assert gemmgen("render", tiny, "--gpu", "h100", "-o", f"{tmp_path}/gpu/").code == 0
+    assert [path.name for path in (tmp_path / "gpu").iterdir()] == ["tiny_h100.cu"]
 
 
 def test_render_json(gemmgen, tiny):
@@ -115,9 +126,9 @@ def test_build_writes_three_files_and_tells_resources(gemmgen, tiny, tmp_path, m
     name = render(solve(load(tiny))).name
     ran = gemmgen("build", tiny, "-o", tmp_path / "out")
     assert ran.code == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{name}{suffix}" for suffix in (".cu", ".ptx", ".cubin")}
-    assert (tmp_path / "out" / f"{name}.cubin").read_bytes().startswith(b"\x7fELF")
-    assert f".visible .entry {name}" in (tmp_path / "out" / f"{name}.ptx").read_text()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"tiny.cu", "tiny.ptx", "tiny.cubin"}
+    assert (tmp_path / "out" / "tiny.cubin").read_bytes().startswith(b"\x7fELF")
+    assert f".visible .entry {name}" in (tmp_path / "out" / "tiny.ptx").read_text()
     assert "NVRTC" in ran.out and " s\n" in ran.out
     for word in ("registers", "static B", "dynamic B", "spilled B", "stack B", "occupancy", "split", "gemm"):
         assert word in ran.out

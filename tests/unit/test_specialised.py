@@ -119,7 +119,7 @@ def test_words_lie_where_the_unit_looks(scheme, block_k):
         return
     plan = settled((64, 64, block_k), (64, 64, block_k), scheme=scheme, promote=0)
     text = render(plan).text
-        assert f"return chunk ^ (row / {plan.swizzle_rows} & {plan.swizzle_mask});".replace("(row / 1 &", "(row &") in text
+    assert f"return chunk ^ (row / {plan.swizzle_rows} & {plan.swizzle_mask});".replace("(row / 1 &", "(row &") in text
     for row in range(64):
         for chunk in range(plan.row_chunks):
             ours = row * plan.row_bytes + (chunk ^ (row // plan.swizzle_rows & plan.swizzle_mask)) * 16

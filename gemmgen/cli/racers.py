@@ -1,0 +1,67 @@
+"""What a bench times: specs' kernels, solved for one size or for each, and compiled side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemmgen import road
+from gemmgen.errors import GemmgenError
+
+if TYPE_CHECKING:
+    from gemmgen.bench import Kernel
+    from gemmgen.build import Built
+    from gemmgen.spec import LoadedSpec
+
+
+def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
+    """The same spec with hints for another size."""
+    problem = loaded.spec.problem.model_copy(update=dict(zip("mnk", size)))
+    return loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"problem": problem})})
+
+
+def racers(
+    specs: Sequence[Path], sizes: Sequence[tuple[int, int, int]], each_size: bool, progress: road.Watcher, gpu: str | None = None,
+) -> tuple[list[Kernel], list[str]]:
+    """(what specs give to time, what the compiler refused and why), compiled side by side.
+
+    Args:
+        gpu: for all of them, instead of their own.
+        each_size: solve each spec once more for every size, for a kernel that runs only there.
+
+    Raises:
+        GemmgenError: a spec cannot be read, or none of the kernels can be built.
+    """
+    from gemmgen.bench import Kernel, by
+
+    stems = [path.stem for path in specs]
+    names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in specs]
+    jobs = [
+        (name, solved_for(loaded, size) if size else loaded, size)
+        for name, loaded in zip(names, (road.load(path, gpu) for path in specs)) for size in (sizes if each_size else (None,))
+    ]
+
+    def prepared(job: tuple[str, LoadedSpec, tuple[int, int, int] | None]) -> Built | GemmgenError:
+        try:
+            return road.build(job[1])
+        except GemmgenError as error:
+            return error
+
+    progress.step(f"decide and compile {len(jobs)} kernel{'s' * (len(jobs) > 1)}")
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1, len(jobs))) as pool:  # the compiler runs outside the interpreter's lock
+        made = list(pool.map(prepared, jobs))
+    kernels, notes, errors = [], [], []
+    for (name, _, size), one in zip(jobs, made):
+        what = f"{name} for {by(size)}" if size else name
+        if isinstance(one, GemmgenError):
+            errors.append(one)
+            notes.append(f"{what}: not built: {one.where}: {one.problem}")
+        else:
+            kernels.append(Kernel(name, one.plan, one.source, one.binary, size))
+            notes += [f"{what}: passed over: {refusal}" for refusal in one.refused]
+    if not kernels:
+        raise errors[0]
+    return kernels, notes

@@ -1,0 +1,261 @@
+"""The road as a library, a line a stop: what the command line and the demo walk, and a program of your own may.
+
+    from gemmgen import road
+
+    report = road.verify("specs/kernels/sgemm_a100.toml")
+    print(report.passed, report.errors.relative_frobenius)
+    road.export("specs/kernels/sgemm_a100.toml", "third_party/sgemm")
+
+Where a function takes a spec, it takes the path of a .toml file, a dictionary of its sections, or what `load` gave.
+Where it takes a kernel, it takes the same, or what `build` gave: so build once what you use twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gemmgen.errors import NotEmulated, SpecError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gemmgen.build import Built, Planned
+    from gemmgen.plan import Plan
+    from gemmgen.run import Device, Result
+    from gemmgen.solve import Explanation
+    from gemmgen.spec import LoadedSpec
+    from gemmgen.verify import Report, Require
+
+    Spec = str | os.PathLike[str] | Mapping[str, Any] | LoadedSpec
+    Kernel = Spec | Built
+
+MOST_EMULATED = 1 << 36
+"""Multiply-adds of a product: the emulator does some 10^6 to 10^7 a second."""
+
+
+class Watcher(Protocol):
+    """Who is told what is being done."""
+
+    def step(self, text: str) -> None: ...
+    def blocks(self, symbol: str, done: int, total: int) -> None: ...
+    def clear(self) -> None: ...
+
+
+class _Nobody:
+    def step(self, text: str) -> None: ...
+    def blocks(self, symbol: str, done: int, total: int) -> None: ...
+    def clear(self) -> None: ...
+
+
+NOBODY: Watcher = _Nobody()
+
+
+# ---- the stops
+
+
+def load(spec: Spec, gpu: str | None = None) -> LoadedSpec:
+    """A spec, checked.
+
+    Args:
+        gpu: instead of its own: a name under specs/gpus, or a .toml file.
+
+    Raises:
+        SpecError: the file or a value in it is not acceptable.
+    """
+    from gemmgen import spec as specs
+
+    if isinstance(spec, specs.LoadedSpec):
+        return spec.on(gpu)
+    if isinstance(spec, Mapping):
+        return specs.loads(dict(spec)).on(gpu)
+    return specs.load(Path(spec), gpu)
+
+
+def plan(spec: Spec, gpu: str | None = None) -> Plan:
+    """Everything decided; nothing is compiled.
+
+    Raises:
+        SpecError, UnknownName, InfeasibleSpec: the spec, or what it asks for, cannot be.
+    """
+    from gemmgen.solve import solve
+
+    return solve(load(spec, gpu))
+
+
+def explain(spec: Spec, gpu: str | None = None) -> Explanation:
+    """The plan, and how it came about.
+
+    Raises:
+        SpecError, UnknownName, InfeasibleSpec: as `plan`.
+    """
+    from gemmgen.solve import explain as explained
+
+    return explained(load(spec, gpu))
+
+
+def render(spec: Spec, gpu: str | None = None) -> Planned:
+    """Plan and source; nothing is compiled, and a choice that the compiler at hand is known to refuse is passed over.
+
+    Raises:
+        SpecError, UnknownName, InfeasibleSpec: as `plan`.
+    """
+    from gemmgen.build import first_not_refused
+
+    return first_not_refused(load(spec, gpu))
+
+
+def build(
+    spec: Kernel, gpu: str | None = None, *, archs: Callable[[Plan], Iterable[str]] | None = None, progress: Watcher = NOBODY,
+) -> Built:
+    """Plan, source and machine code, compiled or from the cache.
+
+    Args:
+        archs: the architectures to compile a plan for, its own first; None for that alone.
+
+    Raises:
+        SpecError, UnknownName, InfeasibleSpec: as `plan`.
+        BuildError, ResourceError: the compiler is missing, or refuses every choice.
+    """
+    from gemmgen.build import Built, first_that_builds
+
+    if isinstance(spec, Built):
+        return spec
+    return first_that_builds(load(spec, gpu), progress=progress.step, **({"archs": archs} if archs else {}))
+
+
+def open_device(kernel: Kernel, device: str = "auto", *, progress: Watcher = NOBODY) -> Device:
+    """What runs a kernel: `cuda`, `hip`, `emulator`, or `auto`: a GPU if there is one, else the emulator.
+
+    Whoever opens it releases it (`Device.release`).
+
+    Raises:
+        DeviceError, NotEmulated: it is not there, or does not run such kernels.
+    """
+    from gemmgen import run
+
+    built = build(kernel, progress=progress)
+    opened: Any = run.open_device(device, built.plan, built.source, built.binary)
+    if opened.kind == "emulator":
+        opened.progress = progress.blocks
+    return opened
+
+
+def multiply(
+    kernel: Kernel, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, *, alpha: float = 1.0, beta: float = 0.0, device: str = "auto",
+) -> Result:
+    """alpha A B + beta C, with the kernels' counters: one product, for a look. Programs that multiply for a living embed an `export`.
+
+    Args:
+        a, b, c: [M, K], [K, N] and [M, N], FP32.
+
+    Raises:
+        SpecError: shapes or types do not fit; others as `build` and `open_device`.
+    """
+    from gemmgen.run import gemm
+
+    built = build(kernel)
+    opened = open_device(built, device)
+    try:
+        return gemm(opened, built.plan, built.source, a, b, c, alpha=alpha, beta=beta)
+    finally:
+        opened.release()
+
+
+def verify(
+    kernel: Kernel, gpu: str | None = None, *, device: str = "auto", size: tuple[int | None, int | None, int | None] = (None, None, None),
+    a: np.ndarray | None = None, b: np.ndarray | None = None, require: Require | None = None, progress: Watcher = NOBODY,
+) -> Report:
+    """Every check on a kernel; that of resources alone where nothing here can run it.
+
+    Args:
+        size: (m, n, k) of the headline product; None is the default, each for itself.
+        a, b: [M, K] and [K, N], FP32, for the headline product instead of random data.
+        require: `scheme`, or `fp32` where its errors have to be FP32's; None for what the spec says.
+
+    Raises:
+        SpecError: the matrices do not fit this machine, or emulating them would take hours; others as `build` and `open_device`.
+    """
+    from gemmgen.build import Built
+    from gemmgen.verify import default_size, resources_only
+    from gemmgen.verify import verify as judged
+
+    if require is None:
+        require = "scheme" if isinstance(kernel, Built) else load(kernel, gpu).spec.verify.require
+    built = build(kernel, gpu, progress=progress)
+    try:
+        opened = open_device(built, device, progress=progress)
+    except NotEmulated as error:
+        progress.clear()
+        return resources_only(built.plan, built.source, built.binary, error.problem)
+    usual = default_size(built.plan, opened.kind)
+    size = tuple(asked or default for asked, default in zip(size, usual))
+    try:
+        check_affordable(size if a is None or b is None else a.shape[:1] + b.shape[::-1], opened.kind)
+        return judged(built.plan, built.source, built.binary, opened, progress=progress.step, size=size, require=require, a=a, b=b)
+    finally:
+        opened.release()
+        progress.clear()
+
+
+def record(kernel: Built, report: Report, *, progress: Watcher = NOBODY) -> dict[str, Any]:
+    """The record of a report, with what the matrix unit it was made on returns: of vendors of whom none was ever run here."""
+    from gemmgen.verify.record import record as recorded
+
+    progress.step("matrix unit")
+    opened: Any = open_device(kernel, report.device_kind, progress=progress)
+    try:
+        return recorded(kernel.plan, kernel.binary, report, opened.facts())
+    finally:
+        opened.release()
+        progress.clear()
+
+
+def export(
+    kernel: Kernel, directory: str | os.PathLike[str], gpu: str | None = None, *, name: str | None = None, force: bool = False, archs: Iterable[str] = (),
+) -> list[Path]:
+    """Write the folder that another project embeds; all of it, or nothing.
+
+    Args:
+        name: prefix of the C functions and name of the library.
+        force: put the files into a folder that holds others.
+        archs: further architectures to compile for, where machine code for several goes into one library; a `Built` has its own.
+
+    Returns:
+        The files, sorted.
+
+    Raises:
+        SpecError: the name, or an architecture, will not do.
+        GemmgenError: the folder holds something else, or cannot be written; others as `build`.
+    """
+    from gemmgen import export as exporter
+
+    if name is not None:
+        exporter.check_name(name)  # before the compiler is started
+    built = build(kernel, gpu, archs=lambda made: exporter.target_archs(made, archs))
+    refused = [refusal.as_dict() for refusal in built.refused]
+    return exporter.export(built.plan, built.source, built.binary, Path(directory), others=built.others, name=name, force=force, refused=refused)
+
+
+def check_affordable(size: tuple[int, int, int], kind: str) -> None:
+    """Whether a product is one that this machine can check.
+
+    Args:
+        size: (m, n, k).
+        kind: of the device.
+
+    Raises:
+        SpecError: its matrices do not fit the memory, or emulating it would take hours.
+    """
+    m, n, k = size
+    shown = f"{m} x {n} x {k}"
+    held, memory = 12 * (m * k + k * n) + 28 * m * n, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if held > memory:
+        raise SpecError("--m, --n, --k", "are too large for this machine's memory", got=shown,
+                        needs=f"{held / 1e9:.3g} GB, for the matrices and their check in FP64", has=f"{memory / 1e9:.3g} GB",
+                        remedy="smaller --m, --n, --k or matrices")
+    if kind == "emulator" and m * n * k > MOST_EMULATED:
+        raise SpecError("--m, --n, --k", "are too large to be emulated", got=shown, needs="m n k of at most 2^36, which take hours",
+                        remedy="smaller --m, --n, --k or matrices, or a GPU")
