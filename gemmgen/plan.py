@@ -422,6 +422,7 @@ class _Facts:
             "shared_bytes": self.shared_bytes,
             "hash": self.hash,
             "hints": {"m": self.hints.m, "n": self.hints.n, "k": self.hints.k},
+            **({"asked": list(self.asked)} if self.asked else {}),
         }
 
 
@@ -432,7 +433,7 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("predicted_registers", int | None, field(default=None)),
+        ("predicted_registers", int | None, field(default=None)), ("asked", tuple[str, ...], field(default=())),
     ]
 
 
@@ -447,4 +448,5 @@ Attributes:
     allow_spills: whether spilling fails the build.
     hints: sizes the plan was made for; not part of its identity.
     predicted_registers: per thread, or None where no model says.
+    asked: the spec's own objective and inequalities, in words; not part of its identity.
 """ + "".join(f"    {one.name}: {one.description}.\n" for one in all_decisions())

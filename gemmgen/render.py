@@ -188,6 +188,7 @@ def _header(plan: Plan, name: str) -> str:
         "decided": ", ".join(one.told(value) for one, value in plan.told),
         "block": f"{plan.threads} threads, {plan.shared_bytes} B of {'static' if plan.static_shared else 'dynamic'} shared memory",
         **({"checked": plan.standing} if plan.standing else {}),
+        **({"chosen": "; ".join(plan.asked)} if plan.asked else {}),
         "target": plan.arch,
         "plan": f"{plan.hash}, rendered by gemmgen {__version__}",
     }

@@ -10,13 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions
 from gemmgen.errors import SpecError
+from gemmgen.model.expressions import MOST_CHARACTERS
 
 T = TypeVar("T")
 MAX_EXTENT = 2**31 - 1
@@ -139,6 +140,26 @@ class Verify(Strict):
     )
 
 
+Expression = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
+
+
+class Solve(Strict):
+    maximize: Expression | None = Field(None, description=(
+        "what the search makes as large as possible, an expression over the model's symbols, such as blocks_per_sm * intensity; "
+        "the least predicted time decides among equals, and alone where nothing is said"
+    ))
+    minimize: Expression | None = Field(None, description="what it makes as small as possible, likewise")
+    require: Annotated[tuple[Expression, ...], Field(max_length=16, strict=False)] = Field((), description=(
+        "inequalities that the plan satisfies beside the model's own, such as registers <= 128"
+    ))
+
+    @model_validator(mode="after")
+    def _one_objective(self) -> Solve:
+        if self.maximize and self.minimize:
+            raise ValueError("maximize or minimize, not both")
+        return self
+
+
 class Spec(Strict):
     """What the user asks for. See `specs/kernels/` for examples."""
 
@@ -148,6 +169,7 @@ class Spec(Strict):
     tile: Tile = Tile()
     pipeline: Pipeline = Pipeline()
     target: Target = Target()
+    solve: Solve = Solve()
     build: BuildChoice = BuildChoice()
     verify: Verify = Verify()
 

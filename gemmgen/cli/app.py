@@ -328,13 +328,15 @@ def export(
     "gemmgen explain specs/kernels/sgemm_h100.toml",
     "gemmgen explain my.toml --candidate block=256x128x32 --candidate stages=4",
     "gemmgen explain my.toml --latex > model.tex",
+    "gemmgen explain --symbols",
 ))
 def explain(
-    specs: Specs,
+    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="Typeset the equations with their values.")] = False,
     candidate: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=(
         "Look at this choice instead: block, warp, group, split_k, cluster, where, promote, loads, stages, fragment_buffers, "
         "consumers."))] = None,
+    symbols: Annotated[bool, typer.Option("--symbols", help="List the symbols that a spec's own objective and inequalities may name.")] = False,
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
@@ -348,6 +350,12 @@ def explain(
     from gemmgen.cli import show
     from gemmgen.solve import judged
     from gemmgen.spec import load
+
+    if symbols:
+        emit_json(explaining.symbols()) if as_json else emit(explaining.symbols_text())
+        return EXIT_OK
+    if not specs:
+        raise SpecError("gemmgen explain", "has nothing to explain", needs="a spec file, or --symbols", remedy="gemmgen explain specs/kernels/sgemm_a100.toml")
 
     def serve(path: Path) -> tuple[str, Any, int]:
         loaded = load(path, gpu)

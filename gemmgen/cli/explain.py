@@ -84,6 +84,7 @@ def text(explanation: Explanation) -> str:
                      f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
         **({"scheme": f"{plan.scheme.name}: {e.scheme_reason}"} if e.scheme_reason else {}),
         **({"weighed": ", ".join(f"{policy} {seconds * 1e3:.3f} ms" for policy, seconds in e.weighed.items())} if len(e.weighed) > 1 else {}),
+        **_asked(e, known),
         **({"binds": binds} if (binds := plan.design.binding(known)) else {}),
         "rates": reached.measured or f"{plan.arch}: assumed, not measured; times are for comparing candidates",
         "searched": _searched(e),
@@ -93,6 +94,7 @@ def text(explanation: Explanation) -> str:
     for title, equations in _groups(plan):
         lines = [line for equation in equations if (line := _line(equation, known))]
         parts += [_equations(title.lower(), lines)] if lines else []
+    parts += _limits(e)
     paper_lines = []
     for equation, value in papers.evaluated(known):
         if value is None:
@@ -101,13 +103,16 @@ def text(explanation: Explanation) -> str:
             paper_lines.append(_line(equation, papers.numbers(known)))
     parts.append(_equations("the papers' own, at this plan", paper_lines))
     parts.append("constraints\n" + "\n".join(
-        f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in plan.design.constraints
+        f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in (*plan.design.constraints, *e.request.required)
     ))
     if len(e.best) > 1:
         intensity = plan.design.equation("intensity").number
-        parts.append("best by predicted time\n" + _candidates(plan, e.best, intensity))
+        parts.append(f"best by {e.request.asked[0] if e.request.objective else 'predicted time'}\n" + _candidates(plan, e.best, intensity))
         parts.append(f"front of {intensity} (intensity) against P1 (threads): none beats another in both\n" + _candidates(plan, e.front, intensity))
-        parts.append(f"{figure(e.tied)} candidates lie within {100 * TIE:g} % of the fastest and count as equal: {plan.design.order_told}")
+        parts.append(
+            f"{figure(e.tied)} candidates are as good by the spec's own objective: the least predicted time wins" if e.request.objective
+            else f"{figure(e.tied)} candidates lie within {100 * TIE:g} % of the fastest and count as equal: {plan.design.order_told}"
+        )
     return "\n\n".join(parts)
 
 
@@ -118,6 +123,67 @@ def _equations(title: str, lines: Sequence[tuple[str, str, str]]) -> str:
         body.append(f"  {number:<{width}}  {value}")
         body += [f"  {'':<{width}}    {part}" for part in form.splitlines()]
     return f"{title}\n" + "\n".join(body)
+
+
+def _asked(e: Explanation, known: dict[str, Any]) -> dict[str, str]:
+    """The spec's own objective and inequalities, with what comes of them."""
+    from gemmgen.model.equation import figure
+
+    goal = e.request.objective
+    told = [f"{e.request.asked[0]} = {goal.filled(known)} = {figure(goal.value(known))}"] if goal else []
+    told += [f"{one.number}, {one.written}: {one.filled(known)}" for one in e.request.required]
+    return {"asked": "; ".join(told)} if told else {}
+
+
+def _limits(e: Explanation) -> list[str]:
+    """The bounds of what the spec leaves open, and the steps of occupancy."""
+    from gemmgen.solve.limits import limits
+
+    found = limits(e.request, e.plan)
+    parts = []
+    if found.decisions:
+        lines = []
+        for decision, bounds in found.decisions:
+            lines.append(f"  {decision.told(e.plan.decided[decision.name])}")
+            lines += [f"    {one}" for one in bounds]
+        parts.append("bounds of what the spec leaves open, the rest as decided\n" + "\n".join(lines))
+    if found.steps:
+        parts.append("blocks an SM by registers, R7 and R8\n" + "\n".join(
+            f"  registers <= {registers:<4} -> {blocks} block{'s' * (blocks > 1)} an SM" for registers, blocks in found.steps
+        ))
+    return parts
+
+
+def symbols_text() -> str:
+    """The symbols that a spec's own expressions may name, with unit and meaning; `gemmgen explain --symbols`."""
+    rows = symbols()
+    width = max(len(row["name"]) for row in rows)
+    lines = []
+    for row in rows:
+        meaning = row["meaning"] + (f" ({row['unit']})" if row["unit"] else "")
+        lines.append(f"  {row['name']:<{width}}  {meaning}" + (f"  [{row['number']}]" if row["number"] else "") + (f"  {row['of']}" if row["of"] else ""))
+    return "symbols of [solve] maximize, minimize and require\n" + "\n".join(lines)
+
+
+def symbols() -> list[dict[str, str]]:
+    """The same as plain data."""
+    from gemmgen.designs import all_designs
+    from gemmgen.model.expressions import ALIASES
+
+    equations: dict[str, tuple[Any, list[str]]] = {}
+    for design in all_designs():
+        for symbol, equation in {one.symbol: one for _, group in design.equation_groups for one in group}.items():
+            equations.setdefault(symbol, (equation, []))[1].append(design.name)
+    rows = [{
+        "name": one.name, "symbol": one.symbol, "unit": one.unit, "meaning": one.meaning,
+        "number": equations[one.symbol][0].number if one.symbol in equations else "", "of": "",
+    } for one in ALIASES.values()]
+    told = {one.symbol for one in ALIASES.values()} | set(ALIASES)
+    return rows + [
+        {"name": symbol, "symbol": symbol, "unit": equation.unit, "meaning": equation.source, "number": equation.number,
+         "of": "" if len(of) == len(all_designs()) else f"({', '.join(of)})"}
+        for symbol, (equation, of) in equations.items() if symbol not in told
+    ]
 
 
 def _searched(e: Explanation) -> str:
@@ -167,7 +233,10 @@ def latex(explanation: Explanation) -> str:
 
 def as_dict(explanation: Explanation) -> dict[str, Any]:
     """For `--json`."""
+    from gemmgen.solve.limits import limits
+
     e, known = explanation, _numbers(explanation)
+    found = limits(e.request, e.plan)
     return {
         "plan": e.plan.as_dict() | {"predicted_registers": e.plan.predicted_registers},
         "candidates": e.candidates, "feasible": e.feasible, "rejected": dict(e.rejected), "solve_seconds": e.solve_seconds,
@@ -178,4 +247,11 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
              "source": equation.source, "value": equation.value(known)}
             for _, equations in _groups(e.plan) for equation in equations if all(name in known for name in equation.variables)
         ],
+        "bounds": [
+            {"decision": decision.name, "symbol": one.decision, "constraint": one.constraint.number, "form": one.constraint.form, "least": one.least,
+             "most": one.most, "values": list(one.values), "closed_form": one.form, "reason": one.reason}
+            for decision, bounds in found.decisions for one in bounds
+        ],
+        "occupancy_steps": [{"registers": registers, "blocks": blocks} for registers, blocks in found.steps],
+        "asked": list(e.request.asked),
     }

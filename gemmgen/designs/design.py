@@ -219,6 +219,11 @@ class Design:
         return tuple(self.way_symbols(Way("prepass", "async")))
 
     @cached_property
+    def known_symbols(self) -> frozenset[str]:
+        """Those of decisions and equations: all that a user's expression may name besides constants."""
+        return frozenset((*self.symbols, *(one.symbol for _, group in self.equation_groups for one in group)))
+
+    @cached_property
     def symbols(self) -> tuple[str, ...]:
         """The symbols that stand for a plan's decisions."""
         return (*(symbol for one in self.decisions for symbol in one.symbols), *self.way_names)

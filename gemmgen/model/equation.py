@@ -1,21 +1,25 @@
 """One numbered equation: evaluated, printed with its numbers and typeset from one statement.
 
-The statement is `form`, an expression in Python's syntax over named symbols and
-the functions below. It is compiled once, and the same code takes numbers and
-whole columns of numbers. SymPy reads the same text where it has to be typeset
-or reasoned about; the tests hold the two readings equal.
+The statement is `form`, an expression in the notation of `model/notation.py`, which SymPy reads: for typesetting and solving in its own order, and as
+written for the code that SymPy's `lambdify` makes of it. The same code takes numbers and whole columns of numbers.
+
+Importing SymPy takes longer than solving a spec, so the code of the model's own forms is a file, `model/lambdified.py`, committed as the generated
+kernels are. A cache in the user's folder would cost everyone's first run, and would be code that is executed because somebody wrote it there; a file is
+read in reviews, is the same everywhere, and a test holds it to the forms. A form that is not in the file, as a user's own, is lambdified when it is first asked.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from gemmgen.model.lambdified import CODE
+from gemmgen.model.notation import FUNCTIONS, code, read
 
 if TYPE_CHECKING:
     import sympy
@@ -24,22 +28,8 @@ Numbers = Mapping[str, Any]
 """Values of symbols by name: numbers, or columns of them that go together."""
 
 
-def _whole(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`function` with 64-bit integers for its results."""
-    return lambda x: function(x).astype(np.int64) if isinstance(x, np.ndarray) else int(function(x))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "ceil": _whole(np.ceil),
-    "floor": _whole(np.floor),
-    "max": lambda *values: reduce(np.maximum, values),
-    "min": lambda *values: reduce(np.minimum, values),
-    "sqrt": np.sqrt,
-    "where": np.where,  # where(condition, then, otherwise)
-}
-"""What a form may call; arguments are numbers or columns."""
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_NO_SYMBOLS = {*FUNCTIONS, "and", "or", "not"}
 
 
 @dataclass(frozen=True)
@@ -65,15 +55,20 @@ class Equation:
     @cached_property
     def variables(self) -> tuple[str, ...]:
         """The symbols of the form, in the order they first stand there."""
-        return tuple(dict.fromkeys(name for name in _NAME.findall(self.form) if name not in FUNCTIONS))
+        return tuple(dict.fromkeys(name for name in _NAME.findall(self.form) if name not in _NO_SYMBOLS))
 
     @cached_property
-    def _code(self) -> Any:
-        return compile(ast.parse(self.form, mode="eval"), f"<{self.number}>", "eval")
+    def lambdified(self) -> str:
+        """The form as SymPy's `lambdify` writes it, over its variables."""
+        return code(self.variables, read(self.form, evaluated=False))
+
+    @cached_property
+    def _code(self) -> Callable[..., Any]:
+        return CODE.get(self.form) or eval(self.lambdified, {"__builtins__": {}, **FUNCTIONS})
 
     def value(self, numbers: Numbers) -> Any:
         """The number, or the column, for values of its symbols by name."""
-        result = eval(self._code, {"__builtins__": {}}, {**FUNCTIONS, **{n: numbers[n] for n in self.variables}})
+        result = self._code(*(numbers[name] for name in self.variables))
         if isinstance(result, np.ndarray) and result.ndim:
             return result
         plain = result.item() if hasattr(result, "item") else result
@@ -86,55 +81,19 @@ class Equation:
 
     def filled(self, numbers: Numbers) -> str:
         """The form with numbers for its symbols, to six digits, so that the four that are printed of its value come out of it."""
-        return _NAME.sub(lambda name: name[0] if name[0] in FUNCTIONS else figure(numbers[name[0]], 6), self.form)
+        return _NAME.sub(lambda name: name[0] if name[0] in _NO_SYMBOLS else figure(numbers[name[0]], 6), self.form)
 
     # ---- symbolic
 
     @cached_property
     def expression(self) -> sympy.Basic:
-        """The form as SymPy reads it."""
-        import sympy
-
-        return sympy.sympify(_symbolic(self.form), locals={name: symbol(name) for name in self.variables} | {
-            "ceil": sympy.ceiling, "floor": sympy.floor, "max": sympy.Max, "min": sympy.Min, "sqrt": sympy.sqrt,
-            "where": _either, "equal": sympy.Eq,
-        })
+        """The form as SymPy orders and simplifies it."""
+        return read(self.form, evaluated=True)
 
     @cached_property
     def latex(self) -> str:
         """`symbol = form`, typeset."""
         return f"{self.tex or typeset(self.symbol)} = {_printed(self.expression)}"
-
-
-def symbol(name: str) -> sympy.Symbol:
-    """SymPy's symbol of that name: a real number and nothing more.
-
-    Flags are 0, offsets negative and shares no whole numbers, and SymPy leaves out every branch that its assumptions exclude.
-    """
-    import sympy
-
-    return sympy.Symbol(name, real=True)
-
-
-def _either(condition: sympy.Basic, then: sympy.Basic, other: sympy.Basic) -> sympy.Basic:
-    """`where` for SymPy, which has a case distinction for numbers but not for conditions."""
-    import sympy
-
-    if isinstance(then, sympy.Expr):
-        return sympy.Piecewise((then, condition), (other, True))
-    return (condition & then) | (~condition & other)
-
-
-def _symbolic(form: str) -> str:
-    """The form with `==` as a function, since SymPy's own compares structure."""
-    class Equal(ast.NodeTransformer):
-        def visit_Compare(self, node: ast.Compare) -> ast.AST:  # noqa: N802 (ast's own naming)
-            self.generic_visit(node)
-            if isinstance(node.ops[0], ast.Eq):
-                return ast.Call(ast.Name("equal"), [node.left, *node.comparators], [])
-            return node
-
-    return ast.unparse(Equal().visit(ast.parse(form, mode="eval")))
 
 
 def _printed(expression: sympy.Basic) -> str:
@@ -149,7 +108,8 @@ def _printed(expression: sympy.Basic) -> str:
             return rf"{of} \bmod {by}"
 
     names = {one: typeset(one.name) for one in expression.free_symbols}
-    expression = expression.replace(sympy.ITE, _either)  # what SymPy makes of a case distinction within a condition
+    # What SymPy makes of a case distinction within a condition.
+    expression = expression.replace(sympy.ITE, lambda condition, then, other: (condition & then) | (~condition & other))
     return Printer({"mul_symbol": "dot", "symbol_names": names}).doprint(expression)
 
 
@@ -219,8 +179,13 @@ class Constraint:
 
     @property
     def expression(self) -> sympy.Basic:
-        """The form as SymPy reads it."""
+        """The form as SymPy orders and simplifies it."""
         return self._equation.expression
+
+    @property
+    def lambdified(self) -> str:
+        """The form as SymPy's `lambdify` writes it, over its variables."""
+        return self._equation.lambdified
 
     @cached_property
     def latex(self) -> str:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -64,10 +64,11 @@ class Explanation:
         rejected: how many each inequality rejected, each candidate at the first it breaks.
         best: the feasible candidates with the least predicted time, the chosen one first.
         front: those no other beats in both intensity (T3) and threads at work (P1).
-        tied: how many the model cannot tell from the fastest.
+        tied: how many the model cannot tell from the fastest, or how many are as good by the spec's own objective.
         solve_seconds: the whole of it.
         scheme_reason: why the scheme, where the spec leaves it open; else empty.
         weighed: predicted seconds of each policy's best plan, where the spec leaves the policy open.
+        request: the spec with its names looked up, for the plan's policy.
     """
 
     plan: Plan
@@ -81,6 +82,7 @@ class Explanation:
     solve_seconds: float
     scheme_reason: str
     weighed: Mapping[str, float]
+    request: Request
 
 
 def solve(loaded: LoadedSpec) -> Plan:
@@ -146,11 +148,13 @@ def judged(loaded: LoadedSpec) -> Explanation:
     """
     errors = []
     for request in requests(loaded):
-        searched = search.enumerate_space(request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number)
+        searched = search.enumerate_space(
+            request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number, (*request.design.constraints, *request.required),
+        )
         if searched.feasible:
             return explain(loaded)
         plan = request.plan(searched.nearest)
-        numbers, broken = plan.numbers, searched.broken
+        numbers, broken = plan.model, searched.broken
         error = broken.refusal(plan, numbers, loaded.place)
         error.problem += f"; it breaks {broken.number}, {broken.form}: {broken.filled(numbers)}"
         errors.append(error)
@@ -195,6 +199,12 @@ class _Solution:
         return float(self.plan.model["seconds"])
 
     @property
+    def rank(self) -> tuple[float, float]:
+        """What makes a policy's best plan better than another's: the spec's own objective, then the predicted time."""
+        objective = self.request.objective
+        return float(objective.cost(self.plan.model)) if objective else 0.0, self.seconds
+
+    @property
     def scheme_reason(self) -> str:
         return preferred_scheme(self.plan.gpu.unit).reason if self.request.loaded.spec.split.scheme == "auto" else ""
 
@@ -206,16 +216,22 @@ class _Solution:
         numbers, design = self.plan.model, self.plan.design
         if self.order is None:
             one = (_candidate(design, numbers),)
-            return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start, self.scheme_reason, self.weighed)
+            return Explanation(self.plan, numbers, 1, 1, {}, one, one, 1, time.perf_counter() - start, self.scheme_reason, self.weighed, self.request)
         known = self.known
         rows = [_row(known, at) for at in self.order[:SHOWN_BEST]]
         front = [_row(known, at) for at in search.pareto_front(known)]
-        tied = int((known["seconds"] <= known["seconds"].min() * (1 + search.TIE)).sum())
+        objective = self.request.objective
+        if objective:
+            cost = np.broadcast_to(objective.cost(known), len(known["seconds"]))
+            tied = int((cost == cost.min()).sum())
+        else:
+            tied = int((known["seconds"] <= known["seconds"].min() * (1 + search.TIE)).sum())
         return Explanation(
             plan=self.plan, numbers=numbers, candidates=self.searched.candidates, feasible=self.searched.feasible,
             rejected=self.searched.rejected, best=tuple(_candidate(design, row) for row in rows),
             front=tuple(_candidate(design, row) for row in front), tied=tied,
             solve_seconds=time.perf_counter() - start, scheme_reason=self.scheme_reason, weighed=self.weighed,
+            request=self.request,
         )
 
 
@@ -236,10 +252,10 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
     if not heads:
         raise refused[-1]
     while heads:
-        seconds = [solution.seconds for solution, _ in heads]
-        at = seconds.index(min(seconds))
+        ranks = [solution.rank for solution, _ in heads]
+        at = ranks.index(min(ranks))
         solution, others = heads[at]
-        yield replace(solution, weighed={one.plan.fragment.policy: its for (one, _), its in zip(heads, seconds)})
+        yield replace(solution, weighed={one.plan.fragment.policy: seconds for (one, _), (_, seconds) in zip(heads, ranks)})
         following = next(others, None)
         heads[at:at + 1] = [(following, others)] if following else []
 
@@ -248,6 +264,9 @@ def _checked(request: Request) -> Iterator[_Solution]:
     """The plan of a spec that leaves nothing open."""
     plan = request.plan({})
     check(plan, request.loaded.place)
+    broken = next((one for one in request.required if not one.holds(plan.model)), None)
+    if broken:
+        raise broken.refusal(plan, plan.model, request.loaded.place)
     yield _Solution(request, replace(plan, predicted_registers=int(plan.numbers["registers"])))
 
 
@@ -259,12 +278,19 @@ def _chosen(request: Request) -> Iterator[_Solution]:
     # Slices that the spec asks for need no reason.
     wanted = tuple(one for one in design.constraints if not (request.choices["split_k"] and one is common.FEW_TILES))
     sparing = tuple(one for one in wanted if one is common.FEW_TILES or one not in design.steering)
+    # Nor need what it requires be in the usual space: smaller warps take fewer registers.
+    spaces = [request.choices, *([replace(request.choices, small=True)] if request.required and not request.choices.small else [])]
     seen: list[dict[str, Any]] = []
-    for constraints in (wanted, sparing, _certain(design, False), _certain(design, allow_spills)):
-        searched = search.enumerate_space(design, request.choices, fixed, request.fragment, request.gpu.arch_number, constraints)
+    broken: search.Space | None = None
+    for constraints, choices in product((wanted, sparing, _certain(design, False), _certain(design, allow_spills)), spaces):
+        if choices.small and not request.choices.small and seen:
+            continue
+        searched = search.enumerate_space(design, choices, fixed, request.fragment, request.gpu.arch_number, (*constraints, *request.required))
+        if not searched.feasible and choices is request.choices:
+            broken = searched
         if not searched.feasible:
             continue
-        known, ranked = search.ranked(design, searched, fixed)
+        known, ranked = search.ranked(design, searched, fixed, request.objective)
         for names in (design.of_registers, design.telling):
             order = ranked
             for row in seen:
@@ -275,8 +301,8 @@ def _chosen(request: Request) -> Iterator[_Solution]:
                 seen.append(_row(known, order[0]))
                 order = _unlike(known, order, seen[-1], names)
     if not seen:
-        plan = request.plan(searched.nearest)
-        raise searched.broken.refusal(plan, plan.numbers, request.loaded.place)
+        plan = request.plan(broken.nearest)
+        raise broken.broken.refusal(plan, plan.numbers, request.loaded.place)
 
 
 def _unlike(known: Mapping[str, Any], order: np.ndarray, row: Mapping[str, Any], names: Sequence[str]) -> np.ndarray:

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
-from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, design_of, owner_of
+from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, design_of, owner_of
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.decisions import Decision
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model.error import promote_for
+from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
 from gemmgen.spec import FragmentChoice, LoadedSpec
+
+Own = TypeVar("Own", Required, Objective)
 
 
 @dataclass(frozen=True)
 class Request:
-    """A spec with its names looked up, for one fragment."""
+    """A spec with its names looked up, for one fragment.
+
+    Attributes:
+        required: the spec's own inequalities.
+        objective: what the spec asks to be largest or smallest; None: the predicted time is to be the least.
+    """
 
     loaded: LoadedSpec
     scheme: Scheme
     gpu: Gpu
     fragment: Fragment
     choices: Choices
+    required: tuple[Required, ...] = ()
+    objective: Objective | None = None
 
     @property
     def design(self) -> Design:
@@ -42,13 +52,24 @@ class Request:
     @property
     def settled(self) -> bool:
         """Whether nothing is left to choose."""
-        opened = [one for one in self.design.decisions if one.symbols and one.name != "promote" and self.choices[one.name] is None]
+        opened = [one for one in self.opened if one.name != "promote"]
         return not opened and len(self.choices.promote) == len(self.choices.ways) == 1
 
     @property
     def hints(self) -> Hints:
         problem = self.loaded.spec.problem
         return Hints(problem.m, problem.n, problem.k)
+
+    @property
+    def opened(self) -> tuple[Decision, ...]:
+        """The decisions that the spec leaves open."""
+        return tuple(one for one in self.design.decisions if one.symbols and self.choices[one.name] is None)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The spec's own objective and inequalities, in words."""
+        goal = (f"{'maximize' if self.objective.largest else 'minimize'} {self.objective.written}",) if self.objective else ()
+        return (*goal, *(f"require {one.written}" for one in self.required))
 
     def plan(self, symbols: Mapping[str, int], **more: Any) -> Plan:
         """The plan with these decisions; those not decided yet get what the spec says, or any value."""
@@ -59,7 +80,8 @@ class Request:
         way = design.way_of(symbols) if all(name in symbols for name in design.way_names) else self.choices.ways[0]
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
-            special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads, **known, **more,
+            special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
+            asked=self.asked, **known, **more,
         )
 
 
@@ -106,10 +128,42 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -
     fixed = _fixed(loaded)
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design))))
     stages = design.stages(gpu)
-    return Request(loaded, scheme, gpu, fragment, Choices(
+    request = Request(loaded, scheme, gpu, fragment, Choices(
         fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
+    return replace(request, required=tuple(_required(request)), objective=_objective(request))
+
+
+def _required(request: Request) -> Iterator[Required]:
+    for at, text in enumerate(request.loaded.spec.solve.require, 1):
+        place = f"{request.loaded.place}: [solve] require {at}"
+        yield _served(required(f"U{at}", text, place, _symbols(request)), request, place)
+
+
+def _objective(request: Request) -> Objective | None:
+    asked = request.loaded.spec.solve
+    for key, text in (("maximize", asked.maximize), ("minimize", asked.minimize)):
+        if text:
+            place = f"{request.loaded.place}: [solve] {key}"
+            return _served(objective(text, key == "maximize", place, _symbols(request)), request, place)
+    return None
+
+
+def _symbols(request: Request) -> set[str]:
+    """Those of any design's model."""
+    return set(request.constants).union(*(design.known_symbols for design in all_designs()))
+
+
+def _served(own: Own, request: Request, place: str) -> Own:
+    """The expression, if the request's design has all its symbols."""
+    missing = [name for name in own.variables if name not in request.constants and name not in request.design.known_symbols]
+    if missing:
+        raise InfeasibleSpec(
+            place, f"kernels of policy {request.fragment.policy} have no such symbol", got=missing[0], needs="a symbol of their model",
+            remedy="another symbol, or another policy: gemmgen explain --symbols tells whose they are",
+        )
+    return own
 
 
 def _fixed(loaded: LoadedSpec) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Candidates are rows of columns of numbers, so that one evaluation of an equation
 serves all of them. The axes join in four steps (tiles; ways to shared memory and slices
 of k; promotion, fragment buffers and stages; groups), and each constraint prunes as soon as its symbols
-are there. What it rejects is counted with all that could still have joined.
+are there. What it rejects is counted with all that could still have joined. Stages join only as far as shared memory
+has room for them: how many those are is solved for, in closed form, before they are enumerated.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
-from gemmgen.designs import Choices, Design
-from gemmgen.model.equation import Constraint, Numbers, solved
+from gemmgen.designs import Choices, Design, common
+from gemmgen.model.equation import Constraint, Equation, Numbers, solved
+from gemmgen.model.expressions import Objective
+from gemmgen.model.lambdified import MOST_STAGES
 
 TIE = 0.02
 """Predicted times this close count as equal: the model cannot tell them apart."""
@@ -53,8 +56,19 @@ def enumerate_space(
 
     Args:
         fixed: the constants of every candidate.
-        constraints: those that count; None is all of the design.
+        constraints: those that count; None is all of the design. What C10 leaves of the stages counts as C10's before all others that ask for
+            them. What rests on predictions, as a user's own may, prunes last.
     """
+    found = _enumerated(design, choices, fixed, fragment, arch_number, design.constraints if constraints is None else constraints, bounded=True)
+    # Who is refused is told the first inequality that nothing satisfies, with all candidates at hand.
+    return found if found.feasible else _enumerated(
+        design, choices, fixed, fragment, arch_number, design.constraints if constraints is None else constraints, bounded=False,
+    )
+
+
+def _enumerated(
+    design: Design, choices: Choices, fixed: Numbers, fragment: Fragment, arch_number: int, constraints: Sequence[Constraint], bounded: bool,
+) -> Space:
     tiles, ways, pipelines, groups = design.axes(choices, fragment)
     steps = (
         (tiles, design.tile_equations, None), (ways, (), None), (pipelines, design.pipeline_equations, arch_number), (groups, (), None),
@@ -63,9 +77,15 @@ def enumerate_space(
     candidates = int(np.prod(widths))
     rejected: dict[str, int] = {}
     columns: dict[str, Any] = {}
-    waiting = list(design.constraints if constraints is None else constraints)
+    waiting = list(constraints)
     for number, (axes, equations, arch) in enumerate(steps):
-        columns = crossed(columns, axes)
+        most = _most_stages(design, {**fixed, **columns}, axes) if bounded and common.SHARED_MEMORY in waiting and "stages" in axes else None
+        rows = len(next(iter(columns.values()))) if columns else 1
+        columns = crossed(columns, axes) if most is None else _within(columns, axes, "stages", most)
+        if beyond := rows * widths[number] - len(columns["BM"]):
+            rejected[common.SHARED_MEMORY.label] = beyond * int(np.prod(widths[number + 1 :]))
+        if not len(columns["BM"]):
+            return Space(candidates, rejected, {}, broken=common.SHARED_MEMORY)
         known = solved(equations, {**fixed, **columns})
         if arch is not None:
             known = design.registers(known, arch)
@@ -83,6 +103,15 @@ def enumerate_space(
                 return Space(candidates, rejected, {}, _nearest(left, design.symbols), constraint)
             alive = holds
         columns = {name: value[alive] for name, value in columns.items()}
+    known = design.predicted({**fixed, **columns}) if waiting else {}
+    for constraint in waiting:
+        holds = np.broadcast_to(constraint.holds({name: known[name] for name in constraint.variables}), columns["BM"].shape)
+        if broken := int((~holds).sum()):
+            rejected[constraint.label] = broken
+        if not holds.any():
+            return Space(candidates, rejected, {}, _nearest(columns, design.symbols), constraint)
+        columns = {name: value[holds] for name, value in columns.items()}
+        known = {name: value[holds] if np.ndim(value) else value for name, value in known.items()}
     return Space(candidates, rejected, columns)
 
 
@@ -95,6 +124,22 @@ def crossed(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray]) -> dict[
     return {name: np.repeat(value, width) for name, value in columns.items()} | {
         name: np.tile(value, length) for name, value in axes.items()
     }
+
+
+def _most_stages(design: Design, known: Numbers, axes: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """How many stages C10 leaves each row; None where the design's bound is not known, or rests on what is still to join."""
+    form = MOST_STAGES.get(design.name)
+    if form is None:
+        return None
+    bound = Equation(common.SHARED_MEMORY.number, "stages", form, "", "")
+    known = {**{name: values[0] for name, values in axes.items() if (values == values[0]).all()}, **known}
+    return np.broadcast_to(bound.value(known), len(known["BM"])) if all(name in known for name in bound.variables) else None
+
+
+def _within(columns: Mapping[str, Any], axes: Mapping[str, np.ndarray], name: str, most: np.ndarray) -> dict[str, Any]:
+    """Every row of `columns` with those rows of `axes` whose `name` is no more than the row's `most`; in the order of `crossed`."""
+    rows, places = np.nonzero(axes[name] <= most[:, None])
+    return {name: value[rows] for name, value in columns.items()} | {name: value[places] for name, value in axes.items()}
 
 
 USUAL = {"BM": 128, "BN": 128, "BK": 32, "WM": 64, "WN": 32, "stages": 3, "fragment_buffers": 1, "promote": 128}
@@ -110,17 +155,20 @@ def _nearest(columns: Mapping[str, Any], symbols: Sequence[str]) -> dict[str, in
 # ---- ranking
 
 
-def ranked(design: Design, space: Space, fixed: Numbers) -> tuple[dict[str, Any], np.ndarray]:
+def ranked(design: Design, space: Space, fixed: Numbers, objective: Objective | None = None) -> tuple[dict[str, Any], np.ndarray]:
     """The feasible candidates' predictions, and their order, best first.
 
-    Times within TIE of the best count as equal to it, and the design's preference orders those. The rest follow by time.
+    Times within TIE of the best count as equal to it, and the design's preference orders those. The rest follow by time. An objective of
+    the spec's own comes before time, which then decides among equals.
     """
     known = design.predicted({**fixed, **space.columns})
     length = len(space.columns["BM"])
     known = {name: np.broadcast_to(value, length) for name, value in known.items() if np.ndim(value) <= 1}
     seconds = known["seconds"]
-    tied = seconds <= seconds.min() * (1 + TIE)
     first, *others = design.preference(known)
+    if objective:
+        return known, np.lexsort((*reversed(others), first, seconds, np.broadcast_to(objective.cost(known), length)))
+    tied = seconds <= seconds.min() * (1 + TIE)
     order = np.lexsort((*reversed(others), np.where(tied, first, 0), np.where(tied, 0, seconds)))
     return known, order
 

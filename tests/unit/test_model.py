@@ -19,7 +19,8 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.designs import Hints, common, portable, specialised, tensor_memory
 from gemmgen.designs.portable.design import BLOCK_K
 from gemmgen.model import error, papers, registers, resources, time, traffic
-from gemmgen.model.equation import FUNCTIONS, Constraint, Equation, solved, symbol
+from gemmgen.model.equation import Constraint, Equation, solved
+from gemmgen.model.notation import FUNCTIONS, symbol
 from gemmgen.cli import explain as explaining
 from gemmgen.solve import explain, solve
 from gemmgen.spec import loads

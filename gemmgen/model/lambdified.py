@@ -1,0 +1,875 @@
+"""The model's forms as SymPy's lambdify writes them, by form. Written by bench/lambdify.py; do not edit."""
+
+# ruff: noqa
+from gemmgen.model.notation import FUNCTIONS
+
+ceil, floor, max, min, sqrt, where = (FUNCTIONS[name] for name in ("ceil", "floor", "max", "min", "sqrt", "where"))
+
+CODE = {
+    # W36
+    "(BM / WM) * (BN / WN)": (
+        lambda BM, WM, BN, WN: BM / WM * (BN / WN)
+    ),
+    # R2
+    "warps * warp_size": (
+        lambda warps, warp_size: warps * warp_size
+    ),
+    # T6
+    "ceil(M / BM) * ceil(N / BN)": (
+        lambda M, BM, N, BN: ceil(M / BM) * ceil(N / BN)
+    ),
+    # R14
+    "where(split_register > 0, 4, words * word_bytes)": (
+        lambda split_register, words, word_bytes: where(split_register > 0, 4, words * word_bytes)
+    ),
+    # R3
+    "stages * (BM + BN) * (BK * element_bytes + words * padding)": (
+        lambda stages, BM, BN, BK, element_bytes, words, padding: stages * (BM + BN) * (BK * element_bytes + words * padding)
+    ),
+    # R4
+    "sums + where(promote > FK, promoted_sums, 0)": (
+        lambda sums, promote, FK, promoted_sums: sums + where(promote > FK, promoted_sums, 0)
+    ),
+    # R5
+    "accumulators * WM * WN / warp_size": (
+        lambda accumulators, WM, WN, warp_size: accumulators * WM * WN / warp_size
+    ),
+    # R6
+    "fragment_buffers * words * (a_copies * WM + b_copies * WN) * FK * word_bytes / (4 * warp_size)": (
+        lambda fragment_buffers, words, a_copies, WM, b_copies, WN, FK, word_bytes, warp_size: fragment_buffers * words * (a_copies * WM + b_copies *
+        WN) * FK * word_bytes / (4 * warp_size)
+    ),
+    # G1
+    "words * a_lanes * WM * FK * word_bytes / (4 * warp_size)": (
+        lambda words, a_lanes, WM, FK, word_bytes, warp_size: words * a_lanes * WM * FK * word_bytes / (4 * warp_size)
+    ),
+    # G2
+    "words * b_lanes * WN * FK * word_bytes / (4 * warp_size)": (
+        lambda words, b_lanes, WN, FK, word_bytes, warp_size: words * b_lanes * WN * FK * word_bytes / (4 * warp_size)
+    ),
+    # G28
+    "floor(0.75 * registers_per_sm / threads)": (
+        lambda registers_per_sm, threads: floor(0.75 * registers_per_sm / threads)
+    ),
+    # G24
+    (
+    "where((fragment_buffers > 1) | (spread > 0) | (on_unit == 1) & where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 "
+    "* registers_per_thread, unroll_share), accumulator_registers + fragment_registers < where(split_register > 0, min(192, unroll_share), 192)), "
+    "1, 0)"): (
+        lambda fragment_buffers, spread, on_unit, amd, accumulator_registers, fragment_registers, BK, FK, registers_per_thread, unroll_share,
+        split_register: where(((fragment_buffers > 1) | (spread > 0)) | ((on_unit == 1) & (((amd > 0) & (accumulator_registers + fragment_registers *
+        BK / FK < min(0.75 * registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers <
+        where(split_register > 0, min(192, unroll_share), 192))))), 1, 0)
+    ),
+    # G3
+    "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, where(BK > FK, unrolled, 0))))": (
+        lambda split_register, split_shared, fragment_buffers, BK, FK, unrolled: where(split_register > 0, 4, where(split_shared > 0, 3,
+        where(fragment_buffers > 1, 2, where(BK > FK, unrolled, 0))))
+    ),
+    # G4
+    "min(a_fragments, b_fragments)": (
+        lambda a_fragments, b_fragments: min(a_fragments, b_fragments)
+    ),
+    # G5
+    "max(a_fragments, b_fragments)": (
+        lambda a_fragments, b_fragments: max(a_fragments, b_fragments)
+    ),
+    # G6
+    "promoted_sums * WM * WN / warp_size": (
+        lambda promoted_sums, WM, WN, warp_size: promoted_sums * WM * WN / warp_size
+    ),
+    # G7
+    "where((promote > FK) & (promote == BK), unit_sums, 0)": (
+        lambda promote, FK, BK, unit_sums: where((promote > FK) & (promote == BK), unit_sums, 0)
+    ),
+    # G8
+    "where(promote == FK, 1, 0)": (
+        lambda promote, FK: where(promote == FK, 1, 0)
+    ),
+    # G9
+    "at_once * unit_sums": (
+        lambda at_once, unit_sums: at_once * unit_sums
+    ),
+    # G10
+    "BK / FK": (
+        lambda BK, FK: BK / FK
+    ),
+    # G11
+    "where(BK == FK, 1, 0)": (
+        lambda BK, FK: where(BK == FK, 1, 0)
+    ),
+    # G12
+    "where(promote > FK, 1, 0)": (
+        lambda promote, FK: where(promote > FK, 1, 0)
+    ),
+    # G13
+    "shallow * promotes": (
+        lambda shallow, promotes: shallow * promotes
+    ),
+    # G29
+    (
+    "where(split_register > 0, where(a_strided > 0, BM / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))), "
+    "ceil(BM * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))"): (
+        lambda split_register, a_strided, BM, BK, threads, word_bytes, split_shared, words: where(split_register > 0, where(a_strided > 0, BM / 32 *
+        ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))), ceil(BM * BK * word_bytes * where(split_shared > 0, 1,
+        words) / (16 * threads)))
+    ),
+    # G30
+    (
+    "where(split_register > 0, where(b_strided > 0, BN / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))), "
+    "ceil(BN * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))"): (
+        lambda split_register, b_strided, BN, BK, threads, word_bytes, split_shared, words: where(split_register > 0, where(b_strided > 0, BN / 32 *
+        ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))), ceil(BN * BK * word_bytes * where(split_shared > 0, 1,
+        words) / (16 * threads)))
+    ),
+    # G18
+    "held * (a_parts + b_parts) * where(split_shared > 0, 16 / word_bytes, 4)": (
+        lambda held, a_parts, b_parts, split_shared, word_bytes: held * (a_parts + b_parts) * where(split_shared > 0, 16 / word_bytes, 4)
+    ),
+    # G19
+    "where(split_k > 1, 1, 0)": (
+        lambda split_k: where(split_k > 1, 1, 0)
+    ),
+    # G20
+    "where(fragment_buffers > 1, a_fragments + b_fragments, 0)": (
+        lambda fragment_buffers, a_fragments, b_fragments: where(fragment_buffers > 1, a_fragments + b_fragments, 0)
+    ),
+    # G21
+    "split_shared * (a_strided + b_strided) + split_register * (a_strided * WM + b_strided * WN) * FK / warp_size": (
+        lambda split_shared, a_strided, b_strided, split_register, WM, WN, FK, warp_size: split_shared * (a_strided + b_strided) + split_register *
+        (a_strided * WM + b_strided * WN) * FK / warp_size
+    ),
+    # G25
+    "amd * unrolled * where(fragment_buffers > 1, 0, max(0, BK / FK - 1) * fragment_registers)": (
+        lambda amd, unrolled, fragment_buffers, BK, FK, fragment_registers: amd * unrolled * where(fragment_buffers > 1, 0, max(0, BK / FK - 1) *
+        fragment_registers)
+    ),
+    # G26
+    "rings * where(stages > 2, 1, 0)": (
+        lambda rings, stages: rings * where(stages > 2, 1, 0)
+    ),
+    # G27
+    "promotes * unit_sums": (
+        lambda promotes, unit_sums: promotes * unit_sums
+    ),
+    # G14
+    (
+    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * "
+    "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
+    "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
+    "when_ring * ring + generation"): (
+        lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, words, per_short_sum, short_sums, when_at_once, at_once,
+        per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes, per_staged,
+        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, generation: per_sum *
+        accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * at_once +
+        per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * shallow_promotes +
+        per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring +
+        generation
+    ),
+    # G15
+    (
+    "min(registers_per_thread, register_allocation_unit / warp_size * floor(registers_per_sm / (partitions * ceil(warps / partitions)) / "
+    "register_allocation_unit))"): (
+        lambda registers_per_thread, register_allocation_unit, warp_size, registers_per_sm, partitions, warps: min(registers_per_thread,
+        register_allocation_unit / warp_size * floor(registers_per_sm / (partitions * ceil(warps / partitions)) / register_allocation_unit))
+    ),
+    # G22
+    (
+    "max(1, floor(partitions * floor(registers_per_sm / partitions / (register_allocation_unit * ceil(max(1, demand) * warp_size / "
+    "register_allocation_unit))) / warps))"): (
+        lambda partitions, registers_per_sm, register_allocation_unit, demand, warp_size, warps: max(1, floor(partitions * floor(registers_per_sm /
+        partitions / (register_allocation_unit * ceil(max(1, demand) * warp_size / register_allocation_unit))) / warps))
+    ),
+    # G23
+    (
+    "register_allocation_unit / warp_size * floor(registers_per_sm / partitions / (register_allocation_unit * ceil(meant_blocks * warps / "
+    "partitions)))"): (
+        lambda register_allocation_unit, warp_size, registers_per_sm, partitions, meant_blocks, warps: register_allocation_unit / warp_size *
+        floor(registers_per_sm / partitions / (register_allocation_unit * ceil(meant_blocks * warps / partitions)))
+    ),
+    # G16
+    "min(register_budget, where(on_unit == 1, ceil(demand), min(granted, ceil(demand) + ahead)))": (
+        lambda register_budget, on_unit, demand, granted, ahead: min(register_budget, where(on_unit == 1, ceil(demand), min(granted, ceil(demand) +
+        ahead)))
+    ),
+    # G17
+    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0)": (
+        lambda WM, WN, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0)
+    ),
+    # R7
+    "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (
+        lambda register_allocation_unit, registers, warp_size: register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)
+    ),
+    # R8
+    (
+    "where((registers_per_warp * partitions * ceil(warps / partitions) > registers_per_sm) | (registers > register_encoding), 0, floor(partitions *"
+    " floor(registers_per_sm / partitions / max(registers_per_warp, 1)) / warps))"): (
+        lambda registers_per_warp, partitions, warps, registers_per_sm, registers, register_encoding: where((registers_per_warp * partitions *
+        ceil(warps / partitions) > registers_per_sm) | (registers > register_encoding), 0, floor(partitions * floor(registers_per_sm / partitions /
+        max(registers_per_warp, 1)) / warps))
+    ),
+    # R9
+    "shared_allocation_unit * ceil((shared_bytes + shared_bytes_reserved_per_block) / shared_allocation_unit)": (
+        lambda shared_allocation_unit, shared_bytes, shared_bytes_reserved_per_block: shared_allocation_unit * ceil((shared_bytes +
+        shared_bytes_reserved_per_block) / shared_allocation_unit)
+    ),
+    # R10
+    "where(shared_allocated > shared_bytes_per_block + shared_bytes_reserved_per_block, 0, floor(shared_bytes_per_sm / max(shared_allocated, 1)))": (
+        lambda shared_allocated, shared_bytes_per_block, shared_bytes_reserved_per_block, shared_bytes_per_sm: where(shared_allocated >
+        shared_bytes_per_block + shared_bytes_reserved_per_block, 0, floor(shared_bytes_per_sm / max(shared_allocated, 1)))
+    ),
+    # R11
+    "where(threads > threads_per_block, 0, floor(floor(threads_per_sm / warp_size) / warps))": (
+        lambda threads, threads_per_block, threads_per_sm, warp_size, warps: where(threads > threads_per_block, 0, floor(floor(threads_per_sm /
+        warp_size) / warps))
+    ),
+    # R12
+    "min(blocks_per_sm, blocks_by_threads, blocks_by_registers, blocks_by_shared)": (
+        lambda blocks_per_sm, blocks_by_threads, blocks_by_registers, blocks_by_shared: min(blocks_per_sm, blocks_by_threads, blocks_by_registers,
+        blocks_by_shared)
+    ),
+    # R13
+    "resident_blocks * warps * warp_size / threads_per_sm": (
+        lambda resident_blocks, warps, warp_size, threads_per_sm: resident_blocks * warps * warp_size / threads_per_sm
+    ),
+    # T1
+    "2 * BM * BN * BK * products": (
+        lambda BM, BN, BK, products: 2 * BM * BN * BK * products
+    ),
+    # T15
+    "where(split_shared + split_register > 0, 4, words * word_bytes)": (
+        lambda split_shared, split_register, words, word_bytes: where(split_shared + split_register > 0, 4, words * word_bytes)
+    ),
+    # T2
+    "(BM + BN) * BK * moved_bytes": (
+        lambda BM, BN, BK, moved_bytes: (BM + BN) * BK * moved_bytes
+    ),
+    # W12
+    "stage_flops / stage_bytes": (
+        lambda stage_flops, stage_bytes: stage_flops / stage_bytes
+    ),
+    # T4
+    "warps * (a_lanes * WM + b_lanes * WN) * BK * element_bytes": (
+        lambda warps, a_lanes, WM, b_lanes, WN, BK, element_bytes: warps * (a_lanes * WM + b_lanes * WN) * BK * element_bytes
+    ),
+    # T5
+    "min(shared_banks / 4, BK * word_bytes / 16)": (
+        lambda shared_banks, BK, word_bytes: min(shared_banks / 4, BK * word_bytes / 16)
+    ),
+    # T16
+    "tiles * split_k": (
+        lambda tiles, split_k: tiles * split_k
+    ),
+    # T7
+    "ceil(ceil(K / BK) / split_k)": (
+        lambda K, BK, split_k: ceil(ceil(K / BK) / split_k)
+    ),
+    # T8
+    "blocks * stages_k * stage_bytes": (
+        lambda blocks, stages_k, stage_bytes: blocks * stages_k * stage_bytes
+    ),
+    # T9
+    "min(group, ceil(M / BM))": (
+        lambda group, M, BM: min(group, ceil(M / BM))
+    ),
+    # T10
+    "min(ceil(sms * resident_blocks / wave_rows), ceil(N / BN))": (
+        lambda sms, resident_blocks, wave_rows, N, BN: min(ceil(sms * resident_blocks / wave_rows), ceil(N / BN))
+    ),
+    # T11
+    "ceil(blocks / max(sms * resident_blocks, 1))": (
+        lambda blocks, sms, resident_blocks: ceil(blocks / max(sms * resident_blocks, 1))
+    ),
+    # T12
+    "(M + N) * K * moved_bytes": (
+        lambda M, N, K, moved_bytes: (M + N) * K * moved_bytes
+    ),
+    # T13
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moved_bytes))": (
+        lambda M, N, plane_bytes, l2_size, waves, wave_rows, BM, wave_columns, BN, K, moved_bytes: 4 * M * N + where(plane_bytes + 4 * M * N <=
+        l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moved_bytes))
+    ),
+    # T14
+    "where(split_shared + split_register > 0, 0, (M + N) * K * (4 * split_reads + words * word_bytes))": (
+        lambda split_shared, split_register, M, N, K, split_reads, words, word_bytes: where(split_shared + split_register > 0, 0, (M + N) * K * (4 *
+        split_reads + words * word_bytes))
+    ),
+    # P1
+    "tiles * threads": (
+        lambda tiles, threads: tiles * threads
+    ),
+    # M1
+    "products * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)": (
+        lambda products, BM, BN, BK, tensor_fma_per_clock, mma_efficiency: products * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)
+    ),
+    # M2
+    "fetch_bytes / shared_bytes_per_clock": (
+        lambda fetch_bytes, shared_bytes_per_clock: fetch_bytes / shared_bytes_per_clock
+    ),
+    # M3
+    "(BM + BN) * BK * element_bytes / shared_bytes_per_clock": (
+        lambda BM, BN, BK, element_bytes, shared_bytes_per_clock: (BM + BN) * BK * element_bytes / shared_bytes_per_clock
+    ),
+    # M4
+    "where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
+        lambda promote, promoted_sums, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK /
+        max(promote, 1), 0)
+    ),
+    # M20
+    "words * BK * (split_before * split_shared * (BM + BN) + split_behind * split_register * warps * (WM + WN)) / f32_fma_per_clock": (
+        lambda words, BK, split_before, split_shared, BM, BN, split_behind, split_register, warps, WM, WN, f32_fma_per_clock: words * BK *
+        (split_before * split_shared * (BM + BN) + split_behind * split_register * warps * (WM + WN)) / f32_fma_per_clock
+    ),
+    # M5
+    "where(fragment_buffers > 1, 0, fetch_exposed * fetch_cycles * FK / BK)": (
+        lambda fragment_buffers, fetch_exposed, fetch_cycles, FK, BK: where(fragment_buffers > 1, 0, fetch_exposed * fetch_cycles * FK / BK)
+    ),
+    # M23
+    "where((amd > 0) & (warps > partitions), partitions * ceil(warps / partitions) / warps, 1)": (
+        lambda amd, warps, partitions: where((amd > 0) & (warps > partitions), partitions * ceil(warps / partitions) / warps, 1)
+    ),
+    # M6
+    "balance * tensor_cycles + fetch_share * fetch_cycles + fill_share * fill_cycles + promotion_cycles + split_cycles + barrier_cycles": (
+        lambda balance, tensor_cycles, fetch_share, fetch_cycles, fill_share, fill_cycles, promotion_cycles, split_cycles, barrier_cycles: balance *
+        tensor_cycles + fetch_share * fetch_cycles + fill_share * fill_cycles + promotion_cycles + split_cycles + barrier_cycles
+    ),
+    # M7
+    (
+    "shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles + split_wait * (split_shared + "
+    "split_register * BK / FK)"): (
+        lambda shared_cycles, tensor_cycles, split_cycles, partitions, warps, exposed_cycles, split_wait, split_shared, split_register, BK, FK:
+        shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles + split_wait * (split_shared +
+        split_register * BK / FK)
+    ),
+    # M8
+    "stage_bytes / l2_bytes_per_clock": (
+        lambda stage_bytes, l2_bytes_per_clock: stage_bytes / l2_bytes_per_clock
+    ),
+    # M9
+    "memory_cycles / (stages - 1 - where(fragment_buffers > 1, FK / BK, 0))": (
+        lambda memory_cycles, stages, fragment_buffers, FK, BK: memory_cycles / (stages - 1 - where(fragment_buffers > 1, FK / BK, 0))
+    ),
+    # M10
+    "max(shared_cycles, fetch_cycles + fill_cycles, l2_cycles)": (
+        lambda shared_cycles, fetch_cycles, fill_cycles, l2_cycles: max(shared_cycles, fetch_cycles + fill_cycles, l2_cycles)
+    ),
+    # M11
+    "max(resident_blocks * block_cycles, chain_cycles, latency_cycles)": (
+        lambda resident_blocks, block_cycles, chain_cycles, latency_cycles: max(resident_blocks * block_cycles, chain_cycles, latency_cycles)
+    ),
+    # M12
+    "floor(blocks / max(sms * resident_blocks, 1))": (
+        lambda blocks, sms, resident_blocks: floor(blocks / max(sms * resident_blocks, 1))
+    ),
+    # M13
+    "ceil((blocks - full_waves * sms * resident_blocks) / sms)": (
+        lambda blocks, full_waves, sms, resident_blocks: ceil((blocks - full_waves * sms * resident_blocks) / sms)
+    ),
+    # M14
+    "where(tail_blocks > 0, max(tail_blocks * block_cycles, chain_cycles, latency_cycles), 0)": (
+        lambda tail_blocks, block_cycles, chain_cycles, latency_cycles: where(tail_blocks > 0, max(tail_blocks * block_cycles, chain_cycles,
+        latency_cycles), 0)
+    ),
+    # M21
+    "where(split_k > 1, 4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles, 0)": (
+        lambda split_k, BM, BN, l2_bytes_per_clock, memory_cycles: where(split_k > 1, 4 * BM * BN * (split_k + 1) / l2_bytes_per_clock +
+        memory_cycles, 0)
+    ),
+    # M15
+    "stages_k * (full_waves * stage_cycles + tail_cycles) + (full_waves * resident_blocks + tail_blocks) * tile_cycles * BM * BN + gather_cycles": (
+        lambda stages_k, full_waves, stage_cycles, tail_cycles, resident_blocks, tail_blocks, tile_cycles, BM, BN, gather_cycles: stages_k *
+        (full_waves * stage_cycles + tail_cycles) + (full_waves * resident_blocks + tail_blocks) * tile_cycles * BM * BN + gather_cycles
+    ),
+    # W31
+    "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)": (
+        lambda kernel_cycles, clock_hz, dram_bytes, dram_rate: max(kernel_cycles / clock_hz, dram_bytes / dram_rate)
+    ),
+    # M17
+    "split_bytes / dram_rate": (
+        lambda split_bytes, dram_rate: split_bytes / dram_rate
+    ),
+    # M22
+    "where(split_shared + split_register > 0, 1, 1 + split_reads)": (
+        lambda split_shared, split_register, split_reads: where(split_shared + split_register > 0, 1, 1 + split_reads)
+    ),
+    # M18
+    "kernel_seconds + split_seconds + launches * launch_seconds": (
+        lambda kernel_seconds, split_seconds, launches, launch_seconds: kernel_seconds + split_seconds + launches * launch_seconds
+    ),
+    # M19
+    "2 * M * N * K / seconds / 10.0**12": (
+        lambda M, N, K, seconds: 2 * M * N * K / seconds / 10.0**12
+    ),
+    # C1
+    "(BK % FK == 0) & ((BK == 16) | (BK == 32) | (BK == 64) | (BK == 128))": (
+        lambda BK, FK: (BK % FK == 0) & ((((BK == 16) | (BK == 32)) | (BK == 64)) | (BK == 128))
+    ),
+    # C2
+    "WK == BK": (
+        lambda WK, BK: WK == BK
+    ),
+    # C3
+    "WM % FM == 0": (
+        lambda WM, FM: WM % FM == 0
+    ),
+    # C4
+    "WN % (fetched_together * FN) == 0": (
+        lambda WN, fetched_together, FN: WN % (fetched_together * FN) == 0
+    ),
+    # C5
+    "BM % WM == 0": (
+        lambda BM, WM: BM % WM == 0
+    ),
+    # C6
+    "BN % WN == 0": (
+        lambda BN, WN: BN % WN == 0
+    ),
+    # C7
+    "threads <= threads_per_block": (
+        lambda threads, threads_per_block: threads <= threads_per_block
+    ),
+    # C14
+    "(held > 0) | (has_async > 0)": (
+        lambda held, has_async: (held > 0) | (has_async > 0)
+    ),
+    # C15
+    "(held == 0) | (stages == 2) | (rings > 0)": (
+        lambda held, stages, rings: ((held == 0) | (stages == 2)) | (rings > 0)
+    ),
+    # C16
+    "(split_shared == 0) | (held > 0)": (
+        lambda split_shared, held: (split_shared == 0) | (held > 0)
+    ),
+    # C17
+    "(split_register == 0) | (held == 0) | (rings > 0)": (
+        lambda split_register, held, rings: ((split_register == 0) | (held == 0)) | (rings > 0)
+    ),
+    # C18
+    "(split_reads == 1) | (split_shared + split_register == 0)": (
+        lambda split_reads, split_shared, split_register: (split_reads == 1) | (split_shared + split_register == 0)
+    ),
+    # C19
+    "(split_register == 0) | (by_lanes > 0)": (
+        lambda split_register, by_lanes: (split_register == 0) | (by_lanes > 0)
+    ),
+    # C20
+    "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))": (
+        lambda split_register, a_strided, BM, b_strided, BN: (split_register == 0) | ((a_strided * BM % 32 == 0) & (b_strided * BN % 32 == 0))
+    ),
+    # C21
+    "(held * fragment_buffers < 2) | ((BK > FK) & (on_unit > 0))": (
+        lambda held, fragment_buffers, BK, FK, on_unit: (held * fragment_buffers < 2) | ((BK > FK) & (on_unit > 0))
+    ),
+    # C8
+    "(fragment_buffers == 1) | (BK % (2 * FK) == 0)": (
+        lambda fragment_buffers, BK, FK: (fragment_buffers == 1) | (BK % (2 * FK) == 0)
+    ),
+    # C9
+    "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))": (
+        lambda promote, FK, BK: (promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))
+    ),
+    # C10
+    "shared_bytes <= shared_bytes_per_block": (
+        lambda shared_bytes, shared_bytes_per_block: shared_bytes <= shared_bytes_per_block
+    ),
+    # C11
+    "accumulator_registers + other_registers <= register_budget": (
+        lambda accumulator_registers, other_registers, register_budget: accumulator_registers + other_registers <= register_budget
+    ),
+    # C12
+    "demand + uneven <= register_budget + squeeze": (
+        lambda demand, uneven, register_budget, squeeze: demand + uneven <= register_budget + squeeze
+    ),
+    # C13
+    "(max(WM, WN) <= 128) & ((promote < FK) | (promote > FK) | ((WM * WN * products / sums < 6144) & (BK <= 2 * FK)))": (
+        lambda WM, WN, promote, FK, products, sums, BK: (max(WM, WN) <= 128) & (((promote < FK) | (promote > FK)) | ((WM * WN * products / sums <
+        6144) & (BK <= 2 * FK)))
+    ),
+    # C28
+    "amd * (demand - waiting) <= 256": (
+        lambda amd, demand, waiting: amd * (demand - waiting) <= 256
+    ),
+    # C22
+    "(split_k == 1) | (tiles < sms)": (
+        lambda split_k, tiles, sms: (split_k == 1) | (tiles < sms)
+    ),
+    # W1
+    "(BM / WM) * (BN / WN) * (1 + pingpong)": (
+        lambda BM, WM, BN, WN, pingpong: BM / WM * (BN / WN) * (1 + pingpong)
+    ),
+    # W2
+    "4 * (groups + 1)": (
+        lambda groups: 4 * (groups + 1)
+    ),
+    # W3
+    "where(mixed > 0, 4, words * word_bytes)": (
+        lambda mixed, words, word_bytes: where(mixed > 0, 4, words * word_bytes)
+    ),
+    # W4
+    "BK * (BM * a_bytes + BN * words * word_bytes)": (
+        lambda BK, BM, a_bytes, BN, words, word_bytes: BK * (BM * a_bytes + BN * words * word_bytes)
+    ),
+    # W5
+    "stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)": (
+        lambda stages, stage_bytes, split_k, groups: stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)
+    ),
+    # W6
+    "min(240, 8 * floor(registers_per_sm / threads / 8))": (
+        lambda registers_per_sm, threads: min(240, 8 * floor(registers_per_sm / threads / 8))
+    ),
+    # W7
+    "where(mixed > 0, 56, where(groups < 3, 40, 32))": (
+        lambda mixed, groups: where(mixed > 0, 56, where(groups < 3, 40, 32))
+    ),
+    # W8
+    "min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))": (
+        lambda registers, groups, producer_registers: min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))
+    ),
+    # W9
+    "sums + where(promote > 0, promoted_sums, 0)": (
+        lambda sums, promote, promoted_sums: sums + where(promote > 0, promoted_sums, 0)
+    ),
+    # W10
+    "accumulators * WM * WN / 128": (
+        lambda accumulators, WM, WN: accumulators * WM * WN / 128
+    ),
+    # W11
+    "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)": (
+        lambda mixed, words, WM, FK, word_bytes: where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)
+    ),
+    # W37
+    "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster": (
+        lambda mixed, BM, WM, BN, WN, cluster: where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster
+    ),
+    # W38
+    "floor(max(resident_blocks, 1) * sms / cluster) * cluster": (
+        lambda resident_blocks, sms, cluster: floor(max(resident_blocks, 1) * sms / cluster) * cluster
+    ),
+    # W13
+    "BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)": (
+        lambda BK, word_bytes, products, BM, WM, BN, WN, mixed, FM: BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN
+        * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)
+    ),
+    # W14
+    "BK * (BM * a_bytes + BN * words * word_bytes / cluster)": (
+        lambda BK, BM, a_bytes, BN, words, word_bytes, cluster: BK * (BM * a_bytes + BN * words * word_bytes / cluster)
+    ),
+    # W15
+    "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k": (
+        lambda M, BM, cluster, N, BN, split_k: ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k
+    ),
+    # W16
+    "blocks * stages_k * fill_bytes": (
+        lambda blocks, stages_k, fill_bytes: blocks * stages_k * fill_bytes
+    ),
+    # W17
+    "ceil(blocks / (floor(sms / cluster) * cluster))": (
+        lambda blocks, sms, cluster: ceil(blocks / (floor(sms / cluster) * cluster))
+    ),
+    # W18
+    "min(group * cluster, ceil(M / BM))": (
+        lambda group, cluster, M, BM: min(group * cluster, ceil(M / BM))
+    ),
+    # W19
+    "min(ceil(sms / wave_rows), ceil(N / BN))": (
+        lambda sms, wave_rows, N, BN: min(ceil(sms / wave_rows), ceil(N / BN))
+    ),
+    # W20
+    "K * (M * a_bytes + N * words * word_bytes)": (
+        lambda K, M, a_bytes, N, words, word_bytes: K * (M * a_bytes + N * words * word_bytes)
+    ),
+    # W21
+    (
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, turns * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * "
+    "word_bytes)))"): (
+        lambda M, N, plane_bytes, l2_size, turns, K, wave_rows, BM, a_bytes, wave_columns, BN, words, word_bytes: 4 * M * N + where(plane_bytes + 4 *
+        M * N <= l2_size, 0, max(plane_bytes, turns * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))
+    ),
+    # W22
+    "(where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))": (
+        lambda mixed, M, N, K, split_reads, plane_bytes, l2_size, words, word_bytes: (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 *
+        plane_bytes <= l2_size, 0, words * word_bytes))
+    ),
+    # W23
+    "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock": (
+        lambda fetch_bytes, BK, BM, a_bytes, BN, words, word_bytes, shared_bytes_per_clock: (fetch_bytes + BK * (BM * a_bytes + BN * words *
+        word_bytes)) / shared_bytes_per_clock
+    ),
+    # W24
+    "fill_bytes / l2_bytes_per_clock": (
+        lambda fill_bytes, l2_bytes_per_clock: fill_bytes / l2_bytes_per_clock
+    ),
+    # W25
+    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)": (
+        lambda group_gap, BK, FK, products, WM, WN, tensor_fma_per_clock, mma_efficiency, mixed, split_a_cycles, FM: group_gap + BK / FK *
+        max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)
+    ),
+    # W26
+    "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
+        lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
+    ),
+    # W35
+    "where(turns > 1, 1 + pingpong, 1)": (
+        lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
+    ),
+    # W27
+    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)": (
+        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles: max(tensor_cycles, shared_cycles, l2_cycles,
+        chain_cycles / overlapping, latency_cycles)
+    ),
+    # W28
+    "(turn_cycles_each + store_cycles * WM * WN) / overlapping": (
+        lambda turn_cycles_each, store_cycles, WM, WN, overlapping: (turn_cycles_each + store_cycles * WM * WN) / overlapping
+    ),
+    # W29
+    (
+    "turns * (stages_k * stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock "
+    "+ memory_cycles), 0)"): (
+        lambda turns, stages_k, stage_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns * (stages_k *
+        stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
+    ),
+    # W30
+    "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
+        lambda products, M, BM, N, BN, K, unit_rate: 2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    ),
+    # W32
+    (
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + "
+    "where(cluster > 1, cluster_seconds, 0)"): (
+        lambda kernel_seconds, split_seconds, unit_seconds, split_power, split_reads, launch_seconds, overlap_seconds, cluster, cluster_seconds:
+        max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds +
+        where(cluster > 1, cluster_seconds, 0)
+    ),
+    # C23
+    "(BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)": (
+        lambda BK, word_bytes: ((BK * word_bytes == 32) | (BK * word_bytes == 64)) | (BK * word_bytes == 128)
+    ),
+    # C4
+    "WN % FN == 0": (
+        lambda WN, FN: WN % FN == 0
+    ),
+    # C24
+    "(pingpong == 0) | ((BM == WM) & (BN == WN))": (
+        lambda pingpong, BM, WM, BN, WN: (pingpong == 0) | ((BM == WM) & (BN == WN))
+    ),
+    # C7
+    "threads <= 512": (
+        lambda threads: threads <= 512
+    ),
+    # C25
+    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))": (
+        lambda mixed, BK, FK, word_bytes, a_strided, split_reads: (mixed == 0) | ((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (a_strided == 0)) &
+        (split_reads == 1))
+    ),
+    # C11
+    "accumulator_registers + fragment_registers + other_registers <= register_budget": (
+        lambda accumulator_registers, fragment_registers, other_registers, register_budget: accumulator_registers + fragment_registers +
+        other_registers <= register_budget
+    ),
+    # C29
+    "min(WN, 256) / 2 + 4 * mixed + 28 <= registers": (
+        lambda WN, mixed, registers: min(WN, 256) / 2 + 4 * mixed + 28 <= registers
+    ),
+    # B1
+    "where((promote > 0) & (promoted_sums > 0) & ((sums + promoted_sums) * BN <= 512), 2, 1)": (
+        lambda promote, promoted_sums, sums, BN: where(((promote > 0) & (promoted_sums > 0)) & ((sums + promoted_sums) * BN <= 512), 2, 1)
+    ),
+    # B2
+    "(sums + where(promote > 0, promoted_sums, 0) * (buffers - 1)) * BN": (
+        lambda sums, promote, promoted_sums, buffers, BN: (sums + where(promote > 0, promoted_sums, 0) * (buffers - 1)) * BN
+    ),
+    # B3
+    "stages * (stage_bytes + 16) + 8 * (2 * buffers + 3) + where(split_k > 1, 8 * groups, 0)": (
+        lambda stages, stage_bytes, buffers, split_k, groups: stages * (stage_bytes + 16) + 8 * (2 * buffers + 3) + where(split_k > 1, 8 * groups, 0)
+    ),
+    # B10
+    "where(promote > 0, min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8)), registers)": (
+        lambda promote, registers, groups, producer_registers: where(promote > 0, min(240, 8 * floor((registers * (groups + 1) - producer_registers) /
+        groups / 8)), registers)
+    ),
+    # B11
+    "where(columns <= 32, 32, where(columns <= 64, 64, where(columns <= 128, 128, where(columns <= 256, 256, 512))))": (
+        lambda columns: where(columns <= 32, 32, where(columns <= 64, 64, where(columns <= 128, 128, where(columns <= 256, 256, 512))))
+    ),
+    # B12
+    "min(max(resident_blocks, 1), floor(512 / allocated_columns)) * sms": (
+        lambda resident_blocks, allocated_columns, sms: min(max(resident_blocks, 1), floor(512 / allocated_columns)) * sms
+    ),
+    # B4
+    "BK * word_bytes * products * (BM + BN)": (
+        lambda BK, word_bytes, products, BM, BN: BK * word_bytes * products * (BM + BN)
+    ),
+    # B5
+    "where(promote > 0, promoted_sums * BM * BN / f32_fma_per_clock + drain_wait, 0)": (
+        lambda promote, promoted_sums, BM, BN, f32_fma_per_clock, drain_wait: where(promote > 0, promoted_sums * BM * BN / f32_fma_per_clock +
+        drain_wait, 0)
+    ),
+    # B6
+    (
+    "where(promote > 0, BK / max(promote, 1) * where(buffers > 1, drain_cycles, drain_cycles + products_moving * BM * BN * promote / "
+    "(tensor_fma_per_clock * mma_efficiency)), 0)"): (
+        lambda promote, BK, buffers, drain_cycles, products_moving, BM, BN, tensor_fma_per_clock, mma_efficiency: where(promote > 0, BK / max(promote,
+        1) * where(buffers > 1, drain_cycles, drain_cycles + products_moving * BM * BN * promote / (tensor_fma_per_clock * mma_efficiency)), 0)
+    ),
+    # B7
+    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles) + stage_wait": (
+        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles, stage_wait: max(tensor_cycles, shared_cycles, l2_cycles,
+        chain_cycles, latency_cycles) + stage_wait
+    ),
+    # B8
+    (
+    "max(0, store_cycles * BM * BN - stages_k * stage_cycles) + where(sums > where(promote > 0, promoted_sums, 0), sums * BM * BN / "
+    "f32_fma_per_clock, 0)"): (
+        lambda store_cycles, BM, BN, stages_k, stage_cycles, sums, promote, promoted_sums, f32_fma_per_clock: max(0, store_cycles * BM * BN - stages_k
+        * stage_cycles) + where(sums > where(promote > 0, promoted_sums, 0), sums * BM * BN / f32_fma_per_clock, 0)
+    ),
+    # B9
+    (
+    "turns * (stages_k * stage_cycles + turn_cycles) + turn_cycles_each + store_cycles * BM * BN + where(split_k > 1, turns * (4 * BM * BN * "
+    "(split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)"): (
+        lambda turns, stages_k, stage_cycles, turn_cycles, turn_cycles_each, store_cycles, BM, BN, split_k, l2_bytes_per_clock, memory_cycles: turns *
+        (stages_k * stage_cycles + turn_cycles) + turn_cycles_each + store_cycles * BM * BN + where(split_k > 1, turns * (4 * BM * BN * (split_k + 1)
+        / l2_bytes_per_clock + memory_cycles), 0)
+    ),
+    # C26
+    "(BM == FM) & (WM == BM) & (BN <= 256)": (
+        lambda BM, FM, WM, BN: ((BM == FM) & (WM == BM)) & (BN <= 256)
+    ),
+    # C27
+    "columns <= 512": (
+        lambda columns: columns <= 512
+    ),
+    # E1
+    "u * sqrt(K / (16 * ln2))": (
+        lambda u, K, ln2: u * sqrt(K / (16 * ln2))
+    ),
+    # E2
+    (
+    "where(to_nearest > 0, u * sqrt(sums_in_unit * promote / unit_block / (16 * ln2)), u / (2 * ln2) * sums_in_unit * promote / unit_block / "
+    "sqrt(3))"): (
+        lambda to_nearest, u, sums_in_unit, promote, unit_block, ln2: where(to_nearest > 0, u * sqrt(sums_in_unit * promote / unit_block / (16 *
+        ln2)), u / (2 * ln2) * sums_in_unit * promote / unit_block / sqrt(3))
+    ),
+    # E3
+    "u * sqrt(K / promote / (16 * ln2))": (
+        lambda u, K, promote, ln2: u * sqrt(K / promote / (16 * ln2))
+    ),
+    # E4
+    "sqrt(unit_error**2 + promotion_error**2)": (
+        lambda unit_error, promotion_error: sqrt(unit_error**2 + promotion_error**2)
+    ),
+    # LE-GEMM eq. 12
+    "M * N / (BM * BN) * (threads / warp_size) * T_threads": (
+        lambda M, N, BM, BN, threads, warp_size, T_threads: M * N / (BM * BN) * (threads / warp_size) * T_threads
+    ),
+    # LE-GEMM eq. 13
+    "2 * 2 * (BM * BK + BK * BN)": (
+        lambda BM, BK, BN: 2 * 2 * (BM * BK + BK * BN)
+    ),
+    # LE-GEMM eq. 14
+    "3 * 2 * BM * BN * BK": (
+        lambda BM, BN, BK: 3 * 2 * BM * BN * BK
+    ),
+    # LE-GEMM eq. 15
+    "3 * BM * BN / (2 * (BM + BN))": (
+        lambda BM, BN: 3 * BM * BN / (2 * (BM + BN))
+    ),
+    # LE-GEMM eq. 16
+    "(BM * BN + BM * BK + BK * BN) / Work_num": (
+        lambda BM, BN, BK, Work_num: (BM * BN + BM * BK + BK * BN) / Work_num
+    ),
+    # LE-GEMM eq. 17
+    "BM * BN / Work_num": (
+        lambda BM, BN, Work_num: BM * BN / Work_num
+    ),
+    # EGEMM eq. 1, not cached
+    "4 * WM * WN * WK / FK": (
+        lambda WM, WN, WK, FK: 4 * WM * WN * WK / FK
+    ),
+    # EGEMM eq. 1, cached
+    "4 * WM * WN": (
+        lambda WM, WN: 4 * WM * WN
+    ),
+    # EGEMM eq. 2
+    "4 * (BM + BN) * BK": (
+        lambda BM, BN, BK: 4 * (BM + BN) * BK
+    ),
+    # EGEMM eq. 3
+    "8 * BM * BN * BK": (
+        lambda BM, BN, BK: 8 * BM * BN * BK
+    ),
+    # EGEMM eq. 4
+    "2 * BM * BN / (BM + BN)": (
+        lambda BM, BN: 2 * BM * BN / (BM + BN)
+    ),
+    # EGEMM eq. 5
+    "2 * BM * BN * BK * 4 / (2 * 16 * 8 * 8 * 4) * T_HMMA": (
+        lambda BM, BN, BK, T_HMMA: 2 * BM * BN * BK * 4 / (2 * 16 * 8 * 8 * 4) * T_HMMA
+    ),
+    # EGEMM eq. 6
+    "2 * (BM + BN) * BK * 2 / (32 * 16) * (T_LDG128 + T_STS128)": (
+        lambda BM, BN, BK, T_LDG128, T_STS128: 2 * (BM + BN) * BK * 2 / (32 * 16) * (T_LDG128 + T_STS128)
+    ),
+    # EGEMM eq. 7
+    "BM * BN * BK / (WM * WN * WK) * (WM / 8 + WM / 8 + WN / 8 + WN / 8) * T_LDS32": (
+        lambda BM, BN, BK, WM, WN, WK, T_LDS32: BM * BN * BK / (WM * WN * WK) * (WM / 8 + WM / 8 + WN / 8 + WN / 8) * T_LDS32
+    ),
+    # EGEMM eq. 8, registers
+    "4 * BM * BN + 4 * (BM + BN) * BK": (
+        lambda BM, BN, BK: 4 * BM * BN + 4 * (BM + BN) * BK
+    ),
+    # EGEMM eq. 8, shared memory
+    "2 * (BM + BN) * (BK + 8) * 2": (
+        lambda BM, BN, BK: 2 * (BM + BN) * (BK + 8) * 2
+    ),
+    # WMMAe eq. 1
+    "2 * n**3 / (2 * n**2 * 2 + 2 * n**2 * 4)": (
+        lambda n: 2 * n**3 / (2 * n**2 * 2 + 2 * n**2 * 4)
+    ),
+    # WMMAe eq. 2
+    "(2 * n**2 / 2 + n**2) / 32": (
+        lambda n: (2 * n**2 / 2 + n**2) / 32
+    ),
+    # EGEMM eq. 8, time
+    "T_mem1 + T_mem2 <= T_comp": (
+        lambda T_mem1, T_mem2, T_comp: T_mem1 + T_mem2 <= T_comp
+    ),
+    # C10
+    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))": (
+        lambda shared_bytes_per_block, BM, BN, BK, split_register, word_bytes, words, padding: floor(shared_bytes_per_block / ((BM + BN) * (BK *
+        where(split_register > 0, 4, word_bytes * words) + padding * words)))
+    ),
+    # C10
+    (
+    "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
+    " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, word_bytes, words: floor((shared_bytes_per_block - where(split_k
+        > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words) + BK * BN *
+        word_bytes * words))
+    ),
+    # C10
+    (
+    "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
+    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
+    "* words) + BK * BN * word_bytes * words))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, promote, promoted_sums, sums, BK, mixed, word_bytes, words: floor((-24 +
+        shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * where(((promote > 0) &
+        (promoted_sums > 0)) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words) + BK * BN *
+        word_bytes * words))
+    ),
+}
+
+# The largest number of stages that C10 leaves, solved for by SymPy, by design.
+MOST_STAGES = {
+    'portable':
+    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
+    'specialised':
+    (
+    "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
+    " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"),
+    'tensor_memory':
+    (
+    "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
+    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
+    "* words) + BK * BN * word_bytes * words))"),
+}

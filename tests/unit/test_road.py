@@ -1,0 +1,82 @@
+"""The road as a library: a line a stop, from a file, a dictionary or what an earlier stop gave."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import gemmgen
+from gemmgen import road
+from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.paths import SPECS
+
+SMALL = SPECS / "kernels" / "sgemm_h100_small.toml"
+TINY = {
+    "problem": {"m": 64, "n": 64, "k": 64}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 16}, "target": {"gpu": "a100"},
+    "tile": {"block": [32, 32, 16], "warp": [16, 16, 16], "group": 1, "split_k": 1}, "pipeline": {"loads": "async", "stages": 2, "fragment_buffers": 1},
+}
+
+
+def example(text: str) -> str:
+    """The indented lines of a docstring."""
+    return "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ") or not line)
+
+
+@pytest.mark.slow
+def test_the_example_of_the_packages_docstring_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = example(gemmgen.__doc__)
+    assert "road.verify(" in code and "road.export(" in code
+    exec(compile(code.replace("specs/kernels", str(SPECS / "kernels")), "docstring", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1] == "True"
+    assert (tmp_path / "third_party" / "sgemm" / "manifest.json").is_file()
+
+
+def test_the_functions_that_the_rooms_own_docstring_shows_are_there():
+    assert all(callable(getattr(road, name)) for name in re.findall(r"road\.(\w+)\(", road.__doc__ + gemmgen.__doc__))
+
+
+def test_a_spec_is_a_file_a_dictionary_or_what_load_gave():
+    loaded = road.load(TINY)
+    assert road.plan(loaded) == road.plan(TINY) and road.load(loaded) is not None
+    assert road.plan(str(SMALL)) == road.plan(SMALL)
+    assert road.plan(TINY, gpu="rtx3090").gpu.name == "rtx3090" and road.render(TINY).source.arch == "sm_80"
+    assert road.explain(TINY).plan.hash == road.plan(TINY).hash
+
+
+def test_a_kernel_is_built_once_and_used_twice(monkeypatch):
+    kernel = road.build(TINY)
+    monkeypatch.setattr("gemmgen.build.first_that_builds", None)  # it would be called for a second build
+    assert road.build(kernel) is kernel
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((33, 40), (40, 17), (33, 17)))
+    found = road.multiply(kernel, a, b, c, alpha=2.0, beta=-1.0, device="emulator")
+    assert np.abs(found.c - (2.0 * a.astype(float) @ b - c)).max() < 1e-5 and found.intact
+
+
+@pytest.mark.parametrize(("call", "error"), [
+    (lambda: road.load("nonesuch.toml"), SpecError), (lambda: road.plan({"tile": {"block": [1, 2]}}), SpecError),
+    (lambda: road.plan(TINY | {"tile": {"block": [32, 32, 24], "warp": [16, 16, 24]}}), InfeasibleSpec),
+    (lambda: road.multiply(TINY, np.zeros((2, 3)), np.zeros((3, 2)), device="emulator"), SpecError),
+    (lambda: road.export(TINY, "x", name="no name"), SpecError), (lambda: road.check_affordable((1 << 20, 1 << 20, 1 << 20), "emulator"), SpecError),
+])
+def test_what_cannot_be_is_refused_as_everywhere(call, error):
+    with pytest.raises(error) as refused:
+        call()
+    assert refused.value.where and refused.value.problem
+
+
+def test_who_watches_is_told(tmp_path):
+    class Watcher:
+        steps: list[str] = []
+
+        def step(self, text):
+            self.steps.append(text)
+
+        def blocks(self, symbol, done, total): ...
+        def clear(self): ...
+
+    road.export(road.build(TINY, progress=Watcher()), tmp_path / "out", name="tiny")
+    assert Watcher.steps and (tmp_path / "out" / "tiny.h").is_file()
