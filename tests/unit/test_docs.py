@@ -24,7 +24,11 @@ from gemmgen.cli.app import app
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import GemmgenError
+from gemmgen.model import error
+from gemmgen.naming import kernel_name
 from gemmgen.paths import SPECS
+from gemmgen.solve import solve
+from gemmgen.spec import load
 
 ROOT = SPECS.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -237,3 +241,34 @@ def test_the_glossarys_words_have_entries():
     told = [word for cells in glossary().values() for word in re.findall(r"(?<![\w*])\*([a-z][^*]*)\*(?![\w*])", cells[0])]
     assert len(told) > 20
     assert [word for word in told if not found & {word, word.removesuffix("s"), word.replace("slices", "slice")}] == []
+
+
+def cells_of_model() -> list[list[str]]:
+    """The table of equations."""
+    return rows("docs/model.md", *"RGTMWBEC")
+
+
+def test_the_page_on_the_model_tells_where_every_equation_is():
+    told = {f"{letter}{number}" for letter, first, last in re.findall(r"([A-Z])(\d+)(?:-[A-Z](\d+))?", " ".join(row[0] for row in cells_of_model()))
+            for number in range(int(first), int(last or first) + 1)}
+    equations = [*error.EQUATIONS, *(one for design in all_designs() for _, group in design.equation_groups for one in group)]
+    needed = {one.number for one in (*equations, *(one for design in all_designs() for one in design.constraints))}
+    assert len(needed) > 100
+    assert needed - told == set()
+
+
+def test_the_kernel_that_pages_name_is_the_specs():
+    name = kernel_name(solve(load(SPECS / "kernels" / "sgemm_a100.toml")))
+    assert f"\nkernel     {name}\n" in (ROOT / "README.md").read_text()
+    for page in PAGES:
+        if page.parent.name != "results":  # records are of their time
+            for told in re.findall(r"gemmgen_ootomo_mma_\w+", page.read_text()):
+                assert told == name, page.name
+
+
+def test_the_bounds_that_the_page_shows_are_printed(gemmgen):
+    _, shown, _ = (ROOT / "docs" / "model.md").read_text().partition("bounds of what the spec leaves open")
+    lines = [line.strip() for line in shown.partition("```")[0].splitlines()[1:] if line.strip(" .")]
+    printed = [line.strip() for line in gemmgen("explain", SPECS / "kernels" / "hopper.toml").out.splitlines()]
+    assert len(lines) > 8
+    assert [line for line in lines if line not in printed] == []
