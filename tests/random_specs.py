@@ -38,18 +38,19 @@ depths = mostly(st.sampled_from([16, 32, 64, 128]), st.sampled_from([8, 48, 256]
 
 
 @st.composite
-def specs(draw, sides=(16, 32, 48, 64), gpus=NVIDIA):
+def specs(draw, sides=(16, 32, 48, 64), gpus=NVIDIA, schemes=tuple(SCHEMES.names())):
     """Specs that fix everything a search would fill; about half of them are impossible.
 
     Args:
         sides: of warps that tend to fit.
+        schemes: of which each has one.
     """
     extents = mostly(st.sampled_from(sides), st.integers(1, 300))
     depth = draw(depths)
     warp = (draw(extents), draw(extents))
     whole = tuple(side * draw(st.integers(1, 3)) for side in warp)
     block = draw(mostly(st.just(whole), st.tuples(extents, extents)))
-    gpu, scheme = draw(st.sampled_from(gpus)), draw(st.sampled_from(SCHEMES.names()))
+    gpu, scheme = draw(st.sampled_from(gpus)), draw(st.sampled_from(schemes))
     unit = scheme != "fp32"
     where = draw(st.sampled_from(["prepass", "prepass", "shared", "register" if unit else "shared"]))
     fitting = "grouped" if gpu in AMD else "async" if where == "register" or (where == "prepass" and gpu != "t4") else "spread" if unit else "grouped"

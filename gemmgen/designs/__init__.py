@@ -37,9 +37,18 @@ def all_designs() -> tuple[Design, ...]:
 
 @cache
 def all_decisions() -> tuple[Decision, ...]:
-    """The decisions of all designs, the shared ones first, with every design's words."""
+    """The decisions of all designs, the shared ones first, with every design's words.
+
+    Raises:
+        GemmgenError: two designs declare one name otherwise.
+    """
     shared = (one.with_words(tuple(dict.fromkeys(word for design in all_designs() for word in design.words.get(one.name, ())))) for one in SHARED)
-    return (*shared, *(one for design in all_designs() for one in design.own))
+    found = tuple(dict.fromkeys((*shared, *(one for design in all_designs() for one in design.own))))  # designs may share one
+    names = [one.name for one in found]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise GemmgenError("designs", "two declare decisions of one name", got=", ".join(sorted(twice)), needs="one declaration, which both have",
+                           remedy="another name in your design, or the other's Decision")
+    return found
 
 
 def design_of(fragment: Fragment) -> Design:

@@ -263,6 +263,10 @@ class Design:
         """`numbers` with what a register model says of a generation."""
         return dict(numbers)
 
+    def looked_up(self, name: str, value: Any, arch_number: int) -> dict[str, Any]:
+        """What `registers` looks up in a table by a symbol's value; nothing by most symbols."""
+        return {}
+
     def budgets(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
         """`numbers` with all that the constraints ask for."""
         return self.registers(solved((*self.tile_equations, *self.pipeline_equations), numbers), arch_number)

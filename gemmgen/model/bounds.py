@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gemmgen.model import registers, resources
+from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Equation, Numbers, figure
 from gemmgen.model.notation import code, symbol
 
@@ -532,8 +532,8 @@ def most(equations: Sequence[Equation], constraint: Constraint, decision: str) -
 
 
 def bounds(
-    equations: Sequence[Equation], constraints: Sequence[Constraint], numbers: Numbers, decision: str, arch_number: int,
-    holds: Callable[[Constraint, int], bool],
+    equations: Sequence[Equation], constraints: Sequence[Constraint], numbers: Numbers, decision: str, holds: Callable[[Constraint, int], bool],
+    looked_up: Callable[[str, Any], dict[str, Any]] | None = None,
 ) -> list[Bound]:
     """What each constraint leaves of a decision, the others as they are; those to which it does not matter, and that leave it free, are left out.
 
@@ -542,10 +542,9 @@ def bounds(
         numbers: every symbol's value at a plan.
         decision: a key of AXES.
         holds: whether a constraint holds in the model's own numbers with another value of the decision.
+        looked_up: the symbols that a table tells for a symbol and its value, of models with such tables.
     """
-    tables = None
-    if "loop" in numbers:
-        tables = cache(lambda name, value: registers.coefficients(arch_number, value, int(numbers["on_unit"])) if name == "loop" else {})
+    tables = looked_up and cache(looked_up)
     unit, most = AXES[decision]
     step = int(numbers[unit]) * (int(numbers.get("fetched_together", 1)) if unit == "FN" else 1) if unit else 1
     reach = Reach(equations, numbers, decision, step, most // step, tables)

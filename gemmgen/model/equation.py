@@ -5,7 +5,8 @@ written for the code that SymPy's `lambdify` makes of it. The same code takes nu
 
 Importing SymPy takes longer than solving a spec, so the code of the model's own forms is a file, `model/lambdified.py`, committed as the generated
 kernels are. A cache in the user's folder would cost everyone's first run, and would be code that is executed because somebody wrote it there; a file is
-read in reviews, is the same everywhere, and a test holds it to the forms. A form that is not in the file, as a user's own, is lambdified when it is first asked.
+read in reviews, is the same everywhere, and a test holds it to the forms. A form that is not in the file, as a user's own, is lambdified when
+it is first asked.
 """
 
 from __future__ import annotations

@@ -51,15 +51,9 @@ CODE = {
     "floor(0.75 * registers_per_sm / threads)": (
         lambda registers_per_sm, threads: floor(0.75 * registers_per_sm / threads)
     ),
-    # G24
-    (
-    "where((fragment_buffers > 1) | (spread > 0) | (on_unit == 1) & where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 "
-    "* registers_per_thread, unroll_share), accumulator_registers + fragment_registers < where(split_register > 0, min(192, unroll_share), 192)), "
-    "1, 0)"): (
-        lambda fragment_buffers, spread, on_unit, amd, accumulator_registers, fragment_registers, BK, FK, registers_per_thread, unroll_share,
-        split_register: where(((fragment_buffers > 1) | (spread > 0)) | ((on_unit == 1) & (((amd > 0) & (accumulator_registers + fragment_registers *
-        BK / FK < min(0.75 * registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers <
-        where(split_register > 0, min(192, unroll_share), 192))))), 1, 0)
+    # F1
+    "where((fragment_buffers > 1) | (spread > 0), 1, 0)": (
+        lambda fragment_buffers, spread: where((fragment_buffers > 1) | (spread > 0), 1, 0)
     ),
     # G3
     "where(split_register > 0, 4, where(split_shared > 0, 3, where(fragment_buffers > 1, 2, where(BK > FK, unrolled, 0))))": (
@@ -173,24 +167,23 @@ CODE = {
         lambda registers_per_thread, register_allocation_unit, warp_size, registers_per_sm, partitions, warps: min(registers_per_thread,
         register_allocation_unit / warp_size * floor(registers_per_sm / (partitions * ceil(warps / partitions)) / register_allocation_unit))
     ),
-    # G22
+    # F2
     (
     "max(1, floor(partitions * floor(registers_per_sm / partitions / (register_allocation_unit * ceil(max(1, demand) * warp_size / "
     "register_allocation_unit))) / warps))"): (
         lambda partitions, registers_per_sm, register_allocation_unit, demand, warp_size, warps: max(1, floor(partitions * floor(registers_per_sm /
         partitions / (register_allocation_unit * ceil(max(1, demand) * warp_size / register_allocation_unit))) / warps))
     ),
-    # G23
+    # F3
     (
     "register_allocation_unit / warp_size * floor(registers_per_sm / partitions / (register_allocation_unit * ceil(meant_blocks * warps / "
     "partitions)))"): (
         lambda register_allocation_unit, warp_size, registers_per_sm, partitions, meant_blocks, warps: register_allocation_unit / warp_size *
         floor(registers_per_sm / partitions / (register_allocation_unit * ceil(meant_blocks * warps / partitions)))
     ),
-    # G16
-    "min(register_budget, where(on_unit == 1, ceil(demand), min(granted, ceil(demand) + ahead)))": (
-        lambda register_budget, on_unit, demand, granted, ahead: min(register_budget, where(on_unit == 1, ceil(demand), min(granted, ceil(demand) +
-        ahead)))
+    # F4
+    "min(register_budget, min(granted, ceil(demand) + ahead))": (
+        lambda register_budget, granted, demand, ahead: min(register_budget, min(granted, ceil(demand) + ahead))
     ),
     # G17
     "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0)": (
@@ -457,8 +450,8 @@ CODE = {
         lambda split_register, a_strided, BM, b_strided, BN: (split_register == 0) | ((a_strided * BM % 32 == 0) & (b_strided * BN % 32 == 0))
     ),
     # C21
-    "(held * fragment_buffers < 2) | ((BK > FK) & (on_unit > 0))": (
-        lambda held, fragment_buffers, BK, FK, on_unit: (held * fragment_buffers < 2) | ((BK > FK) & (on_unit > 0))
+    "held * fragment_buffers < 2": (
+        lambda held, fragment_buffers: held * fragment_buffers < 2
     ),
     # C8
     "(fragment_buffers == 1) | (BK % (2 * FK) == 0)": (
@@ -492,6 +485,24 @@ CODE = {
     # C22
     "(split_k == 1) | (tiles < sms)": (
         lambda split_k, tiles, sms: (split_k == 1) | (tiles < sms)
+    ),
+    # G24
+    (
+    "where((fragment_buffers > 1) | (spread > 0) | where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 * "
+    "registers_per_thread, unroll_share), accumulator_registers + fragment_registers < where(split_register > 0, min(192, unroll_share), 192)), 1, "
+    "0)"): (
+        lambda fragment_buffers, spread, amd, accumulator_registers, fragment_registers, BK, FK, registers_per_thread, unroll_share, split_register:
+        where(((fragment_buffers > 1) | (spread > 0)) | (((amd > 0) & (accumulator_registers + fragment_registers * BK / FK < min(0.75 *
+        registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers < where(split_register > 0,
+        min(192, unroll_share), 192)))), 1, 0)
+    ),
+    # G16
+    "min(register_budget, ceil(demand))": (
+        lambda register_budget, demand: min(register_budget, ceil(demand))
+    ),
+    # C21
+    "(held * fragment_buffers < 2) | (BK > FK)": (
+        lambda held, fragment_buffers, BK, FK: (held * fragment_buffers < 2) | (BK > FK)
     ),
     # W1
     "(BM / WM) * (BN / WN) * (1 + pingpong)": (
@@ -861,6 +872,8 @@ CODE = {
 
 # The largest number of stages that C10 leaves, solved for by SymPy, by design.
 MOST_STAGES = {
+    'cuda_cores':
+    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
     'portable':
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
     'specialised':

@@ -19,15 +19,11 @@ part of one file, and the RDNA's. AMD's count is that of both kinds, as the hard
 allocates them: a demand above 256 goes into accumulation registers by itself.
 AMD's first three kinds of loop share their slopes, since clang orders
 an unrolled stage as it likes: what it may fetch at once (G25) is a term instead.
-
-Kernels without a matrix unit are plain arithmetic, which ptxas orders as it
-likes: what they must hold (G14) is little, and it then fetches ahead into all
-registers that cost no block of the SM (G23). A few round coefficients serve
-all generations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,12 +51,11 @@ SHARE = Equation(
 )
 UNROLLED = Equation(
     "G24", "unrolled",
-    "where((fragment_buffers > 1) | (spread > 0) | (on_unit == 1) & where(amd > 0,"
+    "where((fragment_buffers > 1) | (spread > 0) | where(amd > 0,"
     f" accumulator_registers + fragment_registers * BK / FK < min({UNROLL_SHARE} * registers_per_thread, unroll_share),"
     f" accumulator_registers + fragment_registers < where(split_register > 0, min({UNROLL_BELOW}, unroll_share), {UNROLL_BELOW})), 1, 0)",
     "", "whether the steps of a stage are unrolled: two fragment buffers and loads with places of their own need it. Else it lets the compiler fetch"
-    " ahead, which costs registers; where few are left it would spill instead. Steps of plain multiply-adds are long: it is the other warps"
-    " that hide a fetch. AMD's compiler may begin an unrolled stage with all of its fetches",
+    " ahead, which costs registers; where few are left it would spill instead. AMD's compiler may begin an unrolled stage with all of its fetches",
 )
 LOOP = Equation(
     "G3", "loop",
@@ -131,8 +126,7 @@ BUDGET = Equation(
     "registers a thread", "a block must fit its SM, as R8 has it: what the launch bound tells ptxas",
 )
 REGISTERS = Equation(
-    "G16", "registers", "min(register_budget, where(on_unit == 1, ceil(demand), min(granted, ceil(demand) + ahead)))", "registers a thread",
-    "ptxas keeps to its budget, and spills the rest; plain arithmetic takes what is granted",
+    "G16", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
 )
 EQUATIONS = (
     A_FRAGMENTS, B_FRAGMENTS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
@@ -153,26 +147,6 @@ UNEVEN = Equation(
     "a guard: near the limit, warps that are no powers of two, and two fragment buffers beside a tile on its way through"
     " registers, were seen to spill where others of the same demand did not",
 )
-MEANT_BLOCKS = Equation(
-    "G22", "meant_blocks",
-    "max(1, floor(partitions * floor(registers_per_sm / partitions"
-    " / (register_allocation_unit * ceil(max(1, demand) * warp_size / register_allocation_unit))) / warps))",
-    "blocks", "how many would share an SM if each took no more than it must, as R8 has it",
-)
-GRANTED = Equation(
-    "G23", "granted",
-    "register_allocation_unit / warp_size * floor(registers_per_sm / partitions"
-    " / (register_allocation_unit * ceil(meant_blocks * warps / partitions)))",
-    "registers a thread", "as many as leave room for those",
-)
-FMA_SLOPES = {
-    "per_sum": (0.95, 0.95, 1.0, 0.95, 1.0), "per_narrow": (1.0, 1.0, 2.0, 1.0, 1.0), "per_wide": (0.0, 0.5, 2.0, 0.0, 0.0),
-    "per_staged": (1.0, 1.0, 1.0, 1.7, 1.0), "per_second": (0.0, 0.0, 0.0, 2.3, 0.0), "per_strided": (0.0, 0.0, 0.0, 5.0, 0.0),
-}
-FMA_OFFSET, FMA_AHEAD = (30.0, 30.0, 24.0, 22.0, 60.0), (70.0, 70.0, 40.0, 50.0, 70.0)
-"""For each kind of loop; the other slopes are 0. Found by trial on 900 kernels compiled for seven generations: the sums, the
-narrow fragments, and 30 registers for a piece of the wide ones, addresses and the loop; with two buffers all fragments twice."""
-
 def family_of(arch_number: int) -> str:
     """The generations that share slopes with this one."""
     for first, family in ((RDNA, "rdna"), (CDNA2, "cdna"), (CDNA1, "cdna1")):
@@ -181,23 +155,22 @@ def family_of(arch_number: int) -> str:
     return "nvidia"
 
 
-def coefficients(arch_number: int, loop: Any, on_unit: int) -> dict[str, Any]:
-    """The symbols of DEMAND, REGISTERS and NO_SPILL for a generation and a kind of loop, or for columns of kinds."""
-    none = (0.0,) * len(LOOPS)
-    if on_unit:
-        family = family_of(arch_number)
-        offsets = {number: values for number, values in OFFSETS.items() if family_of(number) == family}
-        known = [number for number in offsets if number <= arch_number]
-        slopes = dict(zip(SLOPE_OF, zip(*(SLOPES[family][name] for name in LOOPS))))
-        rest = {"generation": offsets[max(known) if known else min(offsets)], "squeeze": SQUEEZE[family], "ahead": none}
-    else:
-        slopes = dict.fromkeys(SLOPE_OF, none) | FMA_SLOPES
-        rest = {"generation": FMA_OFFSET, "squeeze": none, "ahead": FMA_AHEAD}
-    return {name: np.array(of_loops)[loop] for name, of_loops in (slopes | rest).items()}
+def coefficients(arch_number: int, loop: Any) -> dict[str, Any]:
+    """The symbols of DEMAND and C12 for a generation and a kind of loop, or for columns of kinds."""
+    family = family_of(arch_number)
+    offsets = {number: values for number, values in OFFSETS.items() if family_of(number) == family}
+    known = [number for number in offsets if number <= arch_number]
+    slopes = dict(zip(SLOPE_OF, zip(*(SLOPES[family][name] for name in LOOPS))))
+    return of_loops(slopes | {"generation": offsets[max(known) if known else min(offsets)], "squeeze": SQUEEZE[family]}, loop)
+
+
+def of_loops(tables: Mapping[str, Sequence[float]], loop: Any) -> dict[str, Any]:
+    """Each table's value for a kind of loop, or for columns of kinds."""
+    return {name: np.array(values)[loop] for name, values in tables.items()}
 
 
 def predict(numbers: Numbers, arch_number: int) -> dict[str, Any]:
     """`numbers` with the values of the register model."""
     known = solved(EQUATIONS, numbers)
-    known |= coefficients(arch_number, known["loop"], known["on_unit"])
-    return solved((DEMAND, BUDGET, MEANT_BLOCKS, GRANTED, REGISTERS, UNEVEN), known)
+    known |= coefficients(arch_number, known["loop"])
+    return solved((DEMAND, BUDGET, REGISTERS, UNEVEN), known)

@@ -60,7 +60,7 @@ def _bounds(plan: Plan, known: Mapping[str, Any], constraints: Sequence[Constrai
         return bool(constraint.holds(seen[value, predicted]))
 
     equations = [equation for _, group in design.equation_groups for equation in group]
-    found = bounds.bounds(equations, constraints, known, symbol, arch_number, holds)
+    found = bounds.bounds(equations, constraints, known, symbol, holds, lambda name, value: design.looked_up(name, value, arch_number))
     return found + (_of_error(plan) if symbol == "promote" and plan.promote else [])
 
 
@@ -72,4 +72,4 @@ def _of_error(plan: Plan) -> list[Bound]:
     def holds(constraint: Constraint, value: int) -> bool:
         return bool(constraint.holds(solved(error.EQUATIONS, {**numbers, "promote": value})))
 
-    return bounds.bounds(error.EQUATIONS, [ERROR], numbers, "promote", plan.gpu.arch_number, holds)
+    return bounds.bounds(error.EQUATIONS, [ERROR], numbers, "promote", holds)

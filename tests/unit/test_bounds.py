@@ -42,6 +42,11 @@ def model_holds(plan, known, decision):
     return holds
 
 
+def tables(plan):
+    """What the plan's design looks up in tables."""
+    return lambda name, value: plan.design.looked_up(name, value, plan.gpu.arch_number)
+
+
 def told(bound: Bound | None, values: list[int]) -> list[int]:
     """The values that a bound leaves."""
     if bound is None:
@@ -62,7 +67,7 @@ def test_every_bound_is_what_all_values_give(name):
         known = plan.model
         for decision in [name for name in AXES if name in known]:
             holds, values = model_holds(plan, known, decision), values_of(known, decision)
-            found = {one.constraint: one for one in bounds.bounds(equations, design.constraints, known, decision, plan.gpu.arch_number, holds)}
+            found = {one.constraint: one for one in bounds.bounds(equations, design.constraints, known, decision, holds, tables(plan))}
             for constraint in design.constraints:
                 bound = found.get(constraint)
                 if bound and bound.reason:
@@ -96,7 +101,7 @@ def test_bounds_of_a_plan_by_hand():
     }))
     known, design = plan.model, specialised.DESIGN
     equations = [equation for _, group in design.equation_groups for equation in group]
-    found = bounds.bounds(equations, design.constraints, known, "stages", 90, model_holds(plan, known, "stages"))
+    found = bounds.bounds(equations, design.constraints, known, "stages", model_holds(plan, known, "stages"))
     assert [str(one) for one in found] == ["stages <= floor(232448 / 65552) = 3   (C10: shared_bytes <= shared_bytes_per_block)"]
 
 
@@ -110,7 +115,7 @@ def test_the_error_bounds_promotion():
         def holds(constraint, value):
             return constraint.holds(solved(error.EQUATIONS, numbers | {"promote": value}))
 
-        found = bounds.bounds(error.EQUATIONS, [limit], numbers, "promote", 0, holds)
+        found = bounds.bounds(error.EQUATIONS, [limit], numbers, "promote", holds)
         values = values_of(numbers, "promote")
         assert told(found[0] if found else None, values) == [value for value in values if holds(limit, value)]
         assert error.promote_for(row, unit, 16, 4096) in told(found[0] if found else None, values)

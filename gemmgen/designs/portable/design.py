@@ -68,8 +68,8 @@ WAY_CONSTRAINTS = (
                refusals.not_by_lanes),
     Constraint("C20", "rows of FP32", "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))",
                "an operand stored along m or n is staged in rows of whole 128-byte lines", refusals.rows_of_lines),
-    Constraint("C21", "loads between steps", "(held * fragment_buffers < 2) | ((BK > FK) & (on_unit > 0))",
-               "the next tile is put away before a stage's last step; beside two buffers of plain FP32 it has no registers", refusals.single_step),
+    Constraint("C21", "loads between steps", "(held * fragment_buffers < 2) | (BK > FK)",
+               "the next tile is put away before a stage's last step", refusals.single_step),
 )
 PREDICTED = (
     Constraint("C12", "predicted to spill", "demand + uneven <= register_budget + squeeze",
@@ -116,8 +116,7 @@ class Portable(Design):
     equation_groups = (
         ("Resources", (*TILE_EQUATIONS, *PIPELINE_EQUATIONS)),
         ("Registers", (
-            *registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.MEANT_BLOCKS, registers.GRANTED,
-            registers.REGISTERS, registers.UNEVEN,
+            *registers.EQUATIONS, registers.DEMAND, registers.BUDGET, registers.REGISTERS, registers.UNEVEN,
         )),
         ("Occupancy", resources.OCCUPANCY_EQUATIONS),
         ("Traffic", (*traffic.BLOCK_EQUATIONS, *traffic.PROBLEM_EQUATIONS, traffic.TLP)),
@@ -127,10 +126,12 @@ class Portable(Design):
     of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "fragment_buffers", "register_budget")
 
     promotes_at_once = True
+    held = "spread"
+    """How a search has loads through registers stand: spread among the matrix instructions."""
     shaping = ("unrolled",)
 
     def serves(self, fragment: Fragment) -> bool:
-        return not fragment.from_shared
+        return fragment.on_matrix_unit and not fragment.from_shared
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
         for decision, policy in asked.foreign:
@@ -140,7 +141,7 @@ class Portable(Design):
             )
         where, loads = asked.fixed.get("where"), asked.fixed.get("loads")
         if not asked.gpu.maker.tiles_held:
-            return self._nvidia_ways(where, loads, asked.gpu.async_copies, held="spread" if asked.fragment.on_matrix_unit else "grouped")
+            return self._copied_ways(where, loads, asked.gpu.async_copies)
         found = tuple(way for way in HELD_WAYS if where in (None, way.where) and loads in (None, way.loads))
         if not found:
             raise InfeasibleSpec(
@@ -149,20 +150,16 @@ class Portable(Design):
             )
         return found
 
-    def _nvidia_ways(self, where: str | None, loads: str | None, has_async: bool, held: str) -> tuple[Way, ...]:
+    def _copied_ways(self, where: str | None, loads: str | None, has_async: bool) -> tuple[Way, ...]:
         """The ways that a spec leaves open; one that cannot be, for a constraint to name, where none is left.
 
         Copies that go past the registers are never worse than packed words through them, so these are for GPUs without.
-
-        Args:
-            held: how a search has loads through registers stand: spread among matrix instructions; plain multiply-adds
-                would take far more registers for it, as their steps are unrolled then.
         """
         if where and loads:
             return (Way(where, loads),)
         found = [way for way in self.all_ways if where in (None, way.where) and loads in (None, way.loads)]
         if loads is None:
-            found = [way for way in found if way.loads in ("async", held) and not (has_async and way == Way("prepass", held))]
+            found = [way for way in found if way.loads in ("async", self.held) and not (has_async and way == Way("prepass", self.held))]
             usable = [way for way in found if has_async or way.loads != "async"]
             found = usable or found
         return tuple(found) or (Way(where or "prepass", loads or "async"),)
@@ -182,7 +179,7 @@ class Portable(Design):
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | {
-            "on_unit": int(fragment.on_matrix_unit), "a_lanes": fragment.a.lane_copies if fragment.a else 1,
+            "a_lanes": fragment.a.lane_copies if fragment.a else 1,
             "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
             "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
             "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held),
@@ -192,6 +189,9 @@ class Portable(Design):
 
     def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
         return registers.predict(numbers, arch_number)
+
+    def looked_up(self, name: str, value: Any, arch_number: int) -> dict[str, Any]:
+        return registers.coefficients(arch_number, value) if name == "loop" else {}
 
     # ---- search
 

@@ -1,0 +1,33 @@
+"""The portable design without a matrix unit: what differs in its registers, loads and constraints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.designs.cuda_cores import equations
+from gemmgen.designs.portable import refusals
+from gemmgen.designs.portable.design import Portable
+from gemmgen.model.equation import Constraint, Numbers
+
+SINGLE_BUFFER = Constraint(
+    "C21", "loads between steps", "held * fragment_buffers < 2", "the next tile, on its way through registers, leaves none for a second buffer of plain FP32",
+    refusals.single_step,
+)
+
+
+class CudaCores(Portable):
+    name = "cuda_cores"
+    constraints = tuple(SINGLE_BUFFER if one.number == SINGLE_BUFFER.number else one for one in Portable.constraints)
+    equation_groups = tuple((title, equations.ALL if title == "Registers" else group) for title, group in Portable.equation_groups)
+    held = "grouped"
+    """Spread among multiply-adds, loads would take far more registers, as their steps are unrolled then."""
+
+    def serves(self, fragment: Fragment) -> bool:
+        return not fragment.on_matrix_unit
+
+    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
+        return equations.predict(numbers)
+
+    def looked_up(self, name: str, value: Any, arch_number: int) -> dict[str, Any]:
+        return equations.coefficients(value) if name == "loop" else {}
