@@ -278,7 +278,7 @@ class _Facts:
 
     @property
     def promote_chunks(self) -> int:
-        """Parts of a stage that are summed from zero each, in the specialised skeleton; 1 where promotion falls on its end."""
+        """Parts of a stage that are summed from zero each, in the specialised design; 1 where promotion falls on its end."""
         return max(1, self.block[2] // self.promote) if self.promote else 1
 
     # ---- tiles that come through registers

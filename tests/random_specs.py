@@ -83,7 +83,7 @@ BULK_GPUS = tuple(gpu.name for gpu in GPUS.rows() if any(row.policy == "wgmma" a
 
 @st.composite
 def bulk_specs(draw, gpus=BULK_GPUS):
-    """Likewise, of the warp-specialised skeleton; mostly for GPUs that have its instruction.
+    """Likewise, of the warp-specialised design; mostly for GPUs that have its instruction.
 
     Args:
         gpus: those that have it.

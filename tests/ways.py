@@ -149,7 +149,7 @@ IN_SHORT = {
 
 
 WHOLE = {"wmma", "warpgroups, row scales", "mfma"}
-"""Of each skeleton and vendor one way whose whole report `make test` makes."""
+"""Of each design and vendor one way whose whole report `make test` makes."""
 
 
 PORTABLE = {"sgemm_portable": ("a800", "mi210")}

@@ -216,7 +216,7 @@ class Gpu(Row):
 
     @property
     def portable_policy(self) -> str:
-        """The programming interface of its matrix units that kernels of the portable skeleton use: CDNA's MFMA, RDNA's WMMA."""
+        """The programming interface of its matrix units that kernels of the portable design use: CDNA's MFMA, RDNA's WMMA."""
         return self.maker.portable_policies[self.limits.warp_size]
 
     @property

@@ -1,1 +1,1 @@
-"""Equations that predict what a plan will use. Symbolic, numbered, no I/O."""
+"""Equations that predict what a plan will use. They are numbered expressions and do no I/O."""

@@ -64,7 +64,7 @@ def test_what_the_compiler_was_seen_to_refuse_has_a_next_choice(gpu, scheme, lay
 
 
 @pytest.mark.parametrize("k", [32, 64])
-def test_a_small_product_of_the_portable_skeleton_builds(k):
+def test_a_small_product_of_the_portable_design_builds(k):
     built = first_that_builds(loads({
         "problem": {"m": 1024, "n": 1024, "k": k}, "split": {"scheme": "ootomo"}, "fragment": {"policy": "mma"}, "target": {"gpu": "h100"},
     }))

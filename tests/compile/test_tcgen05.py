@@ -103,7 +103,7 @@ def test_verify_ends_in_a_report_and_exit_code_2(gemmgen):
 
 @pytest.mark.parametrize("scheme", sampled(["ootomo", "bf16x3", "tf32x3", "scaled", "fp32"], 2))
 def test_consumer_blackwell_compiles_without(scheme):
-    """sm_120 has no tensor memory: mma.sync and the portable skeleton, and no feature of sm_120a."""
+    """sm_120 has no tensor memory: mma.sync and the portable design, and no feature of sm_120a."""
     plan = solve(loads({"split": {"scheme": scheme}, "target": {"gpu": "rtx5090"}}))
     assert plan.fragment.policy in ("mma", "fma") and plan.arch == "sm_120"
     binary = build(render(plan))

@@ -33,7 +33,7 @@ def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard):
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_a_random_spec_of_the_other_skeleton_does_so_too(shard):
+def test_a_random_spec_of_the_other_design_does_so_too(shard):
     if local_gpu() not in BULK_GPUS:
         pytest.skip("this GPU has no wgmma")
     outcomes = check_many(examples(10, SHARDS), FIRST + shard, bulk_specs(gpus=(local_gpu(),)), on_gpu)

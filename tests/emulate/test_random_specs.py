@@ -41,7 +41,7 @@ def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard, each)
 
 
 @shards(8, drawn=(10, examples(25, SHARDS)))
-def test_a_random_spec_of_the_other_skeleton_does_so_too(shard, each):
+def test_a_random_spec_of_the_other_design_does_so_too(shard, each):
     outcomes = check_many(each, SEED + shard, bulk_specs(), emulated)
     assert outcomes["refused"] and outcomes["verified"] + outcomes["compiled"], outcomes
 

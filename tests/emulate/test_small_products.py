@@ -1,7 +1,7 @@
 """One small product for each thing that a kernel decides by itself, whose answer is known to the last bit.
 
 Elements are small integers, so that every sum is exact in every unit: what comes out is C or it is wrong. Kernels are those
-of `ways`: both skeletons, and AMD's.
+of `ways`: both designs, and AMD's.
 """
 
 from __future__ import annotations

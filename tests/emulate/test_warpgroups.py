@@ -1,4 +1,4 @@
-"""The warp-specialised skeleton, wrong on purpose: what hands a stage from one warp to another must be missed where it is missing."""
+"""The warp-specialised design, wrong on purpose: what hands a stage from one warp to another must be missed where it is missing."""
 
 from __future__ import annotations
 

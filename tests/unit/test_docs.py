@@ -13,14 +13,22 @@ from types import ModuleType
 import pytest
 import typer
 
+from test_layering import ROOMS
+
 from gemmgen.bench import BASELINES, baselines
 from gemmgen.catalog.fragment import find
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.policy import NAMES
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli.app import app
 from gemmgen.cli.inputs import problem_sizes
+from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import GemmgenError
+from gemmgen.model import error
+from gemmgen.naming import kernel_name
 from gemmgen.paths import SPECS
+from gemmgen.solve import solve
+from gemmgen.spec import load
 
 ROOT = SPECS.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -171,3 +179,88 @@ def test_the_readmes_schemes_are_those_of_the_table():
 
 def test_the_page_on_speed_knows_every_baseline():
     assert {name.strip("`") for names, *_ in rows("docs/bench.md", "`") for name in names.split(", ")} == set(BASELINES)
+
+
+# ---- the pages that tell where things are
+
+
+def cells_of(page: str, heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading."""
+    table = re.search(r"(?:^\|.*\n)+", (ROOT / page).read_text().partition(f"\n## {heading}\n")[2], re.M)[0]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()[2:]]
+
+
+def test_the_architecture_names_every_room_in_the_order_of_imports():
+    told = [name for names, _ in cells_of("ARCHITECTURE.md", "Rooms") for name in re.findall("`(.*?)`", names)]
+    assert told == list(filter(None, ROOMS))
+
+
+def test_what_the_architecture_names_is_there():
+    names = re.findall(r"`([\w./*-]+(?:/[\w.*-]*|\.(?:py|j2|toml|md)))`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert len(names) > 40
+    around = (".", "gemmgen", "tests/unit", "templates/lib")
+    assert [name for name in names if not any(list((ROOT / folder).glob(name.rstrip("/"))) for folder in around)] == []
+
+
+def anchors(text: str) -> set[str]:
+    """What a page's headings are called in links."""
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_leads_somewhere(page):
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        there = page.parent / path if path else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there.read_text()), target
+
+
+def glossary() -> dict[str, list[str]]:
+    lines = [line.strip("|").split(" | ") for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("|")]
+    return {cells[0].strip(): cells[1:] for cells in lines[2:]}
+
+
+def test_the_glossary_is_in_alphabetical_order():
+    terms = [term.lower().replace("_", " ") for term in glossary()]
+    assert terms == sorted(set(terms))
+
+
+def test_the_glossary_has_every_decision_design_and_policy():
+    found = glossary()
+    assert {one.name for one in all_decisions()} <= set(found)
+    assert {word.name for one in all_decisions() for word in one.words} <= set(re.findall(r"`(\w+)`", " ".join(cell for cells in found.values() for cell in cells)))
+    assert {f"`{name}`" for name in (*NAMES, *(one.name for one in all_designs()))} <= set(re.findall(r"`\w+`", " ".join(found["policy"] + found["design"])))
+
+
+def test_the_glossarys_words_have_entries():
+    found = set(glossary())
+    told = [word for cells in glossary().values() for word in re.findall(r"(?<![\w*])\*([a-z][^*]*)\*(?![\w*])", cells[0])]
+    assert len(told) > 20
+    assert [word for word in told if not found & {word, word.removesuffix("s"), word.replace("slices", "slice")}] == []
+
+
+def cells_of_model() -> list[list[str]]:
+    """The table of equations."""
+    return rows("docs/model.md", *"RGFTMWBEC")
+
+
+def test_the_page_on_the_model_tells_where_every_equation_is():
+    told = {f"{letter}{number}" for letter, first, last in re.findall(r"([A-Z])(\d+)(?:-[A-Z](\d+))?", " ".join(row[0] for row in cells_of_model()))
+            for number in range(int(first), int(last or first) + 1)}
+    equations = [*error.EQUATIONS, *(one for design in all_designs() for _, group in design.equation_groups for one in group)]
+    needed = {one.number for one in (*equations, *(one for design in all_designs() for one in design.constraints))}
+    assert len(needed) > 100
+    assert needed - told == set()
+
+
+def test_the_kernel_that_pages_name_is_the_specs():
+    name = kernel_name(solve(load(SPECS / "kernels" / "sgemm_a100.toml")))
+    assert f"\nkernel     {name}\n" in (ROOT / "README.md").read_text()
+    for page in PAGES:
+        if page.parent.name != "results":  # records are of their time
+            for told in re.findall(r"gemmgen_ootomo_mma_\w+", page.read_text()):
+                assert told == name, page.name

@@ -1,4 +1,4 @@
-"""The warp-specialised skeleton: its instruction's row, the road from spec to plan, budgets, launches."""
+"""The warp-specialised design: its instruction's row, the road from spec to plan, budgets, launches."""
 
 from __future__ import annotations
 
@@ -413,7 +413,7 @@ def test_the_text_takes_what_the_launch_gives():
 # ---- the command
 
 
-def test_explain_prints_the_skeletons_own_equations(gemmgen, write_spec):
+def test_explain_prints_the_designs_own_equations(gemmgen, write_spec):
     path = write_spec('[split]\nscheme = "ootomo"\n[fragment]\npolicy = "wgmma"\n[target]\ngpu = "h100"\n')
     ran = gemmgen("explain", path)
     assert ran.code == 0
@@ -441,7 +441,7 @@ def test_what_binds_is_the_largest():
         assert specialised.DESIGN.binding({**known, **zero, name: 1e30}) == words
 
 
-def test_a_candidate_of_the_skeleton(gemmgen, write_spec):
+def test_a_candidate_of_the_design(gemmgen, write_spec):
     path = write_spec('[split]\nscheme = "ootomo"\n[target]\ngpu = "h100"\n')
     ran = gemmgen("explain", path, "--candidate", "cluster=2", "--candidate", "consumers=pingpong", "--candidate", "where=prepass")
     assert ran.code == 0 and "clusters of 2, pingpong" in ran.out
@@ -450,7 +450,7 @@ def test_a_candidate_of_the_skeleton(gemmgen, write_spec):
 
 
 def test_every_refusal_is_one_of_ours():
-    """Nothing that a spec can say of this skeleton ends in anything but a plan or a typed refusal."""
+    """Nothing that a spec can say of this design ends in anything but a plan or a typed refusal."""
     plans = refusals = 0
     for block, warp, consumers, where, promote, stages, cluster in itertools.product(
         ((64, 8, 16), (128, 256, 64), (57, 40, 32), (512, 64, 16)), ((64, 8, 16), (64, 256, 64), (128, 40, 32)),

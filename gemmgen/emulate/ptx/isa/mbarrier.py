@@ -1,4 +1,4 @@
-"""`mbarrier.*`: making, signalling and waiting; see mbarrier for what a barrier is."""
+"""`mbarrier.*`: making, signalling and waiting. `gemmgen.emulate.ptx.mbarrier` says what such a barrier is."""
 
 from __future__ import annotations
 
