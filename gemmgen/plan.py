@@ -15,7 +15,7 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.decisions import Decision
-from gemmgen.designs import Design, Hints, all_decisions, design_of
+from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
 
 SPLIT_THREADS = 256
 SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
@@ -100,6 +100,7 @@ class _Facts:
     special: str
     allow_spills: bool
     hints: Hints
+    designed: str | None
     predicted_registers: int | None
 
     # ---- identity
@@ -115,6 +116,7 @@ class _Facts:
             "arch": self.arch,
             "special": self.special,
             **self.decided,
+            **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
                 "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.flushing_archs,
                 **{symbol: self.numbers[symbol] for symbol in self.design.shaping},
@@ -151,7 +153,7 @@ class _Facts:
 
     @cached_property
     def design(self) -> Design:
-        return design_of(self.fragment)
+        return design_called(self.designed) if self.designed else designs_of(self.fragment)[0]
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -432,7 +434,7 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("predicted_registers", int | None, field(default=None)),
+        ("designed", str | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
     ]
 
 
@@ -446,5 +448,6 @@ Attributes:
     special: `exact` or `fast`.
     allow_spills: whether spilling fails the build.
     hints: sizes the plan was made for; not part of its identity.
+    designed: the design's name; None for the fragment's usual one.
     predicted_registers: per thread, or None where no model says.
 """ + "".join(f"    {one.name}: {one.description}.\n" for one in all_decisions())

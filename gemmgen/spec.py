@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
 from gemmgen.catalog.vendor import VENDORS
-from gemmgen.designs import all_decisions
+from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import SpecError
 
 T = TypeVar("T")
@@ -120,7 +120,12 @@ class FragmentChoice(Strict):
 
 
 Tile = create_model("Tile", __base__=Strict, **_decided("tile"))
-Pipeline = create_model("Pipeline", __base__=Strict, **_decided("pipeline"))
+Pipeline = create_model(
+    "Pipeline", __base__=Strict, **_decided("pipeline"),
+    design=(Literal["auto", *(one.name for one in all_designs())], Field(
+        "auto", description="the kind of main kernel; auto takes the fastest of those that have kernels with the fragment",
+    )),
+)
 
 
 class Target(Strict):

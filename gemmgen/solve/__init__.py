@@ -67,7 +67,7 @@ class Explanation:
         tied: how many the model cannot tell from the fastest.
         solve_seconds: the whole of it.
         scheme_reason: why the scheme, where the spec leaves it open; else empty.
-        weighed: predicted seconds of each policy's best plan, where the spec leaves the policy open.
+        weighed: predicted seconds of each policy's best plan, and of each design's that another package brings, where the spec leaves these open.
     """
 
     plan: Plan
@@ -180,7 +180,7 @@ class _Solution:
 
     Attributes:
         known: the predictions of all feasible candidates; order: theirs, best first.
-        weighed: predicted seconds by policy, of all that were solved for.
+        weighed: predicted seconds by policy, and by the design that another package brings, of all that were solved for.
     """
 
     request: Request
@@ -239,9 +239,14 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
         seconds = [solution.seconds for solution, _ in heads]
         at = seconds.index(min(seconds))
         solution, others = heads[at]
-        yield replace(solution, weighed={one.plan.fragment.policy: its for (one, _), its in zip(heads, seconds)})
+        yield replace(solution, weighed={_way_told(one.plan): its for (one, _), its in zip(heads, seconds)})
         following = next(others, None)
         heads[at:at + 1] = [(following, others)] if following else []
+
+
+def _way_told(plan: Plan) -> str:
+    """The policy, with the design where that is not the policy's usual one."""
+    return plan.fragment.policy + (f" {plan.design.name}" if plan.design.is_brought else "")
 
 
 def _checked(request: Request) -> Iterator[_Solution]:
