@@ -13,6 +13,7 @@ from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
@@ -101,6 +102,7 @@ class _Facts:
     allow_spills: bool
     hints: Hints
     designed: str | None
+    output: Output
     predicted_registers: int | None
 
     # ---- identity
@@ -116,6 +118,7 @@ class _Facts:
             "arch": self.arch,
             "special": self.special,
             **self.decided,
+            **({} if self.output.is_usual else {"c": self.output.name}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
                 "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.flushing_archs,
@@ -434,7 +437,7 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("designed", str | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
+        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)), ("predicted_registers", int | None, field(default=None)),
     ]
 
 
@@ -449,5 +452,6 @@ Attributes:
     allow_spills: whether spilling fails the build.
     hints: sizes the plan was made for; not part of its identity.
     designed: the design's name; None for the fragment's usual one.
+    output: the type of C.
     predicted_registers: per thread, or None where no model says.
 """ + "".join(f"    {one.name}: {one.description}.\n" for one in all_decisions())

@@ -137,6 +137,7 @@ def render(plan: Plan) -> Source:
         plan=plan,
         platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=f"atoms/{plan.fragment.atom}",
+        c_functions=(plan.output.functions or {}).get(plan.gpu.maker.platform, ""),
         design_file=plan.design.template,
         schedule_file=plan.design.schedule,
         header=_header(plan, name),
@@ -180,7 +181,7 @@ def _header(plan: Plan, name: str) -> str:
     dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
     facts = {
         "kernel": name,
-        "computes": f"C = alpha A B + beta C in FP32, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"C = alpha A B + beta C in FP32{'' if plan.output.is_usual else f', stored as {plan.output.title}'}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
         "words": f"{len(scheme.words)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,

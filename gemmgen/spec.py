@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model
 
+from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
 from gemmgen.catalog.vendor import VENDORS
@@ -89,6 +90,7 @@ class Problem(Strict):
     layout: Literal["nn", "nt", "tn", "tt"] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
+    c: Literal[*all_outputs()] = Field("f32", description="type of C's elements; sums are in FP32 whatever it is")
     m: Extent = Field(4096, description="hint: rows of C")
     n: Extent = Field(4096, description="hint: columns of C")
     k: Extent = Field(4096, description="hint: the summed dimension")

@@ -9,6 +9,7 @@ from typing import Any
 
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, designs_of, owner_of
@@ -57,7 +58,7 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=design.name if design.is_brought else None, **known, **more,
+            designed=design.name if design.is_brought else None, output=all_outputs()[spec.problem.c], **known, **more,
         )
 
 
@@ -70,6 +71,11 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     if _unless_auto(spec.target.vendor) not in (None, gpu.vendor):
         raise SpecError(
             f"{place}: [target] vendor", f"{gpu.name} is not {spec.target.vendor}'s", got=spec.target.vendor, needs=gpu.vendor, remedy="leave it out",
+        )
+    if not all_outputs()[spec.problem.c].serves(gpu.maker.platform):
+        raise InfeasibleSpec(
+            f"{place}: [problem] c", f"kernels for {gpu.name} have no C of this type", got=spec.problem.c,
+            needs=f"functions of the type for {gpu.maker.platform}", remedy='c = "f32", or another gpu',
         )
     name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
     scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)

@@ -47,10 +47,10 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
     monkeypatch.setattr(FRAGMENTS, "folder", tmp_path / "specs" / "fragments")
     monkeypatch.chdir(tmp_path)
 
-    def in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def in_a_process(*arguments: str, module: tuple[str, ...] = ("-m", "gemmgen")) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join((str(tmp_path), str(ROOT)))
         return subprocess.run(
-            [sys.executable, "-m", "gemmgen", *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+            [sys.executable, *module, *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
         )
 
     def run(command: str) -> str:
@@ -74,6 +74,10 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
             _files.cache_clear()  # as the next command's own process would look
             return ""
         assert program == "python", f"{command}: the page's test cannot run this"
+        if (tmp_path / arguments[0]).is_file():
+            ran = in_a_process(*arguments, module=())
+            assert ran.returncode == 0, f"{command}: {ran.stderr}"
+            return ran.stdout
         monkeypatch.setattr(sys, "argv", arguments)
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
@@ -148,7 +152,7 @@ def test_a_design_is_added_as_its_page_says(carry_out, tmp_path):
     done = carry_out(PAGES["design"])
     assert (done.files, done.commands, done.said) == (5, 5, 12)
     text = (tmp_path / "my_kernel.cu").read_text()
-    assert "2 rows of warps together" in text and "WARP_ROWS = 2;" in text
+    assert "2 rows of warps together" in one_spaced(text.replace("//", "")) and "WARP_ROWS = 2;" in text
 
 
 @pytest.mark.slow
@@ -164,6 +168,14 @@ def test_a_policy_is_added_as_its_page_says(carry_out, tmp_path):
     assert (done.files, done.commands, done.said) == (4, 2, 6)
     text = (tmp_path / "my_kernel.cu").read_text()
     assert "load_pair" in text and "ldmatrix.sync" not in text
+
+
+@pytest.mark.slow
+def test_an_output_type_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["output-type"])
+    assert (done.files, done.commands, done.said) == (4, 4, 7)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "unsigned short* __restrict__ c" in text and "stored as BF16" in text
 
 
 @pytest.mark.parametrize(("text", "told"), [
