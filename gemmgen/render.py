@@ -178,10 +178,11 @@ def _tidy(text: str) -> str:
 def _header(plan: Plan, name: str) -> str:
     scheme = plan.scheme
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
+    stored = "" if plan.output.is_usual else f", stored as {plan.output.title}"
     dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
     facts = {
         "kernel": name,
-        "computes": f"C = alpha A B + beta C in FP32{'' if plan.output.is_usual else f', stored as {plan.output.title}'}, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"C = alpha A B + beta C in FP32{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
         "words": f"{len(scheme.words)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,

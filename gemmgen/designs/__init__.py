@@ -42,7 +42,9 @@ def all_decisions() -> tuple[Decision, ...]:
     found = (*shared, *dict.fromkeys(one for design in all_designs() for one in design.own))  # a design may have what another declares
     names = [one.name for one in found]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise GemmgenError("designs", "two decisions have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another name in your design")
+        raise GemmgenError(
+            "designs", "two decisions have one name", got=", ".join(sorted(twice)), needs="a name for each", remedy="another name in your design",
+        )
     return found
 
 
