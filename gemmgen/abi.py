@@ -328,12 +328,12 @@ _B = (
     _given("b", "float", "operand B", pointer=True, const=True, restrict=True),
     _given("ldb", "long long", "the same of B"),
 )
-_C = (
-    _given("c", "float", "result C", pointer=True, restrict=True),
-    _given("ldc", "long long", "the same of C"),
-)
 _SIZES = (_given("m", "int", "rows of C"), _given("n", "int", "columns of C"), _given("k", "int", "the summed dimension"))
 _FACTORS = (_given("alpha", "float", "factor of A B"), _given("beta", "float", "factor of what C held"))
+
+
+def _c(plan: Plan) -> tuple[Parameter, ...]:
+    return _given("c", plan.output.element, "result C", pointer=True, restrict=True), _given("ldc", "long long", "the same of C")
 
 
 def _words(operand: Operand, const: bool) -> Parameter:
@@ -406,7 +406,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))
-    lines.append(Line((*_C, *_SIZES, *_FACTORS)))
+    lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
     if inside:
         lines.append(Line(inside))
     if sliced:

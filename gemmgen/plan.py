@@ -13,9 +13,10 @@ from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.decisions import Decision
-from gemmgen.designs import Design, Hints, all_decisions, design_of
+from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
 
 SPLIT_THREADS = 256
 SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
@@ -100,6 +101,8 @@ class _Facts:
     special: str
     allow_spills: bool
     hints: Hints
+    designed: str | None
+    output: Output
     predicted_registers: int | None
 
     # ---- identity
@@ -115,6 +118,8 @@ class _Facts:
             "arch": self.arch,
             "special": self.special,
             **self.decided,
+            **({} if self.output.is_usual else {"c": self.output.name}),
+            **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
                 "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.flushing_archs,
                 **{symbol: self.numbers[symbol] for symbol in self.design.shaping},
@@ -156,7 +161,7 @@ class _Facts:
 
     @cached_property
     def design(self) -> Design:
-        return design_of(self.fragment)
+        return design_called(self.designed) if self.designed else designs_of(self.fragment)[0]
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -438,7 +443,8 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("predicted_registers", int | None, field(default=None)), ("asked", tuple[str, ...], field(default=())),
+        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)), ("predicted_registers", int | None, field(default=None)),
+        ("asked", tuple[str, ...], field(default=())),
     ]
 
 
@@ -452,6 +458,8 @@ Attributes:
     special: `exact` or `fast`.
     allow_spills: whether spilling fails the build.
     hints: sizes the plan was made for; not part of its identity.
+    designed: the design's name; None for the fragment's usual one.
+    output: the type of C.
     predicted_registers: per thread, or None where no model says.
     asked: the spec's own objective and inequalities, in words; not part of its identity.
 """ + "".join(f"    {one.name}: {one.description}.\n" for one in all_decisions())

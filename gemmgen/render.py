@@ -137,7 +137,9 @@ def render(plan: Plan) -> Source:
         plan=plan,
         platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=f"atoms/{plan.fragment.atom}",
-        design_file=f"designs/{plan.design.name}/kernel.j2",
+        c_functions=(plan.output.functions or {}).get(plan.gpu.maker.platform, ""),
+        design_file=plan.design.template,
+        schedule_file=plan.design.schedule,
         header=_header(plan, name),
         launches=launches,
         used_roundings=sorted({word.rounding for word in plan.scheme.words}),
@@ -176,10 +178,11 @@ def _tidy(text: str) -> str:
 def _header(plan: Plan, name: str) -> str:
     scheme = plan.scheme
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
+    stored = "" if plan.output.is_usual else f", stored as {plan.output.title}"
     dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
     facts = {
         "kernel": name,
-        "computes": f"C = alpha A B + beta C in FP32, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"C = alpha A B + beta C in FP32{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
         "words": f"{len(scheme.words)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
+from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
 from gemmgen.catalog.vendor import VENDORS
-from gemmgen.designs import all_decisions
+from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import SpecError
 from gemmgen.model.expressions import MOST_CHARACTERS
 
@@ -90,6 +91,7 @@ class Problem(Strict):
     layout: Literal["nn", "nt", "tn", "tt"] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
+    c: Literal[*all_outputs()] = Field("f32", description="type of C's elements; sums are in FP32 whatever it is")
     m: Extent = Field(4096, description="hint: rows of C")
     n: Extent = Field(4096, description="hint: columns of C")
     k: Extent = Field(4096, description="hint: the summed dimension")
@@ -121,7 +123,12 @@ class FragmentChoice(Strict):
 
 
 Tile = create_model("Tile", __base__=Strict, **_decided("tile"))
-Pipeline = create_model("Pipeline", __base__=Strict, **_decided("pipeline"))
+Pipeline = create_model(
+    "Pipeline", __base__=Strict, **_decided("pipeline"),
+    design=(Literal["auto", *(one.name for one in all_designs())], Field(
+        "auto", description="the kind of main kernel; auto takes the fastest of those that have kernels with the fragment",
+    )),
+)
 
 
 class Target(Strict):

@@ -15,7 +15,7 @@ from gemmgen.decisions import SHARED, Decision
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
 from gemmgen.errors import GemmgenError
 
-__all__ = ["Asked", "Choices", "Design", "Hints", "Way", "all_decisions", "all_designs", "design_of", "owner_of"]
+__all__ = ["Asked", "Choices", "Design", "Hints", "Way", "all_decisions", "all_designs", "design_called", "designs_of", "owner_of"]
 
 ENTRY_POINTS = "gemmgen.designs"
 
@@ -51,19 +51,21 @@ def all_decisions() -> tuple[Decision, ...]:
     return found
 
 
-def design_of(fragment: Fragment) -> Design:
-    """The design of the kernels that have this fragment.
+def designs_of(fragment: Fragment) -> tuple[Design, ...]:
+    """The designs that kernels with this fragment may be of; the usual one first.
 
     Raises:
-        GemmgenError: none serves it, or several do.
+        GemmgenError: none serves it.
     """
-    found = [one for one in all_designs() if one.serves(fragment)]
-    if len(found) != 1:
-        raise GemmgenError(
-            f"fragment {fragment.name}", "has no design of its own", got=", ".join(one.name for one in found) or "none", needs="one design that serves it",
-            remedy="`serves` of your design",
-        )
-    return found[0]
+    found = tuple(one for one in all_designs() if one.serves(fragment))
+    if not found:
+        raise GemmgenError(f"fragment {fragment.name}", "has no design", needs="a design that serves it", remedy="`serves` of your design")
+    return found
+
+
+def design_called(name: str) -> Design:
+    """The design of that name, which there is."""
+    return next(one for one in all_designs() if one.name == name)
 
 
 def owner_of(decision: Decision, value: object) -> str:

@@ -125,6 +125,7 @@ class Design:
         stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
         is_emulated: whether the emulator knows the kernels' instructions.
         standing: how far such kernels have been checked, where none has ever run.
+        schedule: the template of the order of work, by its path: under templates/, or of the design's own `designs/<name>/...`.
     """
 
     name: str
@@ -149,11 +150,22 @@ class Design:
     stays: bool = False
     is_emulated: bool = True
     standing: str | None = None
+    schedule: str = "lib/schedule.j2"
 
     @cached_property
     def folder(self) -> Path:
         """Where its files lie, `kernel.j2` among them."""
         return Path(inspect.getfile(type(self))).parent
+
+    @property
+    def template(self) -> str:
+        """The template of its kernels, by its path: as a rule `kernel.j2` of its own folder."""
+        return f"designs/{self.name}/kernel.j2"
+
+    @property
+    def is_brought(self) -> bool:
+        """Whether another package brings it."""
+        return not type(self).__module__.startswith("gemmgen.")
 
     # ---- what it is for
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.output import require_f32
 from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.export import contents, folder
@@ -88,11 +89,12 @@ def export(
         The files, sorted.
 
     Raises:
-        SpecError: the name will not do.
+        SpecError: the name will not do, or C is not of FP32.
         GemmgenError: the folder holds something else, or cannot be written.
     """
     name = default_name(plan) if name is None else name
     check_name(name)
+    require_f32(plan.output, "exported C has")
     target = Path(directory)
     try:
         final = resolved(target)

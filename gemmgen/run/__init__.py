@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.abi import STATUS, Interface, Launch
+from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
 from gemmgen.plan import Plan
@@ -130,7 +131,7 @@ class Result:
     """What came out.
 
     Attributes:
-        c: [M, N] FP32.
+        c: [M, N] FP32; of another type of C, what its elements say.
         status: the kernels' counters by name.
         seconds: of all kernels together, where a real GPU ran them.
         intact: whether nothing was written outside C's elements.
@@ -151,7 +152,7 @@ def gemm(
     Args:
         a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
         b: [K, N] FP32.
-        c: [M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
+        c: [M, N] FP32, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through.
 
     Raises:
         SpecError: shapes or types do not fit.
@@ -161,7 +162,7 @@ def gemm(
     c = np.full((m, n), POISON, np.float32) if c is None else c
     stored_a, lda = _stored(a if plan.layout[0] == "n" else a.T, placement.extra[0])
     stored_b, ldb = _stored(b if plan.layout[1] == "n" else b.T, placement.extra[1])
-    stored_c, ldc = _stored(c, placement.extra[2])
+    stored_c, ldc = _stored(c, placement.extra[2], plan.output)
     interface = source.interface
     extents = interface.extents(m, n, k)
     try:
@@ -181,7 +182,7 @@ def gemm(
                 args = arguments(launch, given, memory)
                 device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
             follows = blocks > 0
-        out = device.download(c_buffer, np.float32, stored_c.size)
+        out = device.download(c_buffer, plan.output.dtype, stored_c.size)
         status = {
             field.name: int(value)
             for one in interface.counters
@@ -191,7 +192,7 @@ def gemm(
     finally:
         device.release()
     inside, intact = _unstored(out, stored_c, m, n, ldc)
-    return Result(inside, status, seconds, intact)
+    return Result(plan.output.values(inside), status, seconds, intact)
 
 
 def _extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> tuple[int, int, int]:
@@ -207,27 +208,25 @@ def _extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> tuple[int, i
     return m, n, k
 
 
-def _stored(x: np.ndarray, extra: int) -> tuple[np.ndarray, int]:
+def _stored(x: np.ndarray, extra: int, output: Output = F32) -> tuple[np.ndarray, int]:
     """Row major with a leading dimension, poisoned between the rows, ending with the last element."""
     rows, columns = x.shape
     ld = max(1, columns + extra)
-    flat = np.full(rows * ld, POISON, np.float32)
-    flat.reshape(rows, ld)[:, :columns] = x
+    flat = np.full(rows * ld, output.stored(np.full(1, POISON))[0])
+    flat.reshape(rows, ld)[:, :columns] = output.stored(x)
     return flat[: max(0, (rows - 1) * ld + columns)] if rows and columns else flat[:0], ld
 
 
 def _unstored(flat: np.ndarray, before: np.ndarray, m: int, n: int, ld: int) -> tuple[np.ndarray, bool]:
     """C's elements, and whether what lies between its rows is as it was, bit for bit."""
     if not m or not n:
-        return np.zeros((m, n), np.float32), True
-    padded = np.full(m * ld, POISON, np.float32)
+        return np.zeros((m, n), before.dtype), True
+    padded = np.zeros(m * ld, before.dtype)
     old = padded.copy()
     padded[: flat.size], old[: before.size] = flat, before
     gap = slice(n, ld)
-    same = np.array_equal(
-        padded.reshape(m, ld)[:, gap].view(np.uint32), old.reshape(m, ld)[:, gap].view(np.uint32)
-    )
-    return padded.reshape(m, ld)[:, :n].copy(), bool(same)
+    same = padded.reshape(m, ld)[:, gap].tobytes() == old.reshape(m, ld)[:, gap].tobytes()
+    return padded.reshape(m, ld)[:, :n].copy(), same
 
 
 def why_not(target: Target) -> DeviceError | None:

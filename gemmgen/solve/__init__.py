@@ -67,7 +67,7 @@ class Explanation:
         tied: how many the model cannot tell from the fastest, or how many are as good by the spec's own objective.
         solve_seconds: the whole of it.
         scheme_reason: why the scheme, where the spec leaves it open; else empty.
-        weighed: predicted seconds of each policy's best plan, where the spec leaves the policy open.
+        weighed: predicted seconds of each policy's best plan, and of each design's that another package brings, where the spec leaves these open.
         request: the spec with its names looked up, for the plan's policy.
     """
 
@@ -184,7 +184,7 @@ class _Solution:
 
     Attributes:
         known: the predictions of all feasible candidates; order: theirs, best first.
-        weighed: predicted seconds by policy, of all that were solved for.
+        weighed: predicted seconds by policy, and by the design that another package brings, of all that were solved for.
     """
 
     request: Request
@@ -255,9 +255,14 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
         ranks = [solution.rank for solution, _ in heads]
         at = ranks.index(min(ranks))
         solution, others = heads[at]
-        yield replace(solution, weighed={one.plan.fragment.policy: seconds for (one, _), (_, seconds) in zip(heads, ranks)})
+        yield replace(solution, weighed={_way_told(one.plan): seconds for (one, _), (_, seconds) in zip(heads, ranks)})
         following = next(others, None)
         heads[at:at + 1] = [(following, others)] if following else []
+
+
+def _way_told(plan: Plan) -> str:
+    """The policy, with the design where that is not the policy's usual one."""
+    return plan.fragment.policy + (f" {plan.design.name}" if plan.design.is_brought else "")
 
 
 def _checked(request: Request) -> Iterator[_Solution]:

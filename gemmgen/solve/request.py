@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
-from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, design_of, owner_of
+from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.decisions import Decision
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
@@ -25,7 +26,7 @@ Own = TypeVar("Own", Required, Objective)
 
 @dataclass(frozen=True)
 class Request:
-    """A spec with its names looked up, for one fragment.
+    """A spec with its names looked up, for one fragment and one design.
 
     Attributes:
         required: the spec's own inequalities.
@@ -36,13 +37,10 @@ class Request:
     scheme: Scheme
     gpu: Gpu
     fragment: Fragment
+    design: Design
     choices: Choices
     required: tuple[Required, ...] = ()
     objective: Objective | None = None
-
-    @property
-    def design(self) -> Design:
-        return design_of(self.fragment)
 
     @cached_property
     def constants(self) -> dict[str, Any]:
@@ -81,12 +79,12 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            asked=self.asked, **known, **more,
+            designed=design.name if design.is_brought else None, output=all_outputs()[spec.problem.c], asked=self.asked, **known, **more,
         )
 
 
 def requests(loaded: LoadedSpec) -> list[Request]:
-    """The spec with its names looked up, once for each policy that it leaves open."""
+    """The spec with its names looked up, once for each policy and each design that it leaves open."""
     spec, place = loaded.spec, loaded.place
     if spec.target.gpu is None:
         raise SpecError(f"{place}: [target] gpu", "is missing", needs="a name under specs/gpus, or a .toml file", remedy='gpu = "a100", or --gpu a100')
@@ -95,21 +93,32 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         raise SpecError(
             f"{place}: [target] vendor", f"{gpu.name} is not {spec.target.vendor}'s", got=spec.target.vendor, needs=gpu.vendor, remedy="leave it out",
         )
+    if not all_outputs()[spec.problem.c].serves(gpu.maker.platform):
+        raise InfeasibleSpec(
+            f"{place}: [problem] c", f"kernels for {gpu.name} have no C of this type", got=spec.problem.c,
+            needs=f"functions of the type for {gpu.maker.platform}", remedy='c = "f32", or another gpu',
+        )
     name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
     scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     requests, refused = [], []
     for fragment in _fragments(spec.fragment, scheme, gpu, place):
-        try:
-            requests.append(_request(loaded, scheme, gpu, fragment))
-        except InfeasibleSpec as error:
-            refused.append(error)
+        for design in designs_of(fragment):
+            try:
+                requests.append(_request(loaded, scheme, gpu, fragment, design))
+            except InfeasibleSpec as error:
+                refused.append(error)
     if not requests:
         raise refused[-1]
     return requests
 
 
-def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -> Request:
-    spec, place, design = loaded.spec, loaded.place, design_of(fragment)
+def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> Request:
+    spec, place = loaded.spec, loaded.place
+    if spec.pipeline.design not in ("auto", design.name):
+        raise InfeasibleSpec(
+            f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
+            needs=" or ".join(one.name for one in designs_of(fragment)), remedy='design = "auto", or another policy',
+        )
     if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
@@ -128,7 +137,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment) -
     fixed = _fixed(loaded)
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design))))
     stages = design.stages(gpu)
-    request = Request(loaded, scheme, gpu, fragment, Choices(
+    request = Request(loaded, scheme, gpu, fragment, design, Choices(
         fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemmgen.build import Binary
+from gemmgen.catalog.output import require_f32
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import arguments
@@ -46,6 +47,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
     """
     import cupy
 
+    require_f32(plan.output, "races are between kernels that have")
     m, n, k = inputs.size
     device = CudaDevice(binary)
     interface = source.interface

@@ -216,7 +216,7 @@ class Judge:
         apart, near = bound(self.plan, a, b, reference), errors(c, reference - flushed, magnitude)
         right = expected(self.plan, a, b)
         if random and self.simulates and right.simulated > 0 and right.rows.size * right.columns.size >= LEAST_SAMPLE:
-            apart = replace(apart, relative_frobenius=min(apart.relative_frobenius, MARGIN * right.simulated))
+            apart = replace(apart, relative_frobenius=min(apart.relative_frobenius, MARGIN * right.simulated + self.plan.output.roundoff))
         limit = apart.beside(flushed, reference, magnitude)
         allowed = allowance(self.plan, a, b, magnitude, repaired=result.status.get("repaired", 0) > 0)
         # An error that is NaN is not within anything.
@@ -253,12 +253,13 @@ class Judge:
     def bits(self, name: str, problem: oracles.Problem) -> Check:
         """An oracle whose answer is known bit for bit."""
         c = self.run(problem).c
+        want = self.plan.output.rounded(problem.expected)
         mask = np.ones(c.shape, bool) if problem.mask is None else problem.mask
-        wrong = mask & ~(c == problem.expected)
+        wrong = mask & ~(c == want)
         detail = f"{mask.sum()} elements, all exact"
         if wrong.any():
             i, j = np.argwhere(wrong)[0]
-            detail = f"{wrong.sum()} of {mask.sum()} elements wrong; C[{i}, {j}] = {c[i, j]!r}, not {problem.expected[i, j]!r}"
+            detail = f"{wrong.sum()} of {mask.sum()} elements wrong; C[{i}, {j}] = {c[i, j]!r}, not {want[i, j]!r}"
         return Check(name, not wrong.any(), detail)
 
     def edges(self) -> Check:
@@ -283,13 +284,14 @@ class Judge:
             problem = oracles.uniform(self.plan, -1, 1, (m, n, k), 5)
             c = rng.uniform(-1, 1, (m, n)).astype(np.float32) if beta else None
             result = self.run(problem, c=c, alpha=alpha, beta=beta, placement=placement)
-            c64 = np.zeros((m, n)) if c is None else c.astype(np.float64)
+            c64 = np.zeros((m, n)) if c is None else self.plan.output.rounded(c).astype(np.float64)
             product = exact(problem.a, problem.b)
             product = product - lost(self.plan, problem.a, problem.b, product)
             magnitude = exact(np.abs(problem.a), np.abs(problem.b))
             # alpha, beta and their sum round once each.
             limit = abs(alpha) * allowance(self.plan, problem.a, problem.b, magnitude)
             limit = limit + 3 * U * (abs(alpha) * magnitude + abs(beta) * np.abs(c64)) + TINIEST
+            limit = limit + self.plan.output.roundoff * abs(beta) * np.abs(c64) + self.plan.output.tiniest
             share = float((np.abs(result.c - (alpha * product + beta * c64)) / limit).max(initial=0.0))
             worst = max(worst, share)
             if not share <= 1 or not result.intact:

@@ -237,7 +237,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
     epilogue = _epilogue(scheme)
     coherent, random = sqrt(coherent**2 + epilogue**2), sqrt(square + epilogue**2)
     return Bound(
-        relative_frobenius=SAFETY * _relative(coherent, random, a, b, reference),
+        relative_frobenius=SAFETY * _relative(coherent, random, a, b, reference) + plan.output.roundoff,
         scaled=worst_case(plan, k), coherent=coherent, random=random,
     )
 
@@ -251,7 +251,7 @@ def worst_case(plan: Plan, k: int) -> float:
         worst += share * _accumulation_worst(k, chunk, _count(scheme, acc), plan.gpu.unit, scheme.word) if on_unit else max(k, 1) * U
         if plan.promotes(acc):
             worst += ceil(max(k, 1) / chunk) * U
-    return worst
+    return worst + plan.output.roundoff * (1 + worst)
 
 
 def underflow(plan: Plan, k: int) -> float:
@@ -291,8 +291,8 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)
     if repaired:
-        relative, absolute = max(relative, k * U), np.maximum(absolute, k * TINIEST / 2)
-    return relative * magnitude + absolute + TINIEST  # the last is C's own rounding, and recombination's
+        relative, absolute = max(relative, k * U + plan.output.roundoff * (1 + k * U)), np.maximum(absolute, k * TINIEST / 2)
+    return relative * magnitude + absolute + TINIEST + plan.output.tiniest  # the last two are C's own rounding, and recombination's
 
 
 def _relative(coherent: float, random: float, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 
@@ -17,7 +19,7 @@ from gemmgen.catalog.table import _files
 from gemmgen.paths import SPECS
 
 ROOT = SPECS.parent
-PAGES = {name: (ROOT / "docs" / f"add-a-{name}.md").read_text() for name in ("gpu", "scheme", "fragment")}
+PAGES = {path.stem.removeprefix("add-").split("-", 1)[1]: path.read_text() for path in sorted((ROOT / "docs").glob("add-*.md"))}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
 
 
@@ -45,8 +47,23 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
     monkeypatch.setattr(FRAGMENTS, "folder", tmp_path / "specs" / "fragments")
     monkeypatch.chdir(tmp_path)
 
+    def in_a_process(*arguments: str, module: tuple[str, ...] = ("-m", "gemmgen")) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join((str(tmp_path), str(ROOT)))
+        return subprocess.run(
+            [sys.executable, *module, *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+        )
+
     def run(command: str) -> str:
         program, *arguments = shlex.split(command)
+        if program == "!":
+            ran = in_a_process(*arguments[1:])
+            assert arguments[0] == "gemmgen" and ran.returncode == 2, f"{command}: {ran.stdout}"
+            return ran.stderr
+        # What is installed is found, and what is edited is read, when a process starts.
+        if program == "gemmgen" and (list(tmp_path.glob("*.dist-info")) or (tmp_path / "gemmgen").is_dir()):
+            ran = in_a_process(*arguments)
+            assert ran.returncode == 0, f"{command}: {ran.stderr}"
+            return ran.stdout
         if program == "gemmgen":
             ran = gemmgen(*arguments)
             assert ran.code == 0, f"{command}: {ran.err}"
@@ -57,6 +74,10 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
             _files.cache_clear()  # as the next command's own process would look
             return ""
         assert program == "python", f"{command}: the page's test cannot run this"
+        if (tmp_path / arguments[0]).is_file():
+            ran = in_a_process(*arguments, module=())
+            assert ran.returncode == 0, f"{command}: {ran.stderr}"
+            return ran.stdout
         monkeypatch.setattr(sys, "argv", arguments)
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
@@ -64,13 +85,27 @@ def carry_out(tmp_path, monkeypatch, gemmgen, capsys):
         assert not left.value.code
         return capsys.readouterr().out
 
+    def edit(change: str) -> None:
+        """Makes one change in a copy of the checkout."""
+        for folder in ("gemmgen", "templates", "specs"):
+            shutil.copytree(ROOT / folder, tmp_path / folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        first, *lines = change.splitlines(keepends=True)
+        file = tmp_path / first.removeprefix("# ").strip()
+        before, after = ("".join(line[1:] for line in lines if line[0] in sides) for sides in (" -", " +"))
+        assert file.read_text().count(before) == 1, f"{first}: the file does not have what is changed"
+        file.write_text(file.read_text().replace(before, after))
+
     def carry(text: str) -> Page:
         done, printed = Page(), ""
         for language, content in BLOCK.findall(text):
-            if language == "toml":
-                file = re.match(r"# (\S+\.toml)\n", content)
+            if language in ("toml", "python", "jinja", "ini"):
+                file = re.match(r"%?# (\S+\.\w+)\n", content)
                 assert file, f"a block that says no file: {content[:60]}"
+                (tmp_path / file[1]).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / file[1]).write_text(content)
+                done.files += 1
+            elif language == "diff":
+                edit(content)
                 done.files += 1
             elif language in ("", "sh"):
                 lines = [line for line in content.splitlines() if line]
@@ -110,6 +145,37 @@ def test_a_fragment_is_added_as_its_page_says(carry_out, tmp_path):
     assert (done.files, done.commands, done.said) == (2, 6, 5)
     assert "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32" in (tmp_path / "my_kernel.cu").read_text()
     assert "my_mma_m16n8k8_bf16" not in {path.stem for path in (SPECS / "fragments").glob("*.toml")}
+
+
+@pytest.mark.slow
+def test_a_design_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["design"])
+    assert (done.files, done.commands, done.said) == (5, 5, 12)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "2 rows of warps together" in one_spaced(text.replace("//", "")) and "WARP_ROWS = 2;" in text
+
+
+@pytest.mark.slow
+def test_a_schedule_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["schedule"])
+    assert (done.files, done.commands, done.said) == (4, 2, 5)
+    assert "raster_columns" in (tmp_path / "my_kernel.cu").read_text()
+
+
+@pytest.mark.slow
+def test_a_policy_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["policy"])
+    assert (done.files, done.commands, done.said) == (4, 2, 6)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "load_pair" in text and "ldmatrix.sync" not in text
+
+
+@pytest.mark.slow
+def test_an_output_type_is_added_as_its_page_says(carry_out, tmp_path):
+    done = carry_out(PAGES["output-type"])
+    assert (done.files, done.commands, done.said) == (4, 4, 7)
+    text = (tmp_path / "my_kernel.cu").read_text()
+    assert "unsigned short* __restrict__ c" in text and "stored as BF16" in text
 
 
 @pytest.mark.parametrize(("text", "told"), [
