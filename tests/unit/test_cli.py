@@ -222,7 +222,7 @@ def test_verify_end_to_end(gemmgen, tiny):
     ran = gemmgen("verify", tiny, "--device", "emulator", "--m", 33, "--n", 40, "--k", 50)
     assert ran.code == 0, ran.out
     labels = [line.split()[0] for line in ran.out.splitlines() if not line.startswith(" ")]
-    assert labels[:5] == ["kernel", "decided", "device", "resources", "checks", "errors"]
+    assert labels[:6] == ["kernel", "decided", "device", "resources", "checks", "errors"]
     assert "emulator (ampere matrix unit)" in ran.out and "33x40x50: relative Frobenius" in ran.out
     assert ran.out.splitlines()[-1].startswith("PASSED as what scheme half promises: U[0, 1] ")
     assert "tiny.toml: probes\n" in ran.err
