@@ -12,6 +12,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 
+from thinned import KEPT, left_out
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.run import why_not
@@ -60,6 +61,14 @@ class _DeviceRuns:
 @pytest.hookimpl(tryfirst=True)  # before `-m` leaves any out
 def pytest_collection_modifyitems(config, items):
     config.stash[COLLECTED] = list(items)
+    by_function: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not item.get_closest_marker("long"):
+            by_function.setdefault(f"{item.path.name}::{item.originalname}", []).append(item)
+    for function, kept in KEPT.items():
+        mine = by_function.get(function, [])
+        for at in left_out([f"{item.path.name}::{item.name}" for item in mine], kept):
+            mine[at].add_marker("long")
     for vendor in VENDORS:
         tests = [item for item in items if (mark := item.get_closest_marker("device")) and (mark.args or ("nvidia",))[0] == vendor]
         reasons = [why_not(row) for row in GPUS.rows() if row.vendor == vendor] if tests else []

@@ -13,11 +13,19 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.paths import TEMPLATES
+from conftest import COLLECTED
+from thinned import KEPT
 from verifying import QUESTIONS
 from ways import AMD_WAYS, WAYS, covering, in_turn, plan_of, sampled, shipped, solved, tailed
 
 SHIPPED = shipped()
 EMULATE = Path(__file__).parents[1] / "emulate"
+
+
+def test_what_is_thinned_is_there(in_make_test, request):
+    """A name in the table that no test has would leave nothing out, or a renamed test in."""
+    there = {f"{item.path.name}::{item.originalname}" for item in request.config.stash[COLLECTED]}
+    assert set(KEPT) <= there
 
 
 def of(items: list[pytest.Item], file: str, function: str) -> list[dict]:

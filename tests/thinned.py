@@ -1,0 +1,75 @@
+"""Of which tests `make test` runs only some parameters, evenly spread, or none: `make test-all` runs them all.
+
+Each shows the same again at other parameters, or takes seconds to show what a cheaper test beside it shows in short; the times are of one core.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+KEPT = {
+    "test_model.py::test_what_an_explanation_prints_is_true": 8,
+    "test_small_questions.py::test_what_is_counted_of_every_magnitude": 3,
+    "test_small_questions.py::test_no_row_beyond_the_edge_is_read": 4,
+    "test_small_products.py::test_sums_move_over_exactly_as_often_as_the_plan_says": 5,
+    "test_small_products.py::test_bits_and_counts_are_the_schemes_on_the_unit": 6,
+    "test_small_products.py::test_alpha_where_c_is_not_read": 6,
+    "test_small_products.py::test_alpha_and_beta_of_elements_that_are_computed_again": 4,
+    "test_judge.py::test_errors_of_even_data_are_within_a_factor_of_three_of_the_bound": 4,
+    "test_amd_arithmetic.py::test_a_kernel_computes_what_the_scheme_does_on_the_unit": 4,
+    "test_hopper.py::test_a_persistent_gemm_to_the_bit": 4,
+    "test_amdgpu_machine.py::test_atomics_are_right_across_processes": 1,
+    "test_amdgpu_machine.py::test_arrays_in_scratch_memory": 2,
+    "test_amdgpu_matrix.py::test_each_k_is_met_by_its_own": 10,
+    "test_amd_ways.py::test_a_missing_barrier_shows_between_the_schedules": 2,
+    "test_tensor_memory.py::test_kernels_are_right_around_the_unit": 1,
+    "test_split.py::test_every_word_is_the_references": 9,
+    "test_fuzz.py::test_whatever_is_read_ends_in_an_exit_code": 4,
+    "test_specialised.py::test_tiny_and_prime_sizes_have_a_plan": 4,
+    "test_nvrtc.py::test_the_cubin_and_the_log_tell_the_same": 2,
+    "test_nvrtc.py::test_two_processes_with_one_empty_cache": 1,
+    "test_occupancy_amd.py::test_llvms_rule_over_a_grid": 3,
+    "test_fragments_catalog.py::test_the_way_back_as_c": 12,
+    "test_ways.py::test_b_need_not_be_split_again": 1,
+    "test_papers_bench.py::test_plot_draws_both_pictures": 1,
+    "test_mutants.py::test_a_copy_in_which_a_test_fails_or_is_skipped_is_no_ground": 0,
+    "test_nvrtc.py::test_bundled_headers": 0,
+    "test_ptx_parse.py::test_a_long_chain_of_blocks_is_no_trouble": 0,
+    "test_fragments_catalog.py::test_a_map_is_proven_exactly_when_it_holds_every_element_so_often": 0,
+    "test_ways.py::test_slices_give_the_same_bits_in_every_order": 0,
+    "test_hip_road.py::test_a_product_through_the_driver_is_the_emulators_bit_for_bit": 0,
+    "test_hip_road.py::test_the_emulators_answer_goes_into_the_same_file_if_asked": 0,
+    "test_export.py::test_cmake_builds_installs_and_serves_a_project_in_plain_c": 0,
+    "test_specs.py::test_special_values_left_alone_when_asked": 0,
+    "test_specs.py::test_user_matrices_outside_the_range_are_told": 0,
+    "test_specs.py::test_the_other_layouts": 1,
+    "test_how_to_add.py::test_a_schedule_is_added_as_its_page_says": 0,
+    "test_how_to_add.py::test_a_policy_is_added_as_its_page_says": 0,
+    "test_random_specs.py::test_a_random_spec_of_the_other_design_does_so_too": 0,
+    "test_warpgroups.py::test_mixed_and_prepass_keep_the_same_words": 1,
+}
+"""How many of a function's parameters `make test` keeps."""
+
+
+@cache
+def _faults() -> list[set[str]]:
+    """For each fault of tests/mutants the tests that notice it, by file and name."""
+    files = sorted((Path(__file__).parent / "mutants").glob("*.toml"))
+    found = [one for file in files for one in tomllib.loads(file.read_text()).get("mutant", [])]
+    return [{name.rpartition("/")[2] for name in one.get("tests", [])} for one in found]
+
+
+def left_out(names: list[str], kept: int) -> list[int]:
+    """The places of those that it does not keep: neither one of the evenly spread nor the first that notices a fault.
+
+    Args:
+        names: of one function's tests, as `file.py::name[parameters]`.
+    """
+    chosen = {at * len(names) // kept for at in range(kept)} if kept else set()
+    for tests in _faults():
+        mine = [at for at, name in enumerate(names) if name in tests or name.partition("[")[0] in tests]
+        if mine and not chosen & set(mine):
+            chosen.add(mine[0])
+    return [at for at in range(len(names)) if at not in chosen]
