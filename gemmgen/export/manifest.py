@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
 from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT
+from gemmgen.designs import all_decisions
 from gemmgen.export import prose
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -27,6 +28,11 @@ def code_ending(plan: Plan, arch: str) -> str:
     return f"_{arch}{suffix}" if plan.gpu.maker.code_per_arch else suffix
 
 
+def decided(plan: Plan) -> dict[str, Any]:
+    """Every decision that any design has, as plain data; one that the plan's design does not have as it is without."""
+    return {one.name: list(value) if isinstance(value := getattr(plan, one.name), tuple) else value for one in all_decisions()}
+
+
 def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, files: Mapping[str, bytes]) -> dict[str, Any]:
     stored, binary, archs = prose.stored(plan), binaries[0], [binary.arch for binary in binaries]
     interface = source.interface
@@ -38,10 +44,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "computes": "C = alpha A B + beta C in FP32; with beta = 0 C is not read",
         "kernel": source.name,
         "plan": {
-            "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name,
-            "where": plan.where, "loads": plan.loads, "promote": plan.promote, "special": plan.special,
-            "block": list(plan.block), "warp": list(plan.warp), "stages": plan.stages, "split_k": plan.split_k,
-            "cluster": plan.cluster, "consumers": plan.consumers, **({"asked": list(plan.asked)} if plan.asked else {}),
+            "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name, "special": plan.special,
+            "design": plan.design.name, **decided(plan), **({"asked": list(plan.asked)} if plan.asked else {}),
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,

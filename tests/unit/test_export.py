@@ -26,6 +26,7 @@ from gemmgen.abi import COUNTERS
 from gemmgen.build import Binary, CodeObjectResources, CubinResources
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.designs import all_decisions
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.export import prose
 from gemmgen.export.manifest import SCHEMA_VERSION
@@ -210,6 +211,15 @@ def test_prose_of_a_users_own_row_cannot_end_a_comment(tmp_path, folder, row):
 
 
 SCHEMA = json.loads((SPECS / "manifest.schema.json").read_text())
+
+
+def test_the_manifests_schema_knows_every_decision():
+    told = SCHEMA["properties"]["plan"]["properties"]
+    for one in all_decisions():
+        assert one.name in told and one.name in SCHEMA["properties"]["plan"]["required"]
+        assert not one.words or set(told[one.name]["enum"]) == {word.name for word in one.words}
+
+
 
 
 @pytest.mark.parametrize("case", CASES)
