@@ -197,10 +197,10 @@ class Design:
         """What its template asks of a plan beyond what every design has; the template's name for it is `own`."""
         return None
 
-    def left(self, asked: Asked) -> tuple[Way, ...]:
-        """Those of `all_ways` that a spec leaves open; none where it asks for others."""
+    def left(self, asked: Asked, ways: tuple[Way, ...] | None = None) -> tuple[Way, ...]:
+        """Those of `ways`, or of `all_ways`, that a spec leaves open; none where it asks for others."""
         where, loads = asked.fixed.get("where"), asked.fixed.get("loads")
-        return tuple(way for way in self.all_ways if where in (None, way.where) and loads in (None, way.loads))
+        return tuple(way for way in (self.all_ways if ways is None else ways) if where in (None, way.where) and loads in (None, way.loads))
 
     # ---- decisions
 

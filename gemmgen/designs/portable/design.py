@@ -139,30 +139,30 @@ class Portable(Design):
                 f"{asked.place}: [{decision.section}] {decision.name}", f"kernels of policy {asked.fragment.policy} have no such choice",
                 got=asked.said(decision.name), needs=f"policy = {policy}, and a GPU that has it", has=asked.gpu.arch, remedy="leave it out",
             )
-        where, loads = asked.fixed.get("where"), asked.fixed.get("loads")
         if not asked.gpu.maker.tiles_held:
-            return self._copied_ways(where, loads, asked.gpu.async_copies)
-        found = tuple(way for way in HELD_WAYS if where in (None, way.where) and loads in (None, way.loads))
+            return self._copied_ways(asked)
+        found = self.left(asked, HELD_WAYS)
         if not found:
             raise InfeasibleSpec(
                 f"{asked.place}: [pipeline] loads", f"kernels for {asked.gpu.name} load tiles through registers, where the compiler puts it",
-                got=loads, needs="grouped", has=asked.gpu.arch, remedy='loads = "grouped", or leave it out',
+                got=asked.fixed.get("loads"), needs="grouped", has=asked.gpu.arch, remedy='loads = "grouped", or leave it out',
             )
         return found
 
-    def _copied_ways(self, where: str | None, loads: str | None, has_async: bool) -> tuple[Way, ...]:
+    def _copied_ways(self, asked: Asked) -> tuple[Way, ...]:
         """The ways that a spec leaves open; one that cannot be, for a constraint to name, where none is left.
 
         Copies that go past the registers are never worse than packed words through them, so these are for GPUs without.
         """
+        where, loads, has_async = asked.fixed.get("where"), asked.fixed.get("loads"), asked.gpu.async_copies
         if where and loads:
             return (Way(where, loads),)
-        found = [way for way in self.all_ways if where in (None, way.where) and loads in (None, way.loads)]
+        found = self.left(asked)
         if loads is None:
-            found = [way for way in found if way.loads in ("async", self.held) and not (has_async and way == Way("prepass", self.held))]
-            usable = [way for way in found if has_async or way.loads != "async"]
+            found = tuple(way for way in found if way.loads in ("async", self.held) and not (has_async and way == Way("prepass", self.held)))
+            usable = tuple(way for way in found if has_async or way.loads != "async")
             found = usable or found
-        return tuple(found) or (Way(where or "prepass", loads or "async"),)
+        return found or (Way(where or "prepass", loads or "async"),)
 
     def stages(self, gpu: Gpu) -> int | None:
         return 2 if gpu.maker.tiles_held else None
