@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, make_dataclass
 from functools import cached_property
 from typing import Any
 
+from gemmgen.batch import Batch
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import F32, Output
@@ -103,6 +104,7 @@ class _Facts:
     hints: Hints
     designed: str | None
     output: Output
+    batch: Batch | None
     predicted_registers: int | None
 
     # ---- identity
@@ -119,6 +121,7 @@ class _Facts:
             "special": self.special,
             **self.decided,
             **({} if self.output.is_usual else {"c": self.output.name}),
+            **({"batch": self.batch.identity} if self.batch else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
                 "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.flushing_archs,
@@ -161,7 +164,12 @@ class _Facts:
 
     @cached_property
     def design(self) -> Design:
-        return design_called(self.designed) if self.designed else designs_of(self.fragment)[0]
+        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind)[0]
+
+    @property
+    def kind(self) -> str:
+        """Of the problem: one product, or a batch of which kind."""
+        return self.batch.kind if self.batch else "gemm"
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -443,7 +451,8 @@ def _fields() -> list[tuple[Any, ...]]:
         ("layout", str), ("scheme", Scheme), ("fragment", Fragment), ("gpu", Gpu), ("special", str), ("allow_spills", bool), ("hints", Hints),
         *((one.name, kind) for one, kind in decisions if one.neutral is None),
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
-        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)), ("predicted_registers", int | None, field(default=None)),
+        ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)),
+        ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
         ("asked", tuple[str, ...], field(default=())),
     ]
 
@@ -460,6 +469,7 @@ Attributes:
     hints: sizes the plan was made for; not part of its identity.
     designed: the design's name; None for the fragment's usual one.
     output: the type of C.
+    batch: of a kernel for many products, what it knows of them; None for one product.
     predicted_registers: per thread, or None where no model says.
     asked: the spec's own objective and inequalities, in words; not part of its identity.
 """ + "".join(f"    {one.name}: {one.description}.\n" for one in all_decisions())

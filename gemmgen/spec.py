@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
+from gemmgen.batch import KINDS, TLPS, WALKS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
@@ -87,7 +88,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_
 
 
 class Problem(Strict):
-    kind: Literal["gemm"] = Field("gemm", description="one matrix product")
+    kind: Literal[*KINDS] = Field("gemm", description="; ".join(f"{name}: {meaning}" for name, meaning in KINDS.items()))
     layout: Literal["nn", "nt", "tn", "tt"] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
@@ -95,6 +96,7 @@ class Problem(Strict):
     m: Extent = Field(4096, description="hint: rows of C")
     n: Extent = Field(4096, description="hint: columns of C")
     k: Extent = Field(4096, description="hint: the summed dimension")
+    matrices: Annotated[int, Field(ge=0, le=MAX_EXTENT)] = Field(64, description="hint: products of a batch; one product has none of this")
 
 
 Split = create_model(
@@ -129,6 +131,27 @@ Pipeline = create_model(
         "auto", description="the kind of main kernel; auto takes the fastest of those that have kernels with the fragment",
     )),
 )
+
+
+_Tile = Annotated[
+    tuple[Annotated[int, Field(ge=8, le=256)], Annotated[int, Field(ge=8, le=256)], Annotated[int, Field(ge=4, le=128)], Literal[64, 128, 256, 512]],
+    Field(strict=False),
+]
+
+
+class BatchChoice(Strict):
+    tiles: _or_auto(
+        Annotated[tuple[_Tile, ...], Field(min_length=1, max_length=8, strict=False)],
+        {"type": "array", "minItems": 1, "maxItems": 8, "items": {"type": "array", "items": {"type": "integer"}, "minItems": 4, "maxItems": 4}},
+    ) = Field(None, description="tiles of a grouped kernel, the smallest first: m, n, k and the threads that compute it; auto takes BatchGEMM's "
+              "Table 3 on FP32 units, and tiles of whole fragments on matrix units")
+    walk: Literal["auto", *WALKS] = Field("auto", description="; ".join(f"{name}: {meaning}" for name, meaning in WALKS.items()))
+    tlp: Literal[*TLPS] = Field("wavefront", description="how a tiling's parallelism is counted. " + "; ".join(
+        f"{name}: {meaning}" for name, meaning in TLPS.items()
+    ))
+    threshold: _or_auto(Annotated[int, Field(ge=0, le=1 << 30)], {"type": "integer", "minimum": 0}) = Field(
+        None, description="threads at work from which on a tiling is parallel enough, BatchGEMM's Algorithm 1; auto takes the GPU's"
+    )
 
 
 class Target(Strict):
@@ -175,6 +198,7 @@ class Spec(Strict):
     fragment: FragmentChoice = FragmentChoice()
     tile: Tile = Tile()
     pipeline: Pipeline = Pipeline()
+    batch: BatchChoice = BatchChoice()
     target: Target = Target()
     solve: Solve = Solve()
     build: BuildChoice = BuildChoice()

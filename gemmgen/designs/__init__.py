@@ -15,7 +15,7 @@ from gemmgen.decisions import SHARED, Decision
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
 from gemmgen.errors import GemmgenError
 
-__all__ = ["Asked", "Choices", "Design", "Hints", "Way", "all_decisions", "all_designs", "design_called", "designs_of", "owner_of"]
+__all__ = ["Asked", "Choices", "Design", "Hints", "Way", "all_decisions", "all_designs", "design_called", "designs_of", "owner_of", "owners_of"]
 
 ENTRY_POINTS = "gemmgen.designs"
 
@@ -51,14 +51,21 @@ def all_decisions() -> tuple[Decision, ...]:
     return found
 
 
-def designs_of(fragment: Fragment) -> tuple[Design, ...]:
+def designs_of(fragment: Fragment, kind: str = "gemm") -> tuple[Design, ...]:
     """The designs that kernels with this fragment may be of; the usual one first.
+
+    Args:
+        kind: of the problem, as `[problem] kind` says it.
+
+    Returns:
+        None where the fragment has a design, and none for such problems.
 
     Raises:
         GemmgenError: none serves it.
     """
-    found = tuple(one for one in all_designs() if one.serves(fragment))
-    if not found:
+    served = tuple(one for one in all_designs() if one.serves(fragment))
+    found = tuple(one for one in served if kind in one.kinds)
+    if not served:
         raise GemmgenError(f"fragment {fragment.name}", "has no design", needs="a design that serves it", remedy="`serves` of your design")
     return found
 
@@ -72,3 +79,9 @@ def owner_of(decision: Decision, value: object) -> str:
     """A policy whose kernels have this value of a decision: of the first design that declares it."""
     designs = [one for one in all_designs() if decision in one.own or any(word.name == value for word in one.words.get(decision.name, ()))]
     return next((row.policy for row in FRAGMENTS.rows() if designs and designs[0].serves(row)), "")
+
+
+def owners_of(kind: str) -> tuple[str, ...]:
+    """The policies that have kernels for problems of a kind."""
+    serving = [one for one in all_designs() if kind in one.kinds]
+    return tuple(dict.fromkeys(row.policy for row in FRAGMENTS.rows() if any(one.serves(row) for one in serving)))

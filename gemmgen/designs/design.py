@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gemmgen.batch import Batch
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
@@ -104,6 +105,7 @@ class Design:
         name: of its package.
         decisions: all of them, the shared ones first.
         own: those of them that are this design's alone.
+        kinds: of problems, as `[problem] kind` says them, that its kernels solve.
         labels: how it says shared decisions, by name, where it says them in a way of its own.
         words: further words of shared decisions, by the decision's name.
         all_ways: the ways of operands that a search considers.
@@ -130,6 +132,7 @@ class Design:
 
     name: str
     own: tuple[Decision, ...] = ()
+    kinds: tuple[str, ...] = ("gemm",)
     labels: Mapping[str, str] = {}
     words: Mapping[str, tuple[Word, ...]] = {}
     all_ways: tuple[Way, ...] = ()
@@ -192,6 +195,14 @@ class Design:
     def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
         """The fragment as such tiles take it: instructions that come in several widths are as wide as they can be."""
         return fragment
+
+    def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment) -> Batch:
+        """What a plan knows of the batch that a spec describes, of a kind that the design has kernels for.
+
+        Raises:
+            InfeasibleSpec: what the spec says of it cannot be.
+        """
+        return Batch(spec.problem.kind, matrices=spec.problem.matrices)
 
     def facts(self, plan: Any) -> Any:
         """What its template asks of a plan beyond what every design has; the template's name for it is `own`."""

@@ -12,7 +12,7 @@ from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
-from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of
+from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of, owners_of
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.decisions import Decision
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
@@ -79,7 +79,8 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=design.name if design.is_brought else None, output=all_outputs()[spec.problem.c], asked=self.asked, **known, **more,
+            designed=design.name if design.is_brought else None, output=all_outputs()[spec.problem.c], asked=self.asked,
+            **({} if spec.problem.kind == "gemm" else {"batch": design.batch(spec, self.gpu, self.scheme, self.fragment)}), **known, **more,
         )
 
 
@@ -102,7 +103,10 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     requests, refused = [], []
     for fragment in _fragments(spec.fragment, scheme, gpu, place):
-        for design in designs_of(fragment):
+        found = designs_of(fragment, spec.problem.kind)
+        if not found:
+            refused.append(_kindless(spec.problem.kind, fragment, place))
+        for design in found:
             try:
                 requests.append(_request(loaded, scheme, gpu, fragment, design))
             except InfeasibleSpec as error:
@@ -112,12 +116,20 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     return requests
 
 
+def _kindless(kind: str, fragment: Fragment, place: str) -> InfeasibleSpec:
+    serving = owners_of(kind)
+    return InfeasibleSpec(
+        f"{place}: [problem] kind", f"there are no kernels for such problems on policy {fragment.policy}", got=kind,
+        needs=f"policy {' or '.join(serving)}" if serving else "a design for it", remedy='policy = "auto", or kind = "gemm"',
+    )
+
+
 def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> Request:
     spec, place = loaded.spec, loaded.place
     if spec.pipeline.design not in ("auto", design.name):
         raise InfeasibleSpec(
             f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
-            needs=" or ".join(one.name for one in designs_of(fragment)), remedy='design = "auto", or another policy',
+            needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind)), remedy='design = "auto", or another policy',
         )
     if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
         raise InfeasibleSpec(

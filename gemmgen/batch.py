@@ -1,0 +1,82 @@
+"""Batches: many products in one launch, of one size or of a size each.
+
+What a spec says under `[problem] kind`, the struct by which a grouped kernel is told its products, and the tiles that such a kernel has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+KINDS = {
+    "gemm": "one matrix product",
+    "strided": "many of one size, whose matrices lie a stride apart",
+    "pointers": "many of one size, whose matrices an array of pointers tells",
+    "grouped": "many, each with a size, matrices, leading dimensions and factors of its own",
+}
+
+WALKS = {
+    "persistent": "blocks stay and walk a list that they make themselves, the longest tiles first",
+    "workgroups": "a block for each tile of a list that the host made, as BatchGEMM has it: of a tile for fewer threads the other warps end at once",
+}
+
+TLPS = {
+    "wavefront": "threads of the wavefronts that can be active at once, BatchGEMM eqs. 4 to 9",
+    "workgroup": "threads of all workgroups, BatchGEMM eq. 3",
+}
+
+PROBLEM = np.dtype([
+    ("a", np.uint64), ("b", np.uint64), ("c", np.uint64), ("lda", np.int32), ("ldb", np.int32), ("ldc", np.int32),
+    ("m", np.int32), ("n", np.int32), ("k", np.int32), ("alpha", np.float32), ("beta", np.float32), ("reserved", np.int32, 2),
+])
+"""One product of a grouped batch as kernels read it, 64 bytes: addresses of A, B and C, elements from one stored row to the next, sizes, factors."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What one block computes of C at a time.
+
+    Attributes:
+        m, n: its extents; k: of one stage.
+        threads: that compute it.
+        warp: m and n of a warp's part.
+    """
+
+    m: int
+    n: int
+    k: int
+    threads: int
+    warp: tuple[int, int]
+
+    @property
+    def name(self) -> str:
+        return f"{self.m}x{self.n}x{self.k} on {self.threads}"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a plan knows of the batch that its kernels are for.
+
+    Attributes:
+        kind: a key of KINDS.
+        tiles: of a grouped kernel, the smallest first; none of a kernel whose one tile the plan itself tells.
+        walk: a key of WALKS; tlp: of TLPS.
+        threshold: threads at work from which on a tiling is parallel enough (BatchGEMM, Algorithm 1).
+        matrices: hint: how many products a batch has; not part of a plan's identity.
+    """
+
+    kind: str
+    tiles: tuple[Tile, ...] = ()
+    walk: str = "persistent"
+    tlp: str = "wavefront"
+    threshold: int = 0
+    matrices: int = field(default=1, compare=False)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of it shapes text and launches."""
+        known = asdict(self)
+        del known["matrices"]
+        return known if self.tiles else {"kind": self.kind}
