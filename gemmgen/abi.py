@@ -9,7 +9,7 @@ exported C and the manifest read this table and nothing else, so that a paramete
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -257,6 +257,8 @@ class Interface:
 
 def interface(plan: Plan) -> Interface:
     """The table of a plan's kernels."""
+    if plan.batch and plan.batch.tiles:
+        return _grouped(plan)
     padded = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.block)}
     if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
         padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
@@ -423,3 +425,35 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines),
         most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
     )
+
+
+# ---- batches whose kernel has several tiles
+
+_STRIDES = tuple(_given(f"stride_{x}", "long long", f"elements from one product's {x.upper()} to the next one's") for x in "abc")
+
+
+def _grouped(plan: Plan) -> Interface:
+    """One launch, which needs no workspace but for its counters."""
+    counters = _counters(plan)
+    counted = {one.name: _counted(one) for one in counters}
+    batch = _given("batch", "int", "products")
+    if plan.kind == "grouped":
+        lines = [Line((_given("problems", "Problem", "the products, 64 bytes each", pointer=True, const=True, restrict=True), batch))]
+    else:
+        lines = [Line(_A), Line(_B), Line(_c(plan)), *([Line(_STRIDES)] if plan.kind == "strided" else []), Line((*_SIZES, *_FACTORS, batch))]
+        if plan.kind == "pointers":
+            lines[:3] = [Line((replace(one, element=f"{one.element}*", const=False, restrict=False), ld)) for one, ld in (_A, _B, _c(plan))]
+    stays = plan.batch.walk == "persistent"
+    lines.append(Line((
+        _given("blocks", "int", "blocks of the launch") if stays
+        else _given("list", "Listed", "a tile for each block: product, first row and column, number of the tile", pointer=True, const=True, restrict=True),
+    )))
+    lines.append(Line(tuple(counted[name] for name in COUNTERS if name != "repaired")))
+    if plan.special == "exact":
+        lines.append(Line((counted["repaired"],)))
+    launch = Launch(
+        symbol=kernel_name(plan), role="gemm", meaning="all products", grid=((("turns", 1),),), threads=plan.threads,
+        shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines), most_blocks=plan.numbers["blocks_at_once"] if stays else None,
+    )
+    status = Buffer(STATUS, "unsigned long long", COUNTER_BYTES * sum(len(one.fields) for one in counters), (), True, "the counters")
+    return Interface(constants={}, padded={}, buffers=(status,), counters=counters, launches=(launch,))

@@ -365,7 +365,7 @@ class _Facts:
         """Of FP32 tiles that lie [outer][k]: a phase's lanes, each in a row of its own or four to a row, read `run` k each."""
         chunks = self.block[2] * 4 // COPY_BYTES
         line = max(1, self.line_chunks // chunks)
-        if self.fragment.interface.by_place:
+        if not self.fragment.interface.lanes_along_k:
             return Swizzle(line, min(chunks, self.line_chunks) - 1, 1)
         stride = self.run * 4 * 4 // COPY_BYTES
         return Swizzle(line, max(1, 8 // stride // line) - 1, stride)

@@ -136,7 +136,7 @@ def render(plan: Plan) -> Source:
     text = _environment().get_template("gemm.j2").render(
         plan=plan,
         platform=f"platform/{plan.gpu.maker.platform}.j2",
-        atom_file=f"atoms/{plan.fragment.atom}",
+        atom_file=plan.design.atom(plan.fragment),
         c_functions=(plan.output.functions or {}).get(plan.gpu.maker.platform, ""),
         design_file=plan.design.template,
         schedule_file=plan.design.schedule,

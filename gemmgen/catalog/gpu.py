@@ -150,6 +150,7 @@ class Gpu(Row):
         matrix_unit: the row of specs/units that says how its matrix unit rounds; a .toml file is sought beside the row's own.
         generation: the row of specs/generations, or a .toml file likewise, whose measured rates it has; by default that of the arch.
         measured: what kernels reach of its figures: the generation's, but for those that the row tells itself.
+        batch_threads: threads at work from which on a batch's tiling is parallel enough, as calibrated; None where nobody has.
     """
 
     title: Title
@@ -160,6 +161,7 @@ class Gpu(Row):
     rates: Rates
     generation: Annotated[str, Field(pattern=LINE, max_length=200)]
     measured: Measured
+    batch_threads: Annotated[int, Field(ge=1, le=1 << 30)] | None = None
     _folder: Path | None = PrivateAttr(None)  # of the row's file, from which a unit's file is sought
 
     @model_validator(mode="before")
@@ -213,6 +215,11 @@ class Gpu(Row):
         """Whether copies to shared memory go past the registers, in the background."""
         first = self.maker.first_async
         return first is not None and self.arch_number >= first
+
+    @property
+    def batch_threshold(self) -> int:
+        """The threshold of BatchGEMM's Algorithm 1, threads: the row's; assumed to be a quarter of what the GPU holds where that has none."""
+        return self.batch_threads or self.rates.sms * self.limits.threads_per_sm // 4
 
     @property
     def portable_policy(self) -> str:

@@ -127,6 +127,7 @@ class Design:
         stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
         is_emulated: whether the emulator knows the kernels' instructions.
         standing: how far such kernels have been checked, where none has ever run.
+        places_itself: whether its own template says where chunks of a stage lie.
         schedule: the template of the order of work, by its path: under templates/, or of the design's own `designs/<name>/...`.
     """
 
@@ -153,6 +154,7 @@ class Design:
     stays: bool = False
     is_emulated: bool = True
     standing: str | None = None
+    places_itself: bool = False
     schedule: str = "lib/schedule.j2"
 
     @cached_property
@@ -196,13 +198,21 @@ class Design:
         """The fragment as such tiles take it: instructions that come in several widths are as wide as they can be."""
         return fragment
 
-    def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment) -> Batch:
+    def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
         """What a plan knows of the batch that a spec describes, of a kind that the design has kernels for.
 
         Raises:
             InfeasibleSpec: what the spec says of it cannot be.
         """
         return Batch(spec.problem.kind, matrices=spec.problem.matrices)
+
+    def settled(self, batch: Batch, gpu: Gpu) -> dict[str, Any]:
+        """Decisions by name that follow from a batch's description."""
+        return {}
+
+    def atom(self, fragment: Fragment) -> str:
+        """The template of what multiplies, by its path."""
+        return f"atoms/{fragment.atom}"
 
     def facts(self, plan: Any) -> Any:
         """What its template asks of a plan beyond what every design has; the template's name for it is `own`."""

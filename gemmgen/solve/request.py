@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from gemmgen.batch import Batch
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import all_outputs
@@ -29,6 +30,7 @@ class Request:
     """A spec with its names looked up, for one fragment and one design.
 
     Attributes:
+        batch: what the spec says of a batch; None of one product.
         required: the spec's own inequalities.
         objective: what the spec asks to be largest or smallest; None: the predicted time is to be the least.
     """
@@ -39,6 +41,7 @@ class Request:
     fragment: Fragment
     design: Design
     choices: Choices
+    batch: Batch | None = None
     required: tuple[Required, ...] = ()
     objective: Objective | None = None
 
@@ -80,7 +83,7 @@ class Request:
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
             designed=design.name if design.is_brought else None, output=all_outputs()[spec.problem.c], asked=self.asked,
-            **({} if spec.problem.kind == "gemm" else {"batch": design.batch(spec, self.gpu, self.scheme, self.fragment)}), **known, **more,
+            batch=self.batch, **known, **more,
         )
 
 
@@ -146,10 +149,11 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
         )
-    fixed = _fixed(loaded)
+    batch = None if spec.problem.kind == "gemm" else design.batch(spec, gpu, scheme, fragment, place)
+    fixed = _fixed(loaded) | (design.settled(batch, gpu) if batch else {})
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design))))
     stages = design.stages(gpu)
-    request = Request(loaded, scheme, gpu, fragment, design, Choices(
+    request = Request(loaded, scheme, gpu, fragment, design, batch=batch, choices=Choices(
         fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))

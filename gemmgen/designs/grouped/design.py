@@ -1,0 +1,239 @@
+"""The grouped design: several tiles in one kernel, each a plan of the portable design, and which of them a product gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gemmgen.batch import Batch, Tile
+from gemmgen.catalog.fragment import Fragment, FragmentMap
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.designs import common
+from gemmgen.designs.common import SLICES
+from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.grouped import equations, refusals
+from gemmgen.model import batch as tilings
+from gemmgen.model import resources
+from gemmgen.model.equation import Constraint, Numbers, solved
+
+LISTED = 1024
+"""Products that a list in shared memory holds; a longer batch has several, one after another."""
+LANE_COLUMNS = 8
+"""Lanes side by side along n where lanes multiply by themselves."""
+LANE_K = 4
+"""k that such a lane takes at once: 16 bytes of a row."""
+
+BATCH_GEMM_TILES = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32, 64, 16, 256), (64, 64, 16, 256))
+"""BatchGEMM's Table 3: m, n, k, threads."""
+EVEN_TILES = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32, 64, 16, 128), (64, 64, 16, 128))
+"""The same on one number of threads, for blocks that stay."""
+MATRIX_TILES = ((32, 32, 32, 128), (32, 64, 32, 128), (64, 64, 32, 128))
+"""Of whole fragments, for matrix units."""
+
+TILE = Constraint("C40", "tiles of a batch", "threads <= threads_per_block", "the hardware's limit", refusals.threads)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the template asks of a grouped plan.
+
+    Attributes:
+        tiles: a plan of the portable design for each tile, the smallest first.
+        listed: products that a list holds; bins: kinds of products that it tells apart.
+        tile_wavefronts: that compute each tile; most_wavefronts: active at once on the whole GPU; most_counted: of one product.
+        stage_bytes: of all stages of the largest tile.
+        blocks_an_sm: resident blocks that the compiler is told to leave registers for.
+    """
+
+    tiles: tuple[Any, ...]
+    listed: int
+    bins: int
+    buckets: int
+    tile_wavefronts: tuple[int, ...]
+    most_wavefronts: int
+    most_counted: int
+    stage_bytes: int
+    blocks_an_sm: int
+
+
+class Grouped(Design):
+    name = "grouped"
+    kinds = ("grouped", "pointers", "strided")
+    all_ways = (Way("register", "async"), Way("register", "grouped"))
+    tile_equations = equations.RESOURCES
+    plan_equations = equations.LAUNCH
+    predictions = equations.PROBLEM
+    constraints = (TILE, common.PROMOTION, common.SHARED_MEMORY)
+    equation_groups = (
+        ("Resources", equations.RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)), ("A batch of the hints' size", equations.PROBLEM),
+    )
+    of_registers = ("BM", "BN", "BK")
+    shaping = ("blocks_at_once", "most_wavefronts", "unrolled")
+    promotes_at_once = True
+    places_itself = True
+
+    def serves(self, fragment: Fragment) -> bool:
+        return not fragment.from_shared and (fragment.by_lanes or not fragment.on_matrix_unit)
+
+    def atom(self, fragment: Fragment) -> str:
+        return super().atom(fragment) if fragment.on_matrix_unit else "atoms/lanes.j2"
+
+    def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
+        return fragment if fragment.on_matrix_unit else lane_tile(fragment, warp)
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        usual = tuple(way for way in self.all_ways if (way.loads == "grouped") == (asked.gpu.maker.tiles_held or not asked.gpu.async_copies))
+        found = self.left(asked, usual)
+        if not found or asked.foreign:
+            raise refuse_pipeline(asked, f"where = register, loads = {usual[0].loads}: FP32 is staged as it is", "where", "loads")
+        return found
+
+    def stages(self, gpu: Gpu) -> int:
+        return 2 if gpu.maker.tiles_held or not gpu.async_copies else 3
+
+    def way_symbols(self, way: Way) -> dict[str, int]:
+        return {"held": int(way.loads == "grouped")}
+
+    def way_of(self, numbers: Numbers) -> Way:
+        return Way("register", "grouped" if numbers["held"] else "async")
+
+    # ---- the batch
+
+    def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
+        asked = spec.batch
+        refusals.refuse_tile(spec, place)
+        walk = "persistent" if asked.walk == "auto" else asked.walk
+        usual = MATRIX_TILES if fragment.on_matrix_unit else BATCH_GEMM_TILES if walk == "workgroups" else EVEN_TILES
+        rows = asked.tiles or usual
+        tiles = tuple(_tile(row, fragment, gpu.limits.warp_size, at, place) for at, row in enumerate(rows, 1))
+        refusals.check_tiles(tiles, walk, place)
+        threshold = gpu.batch_threshold if asked.threshold is None else asked.threshold
+        return Batch(spec.problem.kind, tiles, walk, asked.tlp, threshold, spec.problem.matrices)
+
+    def settled(self, batch: Batch, gpu: Gpu) -> dict[str, Any]:
+        largest = batch.tiles[-1]
+        return {"block": (largest.m, largest.n, largest.k), "warp": (*largest.warp, largest.k), "group": 1, "split_k": 1}
+
+    def facts(self, plan: Any) -> Facts:
+        numbers = plan.numbers
+        return Facts(
+            tiles=self.tiles(plan), listed=LISTED, bins=len(plan.batch.tiles) * tilings.BUCKETS, buckets=tilings.BUCKETS,
+            tile_wavefronts=tuple(one.threads // plan.lanes for one in plan.batch.tiles), most_counted=tilings.MOST_COUNTED,
+            most_wavefronts=numbers["most_wavefronts"], stage_bytes=numbers["stage_bytes"], blocks_an_sm=numbers["resident_blocks"],
+        )
+
+    def tiles(self, plan: Any) -> tuple[Any, ...]:
+        """A plan of one tile each, whose numbers are the portable design's."""
+        name = "portable" if plan.fragment.on_matrix_unit else "cuda_cores"
+        return tuple(
+            replace(
+                plan, block=(one.m, one.n, one.k), warp=(*one.warp, one.k), batch=None, designed=name, predicted_registers=None,
+                fragment=self.instruction(plan.fragment, (), (*one.warp, one.k)),
+            ) for one in plan.batch.tiles
+        )
+
+    # ---- numbers
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        return super().constants(layout, scheme, fragment, gpu, hints) | {"sharers": 1, "unrolled": 1}
+
+    def resources(self, plan: Any) -> dict[str, Any]:
+        known = self.constants_of(plan) | self.encoded(plan)
+        tiles = [one.numbers for one in self.tiles(plan)]
+        known |= {
+            "launch_threads": max(one.threads for one in plan.batch.tiles), "stage_bytes": max(one["shared_bytes"] for one in tiles),
+            "list_bytes": list_bytes(plan.batch, self), "registers": max(one["registers"] for one in tiles), "matrices": max(1, plan.batch.matrices),
+            "accumulators": tiles[-1]["accumulators"], "accumulator_registers": tiles[-1]["accumulator_registers"],
+            "unrolled": tiles[-1]["unrolled"], "a_parts": tiles[-1]["a_parts"], "b_parts": tiles[-1]["b_parts"], "padding": 0,
+        }
+        known |= {"W_num": known["launch_threads"], "T_workgroup": known["launch_threads"]}
+        return solved(self.plan_equations, resources.resident(solved(self.tile_equations, known)))
+
+    def model(self, plan: Any) -> dict[str, Any]:
+        known = self.resources(plan)
+        sizes = np.array([[plan.hints.m, plan.hints.n, plan.hints.k]])
+        tile = plan.batch.tiles[int(max(0, self.tiling(plan, np.repeat(sizes, max(1, min(plan.batch.matrices, LISTED)), axis=0)).tile[0]))]
+        known |= {
+            "BM": tile.m, "BN": tile.n, "BK": tile.k, "tile_warps": tile.threads // plan.lanes, "W_num": tile.threads,
+            "registers": known["registers"],
+        }
+        known = solved(self.predictions, known)
+        return known | {"tlp": known["tlp_new"]}
+
+    def tiling(self, plan: Any, sizes: np.ndarray) -> tilings.Tiling:
+        """The tile that each product of a batch gets.
+
+        Args:
+            sizes: [products, 3] of m, n, k.
+        """
+        old = plan.batch.tlp == "workgroup"
+        return tilings.tiling(
+            plan.batch.tiles, sizes, plan.batch.threshold, lanes=plan.lanes, most_wavefronts=plan.numbers["most_wavefronts"],
+            workgroup=plan.numbers["launch_threads"] if old else None,
+        )
+
+    @cached_property
+    def known_symbols(self) -> frozenset[str]:
+        return super().known_symbols
+
+    # ---- search: a spec's tiles leave nothing open
+
+    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+        block, warp = choices["block"], choices["warp"]
+        tiles = dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), ([block[0]], [warp[0]], [block[1]], [warp[1]], [block[2]], [warp[2]])))
+        rows = [(promote, stages) for promote in choices.promote for stages in choices.among("stages", SLICES[1:4])]
+        return [
+            {name: np.array(value) for name, value in tiles.items()}, {"split_k": np.array([1]), "held": np.array([way.loads == "grouped" for way in choices.ways])},
+            dict(zip(("promote", "stages"), np.array(rows).T)), {"group": np.array([1])},
+        ]
+
+
+def list_bytes(batch: Batch, design: Grouped) -> int:
+    """Shared memory of the list of products; none where blocks are given their tiles, or all products are of one size."""
+    if batch.kind != "grouped" or batch.walk != "persistent":
+        return 0
+    threads, bins = batch.tiles[0].threads, len(batch.tiles) * tilings.BUCKETS
+    return -(-(4 * (LISTED + 1 + threads + bins + 3 * len(batch.tiles) + 2) + 3 * LISTED) // 16) * 16
+
+
+def _tile(row: tuple[int, int, int, int], fragment: Fragment, lanes: int, at: int, place: str) -> Tile:
+    m, n, k, threads = row
+    warps, rest = divmod(threads, lanes)
+    fm, fn = (fragment.shape[0], fragment.shape[1] * (2 if fragment.fetched_together > 1 and False else 1)) if fragment.on_matrix_unit else (
+        lanes // LANE_COLUMNS, LANE_COLUMNS)
+    fk = fragment.shape[2] if fragment.on_matrix_unit else LANE_K
+    found = [
+        (m // rows, n // (warps // rows)) for rows in range(1, warps + 1)
+        if warps % rows == 0 and m % (rows * fm) == 0 and n % (warps // rows * fn) == 0
+    ] if not rest and warps else []
+    if not fragment.on_matrix_unit:  # an extent of lanes is a power of two
+        found = [(wm, wn) for wm, wn in found if not wm & (wm - 1) and not wn & (wn - 1)]
+    if not found or k % fk:
+        raise refusals.no_warps(row, (fm, fn, fk), lanes, at, place)
+    return Tile(m, n, k, threads, min(found, key=lambda warp: (abs(np.log2(warp[0] / warp[1])), -warp[0])))
+
+
+def lane_tile(fragment: Fragment, warp: tuple[int, int, int]) -> Fragment:
+    """What a warp of lanes multiplies by itself: each lane rows and columns of its part that lie as far apart as there are lanes beside it."""
+    lanes, (wm, wn) = fragment.threads, warp[:2]
+    lane_rows = lanes // LANE_COLUMNS
+
+    def powers(first: int, end: int) -> list[int]:
+        return [1 << bit for bit in range(first.bit_length() - 1, end.bit_length() - 1)]
+
+    columns, rows, ks = powers(1, LANE_COLUMNS), powers(1, lane_rows), powers(1, LANE_K)
+    more_columns, more_rows = powers(LANE_COLUMNS, wn), powers(lane_rows, wm)
+    none = (0, 0)
+    return fragment.model_copy(update={
+        "name": f"fma_m{wm}n{wn}k{LANE_K}_f32", "shape": (wm, wn, LANE_K),
+        "a": FragmentMap(lanes=(*(none for _ in columns), *((row, 0) for row in rows)),
+                         registers=(*((0, k) for k in ks), *((row, 0) for row in more_rows)), copies=LANE_COLUMNS),
+        "b": FragmentMap(lanes=(*((0, column) for column in columns), *(none for _ in rows)),
+                         registers=(*((k, 0) for k in ks), *((0, column) for column in more_columns)), copies=lane_rows),
+        "c": FragmentMap(lanes=(*((0, column) for column in columns), *((row, 0) for row in rows)),
+                         registers=(*((0, column) for column in more_columns), *((row, 0) for row in more_rows))),
+    })
