@@ -486,6 +486,118 @@ CODE = {
     "(split_k == 1) | (tiles < sms)": (
         lambda split_k, tiles, sms: (split_k == 1) | (tiles < sms)
     ),
+    # B1
+    "launch_threads": (
+        lambda launch_threads: launch_threads
+    ),
+    # B2
+    "threads / warp_size": (
+        lambda threads, warp_size: threads / warp_size
+    ),
+    # B3
+    "stage_bytes + line_bytes + list_bytes": (
+        lambda stage_bytes, line_bytes, list_bytes: stage_bytes + line_bytes + list_bytes
+    ),
+    # BatchGEMM eq. 5
+    "blocks_per_sm * ceil(W_num / warp_size)": (
+        lambda blocks_per_sm, W_num, warp_size: blocks_per_sm * ceil(W_num / warp_size)
+    ),
+    # BatchGEMM eq. 6
+    "partitions * floor(registers_per_sm / partitions / max(1, registers_per_warp))": (
+        lambda partitions, registers_per_sm, registers_per_warp: partitions * floor(registers_per_sm / partitions / max(1, registers_per_warp))
+    ),
+    # BatchGEMM eq. 7
+    "threads_per_sm / warp_size": (
+        lambda threads_per_sm, warp_size: threads_per_sm / warp_size
+    ),
+    # BatchGEMM eq. 8
+    "blocks_by_shared * ceil(W_num / warp_size)": (
+        lambda blocks_by_shared, W_num, warp_size: blocks_by_shared * ceil(W_num / warp_size)
+    ),
+    # BatchGEMM eq. 9
+    "min(WF_wg, WF_V, WF_S, WF_L, threads_per_sm / warp_size)": (
+        lambda WF_wg, WF_V, WF_S, WF_L, threads_per_sm, warp_size: min(WF_wg, WF_V, WF_S, WF_L, threads_per_sm / warp_size)
+    ),
+    # BatchGEMM eq. 12
+    "WF * warp_size / threads_per_sm": (
+        lambda WF, warp_size, threads_per_sm: WF * warp_size / threads_per_sm
+    ),
+    # B4
+    "resident_blocks * sms": (
+        lambda resident_blocks, sms: resident_blocks * sms
+    ),
+    # B5
+    "WF * sms": (
+        lambda WF, sms: WF * sms
+    ),
+    # B6
+    "matrices * ceil(M / BM) * ceil(N / BN)": (
+        lambda matrices, M, BM, N, BN: matrices * ceil(M / BM) * ceil(N / BN)
+    ),
+    # B7
+    "workgroups * tile_warps": (
+        lambda workgroups, tile_warps: workgroups * tile_warps
+    ),
+    # BatchGEMM eq. 3
+    "workgroups * T_workgroup": (
+        lambda workgroups, T_workgroup: workgroups * T_workgroup
+    ),
+    # BatchGEMM eq. 4
+    "min(wavefronts, WF * sms) * warp_size": (
+        lambda wavefronts, WF, sms, warp_size: min(wavefronts, WF * sms) * warp_size
+    ),
+    # BatchGEMM eq. 1
+    "BM * BN / W_num": (
+        lambda BM, BN, W_num: BM * BN / W_num
+    ),
+    # BatchGEMM eq. 2
+    "(BM * BN + BM * BK + BK * BN) / W_num": (
+        lambda BM, BN, BK, W_num: (BM * BN + BM * BK + BK * BN) / W_num
+    ),
+    # B8
+    "2 * BM * BN / (4 * (BM + BN))": (
+        lambda BM, BN: 2 * BM * BN / (4 * (BM + BN))
+    ),
+    # B9
+    "4 * matrices * (M * K + K * N)": (
+        lambda matrices, M, K, N: 4 * matrices * (M * K + K * N)
+    ),
+    # B10
+    "4 * matrices * M * N": (
+        lambda matrices, M, N: 4 * matrices * M * N
+    ),
+    # B11
+    "read_bytes + c_bytes": (
+        lambda read_bytes, c_bytes: read_bytes + c_bytes
+    ),
+    # B12
+    "4 * workgroups * K * (BM + BN)": (
+        lambda workgroups, K, BM, BN: 4 * workgroups * K * (BM + BN)
+    ),
+    # B13
+    "2 * workgroups * BM * BN * BK * ceil(K / BK) * products": (
+        lambda workgroups, BM, BN, BK, K, products: 2 * workgroups * BM * BN * BK * ceil(K / BK) * products
+    ),
+    # B14
+    "ceil(workgroups / blocks_at_once)": (
+        lambda workgroups, blocks_at_once: ceil(workgroups / blocks_at_once)
+    ),
+    # B15
+    "turns * (1 + ceil(K / BK) / (stages - 1)) * memory_cycles / clock_hz": (
+        lambda turns, K, BK, stages, memory_cycles, clock_hz: turns * (1 + ceil(K / BK) / (stages - 1)) * memory_cycles / clock_hz
+    ),
+    # B16
+    (
+    "launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock * clock_hz), tile_flops / (2 * sms * "
+    "tensor_fma_per_clock * mma_efficiency * clock_hz))"): (
+        lambda launch_seconds, latency_seconds, dram_bytes, dram_rate, fill_bytes, sms, l2_bytes_per_clock, clock_hz, tile_flops,
+        tensor_fma_per_clock, mma_efficiency: launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock *
+        clock_hz), tile_flops / (2 * sms * tensor_fma_per_clock * mma_efficiency * clock_hz))
+    ),
+    # BatchGEMM eq. 11
+    "2 * M * N * K * matrices / seconds / 10**9": (
+        lambda M, N, K, matrices, seconds: 2 * M * N * K * matrices / seconds / 10**9
+    ),
     # G24
     (
     "where((fragment_buffers > 1) | (spread > 0) | where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 * "
@@ -851,6 +963,10 @@ CODE = {
         where(split_register > 0, 4, word_bytes * words) + padding * words)))
     ),
     # C10
+    "floor((shared_bytes_per_block - shared_bytes) / 0)": (
+        lambda shared_bytes_per_block, shared_bytes: floor((shared_bytes_per_block - shared_bytes) / 0)
+    ),
+    # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
     " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"): (
@@ -874,6 +990,8 @@ CODE = {
 MOST_STAGES = {
     'cuda_cores':
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
+    'grouped':
+    "floor((shared_bytes_per_block - shared_bytes) / 0)",
     'portable':
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
     'specialised':

@@ -152,6 +152,9 @@ class CudaDevice:
         view.set(np.frombuffer(array.tobytes(), np.uint8))
         return view
 
+    def address(self, buffer: Any) -> int:
+        return buffer.data.ptr
+
     def prepared(
         self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False,
     ) -> Callable[[], None]:

@@ -76,6 +76,9 @@ class EmulatorDevice:
     def upload(self, array: np.ndarray, name: str, misalign: int = 0) -> Any:
         return self.emulator.upload(array, name=name, offset=misalign)
 
+    def address(self, buffer: Any) -> int:
+        return buffer.address
+
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
         report = partial(self.progress, symbol) if self.progress else None
         self.emulator.schedule = self.schedule

@@ -196,6 +196,9 @@ class HipDevice:
         self._runtime("hipMemset", address, byte, nbytes)
         return _Buffer(address, nbytes)
 
+    def address(self, buffer: _Buffer) -> int:
+        return buffer.address
+
     def upload(self, array: np.ndarray, name: str, misalign: int = 0) -> _Buffer:
         around = self._filled(array.nbytes + misalign + 4, _POISON)
         view = _Buffer(around.address + misalign, array.nbytes)

@@ -20,8 +20,12 @@ from gemmgen.model import batch as tilings
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers, solved
 
-LISTED = 1024
+LISTED = 256
 """Products that a list in shared memory holds; a longer batch has several, one after another."""
+WORKS = 32
+"""Tiles that a block looks up together; it begins afresh after so many."""
+WORK_BYTES = 88
+"""Of one: a product's struct, first row and column, the tile's number."""
 LANE_COLUMNS = 8
 """Lanes side by side along n where lanes multiply by themselves."""
 LANE_K = 4
@@ -45,7 +49,8 @@ class Facts:
         tiles: a plan of the portable design for each tile, the smallest first.
         listed: products that a list holds; bins: kinds of products that it tells apart.
         tile_wavefronts: that compute each tile; most_wavefronts: active at once on the whole GPU; most_counted: of one product.
-        stage_bytes: of all stages of the largest tile.
+        works: tiles that a block looks up together.
+        lines_at, works_at, list_at: where rows of C, these and the list lie in shared memory, behind the stages of the largest tile.
         blocks_an_sm: resident blocks that the compiler is told to leave registers for.
     """
 
@@ -56,14 +61,17 @@ class Facts:
     tile_wavefronts: tuple[int, ...]
     most_wavefronts: int
     most_counted: int
-    stage_bytes: int
+    works: int
+    lines_at: int
+    works_at: int
+    list_at: int
     blocks_an_sm: int
 
 
 class Grouped(Design):
     name = "grouped"
     kinds = ("grouped", "pointers", "strided")
-    all_ways = (Way("register", "async"), Way("register", "grouped"))
+    all_ways = (Way("shared", "async"), Way("shared", "grouped"), Way("register", "async"), Way("register", "grouped"))
     tile_equations = equations.RESOURCES
     plan_equations = equations.LAUNCH
     predictions = equations.PROBLEM
@@ -86,20 +94,21 @@ class Grouped(Design):
         return fragment if fragment.on_matrix_unit else lane_tile(fragment, warp)
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
-        usual = tuple(way for way in self.all_ways if (way.loads == "grouped") == (asked.gpu.maker.tiles_held or not asked.gpu.async_copies))
+        held = asked.gpu.maker.tiles_held or not asked.gpu.async_copies
+        usual = (Way("shared" if asked.fragment.on_matrix_unit else "register", "grouped" if held else "async"),)
         found = self.left(asked, usual)
         if not found or asked.foreign:
-            raise refuse_pipeline(asked, f"where = register, loads = {usual[0].loads}: FP32 is staged as it is", "where", "loads")
+            raise refuse_pipeline(asked, f"where = {usual[0].where}, loads = {usual[0].loads}", "where", "loads")
         return found
 
     def stages(self, gpu: Gpu) -> int:
         return 2 if gpu.maker.tiles_held or not gpu.async_copies else 3
 
     def way_symbols(self, way: Way) -> dict[str, int]:
-        return {"held": int(way.loads == "grouped")}
+        return {"held": int(way.loads == "grouped"), "split_shared": int(way.where == "shared")}
 
     def way_of(self, numbers: Numbers) -> Way:
-        return Way("register", "grouped" if numbers["held"] else "async")
+        return Way("shared" if numbers["split_shared"] else "register", "grouped" if numbers["held"] else "async")
 
     # ---- the batch
 
@@ -123,7 +132,9 @@ class Grouped(Design):
         return Facts(
             tiles=self.tiles(plan), listed=LISTED, bins=len(plan.batch.tiles) * tilings.BUCKETS, buckets=tilings.BUCKETS,
             tile_wavefronts=tuple(one.threads // plan.lanes for one in plan.batch.tiles), most_counted=tilings.MOST_COUNTED,
-            most_wavefronts=numbers["most_wavefronts"], stage_bytes=numbers["stage_bytes"], blocks_an_sm=numbers["resident_blocks"],
+            most_wavefronts=numbers["most_wavefronts"], works=WORKS,
+            lines_at=numbers["stage_bytes"], works_at=numbers["stage_bytes"] + numbers["line_bytes"],
+            list_at=numbers["stage_bytes"] + numbers["line_bytes"] + WORKS * WORK_BYTES, blocks_an_sm=numbers["resident_blocks"],
         )
 
     def tiles(self, plan: Any) -> tuple[Any, ...]:
@@ -143,10 +154,12 @@ class Grouped(Design):
 
     def resources(self, plan: Any) -> dict[str, Any]:
         known = self.constants_of(plan) | self.encoded(plan)
-        tiles = [one.numbers for one in self.tiles(plan)]
+        plans = self.tiles(plan)
+        tiles = [one.numbers for one in plans]
         known |= {
-            "launch_threads": max(one.threads for one in plan.batch.tiles), "stage_bytes": max(one["shared_bytes"] for one in tiles),
-            "list_bytes": list_bytes(plan.batch, self), "registers": max(one["registers"] for one in tiles), "matrices": max(1, plan.batch.matrices),
+            "launch_threads": max(one.threads for one in plan.batch.tiles), "stage_bytes": max(map(stage_bytes, plans)),
+            "line_bytes": max(4 * one.fragment.shape[0] * (one.warp[1] + 4) * (one.threads // plan.lanes) for one in plans),
+            "list_bytes": list_bytes(plan.batch, plan.lanes), "registers": max(one["registers"] for one in tiles), "matrices": max(1, plan.batch.matrices),
             "accumulators": tiles[-1]["accumulators"], "accumulator_registers": tiles[-1]["accumulator_registers"],
             "unrolled": tiles[-1]["unrolled"], "a_parts": tiles[-1]["a_parts"], "b_parts": tiles[-1]["b_parts"], "padding": 0,
         }
@@ -187,17 +200,26 @@ class Grouped(Design):
         tiles = dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), ([block[0]], [warp[0]], [block[1]], [warp[1]], [block[2]], [warp[2]])))
         rows = [(promote, stages) for promote in choices.promote for stages in choices.among("stages", SLICES[1:4])]
         return [
-            {name: np.array(value) for name, value in tiles.items()}, {"split_k": np.array([1]), "held": np.array([way.loads == "grouped" for way in choices.ways])},
+            {name: np.array(value) for name, value in tiles.items()}, {"split_k": np.array([1]), **{name: np.array([self.way_symbols(way)[name] for way in choices.ways]) for name in self.way_names}},
             dict(zip(("promote", "stages"), np.array(rows).T)), {"group": np.array([1])},
         ]
 
 
-def list_bytes(batch: Batch, design: Grouped) -> int:
-    """Shared memory of the list of products; none where blocks are given their tiles, or all products are of one size."""
-    if batch.kind != "grouped" or batch.walk != "persistent":
+def stage_bytes(tile: Any) -> int:
+    """Shared memory of a tile's stages: of FP32 where it is copied, and two of words where it is split."""
+    elements = (tile.block[0] + tile.block[1]) * tile.block[2]
+    words = 2 * elements * len(tile.scheme.words) * tile.scheme.format.bytes if tile.fragment.on_matrix_unit else 0
+    return words + (4 * elements * tile.stages if tile.loads == "async" or not words else 0)
+
+
+def list_bytes(batch: Batch, lanes: int) -> int:
+    """Shared memory of what a block looks up: its next tiles, and the list of products where each has a size of its own."""
+    if batch.walk != "persistent":
         return 0
-    threads, bins = batch.tiles[0].threads, len(batch.tiles) * tilings.BUCKETS
-    return -(-(4 * (LISTED + 1 + threads + bins + 3 * len(batch.tiles) + 2) + 3 * LISTED) // 16) * 16
+    if batch.kind != "grouped":
+        return WORKS * WORK_BYTES
+    warps, bins = batch.tiles[0].threads // lanes, len(batch.tiles) * tilings.BUCKETS
+    return WORKS * WORK_BYTES + -(-(4 * (LISTED + 3 + len(batch.tiles) + warps + bins * warps) + 3 * LISTED) // 16) * 16
 
 
 def _tile(row: tuple[int, int, int, int], fragment: Fragment, lanes: int, at: int, place: str) -> Tile:

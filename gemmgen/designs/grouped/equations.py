@@ -7,7 +7,8 @@ from gemmgen.model.equation import Equation
 
 THREADS = Equation("B1", "threads", "launch_threads", "threads a block", "as many as the tile with the most has; of another the rest end or were never there")
 WARPS = Equation("B2", "warps", "threads / warp_size", "warps a block", "the definition of a warp")
-SHARED_BYTES = Equation("B3", "shared_bytes", "stage_bytes + list_bytes", "B", "the stages of the largest tile, and the list of products")
+SHARED_BYTES = Equation("B3", "shared_bytes", "stage_bytes + line_bytes + list_bytes", "B",
+                        "the stages of the largest tile, rows of C on their way out, and the list of products")
 RESOURCES = (THREADS, WARPS, SHARED_BYTES)
 
 BLOCKS_AT_ONCE = Equation("B4", "blocks_at_once", "resident_blocks * sms", "blocks", "blocks that stay are as many as the GPU holds")

@@ -43,6 +43,12 @@ def check_tiles(tiles: tuple[Tile, ...], walk: str, place: str) -> None:
     Raises:
         InfeasibleSpec: its tiles do not grow, or need several numbers of threads where blocks stay.
     """
+    for at, tile in enumerate(tiles, 1):
+        if max(tile.m, tile.n, tile.k) > tile.threads:
+            raise InfeasibleSpec(
+                f"{place}: [batch] tiles {at}", "has rows of more elements than it has threads", got=tile.name, needs=f"at most {tile.threads} each way",
+                remedy="more threads, or a smaller tile",
+            )
     for at, (less, more) in enumerate(zip(tiles, tiles[1:]), 2):
         if more.m < less.m or more.n < less.n or (more.m, more.n) == (less.m, less.n):
             raise InfeasibleSpec(

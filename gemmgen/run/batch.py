@@ -1,0 +1,218 @@
+"""A batch of products on a device: `run.gemm`'s sequence, of kernels for many products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gemmgen.abi import STATUS
+from gemmgen.batch import PROBLEM
+from gemmgen.errors import SpecError
+from gemmgen.model.batch import listed
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.run import POISON, Device, Placement, allocated, arguments
+from gemmgen.run import _extents as extents_of
+from gemmgen.run import _stored as stored
+from gemmgen.run import _unstored as unstored
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product of a batch: alpha A B + beta C.
+
+    Attributes:
+        a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
+        b: [K, N] FP32.
+        c: [M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
+        placement: how its matrices lie.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray | None = None
+    alpha: float = 1.0
+    beta: float = 0.0
+    placement: Placement = field(default_factory=Placement)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(m, n, k)."""
+        return self.a.shape[0], self.b.shape[1], self.a.shape[1]
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What came out.
+
+    Attributes:
+        products: each one's C; their counters are the batch's.
+        status: the kernels' counters by name, of all products together.
+        seconds: where a real GPU ran it.
+        intact: whether nothing was written outside the elements of any C.
+    """
+
+    products: tuple[np.ndarray, ...]
+    status: dict[str, int]
+    seconds: float | None
+    intact: bool
+
+
+def sizes_of(products: Sequence[Product]) -> np.ndarray:
+    """[products, 3] of m, n, k."""
+    return np.array([one.sizes for one in products], np.int64).reshape(-1, 3)
+
+
+def refuse_overlap(problems: np.ndarray) -> None:
+    """Where the host can see the products, no two of them may write one place.
+
+    Args:
+        problems: [products] of PROBLEM.
+
+    Raises:
+        SpecError: the bytes between two products' first and last element of C overlap.
+    """
+    full = problems[(problems["m"] > 0) & (problems["n"] > 0)]
+    begin = full["c"].astype(np.int64)
+    end = begin + 4 * ((full["m"].astype(np.int64) - 1) * full["ldc"] + full["n"])
+    order = np.argsort(begin, kind="stable")
+    inside = np.flatnonzero(begin[order][1:] < end[order][:-1])
+    for at in inside:
+        first, second = order[at], order[at + 1]
+        if _interleaved(full[first], full[second]):
+            continue
+        where = np.flatnonzero((problems["m"] > 0) & (problems["n"] > 0))
+        raise SpecError(
+            "problems", "two products write the same place of C", got=f"products {where[first]} and {where[second]}",
+            needs="matrices of C that do not overlap: products are computed at the same time", remedy="a C of its own for each, or two batches",
+        )
+
+
+def _interleaved(one: np.void, other: np.void) -> bool:
+    """Whether two matrices with one leading dimension lie side by side in the same rows."""
+    if one["ldc"] != other["ldc"] or not one["ldc"]:
+        return False
+    offset = (int(other["c"]) - int(one["c"])) // 4 % int(one["ldc"])
+    return offset >= one["n"] and offset + other["n"] <= one["ldc"]
+
+
+def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product]) -> BatchResult:
+    """All products on `device`.
+
+    Raises:
+        SpecError: shapes or types do not fit, or kernels for products of one size get several.
+        EmulationError, DeviceError: from the driver.
+    """
+    for one in products:
+        extents_of(one.a, one.b, one.c)
+    sizes = sizes_of(products)
+    if plan.kind != "grouped" and len(set(map(tuple, sizes))) > 1:
+        raise SpecError("products", f"a kernel for problems of kind {plan.kind} has one size", got=f"{len(set(map(tuple, sizes)))} sizes",
+                        needs="products of one size", remedy='[problem] kind = "grouped"')
+    interface = source.interface
+    launch = interface.launches[-1]
+    try:
+        memory = allocated(device, interface, {})
+        held = _pooled(device, plan, products) if plan.kind == "strided" else [_placed(device, plan, one) for one in products]
+        given = _given(device, plan, products, sizes, held)
+        blocks = given["blocks"] = min(len(given.pop("rows")), launch.most_blocks or 1 << 30, device.clusters_at_once or 1 << 30 if launch.most_blocks else 1 << 30)
+        if blocks and products:
+            device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, arguments(launch, given, memory))
+        status = {
+            name.name: int(value)
+            for one in interface.counters
+            for name, value in zip(one.fields, device.download(memory[STATUS, one.offset], np.uint64, len(one.fields)))
+        }
+        seconds = device.seconds()
+        found = [one.result(device, plan) for one in held]
+    finally:
+        device.release()
+    return BatchResult(tuple(c for c, _ in found), status, seconds, all(intact for _, intact in found))
+
+
+@dataclass
+class _Held:
+    """One product on the device: addresses, leading dimensions, and what lay in C before."""
+
+    a: int
+    b: int
+    c: int
+    lda: int
+    ldb: int
+    ldc: int
+    buffers: tuple[Any, ...]
+    before: np.ndarray
+    shape: tuple[int, int]
+    offset: int = 0
+
+    def result(self, device: Device, plan: Plan) -> tuple[np.ndarray, bool]:
+        """C's elements, and whether what lies between its rows is as it was."""
+        out = device.download(self.buffers[2], plan.output.dtype, self.offset + self.before.size)[self.offset:]
+        inside, intact = unstored(out, self.before, *self.shape, self.ldc)
+        return plan.output.values(inside), intact
+
+
+def _placed(device: Device, plan: Plan, one: Product) -> _Held:
+    m, n, _ = one.sizes
+    c = np.full((m, n), POISON, np.float32) if one.c is None else one.c
+    a, lda = stored(one.a if plan.layout[0] == "n" else one.a.T, one.placement.extra[0])
+    b, ldb = stored(one.b if plan.layout[1] == "n" else one.b.T, one.placement.extra[1])
+    kept, ldc = stored(c, one.placement.extra[2], plan.output)
+    buffers = tuple(device.upload(x, name, misalign) for x, name, misalign in zip((a, b, kept), "abc", one.placement.misalign))
+    return _Held(*map(device.address, buffers), lda, ldb, ldc, buffers, kept, (m, n))
+
+
+def _pooled(device: Device, plan: Plan, products: Sequence[Product]) -> list[_Held]:
+    """All As in one buffer, all Bs and all Cs: a stride apart, poisoned between."""
+    if not products:
+        return []
+    (m, n, _), placement = products[0].sizes, products[0].placement
+    every = [
+        (
+            stored(one.a if plan.layout[0] == "n" else one.a.T, placement.extra[0]), stored(one.b if plan.layout[1] == "n" else one.b.T, placement.extra[1]),
+            stored(np.full((m, n), POISON, np.float32) if one.c is None else one.c, placement.extra[2], plan.output),
+        ) for one in products
+    ]
+    strides = [every[0][x][0].size + 8 for x in range(3)]
+    buffers = []
+    for x, name in enumerate("abc"):
+        pool = np.full(strides[x] * len(products), POISON, every[0][x][0].dtype)
+        for at, one in enumerate(every):
+            pool[at * strides[x]:at * strides[x] + one[x][0].size] = one[x][0]
+        buffers.append(device.upload(pool, name, placement.misalign[x]))
+    addresses = list(map(device.address, buffers))
+    return [
+        _Held(*(address + 4 * at * stride for address, stride in zip(addresses, strides)), *(x[1] for x in one), tuple(buffers), one[2][0], (m, n), at * strides[2])
+        for at, one in enumerate(every)
+    ]
+
+
+def _given(device: Device, plan: Plan, products: Sequence[Product], sizes: np.ndarray, held: Sequence[_Held]) -> dict[str, Any]:
+    """The call's arguments by name; `rows`: the tiles, where the host lists them."""
+    problems = np.zeros(len(products), PROBLEM)
+    for at, (one, place) in enumerate(zip(products, held)):
+        problems[at] = (place.a, place.b, place.c, place.lda, place.ldb, place.ldc, *one.sizes, one.alpha, one.beta, (0, 0))
+    refuse_overlap(problems)
+    rows = listed(plan.batch.tiles, sizes, plan.design.tiling(plan, sizes)) if len(products) else np.zeros((0, 4), np.int32)
+    given: dict[str, Any] = {"batch": len(products), "rows": rows}
+    if plan.batch.walk == "workgroups":
+        given["list"] = device.upload(rows, "list")
+    if plan.kind == "grouped":
+        return given | {"problems": device.upload(problems, "problems")}
+    first = held[0] if held else None
+    m, n, k = map(int, sizes[0]) if held else (0, 0, 0)
+    given |= {
+        "lda": first.lda if first else 1, "ldb": first.ldb if first else 1, "ldc": first.ldc if first else 1, "m": m, "n": n, "k": k,
+        "alpha": products[0].alpha if held else 1.0, "beta": products[0].beta if held else 0.0,
+    }
+    if plan.kind == "pointers":
+        for name in "abc":
+            given[name] = device.upload(problems[name].copy(), f"{name}_list")
+        return given
+    given |= {name: first.buffers[at] if first else device.empty(1, name) for at, name in enumerate("abc")}
+    return given | {
+        f"stride_{name}": (int(problems[name][1]) - int(problems[name][0])) // 4 if len(products) > 1 else 0 for name in "abc"
+    }
