@@ -444,10 +444,12 @@ def _grouped(plan: Plan) -> Interface:
         if plan.kind == "pointers":
             lines[:3] = [Line((replace(one, element=f"{one.element}*", const=False, restrict=False), ld)) for one, ld in (_A, _B, _c(plan))]
     stays = plan.batch.walk == "persistent"
-    lines.append(Line((
-        _given("blocks", "int", "blocks of the launch") if stays
-        else _given("list", "Listed", "a tile for each block: product, first row and column, number of the tile", pointer=True, const=True, restrict=True),
-    )))
+    if stays:
+        lines.append(Line((_given("blocks", "int", "blocks of the launch"), _into("queue", "unsigned int", "tiles that are taken, and blocks that have ended"))))
+    else:
+        lines.append(Line((
+            _given("list", "Listed", "a tile for each block: product, first row and column, number of the tile", pointer=True, const=True, restrict=True),
+        )))
     lines.append(Line(tuple(counted[name] for name in COUNTERS if name != "repaired")))
     if plan.special == "exact":
         lines.append(Line((counted["repaired"],)))
@@ -456,4 +458,5 @@ def _grouped(plan: Plan) -> Interface:
         shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines), most_blocks=plan.numbers["blocks_at_once"] if stays else None,
     )
     status = Buffer(STATUS, "unsigned long long", COUNTER_BYTES * sum(len(one.fields) for one in counters), (), True, "the counters")
-    return Interface(constants={}, padded={}, buffers=(status,), counters=counters, launches=(launch,))
+    queue = Buffer("queue", "unsigned int", 8, (), True, "tiles that blocks have taken, and blocks that have ended; the last one leaves zeros for the next launch")
+    return Interface(constants={}, padded={}, buffers=(status, queue) if stays else (status,), counters=counters, launches=(launch,))

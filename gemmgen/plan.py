@@ -250,6 +250,11 @@ class _Facts:
         return self.tiles_m * self.tiles_n * self.fragment.c.register_count
 
     @property
+    def line_rows(self) -> int:
+        """Rows of C that a warp brings out at a time where rows go through shared memory: half a fragment's."""
+        return max(1, self.fragment.shape[0] // 2)
+
+    @property
     def operands(self) -> tuple[Operand, Operand]:
         return (
             Operand("a", "m", self.layout[0] == "n", self.block[0]),

@@ -106,20 +106,13 @@ def tiling(
     return Tiling(np.where(empty, -1, np.maximum(largest - level, 0)), level, levels[level], levels)
 
 
-BUCKETS = 8
-"""Lengths of k that a list tells apart within a tile's products."""
-
-
-def bins_of(tiles: Sequence[Tile], tile: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """Where products stand in a list: by tile, the largest first, then by length of k, the longest first; [products]."""
-    longest = max(1, int(k.max(initial=0)))
-    bucket = np.minimum(np.maximum(k, 0).astype(np.int64) * BUCKETS // (longest + 1), BUCKETS - 1)
-    return (len(tiles) - 1 - np.maximum(tile, 0)) * BUCKETS + (BUCKETS - 1 - bucket)
-
-
 def listed(tiles: Sequence[Tile], sizes: np.ndarray, chosen: Tiling) -> np.ndarray:
-    """All tiles of a batch in the order in which they are worked off, [tiles, 4]: product, first row and column of C, number of the tile."""
-    order = np.argsort(bins_of(tiles, chosen.tile, sizes[:, 2]), kind="stable")
+    """All tiles of a batch in the order in which they are worked off: the largest first, then those with the longest k.
+
+    Returns:
+        [tiles, 4]: product, first row and column of C, number of the tile.
+    """
+    order = np.lexsort((np.arange(len(sizes)), -sizes[:, 2], -chosen.tile))
     found = []
     for at in order:
         if chosen.tile[at] < 0:

@@ -22,10 +22,12 @@ from gemmgen.model.equation import Constraint, Numbers, solved
 
 LISTED = 256
 """Products that a list in shared memory holds; a longer batch has several, one after another."""
-WORKS = 32
-"""Tiles that a block looks up together; it begins afresh after so many."""
+RING = 16
+"""Tiles that a block knows at a time: those whose stages are on their way, at most one a stage, and the one after them."""
 WORK_BYTES = 88
 """Of one: a product's struct, first row and column, the tile's number."""
+MOST_STAGES = 8
+"""Of a smaller tile."""
 LANE_COLUMNS = 8
 """Lanes side by side along n where lanes multiply by themselves."""
 LANE_K = 4
@@ -47,21 +49,19 @@ class Facts:
 
     Attributes:
         tiles: a plan of the portable design for each tile, the smallest first.
-        listed: products that a list holds; bins: kinds of products that it tells apart.
+        listed: products that a list holds.
         tile_wavefronts: that compute each tile; most_wavefronts: active at once on the whole GPU; most_counted: of one product.
-        works: tiles that a block looks up together.
+        ring: tiles that a block knows at a time.
         lines_at, works_at, list_at: where rows of C, these and the list lie in shared memory, behind the stages of the largest tile.
         blocks_an_sm: resident blocks that the compiler is told to leave registers for.
     """
 
     tiles: tuple[Any, ...]
     listed: int
-    bins: int
-    buckets: int
     tile_wavefronts: tuple[int, ...]
     most_wavefronts: int
     most_counted: int
-    works: int
+    ring: int
     lines_at: int
     works_at: int
     list_at: int
@@ -130,22 +130,26 @@ class Grouped(Design):
     def facts(self, plan: Any) -> Facts:
         numbers = plan.numbers
         return Facts(
-            tiles=self.tiles(plan), listed=LISTED, bins=len(plan.batch.tiles) * tilings.BUCKETS, buckets=tilings.BUCKETS,
+            tiles=self.tiles(plan), listed=LISTED,
             tile_wavefronts=tuple(one.threads // plan.lanes for one in plan.batch.tiles), most_counted=tilings.MOST_COUNTED,
-            most_wavefronts=numbers["most_wavefronts"], works=WORKS,
+            most_wavefronts=numbers["most_wavefronts"], ring=RING,
             lines_at=numbers["stage_bytes"], works_at=numbers["stage_bytes"] + numbers["line_bytes"],
-            list_at=numbers["stage_bytes"] + numbers["line_bytes"] + WORKS * WORK_BYTES, blocks_an_sm=numbers["resident_blocks"],
+            list_at=numbers["stage_bytes"] + numbers["line_bytes"] + RING * WORK_BYTES, blocks_an_sm=numbers["resident_blocks"],
         )
 
     def tiles(self, plan: Any) -> tuple[Any, ...]:
         """A plan of one tile each, whose numbers are the portable design's."""
         name = "portable" if plan.fragment.on_matrix_unit else "cuda_cores"
-        return tuple(
+        made = tuple(
             replace(
                 plan, block=(one.m, one.n, one.k), warp=(*one.warp, one.k), batch=None, designed=name, predicted_registers=None,
                 fragment=self.instruction(plan.fragment, (), (*one.warp, one.k)),
             ) for one in plan.batch.tiles
         )
+        if plan.loads != "async":
+            return made
+        room = max(map(stage_bytes, made))  # smaller tiles have as many stages as fit the largest one's shared memory: few are at work, and wait
+        return tuple(replace(one, stages=min(MOST_STAGES, one.stages + (room - stage_bytes(one)) // raw_bytes(one))) for one in made)
 
     # ---- numbers
 
@@ -158,8 +162,8 @@ class Grouped(Design):
         tiles = [one.numbers for one in plans]
         known |= {
             "launch_threads": max(one.threads for one in plan.batch.tiles), "stage_bytes": max(map(stage_bytes, plans)),
-            "line_bytes": max(4 * one.fragment.shape[0] * (one.warp[1] + 4) * (one.threads // plan.lanes) for one in plans),
-            "list_bytes": list_bytes(plan.batch, plan.lanes), "registers": max(one["registers"] for one in tiles), "matrices": max(1, plan.batch.matrices),
+            "line_bytes": max(4 * one.line_rows * (one.warp[1] + 4) * (one.threads // plan.lanes) for one in plans),
+            "list_bytes": list_bytes(plan.batch), "registers": max(one["registers"] for one in tiles), "matrices": max(1, plan.batch.matrices),
             "accumulators": tiles[-1]["accumulators"], "accumulator_registers": tiles[-1]["accumulator_registers"],
             "unrolled": tiles[-1]["unrolled"], "a_parts": tiles[-1]["a_parts"], "b_parts": tiles[-1]["b_parts"], "padding": 0,
         }
@@ -205,21 +209,25 @@ class Grouped(Design):
         ]
 
 
+def raw_bytes(tile: Any) -> int:
+    """A stage of FP32."""
+    return 4 * (tile.block[0] + tile.block[1]) * tile.block[2]
+
+
 def stage_bytes(tile: Any) -> int:
     """Shared memory of a tile's stages: of FP32 where it is copied, and two of words where it is split."""
     elements = (tile.block[0] + tile.block[1]) * tile.block[2]
     words = 2 * elements * len(tile.scheme.words) * tile.scheme.format.bytes if tile.fragment.on_matrix_unit else 0
-    return words + (4 * elements * tile.stages if tile.loads == "async" or not words else 0)
+    return words + (raw_bytes(tile) * tile.stages if tile.loads == "async" or not words else 0)
 
 
-def list_bytes(batch: Batch, lanes: int) -> int:
+def list_bytes(batch: Batch) -> int:
     """Shared memory of what a block looks up: its next tiles, and the list of products where each has a size of its own."""
     if batch.walk != "persistent":
         return 0
     if batch.kind != "grouped":
-        return WORKS * WORK_BYTES
-    warps, bins = batch.tiles[0].threads // lanes, len(batch.tiles) * tilings.BUCKETS
-    return WORKS * WORK_BYTES + -(-(4 * (LISTED + 3 + len(batch.tiles) + warps + bins * warps) + 3 * LISTED) // 16) * 16
+        return RING * WORK_BYTES
+    return RING * WORK_BYTES + -(-(15 * LISTED + 4 * (len(batch.tiles) + 3)) // 16) * 16
 
 
 def _tile(row: tuple[int, int, int, int], fragment: Fragment, lanes: int, at: int, place: str) -> Tile:
