@@ -186,7 +186,7 @@ class Design:
         """
         raise NotImplementedError
 
-    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
+    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         """The interval of promotion to take where the error allows `best`."""
         return best
 

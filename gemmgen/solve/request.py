@@ -143,7 +143,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     promote = spec.split.promote
     if promote is None:
         promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
-        promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k)
+        promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment)
     if promote and not fragment.on_matrix_unit:
         raise InfeasibleSpec(
             f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,

@@ -24,7 +24,7 @@ LISTED = 256
 """Products that a list in shared memory holds; a longer batch has several, one after another."""
 RING = 16
 """Tiles that a block knows at a time: those whose stages are on their way, at most one a stage, and the one after them."""
-WORK_BYTES = 88
+WORK_BYTES = 72
 """Of one: a product's struct, first row and column, the tile's number."""
 MOST_STAGES = 8
 """Of a smaller tile."""
@@ -37,8 +37,10 @@ BATCH_GEMM_TILES = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32
 """BatchGEMM's Table 3: m, n, k, threads."""
 EVEN_TILES = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32, 64, 16, 128), (64, 64, 16, 128))
 """The same on one number of threads, for blocks that stay."""
-MATRIX_TILES = ((32, 32, 32, 128), (32, 64, 32, 128), (64, 64, 32, 128))
-"""Of whole fragments, for matrix units."""
+MATRIX_TILES = ((16, 32, 64, 128), (32, 32, 32, 128), (32, 64, 32, 128), (64, 64, 32, 128))
+"""Of whole fragments, for matrix units; the smallest, for few products, takes more of k at a time."""
+EVEN_MATRIX_TILES = ((32, 32, 32, 128), (64, 64, 32, 128))
+"""The same for blocks that stay, which pay for each size with a longer way into the kernel."""
 
 TILE = Constraint("C40", "tiles of a batch", "threads <= threads_per_block", "the hardware's limit", refusals.threads)
 
@@ -50,6 +52,7 @@ class Facts:
     Attributes:
         tiles: a plan of the portable design for each tile, the smallest first.
         listed: products that a list holds.
+        threshold: threads at work that are enough: those that the spec or the GPU's row says, or all that the GPU can have at work.
         tile_wavefronts: that compute each tile; most_wavefronts: active at once on the whole GPU; most_counted: of one product.
         ring: tiles that a block knows at a time.
         lines_at, works_at, list_at: where rows of C, these and the list lie in shared memory, behind the stages of the largest tile.
@@ -59,6 +62,7 @@ class Facts:
     tiles: tuple[Any, ...]
     listed: int
     tile_wavefronts: tuple[int, ...]
+    threshold: int
     most_wavefronts: int
     most_counted: int
     ring: int
@@ -101,8 +105,11 @@ class Grouped(Design):
             raise refuse_pipeline(asked, f"where = {usual[0].where}, loads = {usual[0].loads}", "where", "loads")
         return found
 
+    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
+        return min(best, fragment.shape[2])  # each instruction's sum by itself takes no array of its own, and sizes of k may be any
+
     def stages(self, gpu: Gpu) -> int:
-        return 2 if gpu.maker.tiles_held or not gpu.async_copies else 3
+        return 2  # of the largest tile; smaller ones have as many as fit the same shared memory
 
     def way_symbols(self, way: Way) -> dict[str, int]:
         return {"held": int(way.loads == "grouped"), "split_shared": int(way.where == "shared")}
@@ -116,7 +123,8 @@ class Grouped(Design):
         asked = spec.batch
         refusals.refuse_tile(spec, place)
         walk = "persistent" if asked.walk == "auto" else asked.walk
-        usual = MATRIX_TILES if fragment.on_matrix_unit else BATCH_GEMM_TILES if walk == "workgroups" else EVEN_TILES
+        stays = walk == "persistent"
+        usual = (EVEN_MATRIX_TILES if stays else MATRIX_TILES) if fragment.on_matrix_unit else EVEN_TILES if stays else BATCH_GEMM_TILES
         rows = asked.tiles or usual
         tiles = tuple(_tile(row, fragment, gpu.limits.warp_size, at, place) for at, row in enumerate(rows, 1))
         refusals.check_tiles(tiles, walk, place)
@@ -131,7 +139,7 @@ class Grouped(Design):
         numbers = plan.numbers
         return Facts(
             tiles=self.tiles(plan), listed=LISTED,
-            tile_wavefronts=tuple(one.threads // plan.lanes for one in plan.batch.tiles), most_counted=tilings.MOST_COUNTED,
+            threshold=self.threshold(plan), tile_wavefronts=tuple(one.threads // plan.lanes for one in plan.batch.tiles), most_counted=tilings.MOST_COUNTED,
             most_wavefronts=numbers["most_wavefronts"], ring=RING,
             lines_at=numbers["stage_bytes"], works_at=numbers["stage_bytes"] + numbers["line_bytes"],
             list_at=numbers["stage_bytes"] + numbers["line_bytes"] + RING * WORK_BYTES, blocks_an_sm=numbers["resident_blocks"],
@@ -181,6 +189,12 @@ class Grouped(Design):
         known = solved(self.predictions, known)
         return known | {"tlp": known["tlp_new"]}
 
+    def threshold(self, plan: Any) -> int:
+        """Threads at work that are enough: with eq. 4 no more than the GPU can have at work."""
+        if plan.batch.tlp == "workgroup":
+            return plan.batch.threshold
+        return min(plan.batch.threshold, plan.numbers["most_wavefronts"] * plan.lanes)
+
     def tiling(self, plan: Any, sizes: np.ndarray) -> tilings.Tiling:
         """The tile that each product of a batch gets.
 
@@ -189,7 +203,7 @@ class Grouped(Design):
         """
         old = plan.batch.tlp == "workgroup"
         return tilings.tiling(
-            plan.batch.tiles, sizes, plan.batch.threshold, lanes=plan.lanes, most_wavefronts=plan.numbers["most_wavefronts"],
+            plan.batch.tiles, sizes, self.threshold(plan), lanes=plan.lanes, most_wavefronts=plan.numbers["most_wavefronts"],
             workgroup=plan.numbers["launch_threads"] if old else None,
         )
 
@@ -227,7 +241,7 @@ def list_bytes(batch: Batch) -> int:
         return 0
     if batch.kind != "grouped":
         return RING * WORK_BYTES
-    return RING * WORK_BYTES + -(-(15 * LISTED + 4 * (len(batch.tiles) + 3)) // 16) * 16
+    return RING * WORK_BYTES + -(-(15 * LISTED + 4 * (len(batch.tiles) + batch.tiles[0].threads // 32 + 3)) // 16) * 16
 
 
 def _tile(row: tuple[int, int, int, int], fragment: Fragment, lanes: int, at: int, place: str) -> Tile:

@@ -107,7 +107,7 @@ class Specialised(Design):
             )
         return ways
 
-    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
+    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, hidden_promote(scheme, block, k))
 
     def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
