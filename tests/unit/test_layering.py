@@ -17,7 +17,7 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "paths", "files", "catalog", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "render", "fragment_header", "split",
+    "", "errors", "paths", "files", "problems", "catalog", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "render", "fragment_header", "split",
     "build", "emulate", "run", "verify", "export", "timing", "bench", "road", "cli", "demo", "__main__",
 )
 HOMES = {
