@@ -31,11 +31,11 @@ class OneByOne:
         return enqueue
 
 
-def contender(built: Built, name: str) -> BatchContender:
+def contender(built: Built) -> BatchContender:
     """What multiplies a batch with this kernel.
 
     Raises:
         InfeasibleSpec: it multiplies one pair of matrices a launch.
     """
-    raise InfeasibleSpec(name, "is no kernel for batches", got=built.source.name, needs="one whose launch takes many products",
+    raise InfeasibleSpec("bench-batches", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
                          remedy="gemmgen bench, for kernels of one product")

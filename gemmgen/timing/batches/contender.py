@@ -24,7 +24,7 @@ class BatchContender(Protocol):
     is not the batch's own.
 
     Attributes:
-        name: as the table says it.
+        name: what it calls itself; a table may know it by another.
     """
 
     name: str
@@ -45,20 +45,18 @@ class Prepared:
     """A contender with its calls for one batch, one of each set.
 
     Attributes:
+        name: as the table says it.
         seconds: one figure a round, of one batch.
         host_seconds: the same of the host's own time until everything was enqueued.
         scaled: its largest error, as `scaled_error`.
     """
 
+    name: str
     contender: BatchContender
     calls: Sequence[Callable[[], Any]]
     seconds: list[float] = field(default_factory=list)
     host_seconds: list[float] = field(default_factory=list)
     scaled: float = float("nan")
-
-    @property
-    def name(self) -> str:
-        return self.contender.name
 
     @property
     def tolerance(self) -> float:

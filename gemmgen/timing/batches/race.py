@@ -9,7 +9,7 @@ are the same is bound by its host.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,13 @@ from gemmgen.timing.batches.device import DeviceBatch
 from gemmgen.timing.racing import LEAST_ROUNDS, Stopwatch, refusals, slices
 
 
-def prepared(contenders: Sequence[BatchContender], batch: DeviceBatch, told: Callable[[str], None] = lambda note: None) -> list[Prepared]:
+def prepared(
+    contenders: Mapping[str, BatchContender], batch: DeviceBatch, told: Callable[[str], None] = lambda note: None,
+) -> list[Prepared]:
     """Those that have a way for the batch and are right; why others have not or are not goes to `told`.
+
+    Args:
+        contenders: by the names that the table gives them.
 
     To be called with the stream current that they will be timed on.
 
@@ -34,15 +39,15 @@ def prepared(contenders: Sequence[BatchContender], batch: DeviceBatch, told: Cal
         cupy.cuda.Device().synchronize()  # the batch was made on another stream
         reference = BatchReference(batch)
         out = []
-        for contender in contenders:
+        for name, contender in contenders.items():
             try:
-                entry = Prepared(contender, [contender.prepare(batch, at) for at in range(batch.sets)])
+                entry = Prepared(name, contender, [contender.prepare(batch, at) for at in range(batch.sets)])
                 entry.scaled = reference.scaled_error(entry)
             except GemmgenError as error:
-                told(f"{contender.name}: not timed: {error.problem}" + ("" if error.got is None else f": {error.got}"))
+                told(f"{name}: not timed: {error.problem}" + ("" if error.got is None else f": {error.got}"))
                 continue
             if entry.scaled > entry.tolerance:
-                told(f"{contender.name}: not timed: it is wrong: |C - C*| / (|A| |B|) is {entry.scaled:.1e}, at most {entry.tolerance:.1e} is right")
+                told(f"{name}: not timed: it is wrong: |C - C*| / (|A| |B|) is {entry.scaled:.1e}, at most {entry.tolerance:.1e} is right")
                 continue
             out.append(entry)
         return out

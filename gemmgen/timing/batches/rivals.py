@@ -7,7 +7,7 @@ the form allows it. Forms of one size are given matrices padded with zeros befor
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from gemmgen.errors import DeviceError
 from gemmgen.timing.batches import native
+from gemmgen.timing.batches.cells import Product
 from gemmgen.timing.batches.contender import BatchContender
 from gemmgen.timing.batches.device import DeviceBatch
 from gemmgen.timing.blas import load_library
@@ -252,14 +253,23 @@ class TorchBmm:
         return batch.a[at].reshape(count, m, k), batch.b[at].reshape(count, k, n), batch.c[at].reshape(count, m, n)
 
 
-def rivals(uniform: bool) -> list[BatchContender]:
-    """New rivals for batches of one size, or of many; to be kept from one batch to the next."""
-    loops: list[BatchContender] = [
-        Loop(), Streams(), Graph(Loop(), "cublas-graph"), Graph(Streams(), "cublas-graph-streams"), Grouped(),
+def rivals() -> dict[str, BatchContender]:
+    """All of them by name, new; to be kept from one batch to the next, as their handles and streams are."""
+    every: list[BatchContender] = [
+        Loop(), Streams(), Graph(Loop(), "cublas-graph"), Graph(Streams(), "cublas-graph-streams"), Grouped(), Batched(), TorchBmm(padded=True),
+        Strided(), TorchBmm(padded=False),
     ]
-    return [*loops, Strided(), TorchBmm(padded=False)] if uniform else [*loops, Batched(), TorchBmm(padded=True)]
+    return {rival.name: rival for rival in every}
 
 
-NAMES = tuple(dict.fromkeys(rival.name for uniform in (False, True) for rival in rivals(uniform)))
-PADDED = (Batched.name, "torch-bmm-padded")
-"""Whose padding is not counted: they are told beside the others."""
+NAMES = tuple(rivals())
+PADDED = ("cublas-batched-padded", "torch-bmm-padded")
+"""Whose padding is not counted; for batches of many sizes."""
+ONE_SIZE = ("cublas-strided", "torch-bmm")
+"""For batches of one size, where nothing is padded."""
+
+
+def suited(names: Iterable[str], products: Sequence[Product]) -> list[str]:
+    """Those of NAMES that take such a batch as it is, or where sizes differ, padded."""
+    absent = PADDED if len(set(products)) == 1 else ONE_SIZE
+    return [name for name in names if name not in absent]
