@@ -53,7 +53,8 @@ def _draw(
     across = len({most_k for _, most_k in ranges.values()}) or 1
     panels = list(ranges) or [""]
     down = -(-len(panels) // across)
-    figure, axes = plt.subplots(down, across, figsize=(4.5 * across + (4 if not ranges else 0), 3.2 * down + (2 if not ranges else 0)), squeeze=False, sharey=True)
+    more = (0.0, 0.0) if ranges else (4.0, 2.0)  # room for the names of cells
+    figure, axes = plt.subplots(down, across, figsize=(4.5 * across + more[0], 3.2 * down + more[1]), squeeze=False, sharey=True)
     kernels = {row.name for row in rows if row.kind == "kernel"}
     colours: dict[str, str] = {}
     for axis, label in zip(axes.flat, panels):

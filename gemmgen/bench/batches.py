@@ -16,7 +16,7 @@ from gemmgen import timing
 from gemmgen.bench.measure import RACE_SHARE, WARM_UP_SECONDS, require_gpu
 from gemmgen.bench.statistics import Interval, paired
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
-from gemmgen.timing.batches import NAMES, PADDED, SUITES, BatchContender, Cell, DeviceBatch, prepared, race_batches, rivals, suited
+from gemmgen.timing.batches import NAMES, PADDED, SUITES, BatchContender, Cell, DeviceBatch, Prepared, prepared, race_batches, rivals, suited
 from gemmgen.timing.racing import Stopwatch
 
 
@@ -173,6 +173,9 @@ def worst_cells(rows: Iterable[BatchRow]) -> list[Worst]:
 # ---- the bench
 
 
+CAPTURED = "everything was captured: times are those of CUDA graphs of all sets, the GPU's without the host's"
+
+
 def suites(text: str) -> tuple[str, ...]:
     """`paper,uniform` as names.
 
@@ -201,7 +204,7 @@ def _names(option: str, kind: str, text: str, known: Iterable[str]) -> tuple[str
 
 def bench_batches(
     kernels: Mapping[str, BatchContender], cells: Sequence[Cell], *, against: Sequence[str] = NAMES, rounds: int = 11, slice_ms: float = 3.0,
-    seconds: float | None = None, notes: Sequence[str] = (), progress: Callable[[str], None] = lambda text: None,
+    seconds: float | None = None, captured: bool = False, notes: Sequence[str] = (), progress: Callable[[str], None] = lambda text: None,
     measured: Callable[[BatchTable], None] = lambda table: None,
 ) -> BatchTable:
     """Time kernels and rivals in each cell.
@@ -211,6 +214,7 @@ def bench_batches(
         against: of NAMES.
         rounds: times each contender runs, for about `slice_ms`.
         seconds: what it may take; slices and rounds are cut to fit, with a margin.
+        captured: replay everything from CUDA graphs: the GPU's time without the host's.
         notes: what the caller has to say in the table.
         measured: is given the table so far, after each cell.
 
@@ -218,7 +222,7 @@ def bench_batches(
         DeviceError: no CUDA GPU, or nothing could be measured.
     """
     require_gpu("bench-batches")
-    told = list(notes)
+    told = [*notes, *([CAPTURED] if captured else [])]
 
     def note(text: str) -> None:
         if text not in told:
@@ -232,9 +236,14 @@ def bench_batches(
     for number, cell in enumerate(cells):
         progress(cell.name)
         share = (until - time.perf_counter()) / (len(cells) - number) if until else None
-        contenders = {**{name: field[name] for name in suited(against, cell.products)}, **kernels}
+        contenders = {**{name: field[name] for name in suited(against, cell.products, captured)}, **kernels}
         try:
-            rows = _measure(cell, contenders, kernels, watch, rounds, slice_ms, share, warm_up, lambda text: note(f"{cell.name}: {text}"))
+            entries = _race(
+                cell, contenders, watch, share, lambda text: note(f"{cell.name}: {text}"), rounds=rounds, slice_ms=slice_ms, warm_up=warm_up,
+                captured=captured,
+            )
+            rows = [_row(cell, entry, "kernel" if entry.name in kernels else "rival") for entry in entries]
+            del entries  # which hold the matrices
         except DeviceError as error:
             refused, rows = error.with_traceback(None), []
             refused.__cause__ = refused.__context__ = None  # whose frames hold the matrices
@@ -249,11 +258,14 @@ def bench_batches(
     return table
 
 
-def _measure(
-    cell: Cell, contenders: Mapping[str, BatchContender], kernels: Mapping[str, BatchContender], watch: Stopwatch, rounds: int, slice_ms: float,
-    share: float | None, warm_up: float, note: Callable[[str], None],
-) -> list[BatchRow]:
+def _race(
+    cell: Cell, contenders: Mapping[str, BatchContender], watch: Stopwatch, share: float | None, note: Callable[[str], None], **how: Any,
+) -> list[Prepared]:
     """One cell: its matrices, who is right, and the race.
+
+    Args:
+        share: seconds for all of it; None for as many as it takes.
+        how: as race_batches takes it.
 
     Raises:
         DeviceError: the GPU refuses.
@@ -262,13 +274,17 @@ def _measure(
     with timing.refusals(), watch.stream:
         entries = prepared(contenders, DeviceBatch(cell.products), note)
         left = RACE_SHARE * share - (time.perf_counter() - started) if share else None
-        race_batches(entries, watch, rounds=rounds, slice_ms=slice_ms, seconds=None if left is None else max(left, 0.01), warm_up=warm_up)
+        race_batches(entries, watch, seconds=None if left is None else max(left, 0.01), **how)
+    return entries
+
+
+def _row(cell: Cell, entry: Prepared, kind: str) -> BatchRow:
     most_mn, most_k = cell.bounds or (None, None)
-    return [
-        BatchRow(cell.suite, cell.label, cell.batch, cell.seed, most_mn, most_k, cell.flops, cell.moved_bytes, entry.name,
-                 "kernel" if entry.name in kernels else "rival", tuple(entry.seconds), float(np.median(entry.host_seconds)), entry.scaled)
-        for entry in entries
-    ]
+    return BatchRow(
+        suite=cell.suite, label=cell.label, batch=cell.batch, seed=cell.seed, max_mn=most_mn, max_k=most_k, flops=cell.flops,
+        moved_bytes=cell.moved_bytes, name=entry.name, kind=kind, rounds=tuple(entry.seconds),
+        host_seconds=float(np.median(entry.host_seconds)), scaled=entry.scaled,
+    )
 
 
 # ---- text
@@ -307,7 +323,9 @@ def as_text(table: BatchTable) -> str:
 
 def _ratios(rows: Sequence[BatchRow], names: Sequence[str]) -> list[str]:
     """A line for each cell and kernel: its speed against the best rival there and against each."""
-    table = [("cell", "batch", "x best", "95 %", "best rival", "GFLOPS", "us", "quartiles", "host us", "error", *(f"x {short(name)}" for name in names), "kernel")]
+    table: list[tuple[str, ...]] = [(
+        "cell", "batch", "x best", "95 %", "best rival", "GFLOPS", "us", "quartiles", "host us", "error", *(f"x {short(name)}" for name in names), "kernel",
+    )]
     for kernel, best, faster in best_rivals(rows):
         field = {row.name: row for row in rows if row.cell == kernel.cell}
         low, high = ratio(best, kernel)[1]

@@ -499,6 +499,8 @@ def bench_batches(
     slice_ms: Annotated[float, typer.Option(min=0.1, max=1000, help="Milliseconds each contender runs in a round.")] = 3.0,
     seconds: Annotated[float | None, typer.Option(min=1, help=(
         "Time for all cells together, once all is compiled; slices and rounds are cut to fit."))] = None,
+    captured: Annotated[bool, typer.Option("--captured", help=(
+        "Capture every contender as a CUDA graph: the GPU's time, without the host's."))] = False,
     gpu: OtherGpu = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write batches.csv, batches.json and batches.txt there.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
@@ -544,7 +546,8 @@ def bench_batches(
             })
 
     table = benching.bench_batches(
-        kernels, wanted, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds, notes=notes, progress=progress.step, measured=save,
+        kernels, wanted, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds, captured=captured, notes=notes,
+        progress=progress.step, measured=save,
     )
     progress.clear()
     emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))

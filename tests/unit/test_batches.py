@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import sys
 from math import prod
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +25,9 @@ from gemmgen.timing.batches import native
 from gemmgen.timing.batches.contender import checked
 from gemmgen.timing.batches.device import places
 from gemmgen.timing.batches.race import repeats
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_problem_is_64_bytes_at_these_places():
@@ -227,8 +232,9 @@ def test_the_compiled_loop_multiplies_row_major_and_leaves_empty_products_out(gp
 def test_the_spread_loop_waits_for_the_main_stream_and_it_for_all(gpu, loops):
     products = [Product(2, 3, 4)] * 5
     batch, calls, order = DeviceBatch(products, sets=1), [], []
-    record = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda event, stream: order.append(("record", event, stream)) or 0)
-    wait = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)(lambda stream, event, flags: order.append(("wait", stream, event)) or 0)
+    number, pointer = ctypes.c_int, ctypes.c_void_p
+    record = ctypes.CFUNCTYPE(number, pointer, pointer)(lambda event, stream: order.append(("record", event, stream)) or 0)
+    wait = ctypes.CFUNCTYPE(number, pointer, pointer, ctypes.c_uint)(lambda stream, event, flags: order.append(("wait", stream, event)) or 0)
     function = _sgemm(calls)
     three = [(ctypes.c_void_p * 3)(*values) for values in ((1, 2, 3), (21, 22, 23), (31, 32, 33))]
     addresses = [ctypes.cast(one, ctypes.c_void_p) for one in (function, record, wait)]
@@ -315,12 +321,13 @@ def test_the_largest_the_smallest_and_some_between_are_compared():
     assert checked(SimpleNamespace(products=[Product(0, 1, 1)])) == []
 
 
-@pytest.mark.parametrize("slice_seconds, one, sets, count", [(3e-3, 1e-5, 8, 300), (3e-3, 1e-2, 2, 2), (3e-3, 1e-3, 8, 8)])
-def test_a_slice_is_filled_and_holds_every_set(slice_seconds, one, sets, count):
-    assert repeats(slice_seconds, one, sets) == count
+@pytest.mark.parametrize("slice_seconds, one, calls, count", [(3e-3, 1e-5, 8, 300), (3e-3, 1e-2, 2, 2), (3e-3, 1e-3, 8, 8)])
+def test_a_slice_is_filled_and_holds_every_set(slice_seconds, one, calls, count):
+    assert repeats(slice_seconds, one, calls) == count
 
 
-def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch):
+@pytest.mark.parametrize("captured", [False, True])
+def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
     ran = []
 
     class Known:
@@ -339,7 +346,8 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch):
     monkeypatch.setattr(racing.Stopwatch, "seconds", elapsed)
     entries = prepared({"slow": Known("slow", 1e-3), "fast": Known("fast", 1e-4)}, DeviceBatch(SIZES, sets=2))
     ran.clear()
-    race_batches(entries, racing.Stopwatch(), rounds=6, slice_ms=2.0)
+    monkeypatch.setattr(racing.Stopwatch, "graph", lambda self, enqueue, count: SimpleNamespace(launch=lambda stream: [enqueue(at) for at in range(count)]))
+    race_batches(entries, racing.Stopwatch(), rounds=6, slice_ms=2.0, captured=captured)
     assert [len(entry.seconds) for entry in entries] == [6, 6] == [len(entry.host_seconds) for entry in entries]
     assert entries[0].seconds == pytest.approx([1e-3] * 6) and entries[1].seconds == pytest.approx([1e-4] * 6)
     turns = [name for at, (name, _, _) in enumerate(ran) if at == 0 or ran[at - 1][0] != name]
@@ -354,6 +362,15 @@ def test_the_stand_in_of_a_kernel_for_batches_refuses_kernels_of_one_product():
 def test_forms_are_those_for_the_batchs_sizes():
     assert set(NAMES) - set(suited(NAMES, SIZES)) == set(ONE_SIZE)
     assert set(NAMES) - set(suited(NAMES, [SIZES[0]] * 3)) == set(PADDED)
+    assert not any("graph" in name for name in suited(NAMES, SIZES, captured=True))  # they would be the loops that are captured
+
+
+def test_page_and_help_know_every_rival_and_suite(gemmgen):
+    page, told = (ROOT / "docs" / "bench.md").read_text().partition("## Batches")[2], gemmgen("bench-batches", "--help").out
+    told = re.sub(r"-\n\s+", "-", told)  # its lines break at hyphens
+    for name in NAMES:
+        assert re.search(rf"{name}[,| ]", page) and re.search(rf"{name}\b", told), name
+    assert all(f"| {suite} |" in page and suite in told for suite in SUITES)
 
 
 # ---- statistics

@@ -46,6 +46,7 @@ class Prepared:
 
     Attributes:
         name: as the table says it.
+        batch: what the calls read and write: they know its addresses, which this keeps alive.
         seconds: one figure a round, of one batch.
         host_seconds: the same of the host's own time until everything was enqueued.
         scaled: its largest error, as `scaled_error`.
@@ -53,6 +54,7 @@ class Prepared:
 
     name: str
     contender: BatchContender
+    batch: DeviceBatch
     calls: Sequence[Callable[[], Any]]
     seconds: list[float] = field(default_factory=list)
     host_seconds: list[float] = field(default_factory=list)

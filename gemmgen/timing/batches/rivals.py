@@ -269,7 +269,15 @@ ONE_SIZE = ("cublas-strided", "torch-bmm")
 """For batches of one size, where nothing is padded."""
 
 
-def suited(names: Iterable[str], products: Sequence[Product]) -> list[str]:
-    """Those of NAMES that take such a batch as it is, or where sizes differ, padded."""
-    absent = PADDED if len(set(products)) == 1 else ONE_SIZE
+GRAPHS = ("cublas-graph", "cublas-graph-streams")
+"""Graphs of others: what those are where everything is captured."""
+
+
+def suited(names: Iterable[str], products: Sequence[Product], captured: bool = False) -> list[str]:
+    """Those of NAMES that take such a batch as it is, or where sizes differ, padded.
+
+    Args:
+        captured: whether each will be captured as a CUDA graph.
+    """
+    absent = (PADDED if len(set(products)) == 1 else ONE_SIZE) + (GRAPHS if captured else ())
     return [name for name in names if name not in absent]
