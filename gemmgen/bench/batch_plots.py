@@ -82,6 +82,6 @@ def _draw(
         axis.set_visible(False)
     for row_of_axes in axes:
         row_of_axes[0].set_ylabel(ylabel, fontsize=8)
-    axes[0][0].legend(fontsize=6)
+    axes[0][-1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.02, 1))
     figure.suptitle(device)
     return saved(figure, path)
