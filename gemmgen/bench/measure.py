@@ -13,6 +13,7 @@ from gemmgen import timing
 from gemmgen.bench.statistics import F16, F16_THIRD, SGEMM, Row, Size, Timed, derived, rows_at
 from gemmgen.bench.table import Table, by
 from gemmgen.build import Binary
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, GemmgenError, UnknownName
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -65,6 +66,47 @@ def timed_baselines(against: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+# ---- the GPU
+
+
+_GPU_REMEDY = "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda-gpu]'"
+
+
+def require_timed(plan: Plan, where: str) -> None:
+    """That this machine's GPU can run and time a kernel.
+
+    Raises:
+        DeviceError: no CUDA GPU, or it cannot run it, or the kernel is for another vendor's.
+    """
+    from gemmgen.run import cuda
+
+    if not plan.gpu.maker.timed:
+        raise DeviceError(
+            where, "times kernels beside cuBLAS and Triton, on NVIDIA's GPUs alone", got=plan.gpu.name,
+            remedy="gemmgen verify SPEC --device hip, which tells the seconds of a run",
+        )
+    reason = cuda.why_not(plan)
+    if reason is not None:
+        reason.where, reason.remedy = where, _GPU_REMEDY
+        raise reason
+
+
+def require_gpu(where: str) -> None:
+    """That a GPU is here on which kernels are timed, whichever of the catalog's.
+
+    Raises:
+        DeviceError: none is.
+    """
+    from gemmgen.run import cuda
+
+    reasons = [cuda.why_not(row) for row in GPUS.rows() if row.maker.timed]
+    if None not in reasons:
+        reason = reasons[0]
+        assert reason is not None
+        reason.where, reason.remedy = where, _GPU_REMEDY
+        raise reason
+
+
 # ---- the bench
 
 
@@ -112,18 +154,8 @@ def bench(
     Raises:
         DeviceError: no CUDA GPU, it cannot run one of the kernels, or nothing could be measured.
     """
-    from gemmgen.run import cuda
-
     for kernel in kernels:
-        if not kernel.plan.gpu.maker.timed:
-            raise DeviceError(
-                "bench", "times kernels beside cuBLAS and Triton, on NVIDIA's GPUs alone", got=kernel.plan.gpu.name,
-                remedy="gemmgen verify SPEC --device hip, which tells the seconds of a run",
-            )
-        reason = cuda.why_not(kernel.plan)
-        if reason is not None:
-            reason.where, reason.remedy = "bench", "a machine with a GPU that runs these kernels, and pip install 'gemmgen[cuda-gpu]'"
-            raise reason
+        require_timed(kernel.plan, "bench")
     run = _Run(kernels, against, low, high, rounds, slice_ms, errors, main_kernel, timing.sensors_here(), None, notes=list(notes))
     run.rivals = _triton(run, sizes, progress)
     device = timing.device_name()

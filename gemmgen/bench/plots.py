@@ -1,4 +1,4 @@
-"""Pictures of a bench's rows. The only importer of matplotlib in the package."""
+"""Pictures of a bench's rows."""
 
 from __future__ import annotations
 
@@ -20,16 +20,25 @@ def plot(device: str, rows: Iterable[Row], folder: Path) -> list[Path]:
     Raises:
         DeviceError: matplotlib is not installed.
     """
+    drawing()
+    rows = list(rows)
+    names = list(dict.fromkeys(row.name for row in rows))
+    looks = {name: _look(name, at, next(row.kind for row in rows if row.name == name)) for at, name in enumerate(names)}
+    return [_draw_speed(device, rows, looks, folder / SPEED_NAME), _draw_errors(device, rows, looks, folder / ERROR_NAME)]
+
+
+def drawing() -> None:
+    """Make matplotlib ready to draw into files.
+
+    Raises:
+        DeviceError: it is not installed.
+    """
     try:
         import matplotlib
     except ImportError:
         raise DeviceError("--plot", "matplotlib is not installed", needs="matplotlib 3.9 or later",
                           remedy="pip install 'gemmgen[plot]'") from None
     matplotlib.use("Agg")
-    rows = list(rows)
-    names = list(dict.fromkeys(row.name for row in rows))
-    looks = {name: _look(name, at, next(row.kind for row in rows if row.name == name)) for at, name in enumerate(names)}
-    return [_draw_speed(device, rows, looks, folder / SPEED_NAME), _draw_errors(device, rows, looks, folder / ERROR_NAME)]
 
 
 def _look(name: str, at: int, kind: str) -> dict[str, Any]:
@@ -62,7 +71,7 @@ def _draw_speed(device: str, rows: Sequence[Row], looks: Mapping[str, dict[str, 
         axis.set_xticks([], minor=True)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=7)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _draw_errors(device: str, rows: Sequence[Row], looks: Mapping[str, dict[str, Any]], path: Path) -> Path:
@@ -83,10 +92,11 @@ def _draw_errors(device: str, rows: Sequence[Row], looks: Mapping[str, dict[str,
     handles = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels())}
     if handles:
         axes[0][-1].legend(handles.values(), handles.keys(), fontsize=7)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
-def _saved(figure: Any, path: Path) -> Path:
+def saved(figure: Any, path: Path) -> Path:
+    """Write a figure and close it."""
     import matplotlib.pyplot as plt
 
     figure.tight_layout()

@@ -451,14 +451,107 @@ def _plotted(path: Path, folder: Path) -> list[Path]:
     """
     from gemmgen import bench as benching
 
-    try:
-        text = read(path, MOST_CSV).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"--plot {path}", "cannot be read", got=getattr(error, "strerror", None) or str(error),
-                        needs="a bench.csv that --out wrote", remedy="check the path") from None
-    device, rows = benching.from_csv(text, f"--plot {path}")
+    device, rows = benching.from_csv(_table(path, "bench.csv"), f"--plot {path}")
     write_files(folder, {})
     return benching.plot(device, rows, folder)
+
+
+def _plotted_batches(path: Path, folder: Path) -> list[Path]:
+    """The images drawn from a table of `bench-batches --out`; raises as `_plotted`."""
+    from gemmgen.bench import batches as benching
+    from gemmgen.bench.batch_plots import plot_batches
+
+    device, rows = benching.from_csv(_table(path, "batches.csv"), f"--plot {path}")
+    write_files(folder, {})
+    return plot_batches(device, rows, folder)
+
+
+def _table(path: Path, name: str) -> str:
+    """The text of a table that `--out` wrote under a name.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
+    try:
+        return read(path, MOST_CSV).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"--plot {path}", "cannot be read", got=getattr(error, "strerror", None) or str(error),
+                        needs=f"a {name} that --out wrote", remedy="check the path") from None
+
+
+@app.command("bench-batches", epilog=_examples(
+    "gemmgen bench-batches my_batches.toml --out results",
+    "gemmgen bench-batches my_batches.toml --suite inception,transformers,uniform --rounds 21",
+    "gemmgen bench-batches my_batches.toml --batches 8,256 --against cublas-loop,cublas-grouped --seconds 60",
+    "gemmgen bench-batches --plot results/batches.csv",
+))
+def bench_batches(
+    specs: Annotated[list[Path] | None, typer.Argument(metavar="SPEC...", help=(
+        "Spec files (.toml) of kernels for batches; none for the rivals alone."))] = None,
+    suite: Annotated[str, typer.Option(metavar="NAMES", help=(
+        "Comma-separated: paper (BatchGEMM's twelve ranges and six batch sizes), inception (its Table 6), transformers (experts, LoRA), "
+        "uniform (WMMAe's 256 products of 1024 x k x 1024)."))] = "paper",
+    batches: Annotated[str, typer.Option(metavar="COUNTS", help="Comma-separated: only cells of so many products.")] = "",
+    against: Annotated[str, typer.Option(metavar="NAMES", help=(
+        "Comma-separated rivals, or all: cublas-loop, cublas-streams, cublas-graph, cublas-graph-streams, cublas-grouped, "
+        "cublas-batched-padded, torch-bmm-padded; for batches of one size cublas-strided, torch-bmm instead of the padded."))] = "all",
+    rounds: Annotated[int, typer.Option(min=2, max=1000, help="Interleaved rounds.")] = 11,
+    slice_ms: Annotated[float, typer.Option(min=0.1, max=1000, help="Milliseconds each contender runs in a round.")] = 3.0,
+    seconds: Annotated[float | None, typer.Option(min=1, help=(
+        "Time for all cells together, once all is compiled; slices and rounds are cut to fit."))] = None,
+    captured: Annotated[bool, typer.Option("--captured", help=(
+        "Capture every contender as a CUDA graph: the GPU's time, without the host's."))] = False,
+    gpu: OtherGpu = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write batches.csv, batches.json and batches.txt there.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
+        "Draw ratios, latency and GFLOPS from a batches.csv, beside it or into --out; needs no GPU."))] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
+) -> int:
+    """Time batches of many sizes beside cuBLAS and torch, on this machine's GPU.
+
+    Each cell is a batch with sizes from a fixed seed. Everything runs in one
+    interleaved race on rotating random inputs, and is held against FP64 before:
+    who is wrong is not timed. Times are what a program waits for, its enqueueing
+    included.
+    """
+    from gemmgen.bench import batches as benching
+    from gemmgen.cli.inputs import batch_sizes
+    from gemmgen.cli.racers import batch_racers
+    from gemmgen.timing.batches import cells
+
+    specs = specs or []
+    if plot:
+        if specs:
+            raise SpecError("--plot", "draws a table that is there", got=f"{len(specs)} specs", needs="no SPEC",
+                            remedy=f"gemmgen bench-batches --plot {plot}")
+        drawn = _plotted_batches(plot, out or plot.parent)
+        emit_json({"files": [str(path) for path in drawn]}) if as_json else emit("\n".join(f"wrote {path}" for path in drawn))
+        return EXIT_OK
+    counts, rivals, suites = batch_sizes(batches), benching.batch_rivals(against), benching.suites(suite)
+    wanted = cells(suites, counts)
+    if not wanted or not (specs or rivals):
+        raise SpecError("gemmgen bench-batches", "has nothing to time", got=f"--suite {suite!r} --batches {batches!r} --against {against!r}",
+                        needs="a suite with cells of such batches, and a SPEC or a rival", remedy="gemmgen bench-batches --help")
+    if out:
+        write_files(out, {})  # before minutes are spent
+    progress = Progress("bench-batches", quiet or as_json)
+    kernels, notes = batch_racers(specs, progress, gpu)
+
+    def save(table: benching.BatchTable) -> None:
+        if out:
+            write_files(out, {
+                "batches.csv": benching.as_csv(table), "batches.json": json_text(table.as_dict()) + "\n",
+                "batches.txt": benching.as_text(table) + "\n",
+            })
+
+    table = benching.bench_batches(
+        kernels, wanted, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds, captured=captured, notes=notes,
+        progress=progress.step, measured=save,
+    )
+    progress.clear()
+    emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))
+    return EXIT_OK
 
 
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))

@@ -119,3 +119,16 @@ def problem_sizes(text: str) -> list[tuple[int, int, int]]:
         numbers = [int(x) for x in extents]
         sizes.append(tuple(numbers * 3 if len(numbers) == 1 else numbers))
     return sizes
+
+
+def batch_sizes(text: str) -> list[int]:
+    """`8,256` as numbers of products; an empty text is none.
+
+    Raises:
+        SpecError: anything else.
+    """
+    words = text.replace(",", " ").split()
+    for word in words:
+        if not re.fullmatch("[1-9][0-9]{0,6}", word):
+            raise SpecError("--batches", "is not a list of numbers of products", got=word, needs="8,16,256", remedy="--batches 8,256")
+    return [int(word) for word in words]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gemmgen.bench import Kernel
     from gemmgen.build import Built
     from gemmgen.spec import LoadedSpec
+    from gemmgen.timing.batches import BatchContender
 
 
 def solved_for(loaded: LoadedSpec, size: tuple[int, int, int]) -> LoadedSpec:
@@ -37,22 +38,12 @@ def racers(
     """
     from gemmgen.bench import Kernel, by
 
-    stems = [path.stem for path in specs]
-    names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in specs]
     jobs = [
         (name, solved_for(loaded, size) if size else loaded, size)
-        for name, loaded in zip(names, (road.load(path, gpu) for path in specs)) for size in (sizes if each_size else (None,))
+        for name, loaded in zip(_names(specs), (road.load(path, gpu) for path in specs)) for size in (sizes if each_size else (None,))
     ]
 
-    def prepared(job: tuple[str, LoadedSpec, tuple[int, int, int] | None]) -> Built | GemmgenError:
-        try:
-            return road.build(job[1])
-        except GemmgenError as error:
-            return error
-
-    progress.step(f"decide and compile {len(jobs)} kernel{'s' * (len(jobs) > 1)}")
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1, len(jobs))) as pool:  # the compiler runs outside the interpreter's lock
-        made = list(pool.map(prepared, jobs))
+    made = _built([loaded for _, loaded, _ in jobs], progress)
     kernels, notes, errors = [], [], []
     for (name, _, size), one in zip(jobs, made):
         what = f"{name} for {by(size)}" if size else name
@@ -65,3 +56,47 @@ def racers(
     if not kernels:
         raise errors[0]
     return kernels, notes
+
+
+def batch_racers(specs: Sequence[Path], progress: road.Watcher, gpu: str | None = None) -> tuple[dict[str, BatchContender], list[str]]:
+    """(what specs give to time in batches by name, what the compiler refused and why), compiled side by side.
+
+    Args:
+        gpu: for all of them, instead of their own.
+
+    Raises:
+        GemmgenError: a spec cannot be read, is for no GPU that is here, is none for batches, or cannot be built.
+    """
+    from gemmgen.bench import require_timed
+    from gemmgen.timing.batch_contender import contender
+
+    contenders: dict[str, BatchContender] = {}
+    notes: list[str] = []
+    for name, one in zip(_names(specs), _built([road.load(path, gpu) for path in specs], progress)):
+        if isinstance(one, GemmgenError):
+            raise one
+        require_timed(one.plan, "bench-batches")
+        contenders[name] = contender(one)
+        notes += [f"{name}: passed over: {refusal}" for refusal in one.refused]
+    return contenders, notes
+
+
+def _names(specs: Sequence[Path]) -> list[str]:
+    """What a table calls them: their stems, or where several share one, their paths."""
+    stems = [path.stem for path in specs]
+    return [path.stem if stems.count(path.stem) == 1 else str(path) for path in specs]
+
+
+def _built(loaded: Sequence[LoadedSpec], progress: road.Watcher) -> list[Built | GemmgenError]:
+    """Each spec's kernel, or why there is none, compiled side by side."""
+    def built(one: LoadedSpec) -> Built | GemmgenError:
+        try:
+            return road.build(one)
+        except GemmgenError as error:
+            return error
+
+    if not loaded:
+        return []
+    progress.step(f"decide and compile {len(loaded)} kernel{'s' * (len(loaded) > 1)}")
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1, len(loaded))) as pool:  # the compiler runs outside the interpreter's lock
+        return list(pool.map(built, loaded))

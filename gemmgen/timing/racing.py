@@ -31,7 +31,7 @@ def refusals() -> Iterator[None]:
         raise DeviceError("bench", "the GPU refused", got=str(error), remedy="smaller sizes") from error
 
 
-class _Stopwatch:
+class Stopwatch:
     """Times what is put on one stream."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ def estimate(enqueue: Callable[[int], None]) -> float:
         DeviceError: a launch failed.
     """
     with refusals():
-        watch = _Stopwatch()
+        watch = Stopwatch()
         with watch.stream:
             return watch.one(enqueue)
 
@@ -123,7 +123,7 @@ def race(
     slice_seconds = slices(len(contenders), rounds=rounds, slice_ms=slice_ms, seconds=seconds)
     with refusals():
         cupy.cuda.Device().synchronize()  # the inputs were made on another stream
-        watch = _Stopwatch()
+        watch = Stopwatch()
         with watch.stream:
             prepared = []
             for contender in contenders:

@@ -1,4 +1,4 @@
-"""Triton's own FP32 matrix products, to race against. The only importer of triton and torch.
+"""Triton's own FP32 matrix products, to race against. The only importer of triton.
 
 A plain kernel with pointers and tl.dot, whose `input_precision` says how FP32
 operands reach the matrix unit. No `from __future__ import annotations`: Triton

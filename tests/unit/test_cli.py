@@ -324,10 +324,11 @@ def test_errors_go_to_stderr_or_as_json_to_stdout(gemmgen):
 def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, verb):
     """What it does and what it refuses, on stdout, and nothing beside it."""
     monkeypatch.setenv("GEMMGEN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("gemmgen.cli.app._plotted", lambda table, folder: [folder / "speed.png"])  # else it takes a GPU, or matplotlib
+    for name in ("_plotted", "_plotted_batches"):  # else it takes a GPU, or matplotlib
+        monkeypatch.setattr(f"gemmgen.cli.app.{name}", lambda table, folder: [folder / "speed.png"])
     arguments = {
         "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
-        "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "gpus": [], "schemes": [], "fragments": [], "schema": [],
+        "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "bench-batches": ["--plot", tmp_path / "batches.csv"], "gpus": [], "schemes": [], "fragments": [], "schema": [],
     }
     ran = gemmgen(verb, *arguments[verb], "--json")
     assert (ran.code, ran.err) == (0, "")
