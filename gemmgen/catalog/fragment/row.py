@@ -63,7 +63,7 @@ class Fragment(Row):
     archs: Annotated[tuple[Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")], ...], Field(min_length=1, max_length=100, strict=False)] | None = None
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.:]{1,100}$")]
     shape: Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
-    builtin: Annotated[str, Field(pattern=r"^__builtin_amdgcn_[a-z0-9_]{1,60}$")] | None = None
+    builtin: Annotated[str, Field(pattern=r"^__builtin_(amdgcn_[a-z0-9_]{1,60}|fmaf)$")] | None = None
     word: Literal[WordType, "i8"]
     a: FragmentMap | None = None
     b: FragmentMap | None = None
