@@ -29,7 +29,7 @@ class Fragment(Row):
         policy: the programming interface: `mma` is one `mma.sync`, whose map
             the PTX ISA documents; `wmma` is one `wmma.mma.sync`, whose map it
             leaves open; `fma` is no matrix instruction: the lanes multiply,
-            each the part of C that it holds, with `fma.rn.f32` one k after
+            each the part of C that it holds, with `fma.rn.f32` or AMD's `v_fma_f32` one k after
             another, and each holds all of A and B that its part needs;
             `wgmma` is one `wgmma.mma_async` of a warpgroup, four warps whose
             128 lanes the maps count, with B and mostly A in shared memory;
