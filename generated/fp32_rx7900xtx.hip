@@ -1,6 +1,6 @@
-// kernel    gemmgen_fp32_fma_144x256x16_697d6de3
+// kernel    gemmgen_fp32_fma_144x256x16_4ff8beea
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    fp32: FP32 itself on the CUDA cores, no matrix unit: the yardstick
+// scheme    fp32: FP32 itself, no matrix unit: the yardstick
 // words     1 x f32, 24 bits; products A0 B0; dropped none
 // promote   never (fp32's own)
 // special   exact
@@ -10,9 +10,9 @@
 // checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD
 //           hardware
 // target    gfx1100
-// plan      697d6de3, rendered by gemmgen 0.1.0
+// plan      4ff8beea, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_697d6de3 {
+namespace gemmgen_4ff8beea {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -224,7 +224,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
-gemmgen_fp32_fma_144x256x16_697d6de3_split(
+gemmgen_fp32_fma_144x256x16_4ff8beea_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -287,7 +287,7 @@ GG_DEVICE void multiply_add(float (&c)[16], const float (&a)[16], const float (&
 }
 
 extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
-gemmgen_fp32_fma_144x256x16_697d6de3(
+gemmgen_fp32_fma_144x256x16_4ff8beea(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -445,4 +445,4 @@ gemmgen_fp32_fma_144x256x16_697d6de3(
         }
 }
 
-}  // namespace gemmgen_697d6de3
+}  // namespace gemmgen_4ff8beea
