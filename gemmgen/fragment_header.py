@@ -25,7 +25,7 @@ CONVERSION = {
 }
 """CUDA. Word type -> instruction that rounds an FP32 value to it, C type and asm constraint of the word, the rounding."""
 
-WORDS = {"f16": "unsigned short", "bf16": "unsigned short", "tf32": "unsigned", "i8": "signed char"}
+WORDS = {"f16": "unsigned short", "bf16": "unsigned short", "tf32": "unsigned", "f32": "unsigned", "i8": "signed char"}
 """HIP. Word type -> C type of the word."""
 
 
@@ -119,7 +119,7 @@ def _hip(fragment: Fragment) -> dict[str, Any]:
     *others, last = fragment.archs
     return {
         "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word],
-        "operand": _operand(fragment), "call": fragment.call,
+        "operand": _operand(fragment) if fragment.on_matrix_unit else None, "call": fragment.call,
         "targets": f"{', '.join(others)} or {last}" if others else last,
     }
 

@@ -116,7 +116,7 @@ class FragmentChoice(Strict):
         "auto",
         description="the programming interface of the matrix unit, or fma for none; wgmma: whole warpgroups, operands from "
         "shared memory; tcgen05: the same with sums in tensor memory, compiled and never run; auto takes the fastest that the "
-        "GPU has of tcgen05, wgmma and mma, and fma for f32 words; on AMD mfma (CDNA) or wmma (RDNA); rocwmma is refused: its headers "
+        "GPU has of tcgen05, wgmma and mma, on AMD mfma (CDNA) or wmma (RDNA), and fma for f32 words; rocwmma is refused: its headers "
         "are in no package index, so that its kernels could not be checked",
     )
     shape: _or_auto(Annotated[str, Field(pattern=r"^m[0-9]{1,4}n[0-9]{1,4}k[0-9]{1,4}$")], {"type": "string"}) = Field(

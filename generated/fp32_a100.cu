@@ -1,6 +1,6 @@
-// kernel    gemmgen_fp32_fma_112x128x16_e0d36de7
+// kernel    gemmgen_fp32_fma_112x128x16_d25f4684
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
-// scheme    fp32: FP32 itself on the CUDA cores, no matrix unit: the yardstick
+// scheme    fp32: FP32 itself, no matrix unit: the yardstick
 // words     1 x f32, 24 bits; products A0 B0; dropped none
 // promote   never (fp32's own)
 // special   exact
@@ -8,9 +8,9 @@
 // decided   block 112x128x16, warp 112x32x16, split prepass, loads async, 2 stages, group 1, 1 slice of k, promote 0, 1 fragment buffer
 // block     128 threads, 30720 B of dynamic shared memory
 // target    sm_80
-// plan      e0d36de7, rendered by gemmgen 0.1.0
+// plan      d25f4684, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_e0d36de7 {
+namespace gemmgen_d25f4684 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -185,7 +185,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_fp32_fma_112x128x16_e0d36de7_split(
+gemmgen_fp32_fma_112x128x16_d25f4684_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -267,7 +267,7 @@ GG_DEVICE void multiply_add(float (&c)[16], const float (&a)[16], const float (&
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemmgen_fp32_fma_112x128x16_e0d36de7(
+gemmgen_fp32_fma_112x128x16_d25f4684(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -412,4 +412,4 @@ gemmgen_fp32_fma_112x128x16_e0d36de7(
         }
 }
 
-}  // namespace gemmgen_e0d36de7
+}  // namespace gemmgen_d25f4684

@@ -68,7 +68,7 @@ def order_of_k(plan: Plan, k: int) -> np.ndarray:
     depth, times = plan.fragment.shape[2], plan.fragment.instructions or 1
     within = np.arange(depth).reshape(-1, times, plan.fragment.run // times) if times > 1 else np.arange(depth).reshape(1, 1, -1)
     within = within.transpose(1, 0, 2).reshape(-1)
-    if plan.arch.startswith("gfx12"):
+    if plan.arch.startswith("gfx12") and plan.fragment.on_matrix_unit:
         within = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
     if plan.gpu.vendor == "nvidia" and plan.where == "register":
         held = plan.fragment.a

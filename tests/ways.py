@@ -103,6 +103,7 @@ WAYS = {
 
 
 MI210, MI300X, MI355X, RX7900XTX, RX9070XT = ({"gpu": name} for name in ("mi210", "mi300x", "mi355x", "rx7900xtx", "rx9070xt"))
+PLAIN = {"scheme": "fp32", "promote": 0}
 
 AMD_WAYS = {
     "mfma": dict(MI210, fragment_buffers=2),
@@ -137,8 +138,14 @@ AMD_WAYS = {
     "wmma of RDNA4, shared, three words": dict(RX9070XT, where="shared", scheme="bf16x6", promote=32, layout="tt"),
     "wmma of RDNA4, register": dict(RX9070XT, where="register", layout="tn"),
     "wmma of RDNA4, a ring of three": dict(RX9070XT, stages=3, scheme="egemm", promote=0),
+    "VALU": dict(MI300X, **PLAIN),
+    "VALU, shared, transposed, slices": dict(MI210, **PLAIN, where="shared", layout="tn", split_k=2),
+    "VALU, 64 banks, a ring of three": dict(MI355X, **PLAIN, stages=3, layout="tt", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
+    "VALU, 64 banks, deep stages": dict(MI355X, **PLAIN, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}),
+    "VALU of RDNA3": dict(RX7900XTX, **PLAIN, layout="nt", tile={"block": [64, 64, 16], "warp": [16, 32, 16]}),
+    "VALU of RDNA4, shared": dict(RX9070XT, **PLAIN, where="shared"),
 }
-"""The same on AMD's matrix cores."""
+"""The same on AMD's matrix cores, and without them."""
 
 
 IN_SHORT = {
@@ -157,7 +164,8 @@ PORTABLE = {"sgemm_portable": ("a800", "mi210")}
 
 
 LIKE_OTHERS = {
-    "bf16x3_mi300x", "digits_half", "digits_ootomo", "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
+    "bf16x3_mi300x", "digits_half", "digits_ootomo", "fp32_mi300x", "fp32_rx7900xtx",
+    "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
     "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800",
     "tf32x3_mi300x",
 }

@@ -18,6 +18,7 @@ class Policy:
         vendor: whose it is.
         atom: the template under `templates/atoms` that fetches operands and multiplies; none where no kernel is made of it.
         on_matrix_unit: whether a matrix unit multiplies, and rounds as its row in specs/units says; else FP32 arithmetic does.
+        arithmetic: what multiplies where no matrix unit does, one of many.
         from_shared: whether the unit itself reads operands from shared memory, as a descriptor tells it.
         in_tensor_memory: whether the unit keeps C in a memory of its own, and is told types and extents in a word of 32 bits.
         by_lanes: whether lanes may fill fragments themselves: the maps are documented, and no fetch instruction is needed.
@@ -36,6 +37,7 @@ class Policy:
     vendor: str
     atom: str | None
     on_matrix_unit: bool = True
+    arithmetic: str | None = None
     from_shared: bool = False
     in_tensor_memory: bool = False
     by_lanes: bool = False
@@ -52,7 +54,7 @@ class Policy:
     @property
     def engine(self) -> str:
         """What multiplies, in words, one of many."""
-        return "matrix unit" if self.on_matrix_unit else "FP32 CUDA core"
+        return self.arithmetic or "matrix unit"
 
     def call(self, word: str, **parts: str) -> str:
         """The builtin's call on words of a type; `parts` are its name and operands."""
@@ -78,7 +80,7 @@ _NEITHER_PERMUTED_NOR_NEGATED = "{builtin}({a}, {b}, {c}, 0, 0, 0)"
 _ROWS = (
     Policy("mma", "nvidia", "mma.j2", by_lanes=True, fetched_together=2, lanes_along_k=4, rows_together=8),
     Policy("wmma", "nvidia", "wmma.j2", by_stride=True, library_fragment="nvcuda::wmma::fragment"),
-    Policy("fma", "nvidia", "fma.j2", on_matrix_unit=False),
+    Policy("fma", "nvidia", "fma.j2", on_matrix_unit=False, arithmetic="FP32 CUDA core"),
     Policy("wgmma", "nvidia", "wgmma.j2", from_shared=True),
     Policy("tcgen05", "nvidia", "tcgen05.j2", from_shared=True, in_tensor_memory=True),
     Policy(
@@ -89,6 +91,7 @@ _ROWS = (
         "wmma", "amd", "matrix_core.j2", by_lanes=True, by_place=True,
         builtin_call="{builtin}({a}, {b}, {c})", builtin_call_i8="{builtin}(true, {a}, true, {b}, {c}, false)",  # both signed; sums wrap
     ),
+    Policy("fma", "amd", "valu.j2", on_matrix_unit=False, arithmetic="FP32 VALU lane", builtin_call="{builtin}({a}, {b}, {c})"),
 )
 POLICIES: dict[tuple[str, str], Policy] = {(row.vendor, row.name): row for row in _ROWS}
 """By vendor and name."""

@@ -143,7 +143,7 @@ def efficiency(gpu: Gpu, word: str) -> Efficiency:
 def rate_numbers(gpu: Gpu, word: str) -> dict[str, float]:
     """The symbols that a GPU's rates stand for.
 
-    Where FP32 itself is multiplied, the CUDA cores stand in for the matrix units, with their own rate and clock.
+    Where FP32 itself is multiplied, the CUDA cores or VALUs stand in for the matrix units, with their own rate and clock.
     """
     reached, rates = efficiency(gpu, word), gpu.rates
     boost_mhz, fma_per_clock = rates.tensor_boost_mhz, rates.tensor_fma_per_clock.get(word, 0) or rates.tensor_fma_per_clock["f16"]

@@ -39,7 +39,7 @@ def record(plan: Plan, binary: Binary, report: Report, device: dict[str, Any]) -
 
 def _matrix_unit(plan: Plan, kind: str) -> dict[str, Any]:
     """What the unit returned, or the error in its place: a report is not to be lost for it."""
-    model = {"model": plan.gpu.unit.name}
+    model = {"model": plan.gpu.unit.name if plan.fragment.on_matrix_unit else plan.fragment.instruction}
     try:
         tiles = probe_unit(plan, kind)
     except GemmgenError as error:

@@ -1,4 +1,4 @@
-"""What an AMD matrix unit really returns: one instruction on chosen words, beside what the model of the unit says.
+"""What an AMD matrix unit really returns, or what multiplies without one: one instruction on chosen words, beside what its model says.
 
 The models of AMD's units rest on publications. Each tile here asks for something that such a model must know:
 which bits alignment keeps, in which order it sums, and what becomes of subnormal numbers.
@@ -15,12 +15,14 @@ from gemmgen.build import build
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.number import FORMATS, Format
 from gemmgen.emulate.core import units
+from gemmgen.emulate.core.rounding import fma
 from gemmgen.fragment_header import fragment_header
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render_text
 from gemmgen.run import open_device
 
 KERNEL = "unit_probe"
+_RAW = units.RAW | {"f32": np.dtype(np.uint32)}
 Exponents = tuple[int, int] | str
 """Of random numbers, the least and the largest; or one of these:"""
 _ZERO, _SUBNORMAL = "zero", "subnormal"
@@ -89,7 +91,8 @@ def probe_unit(plan: Plan, kind: str) -> Tiles:
     Raises:
         GemmgenError: the probe cannot be compiled or run.
     """
-    fragment = next(row for row in FRAGMENTS.rows() if row.builtin == plan.fragment.builtin)  # the plan's may be several of it
+    usable = (row for row in FRAGMENTS.rows() if row.builtin == plan.fragment.builtin and row.runs_on(plan.arch))
+    fragment = next(usable)  # the plan's may be several of it
     m, n, k = fragment.shape
     names, a, b, c = _tiles(fragment)
     text = render_text("unit_probe.j2", header=fragment_header(fragment), fragment=fragment, name=KERNEL, m=m, n=n, k=k)
@@ -102,8 +105,22 @@ def probe_unit(plan: Plan, kind: str) -> Tiles:
         d = device.download(buffers[-1], np.float32, c.size).reshape(c.shape)
     finally:
         device.release()
-    known = fragment.word in plan.gpu.unit.block
-    return Tiles(fragment, names, a, b, c, d, units.mma(plan.gpu.unit, fragment.word, a, b, c) if known else None)
+    return Tiles(fragment, names, a, b, c, d, _modelled(plan, fragment, a, b, c))
+
+
+def _modelled(plan: Plan, fragment: Fragment, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray | None:
+    """What the model of the plan's unit returns, or, without a unit, one multiply-add a k in order; None where there is no model."""
+    if fragment.on_matrix_unit:
+        return units.mma(plan.gpu.unit, fragment.word, a, b, c) if fragment.word in plan.gpu.unit.block else None
+    with np.errstate(all="ignore"):
+        for k in range(fragment.shape[2]):
+            c = fma(_decoded(fragment, a[:, :, k, None]), _decoded(fragment, b[:, k, None, :]), c)
+    return c
+
+
+def _decoded(fragment: Fragment, raw: np.ndarray) -> np.ndarray:
+    """The numbers that words of the fragment's type stand for."""
+    return units.decode(fragment.word, raw) if fragment.on_matrix_unit else raw.view(np.float32)
 
 
 def _tiles(fragment: Fragment) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray]:
@@ -113,13 +130,13 @@ def _tiles(fragment: Fragment) -> tuple[tuple[str, ...], np.ndarray, np.ndarray,
     rng = np.random.Generator(np.random.PCG64(0))
 
     def words(rows: int, columns: int, exponents: Exponents) -> np.ndarray:
-        return _drawn(rng, word, units.RAW[fragment.word], (rows, columns), exponents)
+        return _drawn(rng, word, _RAW[fragment.word], (rows, columns), exponents)
 
     def sums(exponents: Exponents) -> np.ndarray:
         return _drawn(rng, FORMATS["f32"], np.dtype(np.uint32), (m, n), exponents).view(np.float32)
 
     def opposite(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        exact = units.decode(fragment.word, a).astype(np.float64) @ units.decode(fragment.word, b).astype(np.float64)
+        exact = _decoded(fragment, a).astype(np.float64) @ _decoded(fragment, b).astype(np.float64)
         return -exact.astype(np.float32)
 
     # Words whose products are subnormal FP32 numbers; where there are none, as of f16, only C is subnormal.

@@ -75,10 +75,11 @@ CASES = {
     "mi210": {"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "mi210"}},
     "mi300x": {"problem": {"layout": "tt"}, "split": {"scheme": "scaled"}, "target": {"gpu": "mi300x"},
                "tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "split_k": 2}},
+    "mi355x": {"split": {"scheme": "fp32"}, "tile": {"block": [64, 64, 16], "warp": [32, 32, 16]}, "target": {"gpu": "mi355x"}},
     "rx7900xtx": {"problem": {"layout": "nt"}, "split": {"scheme": "bf16x3", "where": "register"}, "target": {"gpu": "rx7900xtx"},
                   "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}},
 }
-FURTHER = {"mi210": ["gfx942"], "mi300x": ["gfx90a"], "rx7900xtx": []}
+FURTHER = {"mi210": ["gfx942"], "mi300x": ["gfx90a"], "mi355x": ["gfx908"], "rx7900xtx": []}
 
 
 @pytest.fixture(scope="module", params=CASES)

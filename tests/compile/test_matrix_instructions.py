@@ -11,7 +11,7 @@ from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.errors import BuildError
 from ways import sampled
 
-ROWS = {row.name: row for row in FRAGMENTS.rows() if row.vendor == "amd"}
+ROWS = {row.name: row for row in FRAGMENTS.rows() if row.vendor == "amd" and row.on_matrix_unit}
 
 # One instruction on operands from memory. Without conversions between vectors, a builtin takes its own types alone.
 KERNEL = """

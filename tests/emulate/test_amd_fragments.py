@@ -7,6 +7,7 @@ fill one of them, or all, by formulas of their own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -17,6 +18,7 @@ from gemmgen.catalog.fragment import FRAGMENTS, Fragment, FragmentMap
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
+from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import EmulationError
 from gemmgen.fragment_header import fragment_header
 from ways import covering
@@ -24,6 +26,7 @@ from ways import covering
 ROWS = {row.name: row for row in FRAGMENTS.rows() if row.vendor == "amd"}
 DEEP = {f"{row.deepest} {name}": row.deep(row.deepest) for name, row in ROWS.items() if row.deepest}
 UNIT = {gpu.arch: UNITS.get(gpu.matrix_unit) for gpu in GPUS.rows() if gpu.vendor == "amd"}
+VALU = {name: row for name, row in ROWS.items() if not row.on_matrix_unit}
 EVERY = [(row, arch) for row in (ROWS | DEEP).values() for arch in row.archs if arch in TARGETS]
 
 
@@ -31,11 +34,11 @@ def name_of(value: Fragment | str) -> str:
     return value if isinstance(value, str) else value.name + (f" by {value.instructions}" if value.instructions else "")
 
 
-def each(question: int):
-    """Every row and target; `make test` asks one of the questions of a row, in turn, on the latest of its targets."""
+def each(question: int, every: Sequence[tuple[Fragment, str]] = EVERY):
+    """Every row and target, or those given; `make test` asks one of the questions of a row, in turn, on the latest of its targets."""
     last = [(row, row.archs[-1]) for row in (ROWS | DEEP).values()]
     return pytest.mark.parametrize(
-        ("row", "arch"), [pytest.param(*one, marks=() if one in last and last.index(one) % 5 == question else pytest.mark.long) for one in EVERY], ids=name_of,
+        ("row", "arch"), [pytest.param(*one, marks=() if one in last and last.index(one) % 5 == question else pytest.mark.long) for one in every], ids=name_of,
     )
 
 
@@ -175,12 +178,15 @@ A_BY_HEADER = ("a.set(e, x[outer * K + k]);", ""), (
 )  # fmt: skip
 
 
+ON_UNITS = [(row, arch) for row, arch in EVERY if row.on_matrix_unit]
+
+
 def by_formulas(row: Fragment) -> str:
     outer, k, row_of_sum = FORMULAS[row.name.split("_")[0]]
     return BY_FORMULAS % (row.shape[0], row.shape[2], outer, k, row_of_sum)
 
 
-@each(3)
+@each(3, ON_UNITS)
 def test_a_product_of_what_formulas_fill(row, arch):
     a, b = operands(row)
     body = by_formulas(row)
@@ -189,7 +195,7 @@ def test_a_product_of_what_formulas_fill(row, arch):
         assert not np.array_equal(run(row, arch, body, (a @ b).shape, a, b, fault), a @ b), fault
 
 
-@each(4)
+@each(4, ON_UNITS)
 def test_the_header_and_formulas_meet_at_the_same_k(row, arch):
     """A from the one, B from the other; what both of the header's have in common cannot hide here."""
     a, b = operands(row)
@@ -240,7 +246,7 @@ def rounded(word: str, x: np.ndarray) -> np.ndarray:
     return (bits >> (16 if word == "bf16" else 0)).astype(np.uint32)
 
 
-ROUNDED = [(row, arch) for row, arch in EVERY if row.word != "i8" and not row.instructions]
+ROUNDED = [(row, arch) for row, arch in EVERY if row.word not in ("i8", "f32") and not row.instructions]
 
 
 @pytest.mark.parametrize(("row", "arch"), covering(ROUNDED), ids=name_of)
@@ -266,10 +272,27 @@ def test_bytes_keep_their_sign(row, arch):
     assert np.array_equal(run(row, arch, AS_IT_WAS, (m, k), numbers, numbers), numbers)
 
 
+# ---------------------------------------------------------------- without a matrix unit
+
+
+@pytest.mark.parametrize(("row", "arch"), covering((row, arch) for row, arch in EVERY if row in VALU.values()), ids=name_of)
+def test_a_sum_is_that_of_multiply_adds_in_order(row, arch):
+    """Bit for bit, subnormal numbers and all: one rounding a k."""
+    rng = np.random.default_rng(3)
+    m, n, k = row.shape
+    a, b = (np.ldexp(rng.uniform(-1, 1, shape), -70).astype(np.float32) for shape in ((m, k), (k, n)))
+    a[: m // 2], b[:, : n // 2] = np.ldexp(a[: m // 2], 69), np.ldexp(b[:, : n // 2], 70)
+    want = np.zeros((m, n), np.float32)
+    for at in range(k):
+        want = fma(a[:, at, None], b[None, at, :], want)
+    assert np.array_equal(run(row, arch, BY_HEADER, (m, n), a, b), want)
+    assert 0 < np.abs(want[want != 0]).min() < 2.0**-126
+
+
 # ---------------------------------------------------------------- copies
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.a.copies > 1], ids=name_of)
+@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.a.copies > 1 and row.on_matrix_unit], ids=name_of)
 def test_both_copies_must_be_set(row):
     """RDNA 3 reads lanes 16 to 31 too, whatever they hold."""
     a, b = operands(row)

@@ -83,6 +83,11 @@ FAULTS = {
     "RDNA3's rows of C as RDNA4's": ("wmma of RDNA3", swap("r * 2", "r"), permutation),
     "RDNA4's k as RDNA3's": ("wmma of RDNA4", swap("a_chunk = (lane >> 4)", "a_chunk = 0"), permutation),
     "a stage of the ring too early": ("mfma, a ring of three", swap("const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;", "const int next_slot = slot ^ 1;"), permutation),
+    "VALU, rows from the wrong place": ("VALU", swap("i * apart * ROW_BYTES", "(i ^ 1) * apart * ROW_BYTES"), permutation),
+    "VALU, one k of four left out": ("VALU", swap("k < 4; ++k) c[", "k < 3; ++k) c["), permutation),
+    "VALU, C's rows of a lane too close": ("VALU", swap("(r >> 2) * 8", "(r >> 2) * 4"), permutation),
+    "VALU, four rows on with the same swizzle": ("VALU of RDNA3", swap("swizzle(4, step) - step)", "0)"), permutation),
+    "VALU, eight rows on with the same swizzle": ("VALU, 64 banks, deep stages", swap("swizzle(8, step) - step)", "0)"), permutation),
     "shuffles that miss the upper half": ("mfma", swap("for (int mask = 32; mask > 0", "for (int mask = 16; mask > 0"), None),
 }
 

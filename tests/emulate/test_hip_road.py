@@ -168,6 +168,18 @@ def test_the_probe_tells_one_model_of_a_unit_from_another(gpu_name, scheme):
     assert others and all("; others in: " in other.summary for other in others)
 
 
+@pytest.mark.parametrize("gpu_name", ["mi210", "rx9070xt"])
+def test_the_probe_of_plain_fp32_is_of_multiply_adds_in_order(gpu_name):
+    """By the fragment of as many lanes; and sums in another order would be told."""
+    plan = solve(loads({"split": {"scheme": "fp32"}, "target": {"gpu": gpu_name}}))
+    tiles = probe_unit(plan, "emulator")
+    assert tiles.fragment.name == plan.fragment.name and not np.isnan(tiles.d).any()
+    assert tiles.summary == f"{tiles.d.size} of {tiles.d.size} dot products as modelled"
+    a, b = tiles.a.view(np.float32).astype(np.float64), tiles.b.view(np.float32).astype(np.float64)
+    once = replace(tiles, modelled=(a @ b + tiles.c).astype(np.float32))
+    assert "others in: terms of one size, terms far apart" in once.summary
+
+
 def test_the_probe_shows_whether_subnormal_words_are_flushed():
     plan = solve(loads({"split": {"scheme": "ootomo"}, "target": {"gpu": "mi210"}, "build": {"allow_spills": True}}))
     tiles = probe_unit(plan, "emulator")

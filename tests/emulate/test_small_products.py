@@ -165,6 +165,9 @@ BITS = {
     "mfma that flushes": dict(gpu="mi210", scheme="ootomo_flushed", promote=64),
     "wmma of RDNA3": dict(gpu="rx7900xtx", layout="tt", scheme="bf16x3", promote=32),
     "wmma of RDNA4": dict(gpu="rx9070xt", promote=64, where="register"),
+    "VALU": dict(gpu="mi300x", scheme="fp32", promote=0),
+    "VALU, 64 banks": dict(gpu="mi355x", scheme="fp32", promote=0, layout="tn", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
+    "VALU of RDNA3": dict(gpu="rx7900xtx", scheme="fp32", promote=0, layout="tt"),
 }
 
 

@@ -11,6 +11,7 @@ from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.emulate.amdgpu.local import banks_of, phases
 from gemmgen.emulate.core.banks import extra_wavefronts
+from gemmgen.emulate.core.rounding import fma
 from gemmgen.errors import EmulationError
 
 U16, U32, U64, I16, I32, I64 = np.uint16, np.uint32, np.uint64, np.int16, np.int32, np.int64
@@ -377,6 +378,29 @@ def test_a_fused_multiply_add_rounds_once():
         pair + "v_mov_b32_e32 v3, 0\nv_pk_fma_f32 v[8:9], v[2:3], v[4:5], v[6:7] op_sel_hi:[0,1,1]\nv_mov_b32_e32 v8, v9",
     ):
         assert (run(body, F32, x, y, z) == np.array(want, F32)).all()
+
+
+def test_two_multiply_adds_in_one():
+    """As clang makes them of plain FP32: one operand for both halves, from either of its registers; and two of a dual instruction, of which
+    neither sees what the other writes."""
+    finite = AWKWARD[np.isfinite(AWKWARD) & (np.abs(AWKWARD) < 2.0**60)]
+    x, y = pairs(finite)
+    low, high = fma(x, y, np.ones_like(x)), fma(x, x, np.full_like(x, 2))
+    registers = "v_mov_b32_e32 v3, 0\nv_mov_b32_e32 v10, v4\nv_mov_b32_e32 v11, v2\nv_mov_b32_e32 v12, 1.0\nv_mov_b32_e32 v13, 2.0\n"
+    turned = "v_mov_b32_e32 v3, v2\nv_mov_b32_e32 v2, 0\n"
+    for packed in (
+        "v_pk_fma_f32 v[12:13], v[2:3], v[10:11], v[12:13] op_sel_hi:[0,1,1]",
+        turned + "v_pk_fma_f32 v[12:13], v[2:3], v[10:11], v[12:13] op_sel:[1,0,0]",
+        turned + "v_pk_fma_f32 v[12:13], v[10:11], v[2:3], v[12:13] op_sel:[0,1,0]",
+    ):
+        assert np.array_equal(run(registers + packed + "\nv_mov_b32_e32 v8, v12", F32, x, y), low), packed
+        assert np.array_equal(run(registers + packed + "\nv_mov_b32_e32 v8, v13", F32, x, y), high), packed
+    dual = registers + "v_dual_fmac_f32 v12, v2, v4 :: v_dual_fmac_f32 v13, v2, v11\n"
+    for target in ("gfx1100", "gfx1201"):
+        assert np.array_equal(run(dual + "v_mov_b32_e32 v8, v12", F32, x, y, target=target), low)
+        assert np.array_equal(run(dual + "v_mov_b32_e32 v8, v13", F32, x, y, target=target), high)
+    crossed = registers + "v_dual_fmac_f32 v12, v2, v4 :: v_dual_fmac_f32 v13, v2, v12\nv_mov_b32_e32 v8, v13"
+    assert np.array_equal(run(crossed, F32, x, y, target="gfx1100"), fma(x, np.ones_like(x), np.full_like(x, 2)))
 
 
 def test_the_older_multiply_add_rounds_twice_and_knows_no_subnormals():

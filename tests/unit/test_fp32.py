@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from banks import bank_ways
-from ways import NVIDIA
+from ways import AMD, AMD_WAYS, NVIDIA
+from ways import plan_of as way_of
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
@@ -61,9 +62,54 @@ def test_what_needs_a_matrix_unit_is_refused():
 
 
 def test_no_matrix_unit_has_to_know_the_word():
-    for gpu in map(GPUS.get, NVIDIA):
-        assert "f32" not in gpu.unit.block and "f32" not in gpu.rates.tensor_fma_per_clock
-        assert solve(spec(gpu.name)).fragment.engine == "FP32 CUDA core"
+    for gpus, engine in ((NVIDIA, "FP32 CUDA core"), (AMD, "FP32 VALU lane")):
+        for gpu in map(GPUS.get, gpus):
+            assert "f32" not in gpu.unit.block and "f32" not in gpu.rates.tensor_fma_per_clock
+            assert solve(spec(gpu.name)).fragment.engine == engine
+
+
+@pytest.mark.parametrize(("gpu", "shape"), [("mi100", "m32n32k4"), ("mi300x", "m32n32k4"), ("rx7900xtx", "m16n32k4"), ("rx9070xt", "m16n32k4")])
+def test_on_amd_it_goes_by_the_wavefront(gpu, shape):
+    """Tiles through registers, two stages, one fragment buffer, and the fragment of as many lanes."""
+    plan = solve(spec(gpu))
+    assert plan == solve(spec(gpu, fragment={"policy": "fma", "shape": shape})) and plan.fragment.shape_name == shape
+    assert (plan.loads, plan.stages, plan.fragment_buffers, plan.promote) == ("grouped", 2, 1, 0)
+    assert plan.where in ("prepass", "shared") and plan.fragment.threads == plan.lanes
+
+
+@pytest.mark.parametrize(("keys", "where", "problem"), [
+    ({"split": {"where": "register"}}, "[split] where", "not filled by lanes"),
+    ({"split": {"promote": 64}}, "[split] promote", "in FP32 registers already"),
+    ({"pipeline": {"loads": "async"}}, "[pipeline] loads", "load tiles through registers"),
+    ({"pipeline": {"loads": "spread"}}, "[pipeline] loads", "load tiles through registers"),
+    ({"pipeline": {"fragment_buffers": 2}}, "[pipeline] fragment_buffers", "leaves no room for a second buffer"),
+    ({"fragment": {"policy": "mfma"}}, "[fragment] policy", "no mfma fragment of f32 is known for amd"),
+    ({"fragment": {"shape": "m16n32k4"}}, "[fragment]", "mi300x does not have m16n32k4"),
+    ({"tile": {"warp": [32, 48, 32], "block": [64, 96, 32]}}, "[tile] warp", "whole number of fragments"),
+])
+def test_what_amd_does_not_have_is_refused(keys, where, problem):
+    with pytest.raises(InfeasibleSpec, match=problem) as refused:
+        solve(spec("mi300x", **keys))
+    assert where in refused.value.where and refused.value.remedy
+
+
+def test_a_matrix_unit_does_not_take_its_policy():
+    with pytest.raises(InfeasibleSpec, match="no fma fragment of f16 is known for amd"):
+        solve(loads({"split": {"scheme": "ootomo"}, "fragment": {"policy": "fma"}, "target": {"gpu": "mi300x"}}, "here"))
+
+
+@pytest.mark.parametrize("name", [name for name in AMD_WAYS if name.startswith("VALU")])
+def test_amds_swizzle_parts_what_a_phase_reads(name):
+    """Counted from the maps: of each four rows, as lanes read them together, none meets another in a bank."""
+    plan = way_of(**AMD_WAYS[name])
+    assert bank_ways(plan) == 1
+    for held, axis in ((plan.fragment.a, 0), (plan.fragment.b, 1)):
+        for first in range(0, plan.lanes, plan.line_chunks):
+            for register in range(0, 16, 4):
+                for step in range(plan.k_steps):
+                    rows = {held.element(lane, register)[axis] for lane in range(first, first + plan.line_chunks)}
+                    places = {row: row * plan.row_chunks + (step ^ (row // plan.swizzle_rows & plan.swizzle_mask)) for row in rows}
+                    assert len({place % plan.line_chunks for place in places.values()}) == len(rows)
 
 
 def test_a_warp_may_be_one_fragment_of_b_wide():
@@ -113,6 +159,9 @@ def test_the_cuda_cores_stand_in_for_the_matrix_units():
     assert not time.efficiency(h100, "f32").measured and time.efficiency(h100, "f16").measured
     for gpu in map(GPUS.get, NVIDIA):
         assert 0.4 < solve(spec(gpu.name)).model["tflops"] / gpu.rates.f32_tflops < 1
+    for gpu in map(GPUS.get, AMD):
+        reached = solve(spec(gpu.name)).model["tflops"] / gpu.rates.f32_tflops
+        assert 0.4 < reached < gpu.measured.fma_efficiency.value
 
 
 # ---- the error

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, candidates, shapes
+from gemmgen.catalog.gpu import arch_number
 from gemmgen.errors import SpecError
 from gemmgen.paths import TEMPLATES
 from gemmgen.solve import solve
@@ -16,7 +17,8 @@ from gemmgen.spec import loads
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if not row.in_tensor_memory}  # of those: test_blackwell.py
 NVIDIA = [name for name, row in ROWS.items() if row.vendor == "nvidia"]
-AMD = [name for name, row in ROWS.items() if row.vendor == "amd"]
+AMD = [name for name, row in ROWS.items() if row.vendor == "amd" and row.on_matrix_unit]
+VALU = {"valu_m32n32k4_f32": "gfx9", "valu_m16n32k4_f32": "gfx1"}
 BYTES = {"i8": 1, "f16": 2, "bf16": 2, "tf32": 4, "f32": 4}
 
 
@@ -60,6 +62,18 @@ def test_names_mnemonics_and_builtins_agree(name):
     ends = {"mfma": ("", "_1k"), "rdna3": ("_w32",), "rdna4": ("_w32_gfx12",)}[family]
     assert row.builtin in [f"__builtin_amdgcn_{start}{bar}{last}{end}" for bar in ("", "_") for end in ends]
     assert (row.map_source, row.min_arch, row.threads) == ("documented", None, {"mfma": 64, "wmma": 32}[policy])
+
+
+@pytest.mark.parametrize(("name", "family"), VALU.items())
+def test_what_amd_multiplies_without_a_matrix_unit(name, family):
+    """One row for 64 lanes and one for 32, of the targets that have so many."""
+    row = ROWS[name]
+    assert name == f"valu_{row.shape_name}_{row.word}" and (row.vendor, row.policy, row.on_matrix_unit) == ("amd", "fma", False)
+    assert (row.instruction, row.builtin, row.map_source, row.min_arch) == ("v_fma_f32", "__builtin_fmaf", "constructed", None)
+    assert row.threads == {row.maker.warp_size(arch_number(arch)) for arch in row.archs}.pop()
+    assert all(arch.startswith(family) for arch in row.archs) and list(row.archs) == sorted(row.archs)
+    units = {arch for other in FRAGMENTS.rows() if other.vendor == "amd" and other.on_matrix_unit for arch in other.archs}
+    assert set(row.archs) == {arch for arch in units if arch.startswith(family)}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -146,13 +160,14 @@ def test_kernels_are_made_of_fragments_that_have_a_template():
             assert solve(loads(spec)).fragment.name == fragment
 
 
-def test_lanes_that_multiply_hold_what_they_need():
-    row = ROWS["fma_m16n32k4_f32"]
-    for lane in range(32):
+@pytest.mark.parametrize(("name", "copies"), [("fma_m16n32k4_f32", (8, 4, 1)), ("valu_m16n32k4_f32", (8, 4, 1)), ("valu_m32n32k4_f32", (8, 8, 1))])
+def test_lanes_that_multiply_hold_what_they_need(name, copies):
+    row = ROWS[name]
+    for lane in range(row.threads):
         rows, columns = ({row.c.element(lane, r)[axis] for r in range(16)} for axis in (0, 1))
         assert {row.a.element(lane, r) for r in range(16)} == {(i, k) for i in rows for k in range(4)}
         assert {row.b.element(lane, r) for r in range(16)} == {(k, j) for k in range(4) for j in columns}
-    assert (row.a.lane_copies, row.b.lane_copies, row.c.lane_copies) == (8, 4, 1)
+    assert (row.a.lane_copies, row.b.lane_copies, row.c.lane_copies) == copies
 
 
 def test_wide_tiles_are_pictured_in_strips():

@@ -9,7 +9,7 @@ import pytest
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment, FragmentMap, candidates
 from gemmgen.errors import SpecError
 
-ROWS = {row.name: row for row in FRAGMENTS.rows() if row.vendor == "amd"}
+ROWS = {row.name: row for row in FRAGMENTS.rows() if row.vendor == "amd" and row.on_matrix_unit}
 
 # CDNA: how many k, one after another, a lane holds of its row of A and its column of B; the next lanes of the
 # same row hold the next as many. AMD matrix instruction calculator, `--matrix-entry` of gfx908, gfx90a and

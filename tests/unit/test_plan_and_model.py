@@ -16,7 +16,7 @@ from ways import AMD_WAYS, WAYS, plan_of
 
 PLANS = {
     portable.DESIGN: (specs(gpus=GPUS.names()), 160), specialised.DESIGN: (bulk_specs(), 160), tensor_memory.DESIGN: (tensor_memory_specs(), 40),
-    cuda_cores.DESIGN: (specs(schemes=("fp32",)), 80),
+    cuda_cores.DESIGN: (specs(gpus=GPUS.names(), schemes=("fp32",)), 120),
 }
 
 

@@ -129,12 +129,13 @@ def test_standing_says_what_was_never_run():
 def test_a_policys_row_is_whole(row):
     assert (TEMPLATES / "atoms" / row.atom).is_file() and row.vendor in VENDORS
     assert row.from_shared or not row.in_tensor_memory
-    assert (row.builtin_call is not None) == VENDORS[row.vendor].lists_targets == row.by_place
+    assert (row.builtin_call is not None) == VENDORS[row.vendor].lists_targets and row.by_place == (row.on_matrix_unit and VENDORS[row.vendor].lists_targets)
+    assert row.on_matrix_unit == (row.engine == "matrix unit") == (row.arithmetic is None)
     assert any((one.vendor, one.policy) == (row.vendor, row.name) for one in FRAGMENTS.rows()), "no fragment has it"
 
 
 def test_one_name_may_be_two_policies():
-    assert owners("wmma") == ("nvidia", "amd") and owners("mfma") == ("amd",) and owners("rocwmma") == ()
+    assert owners("wmma") == ("nvidia", "amd") and owners("mfma") == ("amd",) and owners("fma") == ("nvidia", "amd") and owners("rocwmma") == ()
     nvidia, amd = POLICIES["nvidia", "wmma"], POLICIES["amd", "wmma"]
     assert nvidia.by_stride and not nvidia.by_lanes and amd.by_lanes and not amd.by_stride
 

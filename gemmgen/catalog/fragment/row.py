@@ -29,7 +29,7 @@ class Fragment(Row):
         policy: the programming interface: `mma` is one `mma.sync`, whose map
             the PTX ISA documents; `wmma` is one `wmma.mma.sync`, whose map it
             leaves open; `fma` is no matrix instruction: the lanes multiply,
-            each the part of C that it holds, with `fma.rn.f32` one k after
+            each the part of C that it holds, with `fma.rn.f32` or AMD's `v_fma_f32` one k after
             another, and each holds all of A and B that its part needs;
             `wgmma` is one `wgmma.mma_async` of a warpgroup, four warps whose
             128 lanes the maps count, with B and mostly A in shared memory;
@@ -63,7 +63,7 @@ class Fragment(Row):
     archs: Annotated[tuple[Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")], ...], Field(min_length=1, max_length=100, strict=False)] | None = None
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.:]{1,100}$")]
     shape: Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
-    builtin: Annotated[str, Field(pattern=r"^__builtin_amdgcn_[a-z0-9_]{1,60}$")] | None = None
+    builtin: Annotated[str, Field(pattern=r"^__builtin_(amdgcn_[a-z0-9_]{1,60}|fmaf)$")] | None = None
     word: Literal[WordType, "i8"]
     a: FragmentMap | None = None
     b: FragmentMap | None = None

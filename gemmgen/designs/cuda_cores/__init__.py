@@ -1,4 +1,4 @@
-"""Plain FP32 on the CUDA cores, no matrix unit: the portable design's kernels with multiply-adds in the instruction's place."""
+"""Plain FP32 without a matrix unit, on CUDA cores or a VALU: the portable design's kernels with multiply-adds in the instruction's place."""
 
 from __future__ import annotations
 

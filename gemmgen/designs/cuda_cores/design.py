@@ -27,7 +27,7 @@ class CudaCores(Portable):
         return not fragment.on_matrix_unit
 
     def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
-        return equations.predict(numbers)
+        return equations.predict(numbers, arch_number)
 
     def looked_up(self, name: str, value: Any, arch_number: int) -> dict[str, Any]:
-        return equations.coefficients(value) if name == "loop" else {}
+        return equations.coefficients(arch_number, value) if name == "loop" else {}

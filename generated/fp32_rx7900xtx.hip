@@ -1,0 +1,448 @@
+// kernel    gemmgen_fp32_fma_144x256x16_4ff8beea
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    fp32: FP32 itself, no matrix unit: the yardstick
+// words     1 x f32, 24 bits; products A0 B0; dropped none
+// promote   never (fp32's own)
+// special   exact
+// fragment  v_fma_f32
+// decided   block 144x256x16, warp 48x64x16, split prepass, loads grouped, 2 stages, group 16, 1 slice of k, promote 0, 1 fragment buffer
+// block     384 threads, 51200 B of static shared memory
+// checked   compiled by clang, resources read from the code object, every instruction executed by an interpreter, layouts checked; never run on AMD
+//           hardware
+// target    gfx1100
+// plan      4ff8beea, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_4ff8beea {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+
+#define GG_DEVICE static inline __attribute__((device, always_inline))
+#define GG_SHARED __attribute__((address_space(3)))
+#if __clang_major__ >= 20
+#define GG_LOCAL , "local"  // fences that order shared memory alone
+#else
+#define GG_LOCAL
+#endif
+
+typedef float float4 __attribute__((ext_vector_type(4)));
+typedef u32x4 uint4;
+GG_DEVICE uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return uint4{x, y, z, w}; }
+GG_DEVICE u32 __float_as_uint(float x) { return __builtin_bit_cast(u32, x); }
+GG_DEVICE float __uint_as_float(u32 x) { return __builtin_bit_cast(float, x); }
+GG_DEVICE float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+GG_DEVICE float fabsf(float x) { return __builtin_fabsf(x); }
+GG_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
+GG_DEVICE int __clz(int x) { return __builtin_clz((u32)x); }
+template <typename T>
+GG_DEVICE T min(T x, T y) { return x < y ? x : y; }
+template <typename T>
+GG_DEVICE T max(T x, T y) { return x < y ? y : x; }
+
+GG_DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
+GG_DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
+
+// Address of shared memory (LDS), as 32 bits.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)(u64)(GG_SHARED const u8*)pointer; }
+
+// Barrier of the block, which orders shared memory and lets loads from global memory go on.
+GG_DEVICE void block_barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup" GG_LOCAL);
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup" GG_LOCAL);
+}
+
+// `x` of the lane whose number differs from this one's in the bits of `mask`.
+GG_DEVICE u32 shuffle_xor(u32 x, int mask) {
+    const int lane = __builtin_amdgcn_mbcnt_lo(~0u, 0u);
+    return (u32)__builtin_amdgcn_ds_bpermute((lane ^ mask) * 4, (int)x);
+}
+
+GG_DEVICE float widen(u32 bits) { return __uint_as_float(bits); }
+
+GG_DEVICE u32 round_nearest_even(float x) { return __float_as_uint(x); }  // nothing is cut
+
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+
+constexpr int WORDS = 1;
+
+// Splits N elements into words, 1 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        float rest = x[i];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        packed[0][i] = round_nearest_even(rest);
+    }
+}
+
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// A word holds every finite element as it is.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N], const float (&x)[N]) {
+    // Nothing is counted where all magnitudes lie in [0, Inf): as integers, their bits are in the same order.
+    u32 most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        most = max(most, bits);
+    }
+    if (most < 0x7f800000u) return 0;
+
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
+        float rest = x[i];
+        rest -= widen(packed[0][i]);
+        // Rounding leaves at most one ulp, 2^104 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+104f);
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
+        counts += finite ? (overflow ? 1u << 10 : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!(__builtin_amdgcn_ballot_w64(counts != 0) != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += shuffle_xor(counts, mask);
+    if (thread_id() % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) __hip_atomic_fetch_add(counters + i, found, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+        }
+    }
+}
+
+// Splits operand a into words and packs them as the main kernel's stages want them:
+//     [m / 144][k / 16][word: 1][m: 144][k: 16], rows swizzled, edges zero.
+// A thread takes 8 consecutive k of one row.
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, k contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u8* __restrict__ words,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = thread_id() % 4 * 8;
+    const int my_outer = thread_id() / 4;
+    const int o = outer0 + my_outer;
+    float value[8];
+
+    const float* from = x + (long long)o * ld + (k0 + my_k);
+    const bool inside = o < outer;
+    if (inside && k0 + my_k + 8 <= k && ((u64)from & 15) == 0) {
+        for (int i = 0; i < 8; i += 4) {
+            const float4 four = *(const float4*)(from + i);
+            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
+        }
+    } else {
+        for (int i = 0; i < 8; ++i)
+            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
+    }
+
+    u32 packed[WORDS][8];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 15) / 16, panels = (outer + 143) / 144;
+    if (o < panels * 144 && kk < stages_k * 16) {
+        const int row = o % 144, chunk = kk % 16 * 4 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 144) * stages_k + kk / 16) * 9216 + row * 64;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                *(uint4*)(to + w * 9216 + swizzle(row, chunk + i) * 16) =
+                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
+// Splits operand b into words and packs them as the main kernel's stages want them:
+//     [n / 256][k / 16][word: 1][n: 256][k: 16], rows swizzled, edges zero.
+// A thread takes 8 consecutive k of one column.
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u8* __restrict__ words,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = ((k + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = thread_id() % 4 * 8;
+    const int my_outer = thread_id() / 4;
+    const int o = outer0 + my_outer;
+    float value[8];
+
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
+    // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
+    // 8 apart, hit banks 8 k + outer, all different.
+    __attribute__((shared)) static float turned[32 * 65];
+    for (int i = thread_id(); i < 2048; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+    }
+    block_barrier();
+    for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
+
+    u32 packed[WORDS][8];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 15) / 16, panels = (outer + 255) / 256;
+    if (o < panels * 256 && kk < stages_k * 16) {
+        const int row = o % 256, chunk = kk % 16 * 4 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 256) * stages_k + kk / 16) * 16384 + row * 64;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                *(uint4*)(to + w * 16384 + swizzle(row, chunk + i) * 16) =
+                    make_uint4(packed[w][4 * i], packed[w][4 * i + 1], packed[w][4 * i + 2], packed[w][4 * i + 3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
+extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(256, 256)))
+gemmgen_fp32_fma_144x256x16_4ff8beea_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    const int blocks_a = (((m + 143) / 144 * 144 + 63) / 64) * ((k + 31) / 32);
+    if (block_id() < blocks_a)
+        split_a(block_id(), a, lda, m, k, a_words, a_status);
+    else
+        split_b(block_id() - blocks_a, b, ldb, n, k, b_words, b_status);
+}
+
+//                n0        BLOCK_N = 256
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 144, n0 : n0 + 256] with
+//        m0  | w | w  | w  | WARP_M     3 x 4 warps of 48 x 64. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 1 set of 96 floats a thread.
+//    = 144   | w | w  | w  |
+//            +---+----+----+            Shared memory holds 2 stages of k, 16 deep: one is
+//              WARP_N                   multiplied while 1 is on the way.
+constexpr int BLOCK_M = 144, BLOCK_N = 256, BLOCK_K = 16;
+constexpr int WARP_M = 48, WARP_N = 64;
+constexpr int WARPS_N = 4;
+constexpr int THREADS = 384;
+constexpr int STAGES = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int GROUP_ROWS = 16;  // rows of tiles that are worked off together: a raster group
+constexpr int FRAGMENTS_M = 3, FRAGMENTS_N = 2;  // fragments of m16n32k4 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int ROW_BYTES = BLOCK_K * 4;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+
+GG_DEVICE void load_16(u32 (&r)[4], const void* from) {
+    const u32x4 four = *(const u32x4*)from;
+    r[0] = four.x, r[1] = four.y, r[2] = four.z, r[3] = four.w;
+}
+
+GG_DEVICE void store_shared_16(u32 to, const u32 (&r)[4]) { *(GG_SHARED u32x4*)to = u32x4{r[0], r[1], r[2], r[3]}; }
+
+// Four rows of a stage, `apart` rows apart from the one at `address` on, four k of each. The swizzle repeats every 8
+// rows; where that takes two of these, every other one has this step's chunk `turn` chunks further.
+GG_DEVICE void load_rows(float (&r)[16], u32 address, int apart, int turn) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float4 four = *(GG_SHARED const float4*)(address + i * apart * ROW_BYTES + i % 2 * turn * 16);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) r[4 * i + k] = four[k];
+    }
+}
+
+// c += a b, this lane's 4 x 4 of [16, 32], one k after another, each rounded to nearest: the sums
+// of a sequential dot product in FP32.
+GG_DEVICE void multiply_add(float (&c)[16], const float (&a)[16], const float (&b)[16]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+            for (int k = 0; k < 4; ++k) c[4 * i + j] = fmaf(a[4 * i + k], b[4 * j + k], c[4 * i + j]);
+}
+
+extern "C" __attribute__((global)) void __attribute__((amdgpu_flat_work_group_size(THREADS, THREADS)))
+gemmgen_fp32_fma_144x256x16_4ff8beea(
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
+    const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
+    const float* __restrict__ b, long long ldb,  // words cannot carry
+    float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    u64* __restrict__ repaired)
+{
+    __attribute__((shared, aligned(128))) static unsigned char shared[STAGES * STAGE_BYTES];
+    const u32 stages = shared_address(shared);
+    const int lane = thread_id() % 32, warp = thread_id() / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // Blocks walk down the GROUP_ROWS rows of tiles of a raster group before they move on to the next column, so
+    // that those at work together share their operands in L2.
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int block = block_id();
+    const int raster = block / (GROUP_ROWS * blocks_n), in_raster = block % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, blocks_m - raster * GROUP_ROWS);
+    const int m0 = (raster * GROUP_ROWS + in_raster % raster_rows) * BLOCK_M;
+    const int n0 = in_raster / raster_rows * BLOCK_N;
+    // BLAS: with alpha = 0 the operands are not looked at.
+    const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
+    const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k;
+
+    float acc_main[FRAGMENTS_M][FRAGMENTS_N][16] = {};  // in FP32 registers
+
+    // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
+    // a straight copy, and every address is one pointer and constants.
+    const int copy_from = thread_id() * 16;
+    const u32 copy_to = copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 9216 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 16384 + copy_from;
+
+    u32 a_held[2][4], b_held[3][4];  // a stage on its way to shared memory
+
+    // Starts the loads of part `part` of the next stage of k.
+    const auto load = [&](int part) __attribute__((always_inline)) {
+        if (part < 2) {
+            const int i = part;
+            if (thread_id() + i * THREADS < 576) load_16(a_held[i], a_from + i * THREADS * 16);
+        } else {
+            const int i = part - 2;
+            if (thread_id() + i * THREADS < 1024) load_16(b_held[i], b_from + i * THREADS * 16);
+        }
+    };
+    // Puts that stage of k into the place at `stage`.
+    const auto store = [&](u32 stage) __attribute__((always_inline)) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            if (thread_id() + i * THREADS < 576) store_shared_16(stage + copy_to + i * (THREADS * 16), a_held[i]);
+        a_from += 9216;
+#pragma unroll
+        for (int i = 0; i < 3; ++i)
+            if (thread_id() + i * THREADS < 1024) store_shared_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_held[i]);
+        b_from += 16384;
+    };
+
+    // The part of a fragment's address that is this lane's own.
+    const int a_row = (lane >> 3), a_chunk = 0;
+    const int b_row = (lane & 7), b_chunk = 0;
+    const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+    const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
+    float a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][16], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][16];
+
+    // Fetches the fragments of step `step` of the stage at `stage`.
+    const auto fetch = [&](int buffer, u32 stage, int step) __attribute__((always_inline)) {
+#pragma unroll
+        for (int word = 0; word < WORDS; ++word) {
+            // Fragments start at rows that are multiples of 8, which the swizzle does not see.
+            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step + a_chunk) * 16;
+            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step + b_chunk) * 16;
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i) load_rows(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES, 4, swizzle(4, step) - step);
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j) {
+                load_rows(b_fragments[buffer][word][j], b_at + j * 32 * ROW_BYTES, 8, 0);
+            }
+        }
+    };
+
+    // One step of k: 1 word product for each fragment of C.
+    const auto multiply = [&](int buffer) __attribute__((always_inline)) {
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+    };
+
+    const auto load_all = [&]() __attribute__((always_inline)) {
+#pragma unroll
+        for (int part = 0; part < 5; ++part) load(part);
+    };
+    if (stage_count > 0) {
+        load_all();
+        store(stages);
+    }
+    block_barrier();
+    int slot = 0;  // where stage `index` of k lies
+#pragma unroll 1
+    for (int index = 0; index < stage_count; ++index) {
+        const u32 stage = stages + slot * STAGE_BYTES, other = stages + (slot ^ 1) * STAGE_BYTES;
+        const bool next = index + 1 < stage_count;
+        if (next) load_all();
+#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
+        for (int step = 0; step < K_STEPS; ++step) {
+            fetch(0, stage, step);
+            multiply(0);
+        }
+        if (next) store(other);  // which no one has read since the last barrier
+        block_barrier();
+        slot ^= 1;
+    }
+
+    // Element r of fragment (i, j) is C[row, column]:
+    const int row0 = m0 + warp_m + (lane >> 3);
+    const int column0 = n0 + warp_n + (lane & 7);
+    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+    u32 bad[3] = {};  // a bit an element: not finite
+#pragma unroll
+    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+        for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+            for (int r = 0; r < 16; ++r) {
+                const int row = row0 + i * 16 + (r >> 2) * 4;
+                const int column = column0 + j * 32 + (r & 3) * 8;
+                if (row >= m || column >= n) continue;
+                float product = acc_main[i][j][r];
+                if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                    const int element = (i * FRAGMENTS_N + j) * 16 + r;
+                    bad[element / 32] |= 1u << element % 32;
+                    continue;
+                }
+                float* to = c + row * ldc + column;
+                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            }
+
+    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+    // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+    for (int part = 0; part < 3; ++part)
+        while (bad[part]) {
+            const int element = part * 32 + __ffs((int)bad[part]) - 1;
+            bad[part] &= bad[part] - 1;
+            const int r = element % 16;
+            const int j = element / 16 % FRAGMENTS_N, i = element / (16 * FRAGMENTS_N);
+            const long long row = row0 + i * 16 + (r >> 2) * 4;
+            const long long column = column0 + j * 32 + (r & 3) * 8;
+            float product = 0.0f;
+            for (long long kk = 0; kk < k; ++kk)
+                product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+            float* to = c + row * ldc + column;
+            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+        }
+}
+
+}  // namespace gemmgen_4ff8beea
