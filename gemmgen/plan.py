@@ -378,6 +378,8 @@ class _Facts:
     def strided_swizzle(self, operand: Operand) -> Swizzle:
         """Of FP32 tiles that lie [k][outer]: a phase's lanes, as many as there are banks, read one float each: neighbours of as
         many k as it takes. Where a row is no whole number of lines of 64 banks, two lanes meet in some."""
+        if not self.fragment.on_matrix_unit:  # lanes side by side read side by side, the others the same
+            return Swizzle(1, 0, 1)
         neighbours = self.fragment.rows_together
         banks = self.gpu.limits.shared_banks if operand.tile % self.gpu.limits.shared_banks == 0 else 32
         return Swizzle(self.run, max(1, banks // neighbours) - 1, neighbours // 4)
