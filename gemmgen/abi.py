@@ -445,7 +445,10 @@ def _grouped(plan: Plan) -> Interface:
             lines[:3] = [Line((replace(one, element=f"{one.element}*", const=False, restrict=False), ld)) for one, ld in (_A, _B, _c(plan))]
     stays = plan.batch.walk == "persistent"
     if stays:
-        lines.append(Line((_given("blocks", "int", "blocks of the launch"), _into("queue", "unsigned int", "tiles that are taken, and blocks that have ended"))))
+        lines.append(Line((
+            _given("blocks", "int", "blocks of the launch"), _given("threshold", "int", "threads at work from which on a tiling is parallel enough"),
+        )))
+        lines.append(Line((_into("queue", "unsigned int", "tiles that are taken, and blocks that have ended"),)))
     else:
         lines.append(Line((
             _given("list", "Listed", "a tile for each block: product, first row and column, number of the tile", pointer=True, const=True, restrict=True),

@@ -99,8 +99,11 @@ def _interleaved(one: np.void, other: np.void) -> bool:
     return offset >= one["n"] and offset + other["n"] <= one["ldc"]
 
 
-def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product]) -> BatchResult:
+def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product], *, threshold: int | None = None) -> BatchResult:
     """All products on `device`.
+
+    Args:
+        threshold: threads at work from which on a tiling is parallel enough; None for the plan's, 0 for the largest tiles.
 
     Raises:
         SpecError: shapes or types do not fit, or kernels for products of one size get several.
@@ -117,7 +120,7 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
     try:
         memory = allocated(device, interface, {})
         held = _pooled(device, plan, products) if plan.kind == "strided" else [_placed(device, plan, one) for one in products]
-        given = _given(device, plan, products, sizes, held)
+        given = _given(device, plan, products, sizes, held, threshold)
         blocks = given["blocks"] = min(len(given.pop("rows")), launch.most_blocks or 1 << 30, device.clusters_at_once or 1 << 30 if launch.most_blocks else 1 << 30)
         if blocks and products:
             device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, arguments(launch, given, memory))
@@ -190,14 +193,15 @@ def _pooled(device: Device, plan: Plan, products: Sequence[Product]) -> list[_He
     ]
 
 
-def _given(device: Device, plan: Plan, products: Sequence[Product], sizes: np.ndarray, held: Sequence[_Held]) -> dict[str, Any]:
+def _given(device: Device, plan: Plan, products: Sequence[Product], sizes: np.ndarray, held: Sequence[_Held], threshold: int | None) -> dict[str, Any]:
     """The call's arguments by name; `rows`: the tiles, where the host lists them."""
     problems = np.zeros(len(products), PROBLEM)
     for at, (one, place) in enumerate(zip(products, held)):
         problems[at] = (place.a, place.b, place.c, place.lda, place.ldb, place.ldc, *one.sizes, one.alpha, one.beta, (0, 0))
     refuse_overlap(problems)
-    rows = listed(plan.batch.tiles, sizes, plan.design.tiling(plan, sizes)) if len(products) else np.zeros((0, 4), np.int32)
-    given: dict[str, Any] = {"batch": len(products), "rows": rows}
+    threshold = plan.own.threshold if threshold is None else threshold
+    rows = listed(plan.batch.tiles, sizes, plan.design.tiling(plan, sizes, threshold)) if len(products) else np.zeros((0, 4), np.int32)
+    given: dict[str, Any] = {"batch": len(products), "rows": rows, "threshold": threshold}
     if plan.batch.walk == "workgroups":
         given["list"] = device.upload(rows, "list")
     if plan.kind == "grouped":

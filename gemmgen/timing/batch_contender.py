@@ -55,7 +55,7 @@ class BatchKernel:
         if plan.kind != "grouped" and not batch.is_uniform:
             raise DeviceError("bench-batches", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped")
         sizes = np.stack([batch.m, batch.n, batch.k], axis=1).astype(np.int64)
-        given: dict[str, Any] = {"batch": len(sizes), "alpha": 1.0, "beta": 0.0}
+        given: dict[str, Any] = {"batch": len(sizes), "threshold": plan.own.threshold, "alpha": 1.0, "beta": 0.0}
         blocks = launch.most_blocks
         if plan.batch.walk == "workgroups":
             rows = listed(plan.batch.tiles, sizes, plan.design.tiling(plan, sizes))

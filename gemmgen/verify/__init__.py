@@ -177,6 +177,9 @@ def tensor_columns(binary: Binary) -> int:
 class Judge:
     """Puts the questions to one kernel on one device."""
 
+    own: tuple[str, ...] = ()
+    """Questions beside those to every kernel."""
+
     def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device | None):
         self.plan, self.source, self.binary, self.device = plan, source, binary, device
 
@@ -344,6 +347,15 @@ class Judge:
         )
 
 
+def judge_of(plan: Plan) -> type[Judge]:
+    """Who judges a plan's kernels."""
+    if plan.batch is None or not plan.batch.tiles:
+        return Judge
+    from gemmgen.verify.batch import BatchJudge
+
+    return BatchJudge
+
+
 def _nonzero(counts: dict[str, int]) -> str:
     return ", ".join(f"{key} {value}" for key, value in counts.items() if value) or "nothing"
 
@@ -392,11 +404,11 @@ def verify(
             the kernel is a failed check.
     """
     say = progress or (lambda text: None)
-    judge = Judge(plan, source, binary, device)
+    judge = judge_of(plan)(plan, source, binary, device)
     shape = size or default_size(plan, device.kind)
     own = a is None or b is None
     headline = oracles.uniform(plan, -1, 1, shape, 0) if own else oracles.Problem(a, b)
-    name = "U[-1, 1]" if own else "your matrices"
+    headlined = "U[-1, 1]" if own else "your matrices"
     checks = [judge.resources()]
     told: dict[str, Accuracy] = {}
 
@@ -420,17 +432,19 @@ def verify(
     ask("groups", judge.groups)
     ask("special", judge.special)
     ask("range", judge.range)
+    for name in judge.own:
+        ask(name, getattr(judge, name))
     ask("U[0, 1]", lambda: accuracy("U[0, 1]", oracles.uniform(plan, 0, 1, shape, 6)))
     if on_emulator:
         _schedule(device, "LAZY_HIGHEST")
-    ask(name, lambda: accuracy(name, headline, own))
+    ask(headlined, lambda: accuracy(headlined, headline, own))
     if on_emulator:
         _schedule(device, "EAGER_LOWEST")
-        ask("schedules", lambda: _schedules(judge, headline, told[name].result if name in told else None))
+        ask("schedules", lambda: _schedules(judge, headline, told[headlined].result if headlined in told else None))
     of_fp32 = {what: one.of_fp32 for what, one in told.items()}
     if require == "fp32":
-        checks.append(_required(of_fp32, name))
-    found = told.get(name) or Accuracy(
+        checks.append(_required(of_fp32, headlined))
+    found = told.get(headlined) or Accuracy(
         checks[0], Errors(np.nan, np.nan, np.nan, np.nan), Bound(np.nan, np.nan, np.nan, np.nan), Result(np.zeros((0, 0), np.float32)), False, np.nan,
     )
     return Report(

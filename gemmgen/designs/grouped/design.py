@@ -195,15 +195,16 @@ class Grouped(Design):
             return plan.batch.threshold
         return min(plan.batch.threshold, plan.numbers["most_wavefronts"] * plan.lanes)
 
-    def tiling(self, plan: Any, sizes: np.ndarray) -> tilings.Tiling:
+    def tiling(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> tilings.Tiling:
         """The tile that each product of a batch gets.
 
         Args:
             sizes: [products, 3] of m, n, k.
+            threshold: threads at work that are enough; None for the plan's.
         """
         old = plan.batch.tlp == "workgroup"
         return tilings.tiling(
-            plan.batch.tiles, sizes, self.threshold(plan), lanes=plan.lanes, most_wavefronts=plan.numbers["most_wavefronts"],
+            plan.batch.tiles, sizes, self.threshold(plan) if threshold is None else threshold, lanes=plan.lanes, most_wavefronts=plan.numbers["most_wavefronts"],
             workgroup=plan.numbers["launch_threads"] if old else None,
         )
 
@@ -247,15 +248,17 @@ def list_bytes(batch: Batch) -> int:
 def _tile(row: tuple[int, int, int, int], fragment: Fragment, lanes: int, at: int, place: str) -> Tile:
     m, n, k, threads = row
     warps, rest = divmod(threads, lanes)
-    fm, fn = (fragment.shape[0], fragment.shape[1] * (2 if fragment.fetched_together > 1 and False else 1)) if fragment.on_matrix_unit else (
-        lanes // LANE_COLUMNS, LANE_COLUMNS)
-    fk = fragment.shape[2] if fragment.on_matrix_unit else LANE_K
+    fm, fn, fk = fragment.shape if fragment.on_matrix_unit else (lanes // LANE_COLUMNS, LANE_COLUMNS, LANE_K)
+
+    def divides(wm: int, wn: int) -> bool:
+        if not fragment.on_matrix_unit:  # an extent of lanes is a power of two
+            return not wm & (wm - 1) and not wn & (wn - 1)
+        return wn % (fragment.fetched_together * fn) == 0 or (wn == fn and fragment.b.register_count == 2)  # one alone, or all in pairs
+
     found = [
         (m // rows, n // (warps // rows)) for rows in range(1, warps + 1)
-        if warps % rows == 0 and m % (rows * fm) == 0 and n % (warps // rows * fn) == 0
+        if warps % rows == 0 and m % (rows * fm) == 0 and n % (warps // rows * fn) == 0 and divides(m // rows, n // (warps // rows))
     ] if not rest and warps else []
-    if not fragment.on_matrix_unit:  # an extent of lanes is a power of two
-        found = [(wm, wn) for wm, wn in found if not wm & (wm - 1) and not wn & (wn - 1)]
     if not found or k % fk:
         raise refusals.no_warps(row, (fm, fn, fk), lanes, at, place)
     return Tile(m, n, k, threads, min(found, key=lambda warp: (abs(np.log2(warp[0] / warp[1])), -warp[0])))
