@@ -28,6 +28,8 @@ WORK_BYTES = 72
 """Of one: a product's struct, first row and column, the tile's number."""
 MOST_STAGES = 8
 """Of a smaller tile."""
+QUEUED_LANE_REGISTERS = 160
+"""Of kernels whose lanes multiply and whose blocks stay: with less, five tiles and the queue were seen to spill."""
 LANE_COLUMNS = 8
 """Lanes side by side along n where lanes multiply by themselves."""
 LANE_K = 4
@@ -175,6 +177,8 @@ class Grouped(Design):
             "accumulators": tiles[-1]["accumulators"], "accumulator_registers": tiles[-1]["accumulator_registers"],
             "unrolled": tiles[-1]["unrolled"], "a_parts": tiles[-1]["a_parts"], "b_parts": tiles[-1]["b_parts"], "padding": 0,
         }
+        if plan.batch.walk == "persistent" and not plan.fragment.on_matrix_unit:
+            known["registers"] = max(known["registers"], QUEUED_LANE_REGISTERS)
         known |= {"W_num": known["launch_threads"], "T_workgroup": known["launch_threads"]}
         return solved(self.plan_equations, resources.resident(solved(self.tile_equations, known)))
 
