@@ -84,6 +84,7 @@ def text(explanation: Explanation) -> str:
                      f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",
         **({"scheme": f"{plan.scheme.name}: {e.scheme_reason}"} if e.scheme_reason else {}),
         **({"weighed": ", ".join(f"{policy} {seconds * 1e3:.3f} ms" for policy, seconds in e.weighed.items())} if len(e.weighed) > 1 else {}),
+        **plan.design.told_of(plan),
         **_asked(e, known),
         **({"binds": binds} if (binds := plan.design.binding(known)) else {}),
         "rates": reached.measured or f"{plan.arch}: assumed, not measured; times are for comparing candidates",

@@ -194,6 +194,10 @@ class Design:
         """How many stages to take where the spec leaves them open; None for the search."""
         return None
 
+    def preferred(self, usable: Sequence[Fragment], usual: Fragment) -> Fragment:
+        """Which of the fragments of its policy it takes where a spec leaves that open."""
+        return usual
+
     def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
         """The fragment as such tiles take it: instructions that come in several widths are as wide as they can be."""
         return fragment
@@ -213,6 +217,10 @@ class Design:
     def atom(self, fragment: Fragment) -> str:
         """The template of what multiplies, by its path."""
         return f"atoms/{fragment.atom}"
+
+    def told_of(self, plan: Any) -> dict[str, str]:
+        """What an explanation tells of a plan beside its decisions, by title."""
+        return {}
 
     def facts(self, plan: Any) -> Any:
         """What its template asks of a plan beyond what every design has; the template's name for it is `own`."""

@@ -33,6 +33,8 @@ class Limits:
 
 def limits(request: Request, plan: Plan) -> Limits:
     """Every bound in closed form, from the model's constraints, the error that decides promotion, and the spec's own inequalities."""
+    if request.batch and request.batch.tiles:
+        return Limits((), ())  # tiles are given, not searched for
     known, constraints = plan.model, (*plan.design.constraints, *request.required)
     found = []
     for decision in request.opened:

@@ -140,6 +140,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {scheme.word}: bounds and emulation rest on it",
             has=", ".join(sorted(gpu.unit.block)), remedy="another scheme, or another gpu",
         )
+    if spec.fragment.shape is None:
+        fragment = design.preferred([row for row in candidates(gpu.vendor, scheme.word, fragment.policy) if row.runs_on(gpu.arch)], fragment)
     promote = spec.split.promote
     if promote is None:
         promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gemmgen.batch import Batch, Tile
+from gemmgen.batch import KINDS, TLPS, WALKS, Batch, Tile
 from gemmgen.catalog.fragment import Fragment, FragmentMap
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
@@ -18,7 +19,7 @@ from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pi
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.model import batch as tilings
 from gemmgen.model import resources
-from gemmgen.model.equation import Constraint, Numbers, solved
+from gemmgen.model.equation import Constraint, Numbers, figure, solved
 
 LISTED = 256
 """Products that a list in shared memory holds; a longer batch has several, one after another."""
@@ -28,7 +29,7 @@ WORK_BYTES = 72
 """Of one: a product's struct, first row and column, the tile's number."""
 MOST_STAGES = 8
 """Of a smaller tile."""
-QUEUED_LANE_REGISTERS = 160
+QUEUED_LANE_REGISTERS = 200
 """Of kernels whose lanes multiply and whose blocks stay: with less, five tiles and the queue were seen to spill."""
 LANE_COLUMNS = 8
 """Lanes side by side along n where lanes multiply by themselves."""
@@ -96,6 +97,10 @@ class Grouped(Design):
     def atom(self, fragment: Fragment) -> str:
         return super().atom(fragment) if fragment.on_matrix_unit else "atoms/lanes.j2"
 
+    def preferred(self, usable: Sequence[Fragment], usual: Fragment) -> Fragment:
+        """The smallest: small tiles are divided among several warps."""
+        return min(usable, key=lambda row: (row.shape[0] * row.shape[1], -row.shape[2])) if usual.on_matrix_unit and usable else usual
+
     def instruction(self, fragment: Fragment, block: tuple[int, int, int], warp: tuple[int, int, int]) -> Fragment:
         return fragment if fragment.on_matrix_unit else lane_tile(fragment, warp)
 
@@ -124,11 +129,13 @@ class Grouped(Design):
     def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
         asked = spec.batch
         refusals.refuse_tile(spec, place)
+        refusals.refuse_scales(scheme, place)
         walk = "persistent" if asked.walk == "auto" else asked.walk
         stays = walk == "persistent"
         usual = (EVEN_MATRIX_TILES if stays else MATRIX_TILES) if fragment.on_matrix_unit else EVEN_TILES if stays else BATCH_GEMM_TILES
-        rows = asked.tiles or usual
-        tiles = tuple(_tile(row, fragment, gpu.limits.warp_size, at, place) for at, row in enumerate(rows, 1))
+        lanes = gpu.limits.warp_size
+        rows = asked.tiles or [row for row in usual if warp_of(row, fragment, lanes)] or [usual[-1]]
+        tiles = tuple(_tile(row, fragment, lanes, at, place) for at, row in enumerate(rows, 1))
         refusals.check_tiles(tiles, walk, place)
         threshold = gpu.batch_threshold if asked.threshold is None else asked.threshold
         return Batch(spec.problem.kind, tiles, walk, asked.tlp, threshold, spec.problem.matrices)
@@ -199,6 +206,33 @@ class Grouped(Design):
             return plan.batch.threshold
         return min(plan.batch.threshold, plan.numbers["most_wavefronts"] * plan.lanes)
 
+    def told_of(self, plan: Any) -> dict[str, str]:
+        batch, numbers = plan.batch, plan.numbers
+        sizes = np.array([[plan.hints.m, plan.hints.n, plan.hints.k]] * max(1, min(batch.matrices, LISTED)))
+        found = self.tiling(plan, sizes)
+        steps = "the largest that C allows" if found.level == 0 else f"{found.level} size{'s' * (found.level > 1)} below the largest that C allows"
+        levels = ", ".join(f"{figure(tlp)}" for tlp in found.tlp_of[:found.level + 1])
+        return {
+            "batch": f"{batch.kind}: {KINDS[batch.kind]}",
+            "walk": f"{batch.walk}: {WALKS[batch.walk]}",
+            "tlp": f"{batch.tlp}: {TLPS[batch.tlp]}; enough are {self.threshold(plan)} of {numbers['most_wavefronts'] * plan.lanes} threads that can be at work",
+            "tiles": "\n".join(self.told_tiles(plan)),
+            "for": f"{batch.matrices} products of {plan.hints.m}x{plan.hints.n}x{plan.hints.k} the tile is {batch.tiles[max(0, int(found.tile[0]))].name}, {steps}:"
+                   f" threads at work with the largest and each step down {levels}" if len(sizes) and found.tile[0] >= 0 else "none: C has no elements",
+        }
+
+    def told_tiles(self, plan: Any) -> list[str]:
+        """Which products get each tile, and what it takes of the GPU, a line for each."""
+        lines, tiles = [], self.tiles(plan)
+        for at, (tile, one) in enumerate(zip(plan.batch.tiles, tiles)):
+            least = f"C of at least {tile.m} x {tile.n}" if at else "any smaller C"
+            work = {"BM": tile.m, "BN": tile.n, "BK": tile.k, "W_num": tile.threads}
+            lines.append(
+                f"{tile.name} threads, warps of {tile.warp[0]}x{tile.warp[1]}, {one.stages} stages: {least}; {figure(tilings.WORK_CP.value(work))} elements a"
+                f" thread to compute and {figure(tilings.WORK_DL.value(work))} to load (BatchGEMM eqs. 1, 2)"
+            )
+        return lines
+
     def tiling(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> tilings.Tiling:
         """The tile that each product of a batch gets.
 
@@ -249,10 +283,27 @@ def list_bytes(batch: Batch) -> int:
     return RING * WORK_BYTES + -(-(15 * LISTED + 4 * (len(batch.tiles) + batch.tiles[0].threads // 32 + 3)) // 16) * 16
 
 
+def _units(fragment: Fragment, lanes: int) -> tuple[int, int, int]:
+    """What a warp's part is made of."""
+    return fragment.shape if fragment.on_matrix_unit else (lanes // LANE_COLUMNS, LANE_COLUMNS, LANE_K)
+
+
 def _tile(row: tuple[int, int, int, int], fragment: Fragment, lanes: int, at: int, place: str) -> Tile:
+    warp = warp_of(row, fragment, lanes)
+    if warp is None:
+        raise refusals.no_warps(row, _units(fragment, lanes), lanes, at, place)
+    return Tile(*row, warp)
+
+
+def warp_of(row: tuple[int, int, int, int], fragment: Fragment, lanes: int) -> tuple[int, int] | None:
+    """m and n of a warp's part of a tile, as square as can be; None where it cannot be divided among its warps.
+
+    Args:
+        row: m, n, k and threads of the tile.
+    """
     m, n, k, threads = row
     warps, rest = divmod(threads, lanes)
-    fm, fn, fk = fragment.shape if fragment.on_matrix_unit else (lanes // LANE_COLUMNS, LANE_COLUMNS, LANE_K)
+    fm, fn, fk = _units(fragment, lanes)
 
     def divides(wm: int, wn: int) -> bool:
         if not fragment.on_matrix_unit:  # an extent of lanes is a power of two
@@ -264,8 +315,8 @@ def _tile(row: tuple[int, int, int, int], fragment: Fragment, lanes: int, at: in
         if warps % rows == 0 and m % (rows * fm) == 0 and n % (warps // rows * fn) == 0 and divides(m // rows, n // (warps // rows))
     ] if not rest and warps else []
     if not found or k % fk:
-        raise refusals.no_warps(row, (fm, fn, fk), lanes, at, place)
-    return Tile(m, n, k, threads, min(found, key=lambda warp: (abs(np.log2(warp[0] / warp[1])), -warp[0])))
+        return None
+    return min(found, key=lambda warp: (abs(np.log2(warp[0] / warp[1])), -warp[0]))
 
 
 def lane_tile(fragment: Fragment, warp: tuple[int, int, int]) -> Fragment:

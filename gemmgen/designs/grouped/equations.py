@@ -34,8 +34,8 @@ SECONDS = Equation(
     " tile_flops / (2 * sms * tensor_fma_per_clock * mma_efficiency * clock_hz))", "s",
     "what binds of latency, device memory, L2 and arithmetic",
 )
-GFLOPS = batch.GFLOPS
+TFLOPS = Equation("B17", "tflops", "gflops / 1000", "TFLOP/s", "BatchGEMM eq. 11 by thousands")
 PROBLEM = (
     TILES, TLP, batch.TLP_OLD, batch.TLP_NEW, batch.WORK_CP, batch.WORK_DL, INTENSITY, READ_BYTES, C_BYTES, DRAM_BYTES, FILL_BYTES, FLOPS, TURNS, LATENCY, SECONDS,
-    GFLOPS,
+    batch.GFLOPS, TFLOPS,
 )

@@ -1,0 +1,228 @@
+"""Plans of kernels for batches: tables of tiles, BatchGEMM's equations and its tiling algorithm, refusals, the ABI."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen import abi, spec
+from gemmgen.batch import PROBLEM, Tile
+from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.model import batch as tilings
+from gemmgen.model.equation import solved
+from gemmgen.render import render
+from gemmgen.run.batch import refuse_overlap
+from gemmgen.solve import explain, solve
+
+TABLE_3 = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32, 64, 16, 256), (64, 64, 16, 256))
+
+
+def asked(gpu="h200", scheme="ootomo", kind="grouped", **sections):
+    data = {"problem": {"kind": kind, "m": 264, "n": 264, "k": 264}, "split": {"scheme": scheme}, "target": {"gpu": gpu}}
+    for name, values in sections.items():
+        data[name] = data.get(name, {}) | values
+    return spec.loads(data)
+
+
+def planned(*args, **sections):
+    return solve(asked(*args, **sections))
+
+
+# ---- plans
+
+
+@pytest.mark.parametrize("gpu", ["h200", "a100", "t4", "mi210", "mi300x", "rx7900xtx"])
+@pytest.mark.parametrize("kind", ["grouped", "pointers"])
+@pytest.mark.parametrize("walk", ["persistent", "workgroups"])
+def test_every_gpu_has_plans_for_batches(gpu, kind, walk):
+    for scheme in ("ootomo", "fp32"):
+        plan = planned(gpu, scheme, kind, batch={"walk": walk})
+        assert plan.kind == kind and plan.design.name == "grouped" and plan.batch.walk == walk
+        assert plan.threads == max(tile.threads for tile in plan.batch.tiles)
+        assert plan.shared_bytes <= plan.gpu.limits.shared_bytes_per_block
+        assert plan.model["seconds"] > 0
+
+
+def test_fp32_has_table_3_where_the_paper_has_it():
+    plan = planned("a800", "fp32", batch={"walk": "workgroups"})
+    assert tuple((tile.m, tile.n, tile.k, tile.threads) for tile in plan.batch.tiles) == TABLE_3
+    work = {tile: (tile.m * tile.n / tile.threads, (tile.m * tile.n + tile.m * tile.k + tile.k * tile.n) / tile.threads) for tile in plan.batch.tiles}
+    assert [work[tile] for tile in plan.batch.tiles] == [(2, 6), (4, 10), (8, 16), (8, 14), (16, 24)]  # as Table 3 prints them
+
+
+def test_tiles_are_data_of_the_spec_and_part_of_the_identity():
+    one = planned(batch={"tiles": [[32, 32, 32, 128], [64, 64, 32, 128]]})
+    other = planned(batch={"tiles": [[32, 32, 32, 128], [64, 64, 16, 128]]})
+    listed = planned(batch={"tiles": [[32, 32, 32, 128], [64, 64, 32, 128]], "walk": "workgroups"})
+    assert len({one.hash, other.hash, listed.hash}) == 3
+    assert render(one).text != render(other).text
+
+
+def test_hints_and_how_many_products_are_no_part_of_the_identity():
+    assert planned(problem={"m": 10, "matrices": 3}).hash == planned(problem={"m": 1000, "matrices": 300}).hash
+
+
+def test_smaller_tiles_have_more_stages_in_the_same_shared_memory():
+    plan = planned(batch={"tiles": [[32, 32, 32, 128], [64, 64, 32, 128]]})
+    small, large = plan.own.tiles
+    assert small.stages > large.stages
+    from gemmgen.designs.grouped.design import stage_bytes
+
+    assert stage_bytes(small) <= stage_bytes(large)
+
+
+def test_one_product_has_no_batch():
+    plan = solve(spec.loads({"target": {"gpu": "h200"}}))
+    assert plan.batch is None and plan.kind == "gemm" and "batch" not in plan.identity
+
+
+@pytest.mark.parametrize("tiles, what", [
+    ([[64, 64, 32, 128], [32, 32, 32, 128]], "larger"), ([[32, 32, 32, 256], [64, 64, 32, 128]], "threads"), ([[32, 40, 32, 128]], "warps"),
+    ([[32, 32, 20, 128]], "warps"), ([[32, 32, 32, 128], [64, 64, 32, 256]], "one number of threads"), ([[16, 16, 32, 256]], "warps"),
+    ([[256, 256, 32, 128]], "rows of more elements"),
+])
+def test_tables_that_are_none_are_refused_with_their_place(tiles, what):
+    with pytest.raises(InfeasibleSpec) as caught:
+        planned(batch={"tiles": tiles})
+    assert what in str(caught.value) and "[batch] tiles" in caught.value.where and caught.value.remedy
+
+
+@pytest.mark.parametrize("sections, where", [
+    ({"tile": {"block": [64, 64, 32]}}, "[tile] block"), ({"tile": {"split_k": 2}}, "[tile] split_k"), ({"pipeline": {"loads": "bulk"}}, "[fragment] policy"),
+    ({"split": {"where": "prepass"}}, "[fragment] policy"), ({"fragment": {"policy": "wgmma"}}, "[problem] kind"), ({"problem": {"c": "bf16"}}, "c"),
+])
+def test_what_a_batch_has_no_kernels_for_is_refused(sections, where):
+    with pytest.raises((InfeasibleSpec, SpecError)) as caught:
+        planned(**sections)
+    assert where in str(caught.value)
+
+
+def test_row_scales_are_refused():
+    with pytest.raises(InfeasibleSpec, match="scale"):
+        planned(scheme="scaled")
+
+
+# ---- BatchGEMM's equations
+
+
+def test_active_wavefronts_of_the_mi210_are_the_papers():
+    """Eqs. 5 to 9 with an MI210's numbers as the paper writes them: 16 workgroups, 4 SIMDs of 512 registers a lane, 64 KB of LDS."""
+    plan = planned("mi210", "fp32", batch={"walk": "workgroups"})
+    known = plan.numbers
+    threads, registers, lds = known["threads"], known["registers"], known["shared_bytes"]
+    vgprs = 512 * 64
+    used = -(-registers // 8) * 8
+    wg = known["blocks_per_sm"] * -(-threads // 64)
+    assert known["WF_wg"] == wg
+    assert known["WF_V"] == 4 * (vgprs // (used * 64))
+    assert known["WF_L"] == (65536 // lds) * -(-threads // 64)
+    assert known["WF"] == min(wg, known["WF_V"], known["WF_S"], known["WF_L"], 32)
+    assert known["most_wavefronts"] == known["WF"] * plan.gpu.rates.sms
+    assert known["kernel_occupancy"] == known["WF"] * 64 / 2048
+
+
+def test_new_and_old_tlp():
+    known = {"workgroups": 100, "T_workgroup": 256, "wavefronts": 400, "WF": 12, "sms": 8, "warp_size": 64}
+    known = solved((tilings.TLP_OLD, tilings.TLP_NEW), known)
+    assert known["tlp_old"] == 25600 and known["tlp_new"] == 12 * 8 * 64
+    assert tilings.TLP_NEW.value(known | {"wavefronts": 40}) == 40 * 64
+
+
+TILES = tuple(Tile(m, n, k, threads, (m, n)) for m, n, k, threads in TABLE_3)
+
+
+def by_hand(sizes, threshold, lanes, most, workgroup=None):
+    """Algorithm 1, step by step as its text has it."""
+    tile = [max([at for at, one in enumerate(TILES) if one.m <= m and one.n <= n], default=0) for m, n, _ in sizes]
+    for step in range(len(TILES)):
+        count = 0
+        for (m, n, _), at in zip(sizes, tile):
+            if m and n:
+                count += -(-m // TILES[at].m) * -(-n // TILES[at].n) * (workgroup or TILES[at].threads) // lanes
+        tlp = (count if workgroup else min(count, most)) * lanes
+        if tlp >= threshold or step == len(TILES) - 1:
+            return tile, tlp
+        tile = [max(at - 1, 0) for at in tile]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("workgroup", [None, 256])
+def test_the_tiling_algorithm_as_its_text_has_it(seed, workgroup):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(0, 300, (int(rng.integers(1, 40)), 3))
+    threshold = int(rng.integers(0, 60000))
+    found = tilings.tiling(TILES, sizes, threshold, lanes=64, most_wavefronts=700, workgroup=workgroup)
+    tile, tlp = by_hand([tuple(map(int, row)) for row in sizes], threshold, 64, 700, workgroup)
+    whole = (sizes[:, 0] > 0) & (sizes[:, 1] > 0)
+    assert found.tlp == tlp and found.tile[whole].tolist() == np.array(tile)[whole].tolist() and (found.tile[~whole] == -1).all()
+
+
+def test_a_threshold_of_nothing_gives_the_largest_tiles_and_one_out_of_reach_the_smallest():
+    sizes = np.array([[64, 64, 9], [33, 70, 9], [5, 5, 9]])
+    assert tilings.tiling(TILES, sizes, 0, lanes=64, most_wavefronts=700).tile.tolist() == [4, 3, 0]
+    assert tilings.tiling(TILES, sizes, 1 << 30, lanes=64, most_wavefronts=700).tile.tolist() == [0, 0, 0]
+
+
+def test_the_list_covers_every_c_once_and_goes_from_large_to_small():
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(0, 150, (30, 3))
+    chosen = tilings.tiling(TILES, sizes, 3000, lanes=64, most_wavefronts=700)
+    rows = tilings.listed(TILES, sizes, chosen)
+    covered = [np.zeros((m, n), int) for m, n, _ in sizes]
+    for entry, m0, n0, tile in rows:
+        covered[entry][m0:m0 + TILES[tile].m, n0:n0 + TILES[tile].n] += 1
+    assert all((one == 1).all() for one in covered)
+    keys = [(-tile, -sizes[entry, 2]) for entry, _, _, tile in rows]
+    assert keys == sorted(keys)
+    assert tilings.listed(TILES, np.zeros((0, 3), int), tilings.tiling(TILES, np.zeros((0, 3), int), 5, lanes=64, most_wavefronts=7)).shape == (0, 4)
+
+
+def test_the_threshold_is_the_gpus_and_never_out_of_reach():
+    plan = planned()
+    assert plan.batch.threshold == plan.gpu.batch_threads == 45000 and plan.own.threshold <= plan.numbers["most_wavefronts"] * 32
+    assert planned(batch={"threshold": 77}).own.threshold == 77
+    assert planned("a100").batch.threshold == 108 * 2048 // 4
+
+
+# ---- ABI
+
+
+@pytest.mark.parametrize("kind, walk, wanted", [
+    ("grouped", "persistent", ["problems", "batch", "blocks", "threshold", "queue", "a_status", "b_status", "repaired"]),
+    ("grouped", "workgroups", ["problems", "batch", "list", "a_status", "b_status", "repaired"]),
+    ("strided", "persistent", ["a", "lda", "b", "ldb", "c", "ldc", "stride_a", "stride_b", "stride_c", "m", "n", "k", "alpha", "beta", "batch", "blocks",
+                               "threshold", "queue", "a_status", "b_status", "repaired"]),
+    ("pointers", "workgroups", ["a", "lda", "b", "ldb", "c", "ldc", "m", "n", "k", "alpha", "beta", "batch", "list", "a_status", "b_status", "repaired"]),
+])
+def test_what_a_launch_is_given(kind, walk, wanted):
+    plan = planned(kind=kind, batch={"walk": walk}, fragment={"policy": "mma"})
+    interface = abi.interface(plan)
+    assert [one.name for one in interface.launches[0].parameters] == wanted
+    text = render(plan).text
+    assert all(name in text for name in wanted)
+
+
+def test_a_problem_is_64_bytes_as_the_kernel_reads_it():
+    assert PROBLEM.itemsize == 64 and "sizeof(Problem) == 64" in render(planned()).text
+
+
+def problems(*rows):
+    found = np.zeros(len(rows), PROBLEM)
+    for at, (c, m, n, ldc) in enumerate(rows):
+        found[at]["c"], found[at]["m"], found[at]["n"], found[at]["ldc"] = c, m, n, ldc
+    return found
+
+
+def test_matrices_of_c_that_overlap_are_refused():
+    refuse_overlap(problems((4096, 3, 5, 5), (4096 + 60, 2, 2, 2)))
+    refuse_overlap(problems((4096, 3, 5, 12), (4096 + 20, 3, 7, 12)))  # side by side in the same rows
+    refuse_overlap(problems((4096, 3, 5, 5), (4096, 0, 5, 5)))  # an empty one writes nothing
+    for rows in (((4096, 3, 5, 5), (4096 + 56, 2, 2, 2)), ((4096, 3, 5, 12), (4096 + 16, 3, 7, 12)), ((4096, 1, 1, 1), (4096, 1, 1, 1))):
+        with pytest.raises(SpecError, match="same place"):
+            refuse_overlap(problems(*rows))
+
+
+def test_an_explanation_tells_the_tiles():
+    plan = explain(asked()).plan
+    told = plan.design.told_tiles(plan)
+    assert [tile.name in line for tile, line in zip(plan.batch.tiles, told)] == [True] * len(plan.batch.tiles)
