@@ -417,7 +417,7 @@ CODE = {
     "BN % WN == 0": (
         lambda BN, WN: BN % WN == 0
     ),
-    # C7
+    # C32
     "threads <= threads_per_block": (
         lambda threads, threads_per_block: threads <= threads_per_block
     ),
@@ -496,7 +496,7 @@ CODE = {
         registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers < where(split_register > 0,
         min(192, unroll_share), 192)))), 1, 0)
     ),
-    # G16
+    # S7
     "min(register_budget, ceil(demand))": (
         lambda register_budget, demand: min(register_budget, ceil(demand))
     ),
@@ -680,6 +680,54 @@ CODE = {
     # C29
     "min(WN, 256) / 2 + 4 * mixed + 28 <= registers": (
         lambda WN, mixed, registers: min(WN, 256) / 2 + 4 * mixed + 28 <= registers
+    ),
+    # S1
+    "(BM / WM) * (BN / WN) * (BK / WK)": (
+        lambda BM, WM, BN, WN, BK, WK: BM / WM * (BN / WN) * (BK / WK)
+    ),
+    # S2
+    "BN + where((b_strided > 0) & (WN % 32 == 0), 1, 8)": (
+        lambda BN, b_strided, WN: BN + where((b_strided > 0) & (WN % 32 == 0), 1, 8)
+    ),
+    # S3
+    "4 * (BK / WK) * BM * row_floats": (
+        lambda BK, WK, BM, row_floats: 4 * (BK / WK) * BM * row_floats
+    ),
+    # S5
+    "words * (WM + WN) * FK * word_bytes / (4 * warp_size)": (
+        lambda words, WM, WN, FK, word_bytes, warp_size: words * (WM + WN) * FK * word_bytes / (4 * warp_size)
+    ),
+    # S4
+    "stages * (WM + WN) * WK / warp_size": (
+        lambda stages, WM, WN, WK, warp_size: stages * (WM + WN) * WK / warp_size
+    ),
+    # S6
+    "accumulator_registers + raw_registers + 0.5 * fragment_registers + 40": (
+        lambda accumulator_registers, raw_registers, fragment_registers: accumulator_registers + raw_registers + 0.5 * fragment_registers + 40
+    ),
+    # S8
+    "l2_bytes / (sms * l2_bytes_per_clock * clock_hz)": (
+        lambda l2_bytes, sms, l2_bytes_per_clock, clock_hz: l2_bytes / (sms * l2_bytes_per_clock * clock_hz)
+    ),
+    # S9
+    "kernel_seconds + launch_seconds": (
+        lambda kernel_seconds, launch_seconds: kernel_seconds + launch_seconds
+    ),
+    # C31
+    "(WK % FK == 0) & (BK % WK == 0)": (
+        lambda WK, FK, BK: (WK % FK == 0) & (BK % WK == 0)
+    ),
+    # C33
+    "(promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))": (
+        lambda promote, FK, WK: (promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))
+    ),
+    # C18
+    "split_reads == 1": (
+        lambda split_reads: split_reads == 1
+    ),
+    # C35
+    "demand <= register_budget": (
+        lambda demand, register_budget: demand <= register_budget
     ),
     # B1
     "where((promote > 0) & (promoted_sums > 0) & ((sums + promoted_sums) * BN <= 512), 2, 1)": (

@@ -79,7 +79,7 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=design.name if design.is_brought else None, output=all_outputs()[spec.problem.c], asked=self.asked, **known, **more,
+            designed=None if design is designs_of(self.fragment)[0] else design.name, output=all_outputs()[spec.problem.c], asked=self.asked, **known, **more,
         )
 
 

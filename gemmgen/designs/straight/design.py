@@ -1,0 +1,165 @@
+"""The straight design's decisions, constraints and axes of search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.decisions import Word
+from gemmgen.designs import common
+from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.portable.refusals import scaled_in_kernel
+from gemmgen.designs.straight import equations, refusals
+from gemmgen.model import resources
+from gemmgen.model.equation import Constraint, Numbers, solved
+
+ROWS = 8
+"""Of a group: a fragment's lanes that have the same k each hold one row of it."""
+
+EXTENTS = (8, 16, 32, 64)
+"""Of a warp's tile, that a search considers."""
+WARPS = (1, 2, 4)
+"""Along m and n, in a block."""
+WARPS_K, WARP_K = (1, 2, 4, 8, 16), (16, 32, 64)
+STAGES = (2, 3, 4)
+SLICES = (1, 2, 4, 8)
+MOST_STAGES = 8
+
+CONSTRAINTS = (
+    common.WARP_M,
+    Constraint("C30", "warp n", "WN % FN == 0", "whole fragments", refusals.warp_n),
+    common.BLOCK_M,
+    common.BLOCK_N,
+    Constraint("C31", "block k", "(WK % FK == 0) & (BK % WK == 0)", "warps that share a tile take equal parts of every stage", refusals.warps_k),
+    Constraint("C32", "threads", "threads <= threads_per_block", "the hardware's limit", refusals.threads),
+    Constraint(
+        "C33", "promotion", "(promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))",
+        "promotion falls between two instructions and keeps step with a warp's parts of the stages", refusals.promotion,
+    ),
+    Constraint("C18", "scaled rows", "split_reads == 1", "row scales ask for a pass over the operands first, which may as well split them", scaled_in_kernel),
+    Constraint("C34", "shared memory", "shared_bytes <= shared_bytes_per_block", "the sums of a block's warps meet there", refusals.sums),
+    common.FEW_TILES,
+    Constraint("C35", "predicted to spill", "demand <= register_budget", "what ptxas cannot hold it spills", refusals.spills),
+)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How a warp's lanes load an operand.
+
+    Attributes:
+        name, outer, k_contiguous: as in `gemmgen.plan.Operand`.
+        groups: of eight rows in a warp's tile.
+        together: neighbours along the outer dimension that a lane loads at once.
+    """
+
+    name: str
+    outer: str
+    k_contiguous: bool
+    groups: int
+
+    @property
+    def together(self) -> int:
+        return 1 if self.k_contiguous else next(count for count in (4, 2, 1) if self.groups % count == 0)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the template asks of a plan besides.
+
+    Attributes:
+        warps_k: warps that share a tile of C.
+        row_floats: of a row of sums in shared memory.
+        tile_floats: of one warp's share of all rows.
+    """
+
+    operands: tuple[Operand, Operand]
+    warps_k: int
+    row_floats: int
+    tile_floats: int
+
+
+class Straight(Design):
+    name = "straight"
+    words = {
+        "where": (Word("register", "between shared memory and fragments"),),
+        "loads": (Word("direct", "from global memory to the registers of the lane that multiplies, with no stage in shared memory: thin and small products"),),
+    }
+    all_ways = (Way("register", "direct"),)
+    tile_equations, pipeline_equations = equations.TILES, equations.PIPELINE
+    predictions = (*equations.TRAFFIC, *equations.TIME)
+    constraints = CONSTRAINTS
+    steering = (common.FEW_TILES, CONSTRAINTS[-1])
+    equation_groups = (
+        ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
+        ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+    )
+    order = "the most {tlp} wins, then the largest {intensity}"
+    of_registers = ("WM", "WN", "WK", "stages", "register_budget")
+    parts = "[blocks of C][SLICES][BLOCK_M][BLOCK_N]"
+    promotes_at_once = True
+
+    def serves(self, fragment: Fragment) -> bool:
+        return fragment.on_matrix_unit and fragment.by_lanes and bool(fragment.interface.lanes_along_k)
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        ways = self.left(asked)
+        if not ways or asked.foreign:
+            raise refuse_pipeline(asked, "where = register, loads = direct, no fragment buffers: elements wait in registers", "where", "loads")
+        return ways
+
+    def facts(self, plan: Any) -> Facts:
+        numbers, (a, b) = plan.numbers, plan.operands
+        groups = plan.warp[0] // ROWS, plan.warp[1] // ROWS
+        return Facts(
+            tuple(Operand(one.name, one.outer, one.k_contiguous, count) for one, count in zip((a, b), groups)),
+            plan.block[2] // plan.warp[2], numbers["row_floats"], numbers["row_floats"] * plan.block[0],
+        )
+
+    def way_symbols(self, way: Way) -> dict[str, int]:
+        return {}
+
+    def way_of(self, numbers: Numbers) -> Way:
+        return self.all_ways[0]
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        return super().constants(layout, scheme, fragment, gpu, hints) | {"sharers": 1, "split_register": 1, "split_shared": 0}
+
+    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
+        return solved(equations.BUDGETS, numbers)
+
+    # ---- search
+
+    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+        """Tiles; slices of k; promotion and stages; groups."""
+        fm, fn, fk = fragment.shape
+        block, warp = choices["block"], choices["warp"]
+        pairs = [_extents(block and block[at], warp and warp[at], unit) for at, unit in ((0, fm), (1, fn))]
+        depths = _depths(block and block[2], warp and warp[2], fk)
+        tiles = [(*m, *n, *k) for m in pairs[0] for n in pairs[1] for k in depths]
+        pipelines = [(promote, stages) for promote in choices.promote for stages in choices.among("stages", STAGES)]
+        return [
+            dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)), {"split_k": np.array(choices.among("split_k", SLICES))},
+            dict(zip(("promote", "stages"), np.array(pipelines).T)), {"group": np.array(choices.among("group", (1,)))},
+        ]
+
+    def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
+        """The most threads at work (P1), then the largest intensity (T3), the taller tile."""
+        return -known["tlp"], -known["intensity"], -known["BM"], -known["WM"]
+
+
+def _extents(block: int | None, warp: int | None, unit: int) -> list[tuple[int, int]]:
+    """(block, warp) extents along one axis."""
+    warps = (warp,) if warp else [one for one in EXTENTS if one % unit == 0 and (not block or block % one == 0)] or [unit]
+    return [(block or one * count, one) for one in warps for count in ((1,) if block else WARPS)]
+
+
+def _depths(block: int | None, warp: int | None, unit: int) -> list[tuple[int, int]]:
+    """The same along k."""
+    warps = (warp,) if warp else [one for one in WARP_K if one % unit == 0 and (not block or block % one == 0)] or [unit]
+    return [(block or one * count, one) for one in warps for count in ((1,) if block else WARPS_K)]
