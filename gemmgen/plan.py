@@ -223,6 +223,11 @@ class _Facts:
         return self.block[1] // self.warp[1]
 
     @property
+    def warps_k(self) -> int:
+        """Warps that share a part of the tile, each with its own part of every stage's k."""
+        return self.block[2] // self.warp[2]
+
+    @property
     def tiles_m(self) -> int:
         """Fragments a warp holds along m."""
         return self.warp[0] // self.fragment.shape[0]

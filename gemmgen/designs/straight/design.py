@@ -73,13 +73,11 @@ class Facts:
     """What the template asks of a plan besides.
 
     Attributes:
-        warps_k: warps that share a tile of C.
         row_floats: of a row of sums in shared memory.
         tile_floats: of one warp's share of all rows.
     """
 
     operands: tuple[Operand, Operand]
-    warps_k: int
     row_floats: int
     tile_floats: int
 
@@ -118,7 +116,7 @@ class Straight(Design):
         groups = plan.warp[0] // ROWS, plan.warp[1] // ROWS
         return Facts(
             tuple(Operand(one.name, one.outer, one.k_contiguous, count) for one, count in zip((a, b), groups)),
-            plan.block[2] // plan.warp[2], numbers["row_floats"], numbers["row_floats"] * plan.block[0],
+            numbers["row_floats"], numbers["row_floats"] * plan.block[0],
         )
 
     def way_symbols(self, way: Way) -> dict[str, int]:
