@@ -686,12 +686,13 @@ CODE = {
         lambda BM, WM, BN, WN, BK, WK: BM / WM * (BN / WN) * (BK / WK)
     ),
     # S2
-    "BN + where((b_strided > 0) & (WN % 32 == 0), 1, 8)": (
-        lambda BN, b_strided, WN: BN + where((b_strided > 0) & (WN % 32 == 0), 1, 8)
+    "BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0, 8, 0))": (
+        lambda BN, b_strided, WN: BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0,
+        8, 0))
     ),
     # S3
-    "4 * (BK / WK) * BM * row_floats": (
-        lambda BK, WK, BM, row_floats: 4 * (BK / WK) * BM * row_floats
+    "4 * (BK / WK) * BM * row_floats + 4 * warps * WK * max(WM, WN)": (
+        lambda BK, WK, BM, row_floats, warps, WM, WN: 4 * (BK / WK) * BM * row_floats + 4 * warps * WK * max(WM, WN)
     ),
     # S5
     "words * (WM + WN) * FK * word_bytes / (4 * warp_size)": (

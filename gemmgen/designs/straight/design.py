@@ -75,11 +75,13 @@ class Facts:
     Attributes:
         row_floats: of a row of sums in shared memory.
         tile_floats: of one warp's share of all rows.
+        half_empty: whether a tile is one fragment high, whose second half has no rows where A has no more than eight; not where a lane has neighbours of both.
     """
 
     operands: tuple[Operand, Operand]
     row_floats: int
     tile_floats: int
+    half_empty: bool
 
 
 class Straight(Design):
@@ -114,9 +116,10 @@ class Straight(Design):
     def facts(self, plan: Any) -> Facts:
         numbers, (a, b) = plan.numbers, plan.operands
         groups = plan.warp[0] // ROWS, plan.warp[1] // ROWS
+        operands = tuple(Operand(one.name, one.outer, one.k_contiguous, count) for one, count in zip((a, b), groups))
         return Facts(
-            tuple(Operand(one.name, one.outer, one.k_contiguous, count) for one, count in zip((a, b), groups)),
-            numbers["row_floats"], numbers["row_floats"] * plan.block[0],
+            operands,
+            numbers["row_floats"], numbers["row_floats"] * plan.block[0], plan.block[0] == 2 * ROWS and operands[0].together == 1,
         )
 
     def way_symbols(self, way: Way) -> dict[str, int]:

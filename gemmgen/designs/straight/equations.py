@@ -13,10 +13,13 @@ from gemmgen.model.equation import Equation, Numbers, solved
 
 WARPS = Equation("S1", "warps", "(BM / WM) * (BN / WN) * (BK / WK)", "warps a block", "a tile is divided among warps, and so is the k of its stages")
 ROW_FLOATS = Equation(
-    "S2", "row_floats", "BN + where((b_strided > 0) & (WN % 32 == 0), 1, 8)", "floats",
-    "a row of sums in shared memory, padded so that a warp's lanes meet in few banks",
+    "S2", "row_floats", "BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0, 8, 0))", "floats",
+    "a row of sums in shared memory, padded so that the lanes of a phase, which hold four, two or one neighbour, touch each bank once",
 )
-SHARED_BYTES = Equation("S3", "shared_bytes", "4 * (BK / WK) * BM * row_floats", "B", "the sums of all warps, once, on their way to C")
+SHARED_BYTES = Equation(
+    "S3", "shared_bytes", "4 * (BK / WK) * BM * row_floats + 4 * warps * WK * max(WM, WN)", "B",
+    "the sums of all warps, once, on their way to C; and an operand's elements where a stage has some to count",
+)
 RAW_REGISTERS = Equation("S4", "raw_registers", "stages * (WM + WN) * WK / warp_size", "registers a thread", "FP32 of every stage that is on its way or being split")
 FRAGMENT_REGISTERS = Equation(
     "S5", "fragment_registers", "words * (WM + WN) * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2's fragment term, of one step",
