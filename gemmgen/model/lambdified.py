@@ -703,16 +703,56 @@ CODE = {
         lambda stages, WM, WN, WK, warp_size: stages * (WM + WN) * WK / warp_size
     ),
     # S6
-    "accumulator_registers + raw_registers + 0.5 * fragment_registers + 40": (
-        lambda accumulator_registers, raw_registers, fragment_registers: accumulator_registers + raw_registers + 0.5 * fragment_registers + 40
+    "1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers + 20": (
+        lambda accumulator_registers, raw_registers, fragment_registers: 1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers
+        + 20
     ),
     # S8
-    "l2_bytes / (sms * l2_bytes_per_clock * clock_hz)": (
-        lambda l2_bytes, sms, l2_bytes_per_clock, clock_hz: l2_bytes / (sms * l2_bytes_per_clock * clock_hz)
+    "where(plane_bytes + 4 * M * N <= l2_size, 0, plane_bytes + 4 * M * N)": (
+        lambda plane_bytes, M, N, l2_size: where(plane_bytes + 4 * M * N <= l2_size, 0, plane_bytes + 4 * M * N)
     ),
     # S9
-    "kernel_seconds + launch_seconds": (
-        lambda kernel_seconds, launch_seconds: kernel_seconds + launch_seconds
+    "(WM + WN) * WK / warp_size * words * split_behind + 2 * products * WM * WN * WK / (FM * FN * FK) + stage_instructions": (
+        lambda WM, WN, WK, warp_size, words, split_behind, products, FM, FN, FK, stage_instructions: (WM + WN) * WK / warp_size * words * split_behind
+        + 2 * products * WM * WN * WK / (FM * FN * FK) + stage_instructions
+    ),
+    # S10
+    "max(warps * warp_instructions / (partitions * issue_efficiency), l2_cycles)": (
+        lambda warps, warp_instructions, partitions, issue_efficiency, l2_cycles: max(warps * warp_instructions / (partitions * issue_efficiency),
+        l2_cycles)
+    ),
+    # S11
+    "max(warp_instructions * cycles_per_instruction, memory_cycles / (stages - 1))": (
+        lambda warp_instructions, cycles_per_instruction, memory_cycles, stages: max(warp_instructions * cycles_per_instruction, memory_cycles /
+        (stages - 1))
+    ),
+    # S12
+    "max(resident_blocks * block_cycles, alone_cycles)": (
+        lambda resident_blocks, block_cycles, alone_cycles: max(resident_blocks * block_cycles, alone_cycles)
+    ),
+    # S13
+    "max(tail_blocks * block_cycles, alone_cycles)": (
+        lambda tail_blocks, block_cycles, alone_cycles: max(tail_blocks * block_cycles, alone_cycles)
+    ),
+    # S14
+    "BM * BN * (1 + BK / WK) * store_cycles_per_element": (
+        lambda BM, BN, BK, WK, store_cycles_per_element: BM * BN * (1 + BK / WK) * store_cycles_per_element
+    ),
+    # S15
+    (
+    "full_waves * (start_cycles + memory_cycles + stages_k * stage_cycles + resident_blocks * store_cycles) + where(tail_blocks > 0, start_cycles +"
+    " memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0) + gather_cycles"): (
+        lambda full_waves, start_cycles, memory_cycles, stages_k, stage_cycles, resident_blocks, store_cycles, tail_blocks, tail_cycles,
+        gather_cycles: full_waves * (start_cycles + memory_cycles + stages_k * stage_cycles + resident_blocks * store_cycles) + where(tail_blocks > 0,
+        start_cycles + memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0) + gather_cycles
+    ),
+    # S16
+    "max(kernel_cycles / clock_hz, dram_bytes / once_rate)": (
+        lambda kernel_cycles, clock_hz, dram_bytes, once_rate: max(kernel_cycles / clock_hz, dram_bytes / once_rate)
+    ),
+    # S17
+    "kernel_seconds + one_launch_seconds": (
+        lambda kernel_seconds, one_launch_seconds: kernel_seconds + one_launch_seconds
     ),
     # C31
     "(WK % FK == 0) & (BK % WK == 0)": (

@@ -26,9 +26,8 @@ EXTENTS = (8, 16, 32, 64)
 WARPS = (1, 2, 4)
 """Along m and n, in a block."""
 WARPS_K, WARP_K = (1, 2, 4, 8, 16), (16, 32, 64)
-STAGES = (2, 3, 4)
+STAGES = (2, 3)
 SLICES = (1, 2, 4, 8)
-MOST_STAGES = 8
 
 CONSTRAINTS = (
     common.WARP_M,
@@ -99,7 +98,7 @@ class Straight(Design):
         ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
         ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
     )
-    order = "the most {tlp} wins, then the largest {intensity}"
+    order = "the least {kernel_cycles} wins, then the largest {intensity}"
     of_registers = ("WM", "WN", "WK", "stages", "register_budget")
     parts = "[blocks of C][SLICES][BLOCK_M][BLOCK_N]"
     promotes_at_once = True
@@ -129,7 +128,7 @@ class Straight(Design):
         return self.all_ways[0]
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
-        return super().constants(layout, scheme, fragment, gpu, hints) | {"sharers": 1, "split_register": 1, "split_shared": 0}
+        return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(gpu)
 
     def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
         return solved(equations.BUDGETS, numbers)
@@ -150,8 +149,8 @@ class Straight(Design):
         ]
 
     def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
-        """The most threads at work (P1), then the largest intensity (T3), the taller tile."""
-        return -known["tlp"], -known["intensity"], -known["BM"], -known["WM"]
+        """The fewest cycles (S15), which device memory may hide, then the largest intensity (T3), the taller tile."""
+        return known["kernel_cycles"], -known["intensity"], -known["BM"], -known["WM"]
 
 
 def _extents(block: int | None, warp: int | None, unit: int) -> list[tuple[int, int]]:
