@@ -70,7 +70,7 @@ def order_of_k(plan: Plan, k: int) -> np.ndarray:
     within = within.transpose(1, 0, 2).reshape(-1)
     if plan.arch.startswith("gfx12"):
         within = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
-    if plan.gpu.vendor == "nvidia" and plan.where == "register":
+    if plan.gpu.vendor == "nvidia" and plan.where in ("register", "lane"):
         held = plan.fragment.a
         lanes, own = ([along for _, along in offsets if along] for offsets in (held.lanes, (*held.packed, *held.registers)))
         places = _sums(lanes)[:, None] + _sums(own)

@@ -47,7 +47,7 @@ def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, 
     }))
 
 
-STRAIGHT = {"where": "register", "loads": "direct"}
+STRAIGHT = {"where": "lane", "loads": "direct"}
 HOPPER = {"gpu": "h100", "fragment": {"policy": "wgmma"}}
 SMALL_GROUPS = HOPPER | {"tile": {"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 1}, "stages": 3}
 

@@ -309,9 +309,12 @@ CODE = {
         max(promote, 1), 0)
     ),
     # M20
-    "words * BK * (split_before * split_shared * (BM + BN) + split_behind * split_register * warps * (WM + WN)) / f32_fma_per_clock": (
-        lambda words, BK, split_before, split_shared, BM, BN, split_behind, split_register, warps, WM, WN, f32_fma_per_clock: words * BK *
-        (split_before * split_shared * (BM + BN) + split_behind * split_register * warps * (WM + WN)) / f32_fma_per_clock
+    (
+    "words * BK * (split_before * split_shared * (BM + BN) + split_behind * split_register * (warps * (WM + WN) + BM / ceil(N / BN) + BN / ceil(M /"
+    " BM))) / f32_fma_per_clock"): (
+        lambda words, BK, split_before, split_shared, BM, BN, split_behind, split_register, warps, WM, WN, N, M, f32_fma_per_clock: words * BK *
+        (split_before * split_shared * (BM + BN) + split_behind * split_register * (warps * (WM + WN) + BM / ceil(N / BN) + BN / ceil(M / BM))) /
+        f32_fma_per_clock
     ),
     # M5
     "where(fragment_buffers > 1, 0, fetch_exposed * fetch_cycles * FK / BK)": (
@@ -717,9 +720,9 @@ CODE = {
         + 2 * products * WM * WN * WK / (FM * FN * FK) + stage_instructions
     ),
     # S10
-    "max(warps * warp_instructions / (partitions * issue_efficiency), l2_cycles)": (
-        lambda warps, warp_instructions, partitions, issue_efficiency, l2_cycles: max(warps * warp_instructions / (partitions * issue_efficiency),
-        l2_cycles)
+    "max(warps * warp_instructions / (partitions * issue_efficiency), tensor_cycles, l2_cycles)": (
+        lambda warps, warp_instructions, partitions, issue_efficiency, tensor_cycles, l2_cycles: max(warps * warp_instructions / (partitions *
+        issue_efficiency), tensor_cycles, l2_cycles)
     ),
     # S11
     "max(warp_instructions * cycles_per_instruction, memory_cycles / (stages - 1))": (

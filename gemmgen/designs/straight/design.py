@@ -18,6 +18,10 @@ from gemmgen.designs.straight import equations, refusals
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers, solved
 
+LINE_FLOATS = 32
+"""Of a line of 128 bytes."""
+WARPS_A_SCHEDULER = 4
+"""With fewer, loads and splits wait for one another where device memory binds."""
 ROWS = 8
 """Of a group: a fragment's lanes that have the same k each hold one row of it."""
 
@@ -26,7 +30,7 @@ EXTENTS = (8, 16, 32, 64)
 WARPS = (1, 2, 4)
 """Along m and n, in a block."""
 WARPS_K, WARP_K = (1, 2, 4, 8, 16), (16, 32, 64)
-STAGES = (2, 3)
+STAGES = (2,)
 SLICES = (1, 2, 4, 8)
 
 CONSTRAINTS = (
@@ -86,10 +90,10 @@ class Facts:
 class Straight(Design):
     name = "straight"
     words = {
-        "where": (Word("register", "between shared memory and fragments"),),
+        "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),
         "loads": (Word("direct", "from global memory to the registers of the lane that multiplies, with no stage in shared memory: thin and small products"),),
     }
-    all_ways = (Way("register", "direct"),)
+    all_ways = (Way("lane", "direct"),)
     tile_equations, pipeline_equations = equations.TILES, equations.PIPELINE
     predictions = (*equations.TRAFFIC, *equations.TIME)
     constraints = CONSTRAINTS
@@ -98,7 +102,7 @@ class Straight(Design):
         ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
         ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
     )
-    order = "the least {kernel_cycles} wins, then the largest {intensity}"
+    order = "where device memory binds, whole lines and four warps a scheduler win; then the least {kernel_cycles}, then the largest {intensity}"
     of_registers = ("WM", "WN", "WK", "stages", "register_budget")
     parts = "[blocks of C][SLICES][BLOCK_M][BLOCK_N]"
     promotes_at_once = True
@@ -109,7 +113,7 @@ class Straight(Design):
     def ways(self, asked: Asked) -> tuple[Way, ...]:
         ways = self.left(asked)
         if not ways or asked.foreign:
-            raise refuse_pipeline(asked, "where = register, loads = direct, no fragment buffers: elements wait in registers", "where", "loads")
+            raise refuse_pipeline(asked, "where = lane, loads = direct, no fragment buffers: elements wait in registers", "where", "loads")
         return ways
 
     def facts(self, plan: Any) -> Facts:
@@ -149,8 +153,13 @@ class Straight(Design):
         ]
 
     def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
-        """The fewest cycles (S15), which device memory may hide, then the largest intensity (T3), the taller tile."""
-        return known["kernel_cycles"], -known["intensity"], -known["BM"], -known["WM"]
+        """Where device memory binds, whole lines of the larger operand at once, where its k are neighbours, and four warps a
+        scheduler; then the fewest cycles (S15), which it hides, the largest intensity (T3), the taller tile."""
+        neighbours = 1 - np.where(known["M"] > known["N"], known["a_strided"], known["b_strided"])
+        bound = np.where(known["kernel_cycles"] / known["clock_hz"] < known["kernel_seconds"], 1, 0)
+        lines = bound * neighbours * np.minimum(known["WK"], LINE_FLOATS)
+        warps = bound * np.minimum(known["resident_blocks"] * known["warps"], WARPS_A_SCHEDULER * known["partitions"])
+        return -lines, -warps, known["kernel_cycles"], -known["intensity"], -known["BM"], -known["WM"]
 
 
 def _extents(block: int | None, warp: int | None, unit: int) -> list[tuple[int, int]]:

@@ -12,14 +12,17 @@ from gemmgen.model.equation import Equation
 
 WARPS = Equation("S1", "warps", "(BM / WM) * (BN / WN) * (BK / WK)", "warps a block", "a tile is divided among warps, and so is the k of its stages")
 ROW_FLOATS = Equation(
-    "S2", "row_floats", "BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0, 8, 0))", "floats",
+    "S2", "row_floats",
+    "BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0, 8, 0))", "floats",
     "a row of sums in shared memory, padded so that the lanes of a phase, which hold four, two or one neighbour, touch each bank once",
 )
 SHARED_BYTES = Equation(
     "S3", "shared_bytes", "4 * (BK / WK) * BM * row_floats + 4 * warps * WK * max(WM, WN)", "B",
     "the sums of all warps, once, on their way to C; and an operand's elements where a stage has some to count",
 )
-RAW_REGISTERS = Equation("S4", "raw_registers", "stages * (WM + WN) * WK / warp_size", "registers a thread", "FP32 of every stage that is on its way or being split")
+RAW_REGISTERS = Equation(
+    "S4", "raw_registers", "stages * (WM + WN) * WK / warp_size", "registers a thread", "FP32 of every stage that is on its way or being split",
+)
 FRAGMENT_REGISTERS = Equation(
     "S5", "fragment_registers", "words * (WM + WN) * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2's fragment term, of one step",
 )
@@ -34,7 +37,8 @@ PIPELINE = (ROW_FLOATS, SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULA
 BUDGETS = (DEMAND, registers.BUDGET, REGISTERS)
 
 DRAM_BYTES = Equation(
-    "S8", "dram_bytes", "where(plane_bytes + 4 * M * N <= l2_size, 0, plane_bytes + 4 * M * N)", "B", "each operand once, where L2 does not hold them from before",
+    "S8", "dram_bytes", "where(plane_bytes + 4 * M * N <= l2_size, 0, plane_bytes + 4 * M * N)", "B",
+    "each operand once, where L2 does not hold them from before",
 )
 TRAFFIC = (
     traffic.STAGE_FLOPS, traffic.MOVED_BYTES, traffic.STAGE_BYTES, traffic.INTENSITY, traffic.TILES, traffic.BLOCKS, traffic.STAGES_K, traffic.L2_BYTES,
@@ -47,8 +51,8 @@ WARP_INSTRUCTIONS = Equation(
     "issue slots a warp and stage", "loads and splits, two slots for each matrix instruction, and what a stage takes however small it is",
 )
 BLOCK_CYCLES = Equation(
-    "S10", "block_cycles", "max(warps * warp_instructions / (partitions * issue_efficiency), l2_cycles)", "cycles a block and stage",
-    "the schedulers, or the SM's share of L2: what blocks on one SM add up to",
+    "S10", "block_cycles", "max(warps * warp_instructions / (partitions * issue_efficiency), tensor_cycles, l2_cycles)",
+    "cycles a block and stage", "the schedulers, the matrix units, or the SM's share of L2: what blocks on one SM add up to",
 )
 ALONE_CYCLES = Equation(
     "S11", "alone_cycles", "max(warp_instructions * cycles_per_instruction, memory_cycles / (stages - 1))", "cycles a stage",
@@ -57,7 +61,8 @@ ALONE_CYCLES = Equation(
 STAGE_CYCLES = Equation("S12", "stage_cycles", "max(resident_blocks * block_cycles, alone_cycles)", "cycles a stage", "with every SM full")
 TAIL_CYCLES = Equation("S13", "tail_cycles", "max(tail_blocks * block_cycles, alone_cycles)", "cycles a stage", "S12 for the last wave")
 STORE_CYCLES = Equation(
-    "S14", "store_cycles", "BM * BN * (1 + BK / WK) * store_cycles_per_element", "cycles a block", "the sums of all warps that share an element, and the element",
+    "S14", "store_cycles", "BM * BN * (1 + BK / WK) * store_cycles_per_element", "cycles a block",
+    "the sums of all warps that share an element, and the element",
 )
 KERNEL_CYCLES = Equation(
     "S15", "kernel_cycles",
@@ -68,7 +73,7 @@ KERNEL_CYCLES = Equation(
 KERNEL_SECONDS = Equation("S16", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / once_rate)", "s", "work, or device memory")
 SECONDS = Equation("S17", "seconds", "kernel_seconds + one_launch_seconds", "s", "there is no other launch")
 TIME = (
-    WARP_INSTRUCTIONS, time.L2_CYCLES, BLOCK_CYCLES, ALONE_CYCLES, time.FULL_WAVES, time.TAIL_BLOCKS, STAGE_CYCLES, TAIL_CYCLES, STORE_CYCLES,
+    WARP_INSTRUCTIONS, time.TENSOR_CYCLES, time.L2_CYCLES, BLOCK_CYCLES, ALONE_CYCLES, time.FULL_WAVES, time.TAIL_BLOCKS, STAGE_CYCLES, TAIL_CYCLES, STORE_CYCLES,
     time.GATHER_CYCLES, KERNEL_CYCLES, KERNEL_SECONDS, SECONDS, time.TFLOPS,
 )
 
