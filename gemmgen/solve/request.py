@@ -100,13 +100,20 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         )
     name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
     scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
-    requests, refused = [], []
-    for fragment in _fragments(spec.fragment, scheme, gpu, place):
-        for design in designs_of(fragment):
+    requests, found, refused = [], [], []
+    # Whom all designs refuse is told by one that serves any sizes.
+    pairs = [(fragment, design) for fragment in _fragments(spec.fragment, scheme, gpu, place) for design in designs_of(fragment)]
+    pairs.sort(key=lambda pair: not pair[1].narrow)
+    sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
+    for suits in (True, False):  # a design that is not meant for such sizes serves those who ask for what it alone has
+        for fragment, design in pairs:
+            if requests or design.suits(sizes) is not suits:
+                continue
             try:
-                requests.append(_request(loaded, scheme, gpu, fragment, design))
+                found.append(_request(loaded, scheme, gpu, fragment, design))
             except InfeasibleSpec as error:
-                refused.append(error)
+                refused.insert(len(refused) if suits else 0, error)
+        requests = found
     if not requests:
         raise refused[-1]
     return requests

@@ -18,6 +18,8 @@ from gemmgen.designs.straight import equations, refusals
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers, solved
 
+THIN, SMALL = 16, 2**26
+"""Rows or columns of C of which the other operand is read once; multiply-adds that take about as long as a launch."""
 LINE_FLOATS = 32
 """Of a line of 128 bytes."""
 WARPS_A_SCHEDULER = 4
@@ -106,9 +108,13 @@ class Straight(Design):
     of_registers = ("WM", "WN", "WK", "stages", "register_budget")
     parts = "[blocks of C][SLICES][BLOCK_M][BLOCK_N]"
     promotes_at_once = True
+    narrow = True
 
     def serves(self, fragment: Fragment) -> bool:
         return fragment.on_matrix_unit and fragment.by_lanes and bool(fragment.interface.lanes_along_k)
+
+    def suits(self, hints: Hints) -> bool:
+        return min(hints.m, hints.n) <= THIN or hints.m * hints.n * hints.k <= SMALL
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
         ways = self.left(asked)

@@ -13,7 +13,8 @@ from gemmgen.model.equation import Equation
 WARPS = Equation("S1", "warps", "(BM / WM) * (BN / WN) * (BK / WK)", "warps a block", "a tile is divided among warps, and so is the k of its stages")
 ROW_FLOATS = Equation(
     "S2", "row_floats",
-    "BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0, 8, 0))", "floats",
+    "BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0, 8, 0))",
+    "floats",
     "a row of sums in shared memory, padded so that the lanes of a phase, which hold four, two or one neighbour, touch each bank once",
 )
 SHARED_BYTES = Equation(
@@ -73,8 +74,8 @@ KERNEL_CYCLES = Equation(
 KERNEL_SECONDS = Equation("S16", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / once_rate)", "s", "work, or device memory")
 SECONDS = Equation("S17", "seconds", "kernel_seconds + one_launch_seconds", "s", "there is no other launch")
 TIME = (
-    WARP_INSTRUCTIONS, time.TENSOR_CYCLES, time.L2_CYCLES, BLOCK_CYCLES, ALONE_CYCLES, time.FULL_WAVES, time.TAIL_BLOCKS, STAGE_CYCLES, TAIL_CYCLES, STORE_CYCLES,
-    time.GATHER_CYCLES, KERNEL_CYCLES, KERNEL_SECONDS, SECONDS, time.TFLOPS,
+    WARP_INSTRUCTIONS, time.TENSOR_CYCLES, time.L2_CYCLES, BLOCK_CYCLES, ALONE_CYCLES, time.FULL_WAVES, time.TAIL_BLOCKS, STAGE_CYCLES, TAIL_CYCLES,
+    STORE_CYCLES, time.GATHER_CYCLES, KERNEL_CYCLES, KERNEL_SECONDS, SECONDS, time.TFLOPS,
 )
 
 CONSTANT_OF = {
