@@ -106,7 +106,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 //                n0        BLOCK_N = 8
-//            +---+----+----+ - -        A block computes C[m0 : m0 + 16, n0 : n0 + 8] in 1 x 1 parts of 16 x 8,
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 16, n0 : n0 + 8] in parts of 16 x 8,
 //        m0  | w | w  | w  | WARP_M     with 8 warps for each, which share the k of every stage.
 //   BLOCK_M  +---+----+----+ - -        Each keeps its sums in registers, in 3 sets of 4 floats a thread.
 //    = 16   | w | w  | w  |
@@ -121,6 +121,8 @@ constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n8k16 in a warp
 constexpr int K_STEPS = 1;  // instructions along k in a warp's part of a stage
+constexpr int A_GROUPS = 2, A_TOGETHER = 1;  // groups of eight rows in a warp, and those of neighbours that are loaded together
+constexpr int B_GROUPS = 1, B_TOGETHER = 1;  // groups of eight columns in a warp, and those of neighbours that are loaded together
 constexpr int ROW_FLOATS = 8;  // of a row of sums in shared memory
 
 constexpr int SUMS_BYTES = 4096;  // of shared memory; what a lane counts again follows
@@ -226,23 +228,23 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
     };
 
     // Elements on their way: [buffer][step][group of eight rows][consecutive k].
-    float a_raw[STAGES][K_STEPS][2][4] = {};
-    float b_raw[STAGES][K_STEPS][1][4];
+    float a_raw[STAGES][K_STEPS][A_GROUPS][4] = {};
+    float b_raw[STAGES][K_STEPS][B_GROUPS][4];
     const int run_row = lane >> 2, run_k = (lane & 3) * 4;
     int k_next = first_stage * BLOCK_K + warp_k * WARP_K;  // of what this warp loads next
     // What lies beyond m is only ever multiplied into elements of C that are not stored: the last row stands in for it.
     const int a_first = m0 + warp_m + run_row;
     const bool a_vectors = ((u64)a & 15) == 0 && lda % 4 == 0;
-    const float* a_from[2];
+    const float* a_from[A_GROUPS];
 #pragma unroll
-    for (int group = 0; group < 2; ++group)
+    for (int group = 0; group < A_GROUPS; ++group)
         a_from[group] = a + (long long)min(a_first + group * 8, m - 1) * lda + k_next + run_k;
     // What lies beyond n is only ever multiplied into elements of C that are not stored: the last column stands in for it.
     const int b_first = n0 + warp_n + run_row;
     const bool b_vectors = true;
-    const float* b_from[1];
+    const float* b_from[B_GROUPS / B_TOGETHER];
 #pragma unroll
-    for (int part = 0; part < 1; ++part)
+    for (int part = 0; part < B_GROUPS / B_TOGETHER; ++part)
         b_from[part] = b + (long long)(k_next + run_k) * ldb + min(b_first + part * 8, n - 1);
     const bool a_lower = m0 + 8 < m;  // whether the lower half of the tile has rows of A
     // Stages are loaded in their order.
@@ -252,26 +254,26 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step)
 #pragma unroll
-                for (int group = 0; group < 2; ++group)
+                for (int group = 0; group < A_GROUPS; ++group)
                     if (group == 0 || a_lower) load_16(a_raw[buffer][step][group], a_from[group] + step * 16);
         } else {  // one by one, zeros beyond k
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step)
 #pragma unroll
-                for (int group = 0; group < 2; ++group)
+                for (int group = 0; group < A_GROUPS; ++group)
 #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        const int kk = k_next + run_k + step * 16 + e, o = min(a_first + place_of<1>(group, 0), m - 1);
+                        const int kk = k_next + run_k + step * 16 + e, o = min(a_first + place_of<A_TOGETHER>(group, 0), m - 1);
                         load_4_if(a_raw[buffer][step][group][e], a + (long long)o * lda + kk, kk < k);
                     }
         }
 #pragma unroll
-        for (int group = 0; group < 2; ++group) a_from[group] += BLOCK_K;
+        for (int group = 0; group < A_GROUPS; ++group) a_from[group] += BLOCK_K;
         if (b_vectors && whole) {
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step)
 #pragma unroll
-                for (int part = 0; part < 1; ++part)
+                for (int part = 0; part < B_GROUPS / B_TOGETHER; ++part)
 #pragma unroll
                     for (int e = 0; e < 4; ++e) {
                         load_4(b_raw[buffer][step][part][e], b_from[part] + (step * 16 + e) * ldb);
@@ -280,15 +282,15 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step)
 #pragma unroll
-                for (int group = 0; group < 1; ++group)
+                for (int group = 0; group < B_GROUPS; ++group)
 #pragma unroll
                     for (int e = 0; e < 4; ++e) {
-                        const int kk = k_next + run_k + step * 16 + e, o = min(b_first + place_of<1>(group, 0), n - 1);
+                        const int kk = k_next + run_k + step * 16 + e, o = min(b_first + place_of<B_TOGETHER>(group, 0), n - 1);
                         load_4_if(b_raw[buffer][step][group][e], b + (long long)kk * ldb + o, kk < k);
                     }
         }
 #pragma unroll
-        for (int part = 0; part < 1; ++part) b_from[part] += BLOCK_K * ldb;
+        for (int part = 0; part < B_GROUPS / B_TOGETHER; ++part) b_from[part] += BLOCK_K * ldb;
         k_next += BLOCK_K;
     };
 
@@ -299,7 +301,7 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
     u32 b_outside = 0;
     const auto fetch = [&](int buffer, int step) {
 #pragma unroll
-        for (int group = 0; group < 2; ++group) {
+        for (int group = 0; group < A_GROUPS; ++group) {
             u32 packed[WORDS][2] = {};
             if (group == 0 || a_lower) {
                 split_run(packed, a_raw[buffer][step][group]);
@@ -313,7 +315,7 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
                 for (int r = 0; r < 2; ++r) a_fragments[0][word][i][half + 2 * r] = packed[word][r];
         }
 #pragma unroll
-        for (int group = 0; group < 1; ++group) {
+        for (int group = 0; group < B_GROUPS; ++group) {
             u32 packed[WORDS][2];
             split_run(packed, b_raw[buffer][step][group]);
 #pragma unroll
@@ -339,18 +341,18 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step)
 #pragma unroll
-                for (int group = 0; group < 2; ++group) {
+                for (int group = 0; group < A_GROUPS; ++group) {
                     const float (&x)[4] = a_raw[buffer][step][group];
-                    held[(step * 2 + group) * THREADS] = make_float4(x[0], x[1], x[2], x[3]);
+                    held[(step * A_GROUPS + group) * THREADS] = make_float4(x[0], x[1], x[2], x[3]);
                 }
             u32 lost = 0;
 #pragma unroll 1
-            for (int at = 0; at < K_STEPS * 2; ++at) {
+            for (int at = 0; at < K_STEPS * A_GROUPS; ++at) {
                 const float4 again = held[at * THREADS];
                 const float x[4] = {again.x, again.y, again.z, again.w};
                 u32 packed[WORDS][2];
                 split_run(packed, x);
-                if (a_first + place_of<1>(at % 2, 0) < m) lost += losses(packed, x);
+                if (a_first + place_of<A_TOGETHER>(at % A_GROUPS, 0) < m) lost += losses(packed, x);
             }
             count(a_status, lost);
         }
@@ -360,18 +362,18 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step)
 #pragma unroll
-                for (int group = 0; group < 1; ++group) {
+                for (int group = 0; group < B_GROUPS; ++group) {
                     const float (&x)[4] = b_raw[buffer][step][group];
-                    held[(step * 1 + group) * THREADS] = make_float4(x[0], x[1], x[2], x[3]);
+                    held[(step * B_GROUPS + group) * THREADS] = make_float4(x[0], x[1], x[2], x[3]);
                 }
             u32 lost = 0;
 #pragma unroll 1
-            for (int at = 0; at < K_STEPS * 1; ++at) {
+            for (int at = 0; at < K_STEPS * B_GROUPS; ++at) {
                 const float4 again = held[at * THREADS];
                 const float x[4] = {again.x, again.y, again.z, again.w};
                 u32 packed[WORDS][2];
                 split_run(packed, x);
-                if (b_first + place_of<1>(at % 1, 0) < n) lost += losses(packed, x);
+                if (b_first + place_of<B_TOGETHER>(at % B_GROUPS, 0) < n) lost += losses(packed, x);
             }
             count(b_status, lost);
         }
@@ -423,17 +425,19 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
     for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int row = warp_m + place_of<1>(i * 2 + half, lane >> 2), column = warp_n + (lane & 3) * 2;
+            const int row = warp_m + place_of<A_TOGETHER>(i * 2 + half, lane >> 2), column = warp_n + (lane & 3) * 2;
             float* const to = sums + (warp_k * BLOCK_M + row) * ROW_FLOATS + column;
 #pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; ++j) {
-                float pair[2];
+            for (int j = 0; j < FRAGMENTS_N; j += B_TOGETHER) {
+                float neighbours[2][B_TOGETHER];
 #pragma unroll
-                for (int odd = 0; odd < 2; ++odd) {
-                    const int r = half * 2 + odd;
-                    pair[odd] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
-                }
-                *(float2*)(to + j * 8) = make_float2(pair[0], pair[1]);
+                for (int part = 0; part < B_TOGETHER; ++part)
+#pragma unroll
+                    for (int odd = 0; odd < 2; ++odd) {
+                        const int r = half * 2 + odd;
+                        neighbours[odd][part] = fmaf(acc_correction[i][j + part][r], 0x1p-11f, sum_main[i][j + part][r]);
+                    }
+                *(float2*)(to + j * 8) = make_float2(neighbours[0][0], neighbours[1][0]);
             }
         }
     __syncthreads();
@@ -468,7 +472,8 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
             const float4 part_7 = *(const float4*)(from + 7 * 128);
             sum.x += part_7.x, sum.y += part_7.y, sum.z += part_7.z, sum.w += part_7.w;
             product[0] = sum.x, product[1] = sum.y, product[2] = sum.z, product[3] = sum.w;
-            if (fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u) && fabsf(product[2]) < __uint_as_float(0x7f800000u) && fabsf(product[3]) < __uint_as_float(0x7f800000u)) {
+            if (fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u) &&
+                fabsf(product[2]) < __uint_as_float(0x7f800000u) && fabsf(product[3]) < __uint_as_float(0x7f800000u)) {
                 float4* const to = (float4*)(c + row * ldc + first_column);
                 float4 old = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 if (read_c) old = *to;

@@ -29,7 +29,7 @@ ROWS = 8
 
 EXTENTS = (8, 16, 32, 64)
 """Of a warp's tile, that a search considers."""
-WARPS = (1, 2, 4)
+WARPS = (1, 2)
 """Along m and n, in a block."""
 WARPS_K, WARP_K = (1, 2, 4, 8, 16), (16, 32, 64)
 STAGES = (2,)
@@ -164,7 +164,8 @@ class Straight(Design):
         neighbours = 1 - np.where(known["M"] > known["N"], known["a_strided"], known["b_strided"])
         bound = np.where(known["kernel_cycles"] / known["clock_hz"] < known["kernel_seconds"], 1, 0)
         lines = bound * neighbours * np.minimum(known["WK"], LINE_FLOATS)
-        warps = bound * np.minimum(known["resident_blocks"] * known["warps"], WARPS_A_SCHEDULER * known["partitions"])
+        at_once = np.minimum(known["resident_blocks"], np.ceil(known["blocks"] / known["sms"])) * known["warps"]
+        warps = bound * np.minimum(at_once, WARPS_A_SCHEDULER * known["partitions"])
         return -lines, -warps, known["kernel_cycles"], -known["intensity"], -known["BM"], -known["WM"]
 
 
