@@ -167,6 +167,26 @@ def test_where_to_split_follows_the_size():
     assert all(solve(spec(size=size, **MMA)).where == "prepass" for size in (1024, 4096, 16384))
 
 
+@pytest.mark.parametrize(("size", "design"), [
+    ((64, 64, 64), "straight"), ((256, 256, 256), "straight"), ((16, 1024, 1024), "straight"), ((1024, 1024, 32), "straight"), ((8192, 4, 8192), "straight"),
+    ((512, 512, 512), "specialised"), ((4096, 4096, 4096), "specialised"),
+])
+def test_thin_and_small_products_are_one_launch(size, design):
+    """Measured on an H200 (docs/results/small.md)."""
+    plan = solve(loads({"problem": dict(zip("mnk", size)), "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}}))
+    assert plan.design.name == design
+
+
+def test_a_design_for_some_sizes_serves_any_to_those_who_ask():
+    large = {"split": {"scheme": "ootomo", "where": "lane"}, "target": {"gpu": "a100"}}
+    assert solve(loads(large)).design.name == "straight"
+    asked = {"split": {"scheme": "ootomo"}, "pipeline": {"design": "straight"}, "target": {"gpu": "a100"}}
+    assert solve(loads(asked)).loads == "direct"
+    with pytest.raises(InfeasibleSpec, match="warps do not take equal parts of a stage") as caught:
+        solve(loads(large | {"tile": {"block": [32, 32, 48], "warp": [32, 32, 32]}}))
+    assert "block k = 48" in caught.value.remedy
+
+
 def test_slices_of_k_are_for_few_tiles():
     assert solve(spec(size=8192)).split_k == 1
     deep = loads({"problem": {"m": 128, "n": 128, "k": 65536}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h100"}})
