@@ -43,7 +43,7 @@ DRAM_BYTES = Equation(
 )
 TRAFFIC = (
     traffic.STAGE_FLOPS, traffic.MOVED_BYTES, traffic.STAGE_BYTES, traffic.INTENSITY, traffic.TILES, traffic.BLOCKS, traffic.STAGES_K, traffic.L2_BYTES,
-    traffic.WAVES, traffic.PLANE_BYTES, DRAM_BYTES, traffic.TLP,
+    traffic.WAVES, traffic.PLANE_BYTES, DRAM_BYTES, traffic.SPLIT_BYTES, traffic.TLP,
 )
 
 WARP_INSTRUCTIONS = Equation(
@@ -75,7 +75,7 @@ KERNEL_SECONDS = Equation("S16", "kernel_seconds", "max(kernel_cycles / clock_hz
 SECONDS = Equation("S17", "seconds", "kernel_seconds + one_launch_seconds", "s", "there is no other launch")
 TIME = (
     WARP_INSTRUCTIONS, time.TENSOR_CYCLES, time.L2_CYCLES, BLOCK_CYCLES, ALONE_CYCLES, time.FULL_WAVES, time.TAIL_BLOCKS, STAGE_CYCLES, TAIL_CYCLES,
-    STORE_CYCLES, time.GATHER_CYCLES, KERNEL_CYCLES, KERNEL_SECONDS, SECONDS, time.TFLOPS,
+    STORE_CYCLES, time.GATHER_CYCLES, KERNEL_CYCLES, KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 
 CONSTANT_OF = {
