@@ -231,6 +231,11 @@ class _Facts:
         return self.block[1] // self.warp[1]
 
     @property
+    def warps_k(self) -> int:
+        """Warps that share a part of the tile, each with its own part of every stage's k."""
+        return self.block[2] // self.warp[2]
+
+    @property
     def tiles_m(self) -> int:
         """Fragments a warp holds along m."""
         return self.warp[0] // self.fragment.shape[0]
@@ -242,7 +247,7 @@ class _Facts:
     @property
     def k_steps(self) -> int:
         """Instructions along k in one stage."""
-        return self.block[2] // self.fragment.shape[2]
+        return self.warp[2] // self.fragment.shape[2]
 
     @property
     def elements(self) -> int:
@@ -276,14 +281,14 @@ class _Facts:
     def promote_steps(self) -> int:
         """Instructions along k between promotions, where promotion falls inside a stage; else 0."""
         least = self.fragment.shape[2] + self.design.promotes_at_once  # where it does, each instruction's sum moves over by itself
-        inside = least <= self.promote < self.block[2]
+        inside = least <= self.promote < self.warp[2]
         return self.promote // self.fragment.shape[2] if inside else 0
 
     @property
     def promote_stages(self) -> int:
         """Stages between promotions, where promotion falls on a stage's end; else 0."""
-        outside = self.promote >= self.block[2] and not (self.promotes_at_once and self.design.promotes_at_once)
-        return self.promote // self.block[2] if outside else 0
+        outside = self.promote >= self.warp[2] and not (self.promotes_at_once and self.design.promotes_at_once)
+        return self.promote // self.warp[2] if outside else 0
 
     @property
     def promote_label(self) -> str:

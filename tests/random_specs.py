@@ -82,6 +82,22 @@ BULK_GPUS = tuple(gpu.name for gpu in GPUS.rows() if any(row.policy == "wgmma" a
 
 
 @st.composite
+def straight_specs(draw):
+    """Specs of the straight design that fix everything; most of them fit."""
+    side = mostly(st.sampled_from([16, 32, 64]), st.sampled_from([8, 24, 48]))
+    wm, wn, wk = draw(side), draw(mostly(st.sampled_from([8, 16, 32]), st.sampled_from([24, 12, 64]))), draw(st.sampled_from([16, 32, 64]))
+    counts = draw(st.tuples(st.integers(1, 2), st.integers(1, 3), st.sampled_from([1, 2, 4, 8])))
+    return {
+        "problem": {"layout": draw(st.sampled_from(["nn", "nt", "tn", "tt"])), "m": draw(st.integers(0, 300)), "n": draw(st.integers(0, 300)), "k": 300},
+        "split": {"scheme": draw(st.sampled_from(["ootomo", "bf16x3", "tf32x3", "half"])), "where": "lane", "promote": draw(st.sampled_from([0, wk, 2 * wk]))},
+        "fragment": {"policy": "mma"},
+        "tile": {"block": [wm * counts[0], wn * counts[1], wk * counts[2]], "warp": [wm, wn, wk], "split_k": draw(st.integers(1, 3)), "group": 1},
+        "pipeline": {"loads": "direct", "stages": draw(st.integers(2, 4))}, "target": {"gpu": draw(st.sampled_from(["a100", "h200", "rtx4090", "t4"]))},
+        "build": {"allow_spills": True},
+    }
+
+
+@st.composite
 def bulk_specs(draw, gpus=BULK_GPUS):
     """Likewise, of the warp-specialised design; mostly for GPUs that have its instruction.
 

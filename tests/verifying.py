@@ -70,7 +70,7 @@ def order_of_k(plan: Plan, k: int) -> np.ndarray:
     within = within.transpose(1, 0, 2).reshape(-1)
     if plan.arch.startswith("gfx12") and plan.fragment.on_matrix_unit:
         within = np.array([0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15])
-    if plan.gpu.vendor == "nvidia" and plan.where == "register":
+    if plan.gpu.vendor == "nvidia" and plan.where in ("register", "lane"):
         held = plan.fragment.a
         lanes, own = ([along for _, along in offsets if along] for offsets in (held.lanes, (*held.packed, *held.registers)))
         places = _sums(lanes)[:, None] + _sums(own)
@@ -97,7 +97,13 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for first in range(0, depth * plan.split_k, depth):
         part_a, part_b = whole_a[:, first : first + depth], whole_b[first : first + depth]
         if plan.fragment.on_matrix_unit:
-            part = product(plan.scheme, plan.gpu.unit, part_a, part_b, promote=plan.promote, fragment_k=plan.fragment.shape[2])
+            # Warps may share the k of a stage.
+            sharer = np.arange(part_a.shape[1]) // plan.warp[2] % (plan.block[2] // plan.warp[2])
+            sums = [
+                product(plan.scheme, plan.gpu.unit, part_a[:, sharer == one], part_b[sharer == one], promote=plan.promote, fragment_k=plan.fragment.shape[2])
+                for one in range(plan.block[2] // plan.warp[2])
+            ]
+            part = sum(sums[1:], sums[0])
         else:
             part = sequential(part_a, part_b)
         found = part if found is None else found + part

@@ -47,6 +47,7 @@ def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, 
     }))
 
 
+STRAIGHT = {"where": "lane", "loads": "direct"}
 HOPPER = {"gpu": "h100", "fragment": {"policy": "wgmma"}}
 SMALL_GROUPS = HOPPER | {"tile": {"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 1}, "stages": 3}
 
@@ -62,6 +63,14 @@ WAYS = {
     "register, 32-bit words": dict(where="register", scheme="tf32x3", layout="tt", promote=32),
     "register, cut words": dict(where="register", scheme="legemm", tile={"block": [96, 32, 16], "warp": [48, 32, 16]}),
     "register, odd blocks": dict(where="register", layout="nt", tile={"block": [48, 80, 64], "warp": [48, 16, 64]}),
+    "straight": dict(STRAIGHT, tile={"block": [32, 32, 64], "warp": [16, 32, 16]}, stages=2),
+    "straight, transposed, slices": dict(STRAIGHT, tile={"block": [64, 16, 32], "warp": [32, 16, 32]}, stages=3, layout="tn", split_k=3),
+    "straight, thin": dict(STRAIGHT, tile={"block": [16, 64, 128], "warp": [16, 32, 16]}, stages=4, layout="nt", promote=16),
+    "straight, thin the other way": dict(STRAIGHT, tile={"block": [64, 8, 64], "warp": [64, 8, 16]}, stages=2, layout="tt", promote=0),
+    "straight, three words": dict(STRAIGHT, scheme="bf16x6", tile={"block": [16, 16, 32], "warp": [16, 8, 32]}, stages=2, promote=32, layout="tn"),
+    "straight, 32-bit words": dict(STRAIGHT, scheme="tf32x3", tile={"block": [32, 32, 32], "warp": [16, 16, 16]}, stages=2, promote=32),
+    "straight, eight k at a time": dict(
+        STRAIGHT, gpu="t4", scheme="egemm", tile={"block": [32, 32, 32], "warp": [32, 16, 16]}, stages=2, promote=0, layout="nt"),
     "packed words through registers": dict(loads="spread", fragment_buffers=1),
     "packed words through registers, two buffers": dict(loads="spread", fragment_buffers=2, promote=16),
     "packed words through registers, grouped": dict(loads="grouped", gpu="t4"),

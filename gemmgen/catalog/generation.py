@@ -63,6 +63,18 @@ class Wgmma(Strict):
     cluster_seconds: _constant(0, 1e-3, "what forming clusters and their two barriers cost a launch")
 
 
+class Straight(Strict):
+    """Of kernels whose lanes load what they multiply straight from global memory, in one launch."""
+
+    launch_seconds: _constant(0, 1e-3, "such a kernel in a graph, from the end of the one before to its own first load, and from its last store on")
+    start_cycles: _constant(0, 1e5, "cycles from the first instruction to the first load, and from the last product to the first store")
+    stage_instructions: _constant(0, 1e4, "instructions of a warp and stage beside those that split: addresses, whether all is inside, what is to be counted")
+    cycles_per_instruction: _constant(1, 100, "what one of a warp's takes where it has its scheduler alone")
+    issue_efficiency: _constant(*_Share, "the share of the schedulers' cycles in which they issue, with many warps")
+    store_cycles_per_element: _constant(0, 100, "cycles an element of C, and as many for each warp that has a sum of it, from the last product to C")
+    dram_efficiency: _constant(*_Share, "what they reach of dram_gb_per_s where an operand is read once")
+
+
 class Tcgen05(Strict):
     """Of kernels whose matrix unit keeps sums in tensor memory."""
 
@@ -96,9 +108,10 @@ class Measured(Strict):
     launch_seconds: _constant(0, 1e-3, "a kernel in a graph, from the end of the one before to its own first work")
     wgmma: Wgmma | None = None
     tcgen05: Tcgen05 | None = None
+    straight: Straight | None = None
 
-    def of(self, policy: Literal["wgmma", "tcgen05"], place: str) -> Any:
-        """The constants of kernels of a policy.
+    def of(self, policy: Literal["wgmma", "tcgen05", "straight"], place: str) -> Any:
+        """The constants of kernels of a policy, or of a design that has its own.
 
         Args:
             place: whose constants these are, for the message.

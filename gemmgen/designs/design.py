@@ -124,6 +124,7 @@ class Design:
         parts: how the sums of the slices lie in the workspace.
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
+        narrow: whether it is for some sizes alone, as `suits` tells.
         stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
         is_emulated: whether the emulator knows the kernels' instructions.
         standing: how far such kernels have been checked, where none has ever run.
@@ -151,6 +152,7 @@ class Design:
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
     promotes_at_once: bool = False
     sums_come_combined: bool = False
+    narrow: bool = False
     stays: bool = False
     is_emulated: bool = True
     standing: str | None = None
@@ -177,6 +179,10 @@ class Design:
     def serves(self, fragment: Fragment) -> bool:
         """Whether kernels with this fragment are of this design."""
         raise NotImplementedError
+
+    def suits(self, hints: Hints) -> bool:
+        """Whether it is weighed at such sizes where a spec leaves the design open."""
+        return True
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
         """The ways that a spec leaves open.

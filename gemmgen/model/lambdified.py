@@ -309,9 +309,12 @@ CODE = {
         max(promote, 1), 0)
     ),
     # M20
-    "words * BK * (split_before * split_shared * (BM + BN) + split_behind * split_register * warps * (WM + WN)) / f32_fma_per_clock": (
-        lambda words, BK, split_before, split_shared, BM, BN, split_behind, split_register, warps, WM, WN, f32_fma_per_clock: words * BK *
-        (split_before * split_shared * (BM + BN) + split_behind * split_register * warps * (WM + WN)) / f32_fma_per_clock
+    (
+    "words * BK * (split_before * split_shared * (BM + BN) + split_behind * split_register * (warps * (WM + WN) + BM / ceil(N / BN) + BN / ceil(M /"
+    " BM))) / f32_fma_per_clock"): (
+        lambda words, BK, split_before, split_shared, BM, BN, split_behind, split_register, warps, WM, WN, N, M, f32_fma_per_clock: words * BK *
+        (split_before * split_shared * (BM + BN) + split_behind * split_register * (warps * (WM + WN) + BM / ceil(N / BN) + BN / ceil(M / BM))) /
+        f32_fma_per_clock
     ),
     # M5
     "where(fragment_buffers > 1, 0, fetch_exposed * fetch_cycles * FK / BK)": (
@@ -417,7 +420,7 @@ CODE = {
     "BN % WN == 0": (
         lambda BN, WN: BN % WN == 0
     ),
-    # C7
+    # C32
     "threads <= threads_per_block": (
         lambda threads, threads_per_block: threads <= threads_per_block
     ),
@@ -598,6 +601,10 @@ CODE = {
     "2 * M * N * K * matrices / seconds / 10**9": (
         lambda M, N, K, matrices, seconds: 2 * M * N * K * matrices / seconds / 10**9
     ),
+    # B17
+    "gflops / 1000": (
+        lambda gflops: gflops / 1000
+    ),
     # G24
     (
     "where((fragment_buffers > 1) | (spread > 0) | where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 * "
@@ -608,7 +615,7 @@ CODE = {
         registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers < where(split_register > 0,
         min(192, unroll_share), 192)))), 1, 0)
     ),
-    # G16
+    # S7
     "min(register_budget, ceil(demand))": (
         lambda register_budget, demand: min(register_budget, ceil(demand))
     ),
@@ -792,6 +799,95 @@ CODE = {
     # C29
     "min(WN, 256) / 2 + 4 * mixed + 28 <= registers": (
         lambda WN, mixed, registers: min(WN, 256) / 2 + 4 * mixed + 28 <= registers
+    ),
+    # S1
+    "(BM / WM) * (BN / WN) * (BK / WK)": (
+        lambda BM, WM, BN, WN, BK, WK: BM / WM * (BN / WN) * (BK / WK)
+    ),
+    # S2
+    "BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0, 8, 0))": (
+        lambda BN, b_strided, WN: BN + where((b_strided > 0) & (WN % 16 == 0), where(WN % 32 == 0, 4, where(BN % 32 == 0, 16, 0)), where(BN % 16 == 0,
+        8, 0))
+    ),
+    # S3
+    "4 * (BK / WK) * BM * row_floats + 4 * warps * WK * max(WM, WN)": (
+        lambda BK, WK, BM, row_floats, warps, WM, WN: 4 * (BK / WK) * BM * row_floats + 4 * warps * WK * max(WM, WN)
+    ),
+    # S5
+    "words * (WM + WN) * FK * word_bytes / (4 * warp_size)": (
+        lambda words, WM, WN, FK, word_bytes, warp_size: words * (WM + WN) * FK * word_bytes / (4 * warp_size)
+    ),
+    # S4
+    "stages * (WM + WN) * WK / warp_size": (
+        lambda stages, WM, WN, WK, warp_size: stages * (WM + WN) * WK / warp_size
+    ),
+    # S6
+    "1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers + 20": (
+        lambda accumulator_registers, raw_registers, fragment_registers: 1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers
+        + 20
+    ),
+    # S8
+    "where(plane_bytes + 4 * M * N <= l2_size, 0, plane_bytes + 4 * M * N)": (
+        lambda plane_bytes, M, N, l2_size: where(plane_bytes + 4 * M * N <= l2_size, 0, plane_bytes + 4 * M * N)
+    ),
+    # S9
+    "(WM + WN) * WK / warp_size * words * split_behind + 2 * products * WM * WN * WK / (FM * FN * FK) + stage_instructions": (
+        lambda WM, WN, WK, warp_size, words, split_behind, products, FM, FN, FK, stage_instructions: (WM + WN) * WK / warp_size * words * split_behind
+        + 2 * products * WM * WN * WK / (FM * FN * FK) + stage_instructions
+    ),
+    # S10
+    "max(warps * warp_instructions / (partitions * issue_efficiency), tensor_cycles, l2_cycles)": (
+        lambda warps, warp_instructions, partitions, issue_efficiency, tensor_cycles, l2_cycles: max(warps * warp_instructions / (partitions *
+        issue_efficiency), tensor_cycles, l2_cycles)
+    ),
+    # S11
+    "max(warp_instructions * cycles_per_instruction, memory_cycles / (stages - 1))": (
+        lambda warp_instructions, cycles_per_instruction, memory_cycles, stages: max(warp_instructions * cycles_per_instruction, memory_cycles /
+        (stages - 1))
+    ),
+    # S12
+    "max(resident_blocks * block_cycles, alone_cycles)": (
+        lambda resident_blocks, block_cycles, alone_cycles: max(resident_blocks * block_cycles, alone_cycles)
+    ),
+    # S13
+    "max(tail_blocks * block_cycles, alone_cycles)": (
+        lambda tail_blocks, block_cycles, alone_cycles: max(tail_blocks * block_cycles, alone_cycles)
+    ),
+    # S14
+    "BM * BN * (1 + BK / WK) * store_cycles_per_element": (
+        lambda BM, BN, BK, WK, store_cycles_per_element: BM * BN * (1 + BK / WK) * store_cycles_per_element
+    ),
+    # S15
+    (
+    "full_waves * (start_cycles + memory_cycles + stages_k * stage_cycles + resident_blocks * store_cycles) + where(tail_blocks > 0, start_cycles +"
+    " memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0) + gather_cycles"): (
+        lambda full_waves, start_cycles, memory_cycles, stages_k, stage_cycles, resident_blocks, store_cycles, tail_blocks, tail_cycles,
+        gather_cycles: full_waves * (start_cycles + memory_cycles + stages_k * stage_cycles + resident_blocks * store_cycles) + where(tail_blocks > 0,
+        start_cycles + memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0) + gather_cycles
+    ),
+    # S16
+    "max(kernel_cycles / clock_hz, dram_bytes / once_rate)": (
+        lambda kernel_cycles, clock_hz, dram_bytes, once_rate: max(kernel_cycles / clock_hz, dram_bytes / once_rate)
+    ),
+    # S17
+    "kernel_seconds + one_launch_seconds": (
+        lambda kernel_seconds, one_launch_seconds: kernel_seconds + one_launch_seconds
+    ),
+    # C31
+    "(WK % FK == 0) & (BK % WK == 0)": (
+        lambda WK, FK, BK: (WK % FK == 0) & (BK % WK == 0)
+    ),
+    # C33
+    "(promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))": (
+        lambda promote, FK, WK: (promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))
+    ),
+    # C18
+    "split_reads == 1": (
+        lambda split_reads: split_reads == 1
+    ),
+    # C35
+    "demand <= register_budget": (
+        lambda demand, register_budget: demand <= register_budget
     ),
     # B1
     "where((promote > 0) & (promoted_sums > 0) & ((sums + promoted_sums) * BN <= 512), 2, 1)": (

@@ -62,8 +62,10 @@ PROMOTION_CYCLES = Equation(
 )
 SPLIT_CYCLES = Equation(
     "M20", "split_cycles",
-    "words * BK * (split_before * split_shared * (BM + BN) + split_behind * split_register * warps * (WM + WN)) / f32_fma_per_clock",
-    "cycles a block and stage", "a block splits its tile once, but each warp the fragments it takes from it",
+    "words * BK * (split_before * split_shared * (BM + BN)"
+    " + split_behind * split_register * (warps * (WM + WN) + BM / ceil(N / BN) + BN / ceil(M / BM))) / f32_fma_per_clock",
+    "cycles a block and stage",
+    "a block splits its tile once, but each warp the fragments it takes from it, and blocks that share a tile take turns at counting what is lost of it",
 )
 EXPOSED_CYCLES = Equation(
     "M5", "exposed_cycles", "where(fragment_buffers > 1, 0, fetch_exposed * fetch_cycles * FK / BK)", "cycles a block and stage",

@@ -262,7 +262,7 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
 
 def _way_told(plan: Plan) -> str:
     """The policy, with the design where that is not the policy's usual one."""
-    return plan.fragment.policy + (f" {plan.design.name}" if plan.design.is_brought else "")
+    return plan.fragment.policy + (f" {plan.designed}" if plan.designed else "")
 
 
 def _checked(request: Request) -> Iterator[_Solution]:

@@ -82,8 +82,8 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=design.name if design.is_brought else None, output=all_outputs()[spec.problem.c], asked=self.asked,
-            batch=self.batch, **known, **more,
+            designed=None if design is designs_of(self.fragment, spec.problem.kind)[0] else design.name, output=all_outputs()[spec.problem.c],
+            asked=self.asked, batch=self.batch, **known, **more,
         )
 
 
@@ -104,16 +104,22 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         )
     name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
     scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
-    requests, refused = [], []
-    for fragment in _fragments(spec.fragment, scheme, gpu, place):
-        found = designs_of(fragment, spec.problem.kind)
-        if not found:
-            refused.append(_kindless(spec.problem.kind, fragment, place))
-        for design in found:
+    requests, found, refused = [], [], []
+    fragments = [(fragment, designs_of(fragment, spec.problem.kind)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
+    refused += [_kindless(spec.problem.kind, fragment, place) for fragment, designs in fragments if not designs]
+    # Whom all designs refuse is told by one that serves any sizes.
+    pairs = [(fragment, design) for fragment, designs in fragments for design in designs]
+    pairs.sort(key=lambda pair: not pair[1].narrow)
+    sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
+    for suits in (True, False):  # a design that is not meant for such sizes serves those who ask for what it alone has
+        for fragment, design in pairs:
+            if requests or design.suits(sizes) is not suits:
+                continue
             try:
-                requests.append(_request(loaded, scheme, gpu, fragment, design))
+                found.append(_request(loaded, scheme, gpu, fragment, design))
             except InfeasibleSpec as error:
-                refused.append(error)
+                refused.insert(len(refused) if suits else 0, error)
+        requests = found
     if not requests:
         raise refused[-1]
     return requests

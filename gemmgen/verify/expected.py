@@ -82,11 +82,15 @@ def sequential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _sliced(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B as the kernel's slices of k compute it, added in their order."""
+    """A B as the kernel's slices of k, and the warps that share those, compute it, added in their order."""
     k = a.shape[1]
     tiles = -(-ceil(k / plan.block[2]) // plan.split_k) * plan.block[2]  # k of a slice
+    sharer = np.arange(k) // plan.warp[2] % plan.warps_k
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for start in range(0, k, max(tiles, 1)):
-        part = slice(start, start + tiles)
-        c = c + product(plan.scheme, plan.gpu.unit, a[:, part], b[part], promote=plan.promote, fragment_k=plan.fragment.shape[2])
+        part = np.zeros_like(c)
+        for warp in range(plan.warps_k):
+            mine = start + np.flatnonzero(sharer[start : start + tiles] == warp)
+            part += product(plan.scheme, plan.gpu.unit, a[:, mine], b[mine], promote=plan.promote, fragment_k=plan.fragment.shape[2])
+        c = c + part
     return c

@@ -49,6 +49,27 @@ def test_no_choice_spills(scheme, gpu):
     assert abs(plan.predicted_registers / used.registers - 1) < 0.15
 
 
+STRAIGHT_TILES = [  # block, warp, layout
+    ((16, 8, 64), (16, 8, 16), "nn"), ((32, 16, 64), (32, 16, 16), "nn"), ((64, 64, 16), (32, 32, 16), "nn"), ((16, 8, 512), (16, 8, 32), "nn"),
+    ((32, 8, 128), (32, 8, 16), "tn"), ((16, 32, 128), (16, 32, 16), "nt"), ((16, 16, 128), (16, 16, 32), "tt"), ((16, 64, 128), (16, 64, 16), "nn"),
+]
+
+
+def test_straight_kernels_take_what_their_model_says():
+    """Mean and largest error, over tiles that the search considers; none spills."""
+    errors = []
+    for block, warp, layout in STRAIGHT_TILES:
+        plan = solve(loads({
+            "problem": {"layout": layout}, "split": {"scheme": "ootomo", "where": "lane", "promote": 128}, "tile": {"block": block, "warp": warp, "split_k": 1},
+            "pipeline": {"stages": 2}, "target": {"gpu": "h200"},
+        }))
+        source = render(replace(plan, allow_spills=True))
+        used = build(source).kernels[source.name]
+        assert used.spill_bytes == 0
+        errors.append(abs(plan.predicted_registers / used.registers - 1))
+    assert sum(errors) / len(errors) < 0.1 and max(errors) < 0.25, errors
+
+
 FP32_TILES = [  # warp, warps down and across, block k, fragment buffers
     ((32, 32), (2, 2), 32, 1), ((48, 32), (2, 2), 16, 1), ((64, 32), (4, 2), 32, 1), ((32, 64), (4, 2), 16, 1), ((32, 64), (2, 2), 32, 1),
     ((96, 32), (2, 2), 16, 1), ((48, 64), (4, 2), 16, 1), ((64, 64), (2, 2), 16, 1), ((64, 64), (4, 2), 32, 1), ((80, 64), (2, 2), 16, 1),

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 from verifying import assert_bits
-from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, TILE, covering, plan_of
+from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, TILE, covering, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
@@ -27,6 +27,8 @@ WAYS = {
     "portable, split before shared memory": dict(where="shared", layout="nt"),
     "portable, slices": dict(split_k=2),
     "portable, row scales": dict(scheme="scaled"),
+    "straight": dict(STRAIGHT, tile={"block": [32, 32, 64], "warp": [32, 16, 16]}, stages=2),
+    "straight, slices": dict(STRAIGHT, tile={"block": [16, 64, 32], "warp": [16, 32, 32]}, stages=3, layout="tt", split_k=2),
     "warpgroups": SMALL_GROUPS,
     "warpgroups, slices": dict(SMALL_GROUPS, split_k=2),
     "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled"),
@@ -121,6 +123,9 @@ PROMOTED = {
     "portable, within a stage": dict(promote=32, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, stages=2),
     "portable, at once": dict(promote=16),
     "portable, through registers": dict(promote=64, loads="spread"),
+    "straight, after two parts of a warp": dict(STRAIGHT, tile={"block": [32, 32, 32], "warp": [32, 32, 32]}, stages=2, promote=64),
+    "straight, within a part": dict(STRAIGHT, tile={"block": [32, 32, 64], "warp": [32, 32, 64]}, stages=2, promote=32),
+    "straight, at once": dict(STRAIGHT, tile={"block": [32, 32, 32], "warp": [32, 32, 32]}, stages=3, promote=16),
     "warpgroups, after two stages": dict(SMALL_GROUPS, promote=128),
     "warpgroups, at a stage's end": dict(SMALL_GROUPS, promote=64),
     "warpgroups, within a stage": dict(SMALL_GROUPS, promote=32),

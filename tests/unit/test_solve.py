@@ -163,8 +163,28 @@ def test_a_gpu_without_asynchronous_copies_goes_through_registers():
 @pytest.mark.slow
 def test_where_to_split_follows_the_size():
     """Measured on an H100: one launch wins where launches cost most, a pass of its own everywhere else."""
-    assert solve(spec(size=128, **MMA)).where == "register"
+    assert solve(spec(size=128, **MMA)).where == "lane"
     assert all(solve(spec(size=size, **MMA)).where == "prepass" for size in (1024, 4096, 16384))
+
+
+@pytest.mark.parametrize(("size", "design"), [
+    ((64, 64, 64), "straight"), ((256, 256, 256), "straight"), ((16, 1024, 1024), "straight"), ((1024, 1024, 32), "straight"), ((8192, 4, 8192), "straight"),
+    ((512, 512, 512), "specialised"), ((4096, 4096, 4096), "specialised"),
+])
+def test_thin_and_small_products_are_one_launch(size, design):
+    """Measured on an H200 (docs/results/small.md)."""
+    plan = solve(loads({"problem": dict(zip("mnk", size)), "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}}))
+    assert plan.design.name == design
+
+
+def test_a_design_for_some_sizes_serves_any_to_those_who_ask():
+    large = {"split": {"scheme": "ootomo", "where": "lane"}, "target": {"gpu": "a100"}}
+    assert solve(loads(large)).design.name == "straight"
+    asked = {"split": {"scheme": "ootomo"}, "pipeline": {"design": "straight"}, "target": {"gpu": "a100"}}
+    assert solve(loads(asked)).loads == "direct"
+    with pytest.raises(InfeasibleSpec, match="warps do not take equal parts of a stage") as caught:
+        solve(loads(large | {"tile": {"block": [32, 32, 48], "warp": [32, 32, 32]}}))
+    assert "block k = 48" in caught.value.remedy
 
 
 def test_slices_of_k_are_for_few_tiles():

@@ -216,7 +216,7 @@ class Grouped(Design):
             "batch": f"{batch.kind}: {KINDS[batch.kind]}",
             "walk": f"{batch.walk}: {WALKS[batch.walk]}",
             "tlp": f"{batch.tlp}: {TLPS[batch.tlp]}; enough are {self.threshold(plan)} of {numbers['most_wavefronts'] * plan.lanes} threads that can be at work",
-            "tiles": "\n".join(self.told_tiles(plan)),
+            "tiles": ("\n" + " " * 11).join(self.told_tiles(plan)),
             "for": f"{batch.matrices} products of {plan.hints.m}x{plan.hints.n}x{plan.hints.k} the tile is {batch.tiles[max(0, int(found.tile[0]))].name}, {steps}:"
                    f" threads at work with the largest and each step down {levels}" if len(sizes) and found.tile[0] >= 0 else "none: C has no elements",
         }
