@@ -171,6 +171,11 @@ class _Facts:
         """Of the problem: one product, or a batch of which kind."""
         return self.batch.kind if self.batch else "gemm"
 
+    @property
+    def strided(self) -> bool:
+        """Whether it is for a batch of one size, whose matrices lie a stride apart."""
+        return self.kind == "strided"
+
     @cached_property
     def numbers(self) -> dict[str, Any]:
         """The symbols of the design's equations that do not depend on sizes, with their values."""

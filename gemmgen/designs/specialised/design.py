@@ -73,6 +73,7 @@ CONSTRAINTS = (
 
 class Specialised(Design):
     name = "specialised"
+    kinds = ("gemm", "strided")
     labels = {"warp": "warpgroup {}"}
     own = (CLUSTER, CONSUMERS)
     words = {
