@@ -406,7 +406,7 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
 
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled = plan.split_before, plan.scheme.normalize == "row"
-    tiles = plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K
+    tiles = plan.split_tile
     return Launch(
         symbol=symbol, role="split", meaning="operands into words",
         grid=_over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
