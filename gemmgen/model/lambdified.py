@@ -15,8 +15,8 @@ CODE = {
         lambda warps, warp_size: warps * warp_size
     ),
     # T6
-    "ceil(M / BM) * ceil(N / BN)": (
-        lambda M, BM, N, BN: ceil(M / BM) * ceil(N / BN)
+    "batch * ceil(M / BM) * ceil(N / BN)": (
+        lambda batch, M, BM, N, BN: batch * ceil(M / BM) * ceil(N / BN)
     ),
     # R14
     "where(split_register > 0, 4, words * word_bytes)": (
@@ -390,8 +390,8 @@ CODE = {
         lambda kernel_seconds, split_seconds, launches, launch_seconds: kernel_seconds + split_seconds + launches * launch_seconds
     ),
     # M19
-    "2 * M * N * K / seconds / 10.0**12": (
-        lambda M, N, K, seconds: 2 * M * N * K / seconds / 10.0**12
+    "2 * batch * M * N * K / seconds / 10.0**12": (
+        lambda batch, M, N, K, seconds: 2 * batch * M * N * K / seconds / 10.0**12
     ),
     # C1
     "(BK % FK == 0) & ((BK == 16) | (BK == 32) | (BK == 64) | (BK == 128))": (
@@ -566,8 +566,8 @@ CODE = {
         lambda BK, BM, a_bytes, BN, words, word_bytes, cluster: BK * (BM * a_bytes + BN * words * word_bytes / cluster)
     ),
     # W15
-    "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k": (
-        lambda M, BM, cluster, N, BN, split_k: ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k
+    "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k": (
+        lambda batch, M, BM, cluster, N, BN, split_k: batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k
     ),
     # W16
     "blocks * stages_k * fill_bytes": (
@@ -586,20 +586,25 @@ CODE = {
         lambda sms, wave_rows, N, BN: min(ceil(sms / wave_rows), ceil(N / BN))
     ),
     # W20
-    "K * (M * a_bytes + N * words * word_bytes)": (
-        lambda K, M, a_bytes, N, words, word_bytes: K * (M * a_bytes + N * words * word_bytes)
+    "batch * K * (M * a_bytes + N * words * word_bytes)": (
+        lambda batch, K, M, a_bytes, N, words, word_bytes: batch * K * (M * a_bytes + N * words * word_bytes)
+    ),
+    # W39
+    "max(1, min(batch, sms * batch / blocks))": (
+        lambda batch, sms, blocks: max(1, min(batch, sms * batch / blocks))
     ),
     # W21
     (
-    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, turns * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * "
-    "word_bytes)))"): (
-        lambda M, N, plane_bytes, l2_size, turns, K, wave_rows, BM, a_bytes, wave_columns, BN, words, word_bytes: 4 * M * N + where(plane_bytes + 4 *
-        M * N <= l2_size, 0, max(plane_bytes, turns * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))
+    "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_products * K * (wave_rows * BM * "
+    "a_bytes + wave_columns * BN * words * word_bytes)))"): (
+        lambda batch, M, N, plane_bytes, l2_size, turns, wave_products, K, wave_rows, BM, a_bytes, wave_columns, BN, words, word_bytes: 4 * batch * M
+        * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_products * K * (wave_rows * BM * a_bytes +
+        wave_columns * BN * words * word_bytes)))
     ),
     # W22
-    "(where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))": (
-        lambda mixed, M, N, K, split_reads, plane_bytes, l2_size, words, word_bytes: (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 *
-        plane_bytes <= l2_size, 0, words * word_bytes))
+    "batch * (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))": (
+        lambda batch, mixed, M, N, K, split_reads, plane_bytes, l2_size, words, word_bytes: batch * (where(mixed > 0, 0, M) + N) * K * (4 *
+        split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))
     ),
     # W23
     "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock": (
@@ -640,8 +645,8 @@ CODE = {
         stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
     ),
     # W30
-    "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
-        lambda products, M, BM, N, BN, K, unit_rate: 2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
+        lambda products, batch, M, BM, N, BN, K, unit_rate: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
     ),
     # W32
     (
