@@ -75,6 +75,7 @@ class Asked:
         place: of the spec, for messages.
         fixed: as in `Choices`; `where` and `loads` are among it.
         foreign: what of that the fragment's design does not have: (decision, policy of a design that has it) each.
+        kind: of the problem.
     """
 
     place: str
@@ -82,6 +83,7 @@ class Asked:
     fragment: Fragment
     fixed: Mapping[str, Any]
     foreign: tuple[tuple[Decision, str], ...] = ()
+    kind: str = "gemm"
 
     def said(self, name: str) -> Any:
         """A decision as the spec says it."""

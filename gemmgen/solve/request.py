@@ -147,7 +147,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
         )
     fixed = _fixed(loaded)
-    ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design))))
+    ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, Choices(
         fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
