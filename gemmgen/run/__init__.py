@@ -176,7 +176,7 @@ def strided(
         b: [batch, K, N] FP32.
         c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
         placement: where the matrices lie; they follow one another.
-        strides: 0 for an operand that all products share, of which the first matrix is stored.
+        strides: 0 for an A or B of which all products take the first matrix.
 
     Raises:
         SpecError: shapes or types do not fit, matrices of C would overlap, or the plan is for one product.
@@ -209,12 +209,12 @@ def _products(
 ) -> Result:
     """Every product of a batch: [batch, M, K], [batch, K, N] and [batch, M, N]."""
     (batch, m, k), n = a.shape, b.shape[2]
+    check_apart(m, n, *_steps(m, n, placement, 2), batch)
     c = np.full((batch, m, n), POISON, np.float32) if c is None else c
     stored_a, lda, stride_a = _stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0)
     stored_b, ldb, stride_b = _stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1)
     stored_c, ldc, stride_c = _stored(c, placement, 2, plan.output)
     stride_a, stride_b = (own if asked is None else asked for own, asked in zip((stride_a, stride_b), strides))
-    check_apart(m, n, ldc, stride_c, batch)
     interface = source.interface
     extents = interface.extents(m, n, k, batch)
     try:
@@ -260,11 +260,16 @@ def _check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: 
         raise SpecError("a, b", "are too large", got=(m, n, k), needs=f"extents below {MAX_EXTENT - 4096}")
 
 
+def _steps(rows: int, columns: int, placement: Placement, which: int) -> tuple[int, int]:
+    """Elements from row to row and from matrix to matrix."""
+    ld = max(1, columns + placement.extra[which])
+    return ld, rows * ld + placement.apart[which]
+
+
 def _stored(x: np.ndarray, placement: Placement, which: int, output: Output = F32) -> tuple[np.ndarray, int, int]:
     """Row major with a leading dimension and a stride, poisoned between rows and matrices, ending with the last element."""
     batch, rows, columns = x.shape
-    ld = max(1, columns + placement.extra[which])
-    stride = rows * ld + placement.apart[which]
+    ld, stride = _steps(rows, columns, placement, which)
     flat = np.full(batch * stride, output.stored(np.full(1, POISON))[0])
     _matrices(flat, (batch, rows, columns), ld, stride)[...] = output.stored(x)
     return flat[: (batch - 1) * stride + (rows - 1) * ld + columns] if x.size else flat[:0], ld, stride
