@@ -120,9 +120,9 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
+    // Neighbouring blocks read what lies side by side.
     const int blocks_k = ((k + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 128;
+    const int k0 = block % blocks_k * 64, outer0 = block / blocks_k * 128;
     float values[4][8];
     const int kk = k0 + (int)threadIdx.x % 8 * 8, first = outer0 + (int)threadIdx.x / 8;
     const float* from = x + (long long)first * ld + kk;
@@ -170,9 +170,9 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = ((k + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 128;
+    // Neighbouring blocks read what lies side by side.
+    const int blocks_outer = ((outer + 127) / 128);
+    const int k0 = block / blocks_outer * 64, outer0 = block % blocks_outer * 128;
     float values[4][8];
     // Eight neighbouring threads read 128 bytes of a row; four such write 64 bytes of a word's row.
     const int place = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -380,12 +380,12 @@ struct Work {
     int first, count;              // stages of k
 };
 
-GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank, int batch) {
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
     Work work;
     const int turns_each = rows * blocks_n;  // of a product
-    work.entry = turn / turns_each;
+    work.entry = batch - 1 - turn / turns_each;  // the last first: of what was split last, words are still in L2
     turn %= turns_each;
     const int place = turn;
     const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
@@ -443,7 +443,7 @@ gemmgen_ootomo_wgmma_128x128x64_ccba7e93(
             u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1
             for (int turn = first_turn; turn < turns; turn += all_blocks) {
-                const Work work = work_at(turn, m, n, stages_k, rank);
+                const Work work = work_at(turn, m, n, stages_k, rank, batch);
                 const u8* a_from = a_words + (((long long)work.entry * blocks_m + work.panel_m) * stages_k + work.first) * A_STAGE;
                 const u8* b_from = b_words + (((long long)work.entry * blocks_n + work.panel_n) * stages_k + work.first) * B_STAGE + rank * (B_STAGE / CLUSTER);
 #pragma unroll 1
@@ -471,7 +471,7 @@ gemmgen_ootomo_wgmma_128x128x64_ccba7e93(
         };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
-            const Work work = work_at(turn, m, n, stages_k, rank);
+            const Work work = work_at(turn, m, n, stages_k, rank, batch);
             auto* const a = batch_a + work.entry * stride_a;
             auto* const b = batch_b + work.entry * stride_b;
             auto* const c = batch_c + work.entry * stride_c;
