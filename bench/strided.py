@@ -3,14 +3,16 @@
     python bench/strided.py --csv FILE
 
 Prints a line for each k: TFLOP/s of 2 M N K a product, everything included (the split pass, too), over those of cuBLAS SGEMM and of FP16 / 3, and the
-errors of both against FP64. Contenders take turns within a round; a figure is the median over rounds, timed by CUDA events. The operands of a batch are
-larger than L2, so nothing is left there from one run to the next.
+errors of both against FP64. Contenders take turns, in a drawn order in each round; a figure is the median over rounds, timed by CUDA events. The operands
+of a batch are larger than L2, so nothing is left there from one run to the next. Where the chip's power sets the clock, a contender is as fast as what
+ran before it leaves it room for; `--rest` has the chip idle before each slice, so that all begin alike.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -79,8 +81,12 @@ def sgemm(a: Any, b: Any, c: Any) -> Callable[[], None]:
     return enqueue
 
 
-def raced(contenders: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Seconds of each: the median over rounds in which they take turns."""
+def raced(contenders: Mapping[str, Callable[[], None]], rounds: int, rest: float = 0.0) -> dict[str, float]:
+    """Seconds of each: the median over rounds in which they take turns.
+
+    Args:
+        rest: seconds before each slice in which nothing runs.
+    """
     import cupy
 
     def timed(run: Callable[[], None], count: int) -> float:
@@ -96,9 +102,10 @@ def raced(contenders: Mapping[str, Callable[[], None]], rounds: int) -> dict[str
         run()
     counts = {name: max(2, int(SLICE_SECONDS / timed(run, 2))) for name, run in contenders.items()}
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for at in range(rounds):
-        names = list(contenders)
-        for name in names[at % len(names):] + names[: at % len(names)]:
+    rng = np.random.default_rng(0)
+    for _ in range(rounds):
+        for name in rng.permutation(list(contenders)):
+            time.sleep(rest)
             seconds[name].append(timed(contenders[name], counts[name]))
     return {name: median(found) for name, found in seconds.items()}
 
@@ -126,7 +133,8 @@ def main() -> None:
     parser.add_argument("--ks", default=",".join(map(str, KS)))
     parser.add_argument("--size", type=int, default=1024, help="m and n")
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rest", type=float, default=0, help="milliseconds of nothing before each slice")
     parser.add_argument("--csv", help="the table as numbers")
     given = parser.parse_args()
     import cupy
@@ -143,7 +151,7 @@ def main() -> None:
         half_c = torch.empty((given.batch, given.size, given.size), dtype=torch.float16, device="cuda")
         ours, sgemms = enqueued(built, a, b, c), sgemm(a, b, theirs)
         # All of them on one stream, cupy's and torch's default one.
-        seconds = raced({"ours": ours, "sgemm": sgemms, "half": lambda: torch.bmm(half_a, half_b, out=half_c)}, given.rounds)
+        seconds = raced({"ours": ours, "sgemm": sgemms, "half": lambda: torch.bmm(half_a, half_b, out=half_c)}, given.rounds, given.rest / 1e3)
         flops = 2 * given.batch * given.size**2 * k / 1e12
         rates = {name: flops / one for name, one in seconds.items()}
         row = {

@@ -380,12 +380,12 @@ struct Work {
     int first, count;              // stages of k
 };
 
-GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank, int batch) {
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
     const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
     const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
     Work work;
     const int turns_each = rows * blocks_n;  // of a product
-    work.entry = batch - 1 - turn / turns_each;  // the last first: of what was split last, words are still in L2
+    work.entry = turn / turns_each;
     turn %= turns_each;
     const int place = turn;
     const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
@@ -443,7 +443,7 @@ gemmgen_ootomo_wgmma_128x128x64_ccba7e93(
             u32 phase = 1;  // a stage that has never been filled counts as free
 #pragma unroll 1
             for (int turn = first_turn; turn < turns; turn += all_blocks) {
-                const Work work = work_at(turn, m, n, stages_k, rank, batch);
+                const Work work = work_at(turn, m, n, stages_k, rank);
                 const u8* a_from = a_words + (((long long)work.entry * blocks_m + work.panel_m) * stages_k + work.first) * A_STAGE;
                 const u8* b_from = b_words + (((long long)work.entry * blocks_n + work.panel_n) * stages_k + work.first) * B_STAGE + rank * (B_STAGE / CLUSTER);
 #pragma unroll 1
@@ -471,7 +471,7 @@ gemmgen_ootomo_wgmma_128x128x64_ccba7e93(
         };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
-            const Work work = work_at(turn, m, n, stages_k, rank, batch);
+            const Work work = work_at(turn, m, n, stages_k, rank);
             auto* const a = batch_a + work.entry * stride_a;
             auto* const b = batch_b + work.entry * stride_b;
             auto* const c = batch_c + work.entry * stride_c;
