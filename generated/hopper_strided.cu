@@ -1,16 +1,16 @@
-// kernel    gemmgen_ootomo_wgmma_128x128x64_ccba7e93
+// kernel    gemmgen_ootomo_wgmma_128x128x64_1b431111
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 64 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
-// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 2, 1 slice of k, promote 64, clusters of 2, cooperative
+// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 16, 1 slice of k, promote 64, clusters of 2, cooperative
 // block     384 threads, 196656 B of dynamic shared memory
 // target    sm_90a
-// plan      ccba7e93, rendered by gemmgen 0.1.0
+// plan      1b431111, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_ccba7e93 {
+namespace gemmgen_1b431111 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -211,7 +211,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_ootomo_wgmma_128x128x64_ccba7e93_split(
+gemmgen_ootomo_wgmma_128x128x64_1b431111_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -250,7 +250,7 @@ constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;
 constexpr int STAGES = 3;
-constexpr int GROUP_ROWS = 2;  // rows of tiles that are worked off together: a raster group
+constexpr int GROUP_ROWS = 16;  // rows of tiles that are worked off together: a raster group
 constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n128k16 in a warpgroup
 constexpr int K_STEPS = 4;  // instructions along k in a stage
@@ -402,7 +402,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_ootomo_wgmma_128x128x64_ccba7e93(
+gemmgen_ootomo_wgmma_128x128x64_1b431111(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -625,4 +625,4 @@ gemmgen_ootomo_wgmma_128x128x64_ccba7e93(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_ccba7e93
+}  // namespace gemmgen_1b431111

@@ -590,16 +590,16 @@ CODE = {
         lambda batch, K, M, a_bytes, N, words, word_bytes: batch * K * (M * a_bytes + N * words * word_bytes)
     ),
     # W39
-    "max(1, min(batch, sms * batch / blocks))": (
-        lambda batch, sms, blocks: max(1, min(batch, sms * batch / blocks))
+    "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)": (
+        lambda batch, sms, wave_rows, wave_columns: where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)
     ),
     # W21
     (
-    "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_products * K * (wave_rows * BM * "
-    "a_bytes + wave_columns * BN * words * word_bytes)))"): (
-        lambda batch, M, N, plane_bytes, l2_size, turns, wave_products, K, wave_rows, BM, a_bytes, wave_columns, BN, words, word_bytes: 4 * batch * M
-        * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_products * K * (wave_rows * BM * a_bytes +
-        wave_columns * BN * words * word_bytes)))
+    "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes "
+    "+ wave_columns * BN * words * word_bytes)))"): (
+        lambda batch, M, N, plane_bytes, l2_size, turns, wave_groups, K, wave_rows, BM, a_bytes, wave_columns, BN, words, word_bytes: 4 * batch * M *
+        N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns *
+        BN * words * word_bytes)))
     ),
     # W22
     "batch * (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))": (

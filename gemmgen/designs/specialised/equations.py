@@ -99,11 +99,13 @@ TURNS = Equation("W17", "turns", "ceil(blocks / (floor(sms / cluster) * cluster)
 WAVE_ROWS = Equation("W18", "wave_rows", "min(group * cluster, ceil(M / BM))", "rows of tiles", "blocks walk down these before they move on")
 WAVE_COLUMNS = Equation("W19", "wave_columns", "min(ceil(sms / wave_rows), ceil(N / BN))", "columns of tiles", "the tiles at work together")
 PLANE_BYTES = Equation("W20", "plane_bytes", "batch * K * (M * a_bytes + N * words * word_bytes)", "B", "both operands, as the kernel reads them")
-WAVE_PRODUCTS = Equation("W39", "wave_products", "max(1, min(batch, sms * batch / blocks))", "products", "of a batch that are at work together")
+WAVE_GROUPS = Equation(
+    "W39", "wave_groups", "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)", "groups of rows of tiles", "of a batch that are at work together",
+)
 DRAM_BYTES = Equation(
     "W21", "dram_bytes",
     "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0,"
-    " max(plane_bytes, turns * wave_products * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))",
+    " max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))",
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
@@ -112,7 +114,7 @@ SPLIT_BYTES = Equation(
 )
 TRAFFIC = (
     traffic.STAGE_FLOPS, INTENSITY, FETCH_BYTES, FILL_BYTES, BLOCKS, STAGES_K, L2_BYTES, TURNS, WAVE_ROWS, WAVE_COLUMNS,
-    PLANE_BYTES, WAVE_PRODUCTS, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
+    PLANE_BYTES, WAVE_GROUPS, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
 )
 
 # ---- time
