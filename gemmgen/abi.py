@@ -21,6 +21,8 @@ WORKSPACE_ALIGNMENT = 256
 """Bytes: of the workspace and of every buffer in it."""
 STATUS = "status"
 """The buffer of the counters."""
+BATCH = "batch"
+"""The argument and the extent that tell how many products a launch is for."""
 COUNTER_BYTES = 8
 COUNTERS = {
     "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
@@ -138,7 +140,8 @@ class Launch:
         grid: the (one-dimensional) grid as a sum of products: each factor is a
             (dimension, tile) that stands for ceil(extent / tile), where dimension
             is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
-            stages cover, or split_k, the slices of k, or cluster, blocks of one.
+            stages cover, or split_k, the slices of k, or cluster, blocks of one,
+            or batch, the products of a batch.
         threads: of a block.
         shared_bytes: dynamic shared memory.
         lines: the kernel's parameters in order, by lines of its signature.
@@ -231,14 +234,19 @@ class Interface:
             if parameter.region is not None and parameter.region not in names:
                 raise ValueError(f"parameter {parameter.name} points to {parameter.region}, which is not in the workspace")
 
-    def extents(self, m: int, n: int, k: int) -> dict[str, int]:
-        """What grids and buffers call the sizes: m, n, k, the padded ones and the constants."""
-        sizes = {"m": m, "n": n, "k": k}
+    @property
+    def batched(self) -> bool:
+        """Whether a launch is for a batch of products, which its extent `batch` tells."""
+        return any(parameter.argument == BATCH for launch in self.launches for parameter in launch.parameters)
+
+    def extents(self, m: int, n: int, k: int, batch: int = 1) -> dict[str, int]:
+        """What grids and buffers call the sizes: m, n, k, the padded ones, the products of a batch and the constants."""
+        sizes = {"m": m, "n": n, "k": k} | ({BATCH: batch} if self.batched else {})
         return sizes | {name: round_up(sizes[of], unit) for name, (of, unit) in self.padded.items()} | self.constants
 
-    def workspace(self, m: int, n: int, k: int) -> Workspace:
-        """Layout of the workspace for a problem [m, n, k]."""
-        extents = self.extents(m, n, k)
+    def workspace(self, m: int, n: int, k: int, batch: int = 1) -> Workspace:
+        """Layout of the workspace for a problem [m, n, k], or for `batch` of them."""
+        extents = self.extents(m, n, k, batch)
         offsets: dict[str, int] = {}
         lengths = {buffer.name: buffer.bytes(extents) for buffer in self.buffers}
         end = zeroed = 0
@@ -297,15 +305,16 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     rows = "m_clusters" if "m_clusters" in padded else "m_padded"
     none = "" if scales else "; none in this scheme"
     arrived = f"slices of k that have left their part, for each {plan.design.gatherer} of C"
+    each = (BATCH,) if plan.strided else ()
     return (
         Buffer(STATUS, "unsigned long long", COUNTER_BYTES * sum(len(one.fields) for one in counters), (), True, "the counters"),
-        Buffer("a_absmax", "unsigned int", scales, ("m_padded",), True, f"largest magnitudes of A's rows{none}", zeroed_again=True),
-        Buffer("b_absmax", "unsigned int", scales, ("n_padded",), True, f"largest magnitudes of B's columns{none}", zeroed_again=True),
-        Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded"), True,
+        Buffer("a_absmax", "unsigned int", scales, ("m_padded", *each), True, f"largest magnitudes of A's rows{none}", zeroed_again=True),
+        Buffer("b_absmax", "unsigned int", scales, ("n_padded", *each), True, f"largest magnitudes of B's columns{none}", zeroed_again=True),
+        Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
-        Buffer("a_words", "unsigned char", words * ("a" in before), ("m_padded", "k_padded"), False, "A's words, packed"),
-        Buffer("b_words", "unsigned char", words * ("b" in before), ("n_padded", "k_padded"), False, "B's words, packed"),
-        Buffer("parts", "float", 4 * slices, (rows, "n_padded"), False, "the sums of the slices of k"),
+        Buffer("a_words", "unsigned char", words * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
+        Buffer("b_words", "unsigned char", words * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
+        Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
     )
 
 
@@ -332,6 +341,14 @@ _B = (
 )
 _SIZES = (_given("m", "int", "rows of C"), _given("n", "int", "columns of C"), _given("k", "int", "the summed dimension"))
 _FACTORS = (_given("alpha", "float", "factor of A B"), _given("beta", "float", "factor of what C held"))
+
+
+def _strides(plan: Plan, names: str) -> tuple[Line, ...]:
+    """Of a batch: elements from one matrix to the next, and how many there are."""
+    if not plan.strided:
+        return ()
+    strides = [_given(f"stride_{x}", "long long", f"elements from one {x.upper()} to the next") for x in names]
+    return (Line((*strides, _given(BATCH, "int", "products")), "elements from matrix to matrix, and how many products there are"),)
 
 
 def _c(plan: Plan) -> tuple[Parameter, ...]:
@@ -362,10 +379,15 @@ def _packed(operand: Operand) -> str:
 # ---- launches
 
 
-def _over(operands: Sequence[Operand], tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
-    """The blocks of a kernel whose first blocks take A and whose others take B, or all B."""
+def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int, padded: bool = False) -> Grid:
+    """The blocks of a kernel whose first blocks take A and whose others take B, or all B; of a batch, all matrices of each."""
     end = "_padded" if padded else ""
-    return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k)) for operand in operands)
+    return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k), *_each(plan)) for operand in operands)
+
+
+def _each(plan: Plan) -> tuple[tuple[str, int], ...]:
+    """The factor of a grid that has blocks for each product of a batch."""
+    return ((BATCH, 1),) if plan.strided else ()
 
 
 def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
@@ -375,8 +397,8 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     if plan.scheme.normalize == "row":
         launches.append(Launch(
             symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
-            grid=_over(plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-            lines=(Line((*_A, *_B)), Line((*_SIZES, *_absmax(const=False)))),
+            grid=_over(plan, plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+            lines=(Line((*_A, *_B)), Line((*_SIZES, *_absmax(const=False))), *_strides(plan, "ab")),
         ))
     if plan.split_before:
         launches.append(_split(plan, f"{name}_split", counted))
@@ -386,16 +408,16 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
 
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled = plan.split_before, plan.scheme.normalize == "row"
-    tiles = plan_module.SPLIT_TILE_OUTER, plan_module.SPLIT_TILE_K
+    tiles = plan.split_tile
     return Launch(
         symbol=symbol, role="split", meaning="operands into words",
-        grid=_over(before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+        grid=_over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_A, *_B)), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *([Line(_absmax(const=True))] if scaled else []),
-            Line(tuple(counted[f"{operand.name}_status"] for operand in before)),
+            Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
-        same_b=None if scaled else _over([operand for operand in before if operand.name == "a"], *tiles, padded=True),
+        same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
     )
 
 
@@ -409,6 +431,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))
     lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
+    lines.extend(_strides(plan, "abc" if plan.takes_operands else "c"))
     if inside:
         lines.append(Line(inside))
     if sliced:
@@ -420,7 +443,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         symbol=symbol, role="gemm", meaning="the product of the words, and C",
         grid=((
             ("m", plan.block[0] * plan.cluster), ("n", plan.block[1]), *((("split_k", 1),) if sliced else ()),
-            *((("cluster", 1),) if plan.cluster > 1 else ()),
+            *((("cluster", 1),) if plan.cluster > 1 else ()), *_each(plan),
         ),),
         threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines),
         most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,

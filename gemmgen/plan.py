@@ -23,6 +23,7 @@ SPLIT_THREADS = 256
 SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
 SPLIT_TILE_K = 32
 SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
+SPLIT_RUNS = 4  # of them that a thread of a strided batch's split kernel takes, so that more loads are under way at once
 ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
 
@@ -170,6 +171,16 @@ class _Facts:
     def kind(self) -> str:
         """Of the problem: one product, or a batch of which kind."""
         return self.batch.kind if self.batch else "gemm"
+
+    @property
+    def strided(self) -> bool:
+        """Whether it is for a batch of one size, whose matrices lie a stride apart."""
+        return self.kind == "strided"
+
+    @property
+    def split_tile(self) -> tuple[int, int]:
+        """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
+        return (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.strided else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
 
     @cached_property
     def numbers(self) -> dict[str, Any]:

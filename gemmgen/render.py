@@ -145,9 +145,10 @@ def render(plan: Plan) -> Source:
         used_roundings=sorted({word.rounding for word in plan.scheme.words}),
         constants=SimpleNamespace(
             threads=plan_module.SPLIT_THREADS,
-            tile_outer=plan_module.SPLIT_TILE_OUTER,
-            tile_k=plan_module.SPLIT_TILE_K,
+            tile_outer=plan.split_tile[0],
+            tile_k=plan.split_tile[1],
             elements=plan_module.SPLIT_ELEMENTS,
+            runs=plan_module.SPLIT_RUNS,
             absmax_outer=plan.absmax_outer,
             absmax_k=plan_module.ABSMAX_TILE_K,
         ),

@@ -27,11 +27,12 @@ from gemmgen.model.equation import Constraint, Equation, Numbers, solved
 
 @dataclass(frozen=True)
 class Hints:
-    """Sizes that a plan was made for; the kernel takes any."""
+    """Sizes that a plan was made for, and how many products; the kernel takes any."""
 
     m: int
     n: int
     k: int
+    matrices: int = 1
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Asked:
         place: of the spec, for messages.
         fixed: as in `Choices`; `where` and `loads` are among it.
         foreign: what of that the fragment's design does not have: (decision, policy of a design that has it) each.
+        kind: of the problem.
     """
 
     place: str
@@ -81,6 +83,7 @@ class Asked:
     fragment: Fragment
     fixed: Mapping[str, Any]
     foreign: tuple[tuple[Decision, str], ...] = ()
+    kind: str = "gemm"
 
     def said(self, name: str) -> Any:
         """A decision as the spec says it."""
@@ -296,7 +299,7 @@ class Design:
             # Of a product without elements no equation tells anything; it is planned as the smallest that has some.
             # As FP64 they stay right where products of three overflow 64 bits, and integers up to 2^53 are exact.
             "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
-            "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
+            "batch": float(max(1, hints.matrices)), "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
             "split_reads": 2 if scheme.normalize == "row" else 1, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),

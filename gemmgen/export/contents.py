@@ -6,10 +6,11 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
-from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Parameter
+from gemmgen.abi import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
 from gemmgen.errors import SpecError
 from gemmgen.export import prose
 from gemmgen.export.manifest import MANIFEST, code_ending, manifest
@@ -37,6 +38,17 @@ _ARGUMENTS = {  # of the C function, by position from 1: those that can be refus
     "workspace": (12, "NULL, or not aligned"),
     "workspace_bytes": (13, "less than these sizes need"),
 }
+_BATCHED = _ARGUMENTS | {  # the same of a strided batch, whose strides follow the leading dimensions
+    "b": (8, _ARGUMENTS["b"][1]),
+    "ldb": (9, _ARGUMENTS["ldb"][1]),
+    "c": (12, _ARGUMENTS["c"][1]),
+    "ldc": (13, _ARGUMENTS["ldc"][1]),
+    "stride_c": (14, "two matrices of C would overlap"),
+    "batch": (15, "below 0"),
+    "workspace": (16, _ARGUMENTS["workspace"][1]),
+    "workspace_bytes": (17, _ARGUMENTS["workspace_bytes"][1]),
+}
+EXAMPLE_BATCH = 3
 
 
 def _passed(parameter: Parameter) -> str:
@@ -46,14 +58,23 @@ def _passed(parameter: Parameter) -> str:
     return f"(base + at.{parameter.region}" + (f" + {parameter.offset})" if parameter.offset else ")")
 
 
-def _blocks(constants: Mapping[str, int], grid: Grid) -> str:
+def _extent(extent: str) -> str:
+    """An argument of the call, or what the layout has of it, as C."""
+    return extent if extent in ("m", "n", "k", BATCH) else f"at->{extent}"
+
+
+def _blocks(interface: Interface, grid: Grid) -> str:
     """The blocks of a launch, as C."""
     def factor(extent: str, tile: int) -> str:
-        if extent in constants:
-            return str(constants[extent])
-        return f"gg_tiles({extent if extent in ('m', 'n', 'k') else f'at->{extent}'}, {tile})"
+        if extent in interface.constants:
+            return str(interface.constants[extent])
+        return _extent(extent) if extent == BATCH else f"gg_tiles({_extent(extent)}, {tile})"
 
-    return " + ".join(" * ".join(factor(*one) for one in product) for product in grid) or "0"
+    def times(product: Sequence[tuple[str, int]]) -> str:
+        factors = [factor(*one) for one in product]
+        return reduce(lambda x, y: f"gg_times({x}, {y})", factors) if interface.batched else " * ".join(factors)
+
+    return " + ".join(map(times, grid)) or "0"
 
 
 def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
@@ -81,7 +102,8 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "underflow": prose.underflow_text(plan, archs),
-        "codes": [(argument, position, reason) for argument, (position, reason) in _ARGUMENTS.items()],
+        "codes": [(argument, position, reason) for argument, (position, reason) in (_BATCHED if interface.batched else _ARGUMENTS).items()],
+        **_batch_text(interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
         "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid, "grid_limit": grid_limit,
         "alignment": WORKSPACE_ALIGNMENT,
@@ -89,13 +111,13 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "padded": [(extent, of, unit) for extent, (of, unit) in interface.padded.items()],
         "regions": [
             {"name": buffer.name, "meaning": buffer.meaning, "last_zeroed": buffer.name == zeroed[-1],
-             "size": " * ".join([str(buffer.factor), *(f"(uint64_t)at->{extent}" for extent in buffer.of)])
+             "size": " * ".join([str(buffer.factor), *(f"(uint64_t){_extent(extent)}" for extent in buffer.of)])
              + (f" / {buffer.per}" if buffer.per > 1 else "")}
             for buffer in interface.buffers
         ],
         "launches": [
-            {"symbol": launch.symbol, "blocks": _blocks(interface.constants, launch.grid), "most_blocks": launch.most_blocks, "threads": launch.threads,
-             "blocks_same_b": None if launch.same_b is None else _blocks(interface.constants, launch.same_b),
+            {"symbol": launch.symbol, "blocks": _blocks(interface, launch.grid), "most_blocks": launch.most_blocks, "threads": launch.threads,
+             "blocks_same_b": None if launch.same_b is None else _blocks(interface, launch.same_b),
              "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
              "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
             for launch in interface.launches
@@ -108,6 +130,17 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
             "overflow_text": f"the element of 1e6 was {'counted' if overflows else 'within range'}",
         },
         "listing": [(file, meaning) for file, (_, meaning) in _files(plan, source, archs, name).items()],
+    }
+
+
+def _batch_text(batched: bool) -> dict[str, Any]:
+    """What the C function of a strided batch has besides: declared, and passed on."""
+    def strides(text: str) -> dict[str, str]:
+        return {x: text.format(x=x) if batched else "" for x in "abc"}
+
+    return {
+        "batched": batched, "stride_declared": strides(", int64_t stride_{x}"), "stride_passed": strides(", stride_{x}"),
+        "batch_declared": ", int batch" if batched else "", "batch_passed": ", batch" if batched else "", "example_batch": EXAMPLE_BATCH,
     }
 
 
@@ -169,5 +202,5 @@ def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mappi
     ]
     called = re.compile(rf"\b{context['name']}\s*\(")
     name = context["name"]
-    if name in (*_ARGUMENTS, "alpha", "beta", "stream") or any(called.search(_COMMENT.sub("", text)) for text in texts):
+    if name in (*_BATCHED, "stride_a", "stride_b", "alpha", "beta", "stream") or any(called.search(_COMMENT.sub("", text)) for text in texts):
         raise SpecError("--name", "is a name in the exported files already", got=name, needs="another name", remedy=f"--name my_{name}")

@@ -41,18 +41,20 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
         "name": name,
-        "computes": "C = alpha A B + beta C in FP32; with beta = 0 C is not read",
+        "computes": "C = alpha A B + beta C in FP32; with beta = 0 C is not read" + (
+            "; of all products of a batch, whose matrices of C lie apart, each stride elements after the one before" if plan.strided else ""),
         "kernel": source.name,
         "plan": {
             "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name, "special": plan.special,
             "design": plan.design.name, **decided(plan), **({"asked": list(plan.asked)} if plan.asked else {}),
+            **({"kind": plan.kind} if plan.strided else {}),
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
         **(_amd(plan, source, binaries, name) if plan.gpu.maker.recorded else {}),
         "operands": {
             x: {"type": "float", "order": "row major", "rows": at["rows"], "columns": at["columns"],
-                "leading_dimension": f"ld{x}"}
+                "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.strided else {})}
             for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
         },
         "limits": {"largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid},

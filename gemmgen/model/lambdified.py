@@ -15,8 +15,8 @@ CODE = {
         lambda warps, warp_size: warps * warp_size
     ),
     # T6
-    "ceil(M / BM) * ceil(N / BN)": (
-        lambda M, BM, N, BN: ceil(M / BM) * ceil(N / BN)
+    "batch * ceil(M / BM) * ceil(N / BN)": (
+        lambda batch, M, BM, N, BN: batch * ceil(M / BM) * ceil(N / BN)
     ),
     # R14
     "where(split_register > 0, 4, words * word_bytes)": (
@@ -393,8 +393,8 @@ CODE = {
         lambda kernel_seconds, split_seconds, launches, launch_seconds: kernel_seconds + split_seconds + launches * launch_seconds
     ),
     # M19
-    "2 * M * N * K / seconds / 10.0**12": (
-        lambda M, N, K, seconds: 2 * M * N * K / seconds / 10.0**12
+    "2 * batch * M * N * K / seconds / 10.0**12": (
+        lambda batch, M, N, K, seconds: 2 * batch * M * N * K / seconds / 10.0**12
     ),
     # C1
     "(BK % FK == 0) & ((BK == 16) | (BK == 32) | (BK == 64) | (BK == 128))": (
@@ -489,15 +489,15 @@ CODE = {
     "(split_k == 1) | (tiles < sms)": (
         lambda split_k, tiles, sms: (split_k == 1) | (tiles < sms)
     ),
-    # B1
+    # Q1
     "launch_threads": (
         lambda launch_threads: launch_threads
     ),
-    # B2
+    # Q2
     "threads / warp_size": (
         lambda threads, warp_size: threads / warp_size
     ),
-    # B3
+    # Q3
     "stage_bytes + line_bytes + list_bytes": (
         lambda stage_bytes, line_bytes, list_bytes: stage_bytes + line_bytes + list_bytes
     ),
@@ -525,19 +525,19 @@ CODE = {
     "WF * warp_size / threads_per_sm": (
         lambda WF, warp_size, threads_per_sm: WF * warp_size / threads_per_sm
     ),
-    # B4
+    # Q4
     "resident_blocks * sms": (
         lambda resident_blocks, sms: resident_blocks * sms
     ),
-    # B5
+    # Q5
     "WF * sms": (
         lambda WF, sms: WF * sms
     ),
-    # B6
+    # Q6
     "matrices * ceil(M / BM) * ceil(N / BN)": (
         lambda matrices, M, BM, N, BN: matrices * ceil(M / BM) * ceil(N / BN)
     ),
-    # B7
+    # Q7
     "workgroups * tile_warps": (
         lambda workgroups, tile_warps: workgroups * tile_warps
     ),
@@ -557,39 +557,39 @@ CODE = {
     "(BM * BN + BM * BK + BK * BN) / W_num": (
         lambda BM, BN, BK, W_num: (BM * BN + BM * BK + BK * BN) / W_num
     ),
-    # B8
+    # Q8
     "2 * BM * BN / (4 * (BM + BN))": (
         lambda BM, BN: 2 * BM * BN / (4 * (BM + BN))
     ),
-    # B9
+    # Q9
     "4 * matrices * (M * K + K * N)": (
         lambda matrices, M, K, N: 4 * matrices * (M * K + K * N)
     ),
-    # B10
+    # Q10
     "4 * matrices * M * N": (
         lambda matrices, M, N: 4 * matrices * M * N
     ),
-    # B11
+    # Q11
     "read_bytes + c_bytes": (
         lambda read_bytes, c_bytes: read_bytes + c_bytes
     ),
-    # B12
+    # Q12
     "4 * workgroups * K * (BM + BN)": (
         lambda workgroups, K, BM, BN: 4 * workgroups * K * (BM + BN)
     ),
-    # B13
+    # Q13
     "2 * workgroups * BM * BN * BK * ceil(K / BK) * products": (
         lambda workgroups, BM, BN, BK, K, products: 2 * workgroups * BM * BN * BK * ceil(K / BK) * products
     ),
-    # B14
+    # Q14
     "ceil(workgroups / blocks_at_once)": (
         lambda workgroups, blocks_at_once: ceil(workgroups / blocks_at_once)
     ),
-    # B15
+    # Q15
     "turns * (1 + ceil(K / BK) / (stages - 1)) * memory_cycles / clock_hz": (
         lambda turns, K, BK, stages, memory_cycles, clock_hz: turns * (1 + ceil(K / BK) / (stages - 1)) * memory_cycles / clock_hz
     ),
-    # B16
+    # Q16
     (
     "launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock * clock_hz), tile_flops / (2 * sms * "
     "tensor_fma_per_clock * mma_efficiency * clock_hz))"): (
@@ -601,7 +601,7 @@ CODE = {
     "2 * M * N * K * matrices / seconds / 10**9": (
         lambda M, N, K, matrices, seconds: 2 * M * N * K * matrices / seconds / 10**9
     ),
-    # B17
+    # Q17
     "gflops / 1000": (
         lambda gflops: gflops / 1000
     ),
@@ -685,8 +685,8 @@ CODE = {
         lambda BK, BM, a_bytes, BN, words, word_bytes, cluster: BK * (BM * a_bytes + BN * words * word_bytes / cluster)
     ),
     # W15
-    "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k": (
-        lambda M, BM, cluster, N, BN, split_k: ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k
+    "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k": (
+        lambda batch, M, BM, cluster, N, BN, split_k: batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k
     ),
     # W16
     "blocks * stages_k * fill_bytes": (
@@ -705,20 +705,25 @@ CODE = {
         lambda sms, wave_rows, N, BN: min(ceil(sms / wave_rows), ceil(N / BN))
     ),
     # W20
-    "K * (M * a_bytes + N * words * word_bytes)": (
-        lambda K, M, a_bytes, N, words, word_bytes: K * (M * a_bytes + N * words * word_bytes)
+    "batch * K * (M * a_bytes + N * words * word_bytes)": (
+        lambda batch, K, M, a_bytes, N, words, word_bytes: batch * K * (M * a_bytes + N * words * word_bytes)
+    ),
+    # W39
+    "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)": (
+        lambda batch, sms, wave_rows, wave_columns: where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)
     ),
     # W21
     (
-    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, turns * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * "
-    "word_bytes)))"): (
-        lambda M, N, plane_bytes, l2_size, turns, K, wave_rows, BM, a_bytes, wave_columns, BN, words, word_bytes: 4 * M * N + where(plane_bytes + 4 *
-        M * N <= l2_size, 0, max(plane_bytes, turns * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))
+    "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes "
+    "+ wave_columns * BN * words * word_bytes)))"): (
+        lambda batch, M, N, plane_bytes, l2_size, turns, wave_groups, K, wave_rows, BM, a_bytes, wave_columns, BN, words, word_bytes: 4 * batch * M *
+        N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns *
+        BN * words * word_bytes)))
     ),
     # W22
-    "(where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))": (
-        lambda mixed, M, N, K, split_reads, plane_bytes, l2_size, words, word_bytes: (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 *
-        plane_bytes <= l2_size, 0, words * word_bytes))
+    "batch * (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))": (
+        lambda batch, mixed, M, N, K, split_reads, plane_bytes, l2_size, words, word_bytes: batch * (where(mixed > 0, 0, M) + N) * K * (4 *
+        split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))
     ),
     # W23
     "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock": (
@@ -759,8 +764,8 @@ CODE = {
         stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
     ),
     # W30
-    "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
-        lambda products, M, BM, N, BN, K, unit_rate: 2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
+        lambda products, batch, M, BM, N, BN, K, unit_rate: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
     ),
     # W32
     (

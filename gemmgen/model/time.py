@@ -126,7 +126,7 @@ LAUNCHES = Equation(
     "the split pass is one, the maxima of rows another",
 )
 SECONDS = Equation("M18", "seconds", "kernel_seconds + split_seconds + launches * launch_seconds", "s", "one after another")
-TFLOPS = Equation("M19", "tflops", "2 * M * N * K / seconds / 10.0**12", "TFLOP/s", "LE-GEMM eq. 18 without its epilogue term")
+TFLOPS = Equation("M19", "tflops", "2 * batch * M * N * K / seconds / 10.0**12", "TFLOP/s", "LE-GEMM eq. 18 without its epilogue term")
 
 EQUATIONS = (
     TENSOR_CYCLES, FETCH_CYCLES, FILL_CYCLES, PROMOTION_CYCLES, SPLIT_CYCLES, EXPOSED_CYCLES, BALANCE, SHARED_CYCLES, CHAIN_CYCLES, L2_CYCLES,

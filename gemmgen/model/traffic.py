@@ -26,7 +26,7 @@ UNSWIZZLED_WAYS = Equation(
     "T5", "unswizzled_ways", "min(shared_banks / 4, BK * word_bytes / 16)", "accesses a phase",
     "as many neighbouring rows as the banks hold 16-byte chunks would start in so few banks; the swizzle makes it 1",
 )
-TILES = Equation("T6", "tiles", "ceil(M / BM) * ceil(N / BN)", "tiles of C", "edges are padded")
+TILES = Equation("T6", "tiles", "batch * ceil(M / BM) * ceil(N / BN)", "tiles of C", "edges are padded; of all products of a batch")
 BLOCKS = Equation("T16", "blocks", "tiles * split_k", "blocks", "a block computes one tile of C, or a slice of k of it")
 STAGES_K = Equation("T7", "stages_k", "ceil(ceil(K / BK) / split_k)", "stages a block", "k is padded to whole stages, and to slices of as many")
 L2_BYTES = Equation("T8", "l2_bytes", "blocks * stages_k * stage_bytes", "B", "every stage is read through L2")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -121,10 +121,12 @@ class Placement:
         extra: elements added to each leading dimension (A, B, C).
         misalign: bytes by which each base address misses 256-byte alignment;
             multiples of 4.
+        apart: elements between a matrix of a batch and the next (A, B, C).
     """
 
     extra: tuple[int, int, int] = (0, 0, 0)
     misalign: tuple[int, int, int] = (0, 0, 0)
+    apart: tuple[int, int, int] = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Result:
     """What came out.
 
     Attributes:
-        c: [M, N] FP32; of another type of C, what its elements say.
+        c: [M, N] FP32, or [batch, M, N]; of another type of C, what its elements say.
         status: the kernels' counters by name.
         seconds: of all kernels together, where a real GPU ran them.
         intact: whether nothing was written outside C's elements.
@@ -159,20 +161,70 @@ def gemm(
         SpecError: shapes or types do not fit.
         EmulationError, DeviceError: from the driver.
     """
-    m, n, k = _extents(a, b, c)
-    c = np.full((m, n), POISON, np.float32) if c is None else c
-    stored_a, lda = _stored(a if plan.layout[0] == "n" else a.T, placement.extra[0])
-    stored_b, ldb = _stored(b if plan.layout[1] == "n" else b.T, placement.extra[1])
-    stored_c, ldc = _stored(c, placement.extra[2], plan.output)
+    _check_extents(a, b, c)
+    one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement)
+    return replace(one, c=one.c[0])
+
+
+def strided(
+    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None,
+    *, alpha: float = 1.0, beta: float = 0.0, placement: Placement = Placement(), strides: tuple[int | None, int | None] = (None, None),
+) -> Result:
+    """alpha A B + beta C of each product of a batch, in one launch of each kernel of a plan of kind `strided`.
+
+    Args:
+        a: [batch, M, K] FP32; each matrix is stored as the plan's layout says.
+        b: [batch, K, N] FP32.
+        c: [batch, M, N] FP32; None is NaN everywhere, which beta = 0 must not let through.
+        placement: where the matrices lie; they follow one another.
+        strides: 0 for an A or B of which all products take the first matrix.
+
+    Raises:
+        SpecError: shapes or types do not fit, matrices of C would overlap, or the plan is for one product.
+        EmulationError, DeviceError: from the driver.
+    """
+    if not plan.strided:
+        raise SpecError("plan", "is not for strided batches", got=plan.kind, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
+    _check_extents(a, b, c, batched=True)
+    return _products(device, plan, source, a, b, c, alpha, beta, placement, strides)
+
+
+def check_apart(m: int, n: int, ldc: int, stride_c: int, batch: int) -> None:
+    """Whether the matrices of C of a strided batch lie apart, as kernels that write all of them at once need it.
+
+    Args:
+        ldc, stride_c: elements from row to row and from matrix to matrix.
+
+    Raises:
+        SpecError: two of them share an element.
+    """
+    least = (m - 1) * ldc + n
+    if batch > 1 and m > 0 and n > 0 and abs(stride_c) < least:
+        raise SpecError("stride_c", "lets two matrices of C overlap", got=stride_c, needs=f"at least {least} elements, up or down, which a matrix takes",
+                        remedy=f"stride_c = {m * ldc}")
+
+
+def _products(
+    device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, c: np.ndarray | None, alpha: float, beta: float, placement: Placement,
+    strides: tuple[int | None, int | None] = (None, None),
+) -> Result:
+    """Every product of a batch: [batch, M, K], [batch, K, N] and [batch, M, N]."""
+    (batch, m, k), n = a.shape, b.shape[2]
+    check_apart(m, n, *_steps(m, n, placement, 2), batch)
+    c = np.full((batch, m, n), POISON, np.float32) if c is None else c
+    stored_a, lda, stride_a = _stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0)
+    stored_b, ldb, stride_b = _stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1)
+    stored_c, ldc, stride_c = _stored(c, placement, 2, plan.output)
+    stride_a, stride_b = (own if asked is None else asked for own, asked in zip((stride_a, stride_b), strides))
     interface = source.interface
-    extents = interface.extents(m, n, k)
+    extents = interface.extents(m, n, k, batch)
     try:
         memory = allocated(device, interface, extents)
         c_buffer = device.upload(stored_c, "c", placement.misalign[2])
         given: dict[str, Any] = {
-            "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda,
-            "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb,
-            "c": c_buffer, "ldc": ldc, "m": m, "n": n, "k": k, "alpha": alpha, "beta": beta,
+            "a": device.upload(stored_a, "a", placement.misalign[0]), "lda": lda, "stride_a": stride_a,
+            "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb, "stride_b": stride_b,
+            "c": c_buffer, "ldc": ldc, "stride_c": stride_c, "m": m, "n": n, "k": k, "batch": batch, "alpha": alpha, "beta": beta,
         }
         follows = False  # one of these launches
         for launch in interface.launches:
@@ -192,42 +244,55 @@ def gemm(
         seconds = device.seconds()
     finally:
         device.release()
-    inside, intact = _unstored(out, stored_c, m, n, ldc)
+    inside, intact = _unstored(out, stored_c, (batch, m, n), ldc, stride_c)
     return Result(plan.output.values(inside), status, seconds, intact)
 
 
-def _extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> tuple[int, int, int]:
+def _check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False) -> None:
+    what, lead = ("a batch of matrices", "batch, ") if batched else ("a matrix", "")
     for name, x in (("a", a), ("b", b)) + ((("c", c),) if c is not None else ()):
-        if x.ndim != 2 or x.dtype != np.float32:
-            raise SpecError(name, "is not a matrix of float32", got=f"{x.dtype} of shape {x.shape}")
-    m, k, n = a.shape[0], a.shape[1], b.shape[1]
-    if b.shape[0] != k or (c is not None and c.shape != (m, n)):
+        if x.ndim != 2 + batched or x.dtype != np.float32:
+            raise SpecError(name, f"is not {what} of float32", got=f"{x.dtype} of shape {x.shape}")
+    (*batch, m, k), n = a.shape, b.shape[-1]
+    if b.shape != (*batch, k, n) or (c is not None and c.shape != (*batch, m, n)):
         raise SpecError("a, b, c", "shapes do not fit", got=f"{a.shape}, {b.shape}, {None if c is None else c.shape}",
-                        needs="[m, k], [k, n], [m, n]")
+                        needs=f"[{lead}m, k], [{lead}k, n], [{lead}m, n]")
     if max(m, n, k) > MAX_EXTENT - 4096:
         raise SpecError("a, b", "are too large", got=(m, n, k), needs=f"extents below {MAX_EXTENT - 4096}")
-    return m, n, k
 
 
-def _stored(x: np.ndarray, extra: int, output: Output = F32) -> tuple[np.ndarray, int]:
-    """Row major with a leading dimension, poisoned between the rows, ending with the last element."""
-    rows, columns = x.shape
-    ld = max(1, columns + extra)
-    flat = np.full(rows * ld, output.stored(np.full(1, POISON))[0])
-    flat.reshape(rows, ld)[:, :columns] = output.stored(x)
-    return flat[: max(0, (rows - 1) * ld + columns)] if rows and columns else flat[:0], ld
+def _steps(rows: int, columns: int, placement: Placement, which: int) -> tuple[int, int]:
+    """Elements from row to row and from matrix to matrix."""
+    ld = max(1, columns + placement.extra[which])
+    return ld, rows * ld + placement.apart[which]
 
 
-def _unstored(flat: np.ndarray, before: np.ndarray, m: int, n: int, ld: int) -> tuple[np.ndarray, bool]:
-    """C's elements, and whether what lies between its rows is as it was, bit for bit."""
-    if not m or not n:
-        return np.zeros((m, n), before.dtype), True
-    padded = np.zeros(m * ld, before.dtype)
+def _stored(x: np.ndarray, placement: Placement, which: int, output: Output = F32) -> tuple[np.ndarray, int, int]:
+    """Row major with a leading dimension and a stride, poisoned between rows and matrices, ending with the last element."""
+    batch, rows, columns = x.shape
+    ld, stride = _steps(rows, columns, placement, which)
+    flat = np.full(batch * stride, output.stored(np.full(1, POISON))[0])
+    _matrices(flat, (batch, rows, columns), ld, stride)[...] = output.stored(x)
+    return flat[: (batch - 1) * stride + (rows - 1) * ld + columns] if x.size else flat[:0], ld, stride
+
+
+def _matrices(flat: np.ndarray, shape: tuple[int, int, int], ld: int, stride: int) -> np.ndarray:
+    """The elements of a batch in the memory that holds it, of whole strides."""
+    batch, rows, columns = shape
+    return flat.reshape(batch, stride)[:, : rows * ld].reshape(batch, rows, ld)[:, :, :columns]
+
+
+def _unstored(flat: np.ndarray, before: np.ndarray, shape: tuple[int, int, int], ld: int, stride: int) -> tuple[np.ndarray, bool]:
+    """C's elements, and whether what lies between its rows and matrices is as it was, bit for bit."""
+    if not before.size:
+        return np.zeros(shape, before.dtype), True
+    padded = np.zeros(shape[0] * stride, before.dtype)
     old = padded.copy()
     padded[: flat.size], old[: before.size] = flat, before
-    gap = slice(n, ld)
-    same = padded.reshape(m, ld)[:, gap].tobytes() == old.reshape(m, ld)[:, gap].tobytes()
-    return padded.reshape(m, ld)[:, :n].copy(), same
+    inside = _matrices(padded, shape, ld, stride).copy()
+    for each in (padded, old):
+        _matrices(each, shape, ld, stride)[...] = 0
+    return inside, padded.tobytes() == old.tobytes()
 
 
 def why_not(target: Target) -> DeviceError | None:

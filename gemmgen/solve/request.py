@@ -59,7 +59,7 @@ class Request:
     @property
     def hints(self) -> Hints:
         problem = self.loaded.spec.problem
-        return Hints(problem.m, problem.n, problem.k)
+        return Hints(problem.m, problem.n, problem.k, 1 if problem.kind == "gemm" else problem.matrices)
 
     @property
     def opened(self) -> tuple[Decision, ...]:
@@ -159,11 +159,11 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
         )
     batch = None if spec.problem.kind == "gemm" else design.batch(spec, gpu, scheme, fragment, place)
     fixed = _fixed(loaded) | (design.settled(batch, gpu) if batch else {})
-    ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design))))
+    ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, batch=batch, choices=Choices(
         fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
-        small=spec.problem.m * spec.problem.n < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
+        small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
     return replace(request, required=tuple(_required(request)), objective=_objective(request))
 

@@ -65,6 +65,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         given = {
             "a": inputs.a[index], "b": inputs.b[index], "c": inputs.c[index], "m": m, "n": n, "k": k,
             "lda": k if plan.layout[0] == "n" else m, "ldb": n if plan.layout[1] == "n" else k, "ldc": n, "alpha": 1.0, "beta": 0.0,
+            "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1,  # of a strided kernel one product
         }
         launches.append([
             device.prepared(

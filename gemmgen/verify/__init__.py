@@ -16,7 +16,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import Words, split
-from gemmgen.verify import oracles
+from gemmgen.verify import oracles, strided
 from gemmgen.verify.bound import TINIEST, Bound, U, allowance, bound, lost
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, exact, exact_or_special, same_special
@@ -278,6 +278,11 @@ class Judge:
         rows = (self.plan.group * self.plan.cluster + 1) * bm
         return self._shapes("groups", "shape of two groups of blocks", (((rows - 3, bn + 5, 5), 1.0, 0.0),), placed=False)
 
+    def batch(self) -> Check:
+        """A strided batch: each product within the worst case whatever its place, and memory between the matrices of C left alone."""
+        told, wrong = strided.questions(self.plan, self.source, self.device)
+        return Check("batch", not wrong, "; ".join(wrong) or told)
+
     def _shapes(self, name: str, what: str, cases: Sequence[tuple[tuple[int, int, int], float, float]], placed: bool = True) -> Check:
         """Products of some shapes, with alpha and beta, against the deterministic bound; beside C nothing may be written."""
         rng = np.random.default_rng(4)
@@ -430,6 +435,8 @@ def verify(
     ask("permutation", lambda: judge.bits("permutation", oracles.permutation(plan)))
     ask("edges", judge.edges)
     ask("groups", judge.groups)
+    if plan.strided:
+        ask("batch", judge.batch)
     ask("special", judge.special)
     ask("range", judge.range)
     for name in judge.own:

@@ -46,8 +46,8 @@ from test_cubin import sized
 
 def test_edges_waves_and_slices():
     """1000 x 500 in tiles of 128 x 64: 8 x 8 of them, the last of each row ragged. Five slices of 33 stages: seven each."""
-    known = {"M": 1000, "N": 500, "BM": 128, "BN": 64, "K": 1050, "BK": 32, "split_k": 5}
-    assert traffic.TILES.value(known) == 64 and traffic.STAGES_K.value(known) == 7
+    known = {"M": 1000, "N": 500, "BM": 128, "BN": 64, "K": 1050, "BK": 32, "split_k": 5, "batch": 1}
+    assert traffic.TILES.value(known) == 64 and traffic.TILES.value({**known, "batch": 3}) == 192 and traffic.STAGES_K.value(known) == 7
     assert traffic.STAGES_K.value({**known, "split_k": 1}) == 33
     # 300 blocks on 100 SMs of two each: one full wave of 200, and 100 blocks, one an SM; of 301, one SM has two
     waves = {"sms": 100, "resident_blocks": 2, "full_waves": 1}

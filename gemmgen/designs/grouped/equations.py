@@ -5,36 +5,36 @@ from __future__ import annotations
 from gemmgen.model import batch
 from gemmgen.model.equation import Equation
 
-THREADS = Equation("B1", "threads", "launch_threads", "threads a block", "as many as the tile with the most has; of another the rest end or were never there")
-WARPS = Equation("B2", "warps", "threads / warp_size", "warps a block", "the definition of a warp")
-SHARED_BYTES = Equation("B3", "shared_bytes", "stage_bytes + line_bytes + list_bytes", "B",
+THREADS = Equation("Q1", "threads", "launch_threads", "threads a block", "as many as the tile with the most has; of another the rest end or were never there")
+WARPS = Equation("Q2", "warps", "threads / warp_size", "warps a block", "the definition of a warp")
+SHARED_BYTES = Equation("Q3", "shared_bytes", "stage_bytes + line_bytes + list_bytes", "B",
                         "the stages of the largest tile, rows of C on their way out, and the list of products")
 RESOURCES = (THREADS, WARPS, SHARED_BYTES)
 
-BLOCKS_AT_ONCE = Equation("B4", "blocks_at_once", "resident_blocks * sms", "blocks", "blocks that stay are as many as the GPU holds")
-WAVEFRONTS = Equation("B5", "most_wavefronts", "WF * sms", "wavefronts", "active on the whole GPU at once: the limit of eq. 4")
+BLOCKS_AT_ONCE = Equation("Q4", "blocks_at_once", "resident_blocks * sms", "blocks", "blocks that stay are as many as the GPU holds")
+WAVEFRONTS = Equation("Q5", "most_wavefronts", "WF * sms", "wavefronts", "active on the whole GPU at once: the limit of eq. 4")
 LAUNCH = (*batch.OCCUPANCY_EQUATIONS, BLOCKS_AT_ONCE, WAVEFRONTS)
 
-TILES = Equation("B6", "workgroups", "matrices * ceil(M / BM) * ceil(N / BN)", "tiles", "of a batch of equal products, with the tile that they get")
-TLP = Equation("B7", "wavefronts", "workgroups * tile_warps", "wavefronts", "that compute")
-INTENSITY = Equation("B8", "intensity", "2 * BM * BN / (4 * (BM + BN))", "FLOP a byte", "of a tile: what it multiplies over what it reads as FP32")
-READ_BYTES = Equation("B9", "read_bytes", "4 * matrices * (M * K + K * N)", "B", "each operand once; the other tiles of its product find it in L2")
-C_BYTES = Equation("B10", "c_bytes", "4 * matrices * M * N", "B", "written once")
-DRAM_BYTES = Equation("B11", "dram_bytes", "read_bytes + c_bytes", "B", "both")
-FILL_BYTES = Equation("B12", "fill_bytes", "4 * workgroups * K * (BM + BN)", "B", "what all tiles bring to shared memory")
-FLOPS = Equation("B13", "tile_flops", "2 * workgroups * BM * BN * BK * ceil(K / BK) * products", "FLOP", "whole stages of whole tiles")
-TURNS = Equation("B14", "turns", "ceil(workgroups / blocks_at_once)", "tiles", "that the busiest block works off")
+TILES = Equation("Q6", "workgroups", "matrices * ceil(M / BM) * ceil(N / BN)", "tiles", "of a batch of equal products, with the tile that they get")
+TLP = Equation("Q7", "wavefronts", "workgroups * tile_warps", "wavefronts", "that compute")
+INTENSITY = Equation("Q8", "intensity", "2 * BM * BN / (4 * (BM + BN))", "FLOP a byte", "of a tile: what it multiplies over what it reads as FP32")
+READ_BYTES = Equation("Q9", "read_bytes", "4 * matrices * (M * K + K * N)", "B", "each operand once; the other tiles of its product find it in L2")
+C_BYTES = Equation("Q10", "c_bytes", "4 * matrices * M * N", "B", "written once")
+DRAM_BYTES = Equation("Q11", "dram_bytes", "read_bytes + c_bytes", "B", "both")
+FILL_BYTES = Equation("Q12", "fill_bytes", "4 * workgroups * K * (BM + BN)", "B", "what all tiles bring to shared memory")
+FLOPS = Equation("Q13", "tile_flops", "2 * workgroups * BM * BN * BK * ceil(K / BK) * products", "FLOP", "whole stages of whole tiles")
+TURNS = Equation("Q14", "turns", "ceil(workgroups / blocks_at_once)", "tiles", "that the busiest block works off")
 LATENCY = Equation(
-    "B15", "latency_seconds", "turns * (1 + ceil(K / BK) / (stages - 1)) * memory_cycles / clock_hz", "s",
+    "Q15", "latency_seconds", "turns * (1 + ceil(K / BK) / (stages - 1)) * memory_cycles / clock_hz", "s",
     "a tile's stages arrive after one another, as many at once as there are buffers for",
 )
 SECONDS = Equation(
-    "B16", "seconds",
+    "Q16", "seconds",
     "launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock * clock_hz),"
     " tile_flops / (2 * sms * tensor_fma_per_clock * mma_efficiency * clock_hz))", "s",
     "what binds of latency, device memory, L2 and arithmetic",
 )
-TFLOPS = Equation("B17", "tflops", "gflops / 1000", "TFLOP/s", "BatchGEMM eq. 11 by thousands")
+TFLOPS = Equation("Q17", "tflops", "gflops / 1000", "TFLOP/s", "BatchGEMM eq. 11 by thousands")
 PROBLEM = (
     TILES, TLP, batch.TLP_OLD, batch.TLP_NEW, batch.WORK_CP, batch.WORK_DL, INTENSITY, READ_BYTES, C_BYTES, DRAM_BYTES, FILL_BYTES, FLOPS, TURNS, LATENCY, SECONDS,
     batch.GFLOPS, TFLOPS,

@@ -73,6 +73,7 @@ CONSTRAINTS = (
 
 class Specialised(Design):
     name = "specialised"
+    kinds = ("gemm", "strided")
     labels = {"warp": "warpgroup {}"}
     own = (CLUSTER, CONSUMERS)
     words = {
@@ -105,7 +106,9 @@ class Specialised(Design):
                 asked, "where = prepass or mixed, loads = bulk, no second fragment buffer: its operands stay in shared memory",
                 "where", "loads", "fragment_buffers",
             )
-        return ways
+        # A batch has tiles enough for every SM to be busy with them, and what splits A again for each tile is never faster then (measured).
+        packed = tuple(way for way in ways if way.where == "prepass")
+        return packed if packed and asked.kind != "gemm" else ways
 
     def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
         return min(best, hidden_promote(scheme, block, k))

@@ -90,28 +90,31 @@ FILL_BYTES = Equation(
     "W14", "fill_bytes", "BK * (BM * a_bytes + BN * words * word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B",
 )
 BLOCKS = Equation(
-    "W15", "blocks", "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k", "pieces of work",
-    "tiles, or slices of k of them, in whole clusters",
+    "W15", "blocks", "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k", "pieces of work",
+    "tiles, or slices of k of them, in whole clusters; of all products of a batch",
 )
 STAGES_K = traffic.STAGES_K
 L2_BYTES = Equation("W16", "l2_bytes", "blocks * stages_k * fill_bytes", "B", "every stage is read through L2")
 TURNS = Equation("W17", "turns", "ceil(blocks / (floor(sms / cluster) * cluster))", "pieces a block", "wave quantisation")
 WAVE_ROWS = Equation("W18", "wave_rows", "min(group * cluster, ceil(M / BM))", "rows of tiles", "blocks walk down these before they move on")
 WAVE_COLUMNS = Equation("W19", "wave_columns", "min(ceil(sms / wave_rows), ceil(N / BN))", "columns of tiles", "the tiles at work together")
-PLANE_BYTES = Equation("W20", "plane_bytes", "K * (M * a_bytes + N * words * word_bytes)", "B", "both operands, as the kernel reads them")
+PLANE_BYTES = Equation("W20", "plane_bytes", "batch * K * (M * a_bytes + N * words * word_bytes)", "B", "both operands, as the kernel reads them")
+WAVE_GROUPS = Equation(
+    "W39", "wave_groups", "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)", "groups of rows of tiles", "of a batch that are at work together",
+)
 DRAM_BYTES = Equation(
     "W21", "dram_bytes",
-    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0,"
-    " max(plane_bytes, turns * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))",
+    "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0,"
+    " max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))",
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "W22", "split_bytes", "(where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))", "B",
+    "W22", "split_bytes", "batch * (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))", "B",
     "FP32 in, words out, of which few stay in L2",
 )
 TRAFFIC = (
     traffic.STAGE_FLOPS, INTENSITY, FETCH_BYTES, FILL_BYTES, BLOCKS, STAGES_K, L2_BYTES, TURNS, WAVE_ROWS, WAVE_COLUMNS,
-    PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
+    PLANE_BYTES, WAVE_GROUPS, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
 )
 
 # ---- time
@@ -151,7 +154,7 @@ KERNEL_CYCLES = Equation(
     "one piece of work after another",
 )
 UNIT_SECONDS = Equation(
-    "W30", "unit_seconds", "2 * products * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
+    "W30", "unit_seconds", "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(

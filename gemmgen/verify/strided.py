@@ -1,0 +1,89 @@
+"""What is asked of a strided batch besides what is asked of one product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.run import Device, Placement, Result, strided
+from gemmgen.verify.bound import TINIEST, U, allowance, lost
+from gemmgen.verify.metrics import exact
+
+ORDER = (2, 0, 3, 1)
+"""Of the products of the batch that is permuted."""
+
+
+def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str]]:
+    """The largest share of the worst case that a product's error takes, and what is wrong; nothing where all is right.
+
+    A ragged batch whose matrices are padded, misaligned and apart, with alpha and beta: every element is within the worst case, and
+    memory between the matrices of C is as it was. A batch with whole tiles: the permuted batch has the same matrices, bit for bit,
+    and so has each product alone; an operand that all share is read as each one's own. An empty batch is fine. On the emulator the
+    ragged batch runs with warps and copies in either order.
+    """
+    bm, bn, bk = plan.block
+    rng = np.random.default_rng(8)
+    wrong: list[str] = []
+
+    def drawn(*shape: int) -> np.ndarray:
+        return rng.uniform(-1, 1, shape).astype(np.float32)
+
+    def run(a: np.ndarray, b: np.ndarray, **options: Any) -> Result:
+        return strided(device, plan, source, a, b, **options)
+
+    a, b, c = drawn(3, bm + 3, 2 * bk + 5), drawn(3, 2 * bk + 5, bn + 5), drawn(3, bm + 3, bn + 5)
+    placed, alpha, beta = Placement((3, 5, 1), (4, 8, 12), (7, 9, 11)), -1.5, 0.5
+    ragged = [run(a, b, c=c, alpha=alpha, beta=beta, placement=placed) for _ in _orders(device)]
+    worst = max(_share(plan, one[0], one[1], one[2], one[3], alpha, beta) for one in zip(a, b, c, ragged[0].c))
+    if not worst <= 1:
+        wrong.append(f"{worst:.2g} of the worst case")
+    if not all(one.intact for one in ragged):
+        wrong.append("memory between the matrices of C was overwritten")
+    if any(one.c.tobytes() != ragged[0].c.tobytes() for one in ragged):
+        wrong.append("the order of warps decides bits")
+
+    a, b = drawn(len(ORDER), bm + 4, bk + 4), drawn(len(ORDER), bk + 4, bn + 4)
+    whole, order = run(a, b), list(ORDER)
+    worst = max(worst, *(_share(plan, *one) for one in zip(a, b, np.zeros_like(whole.c), whole.c)))
+    if not worst <= 1:
+        wrong.append(f"{worst:.2g} of the worst case where tiles are whole")
+    if run(a[order], b[order]).c.tobytes() != whole.c[order].tobytes():
+        wrong.append("the permuted batch has other bits")
+    if run(a[3:], b[3:]).c.tobytes() != whole.c[3:].tobytes():
+        wrong.append("a product alone has other bits")
+    shared = run(a, b, strides=(None, 0)), run(a, np.broadcast_to(b[0], b.shape))
+    if shared[0].c.tobytes() != shared[1].c.tobytes():
+        wrong.append("a B that all share gives other bits")
+    if run(a[:0], b[:0]).c.size:
+        wrong.append("an empty batch has elements")
+    return f"7 of up to {len(ORDER)} products, at most {worst:.2f} of the worst case; permuted, alone and with one B for all the same bits", wrong
+
+
+def _share(
+    plan: Plan, a: np.ndarray, b: np.ndarray, before: np.ndarray, c: np.ndarray, alpha: float = 1.0, beta: float = 0.0,
+) -> float:
+    """The largest error of a product, over what the worst case allows there."""
+    product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
+    before = plan.output.rounded(before).astype(np.float64)
+    want = alpha * (product - lost(plan, a, b, product)) + beta * before
+    limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * U * (abs(alpha) * magnitude + np.abs(beta * before)) + TINIEST
+    limit = limit + plan.output.roundoff * np.abs(beta * before) + plan.output.tiniest
+    return float((np.abs(c - want) / limit).max(initial=0.0))
+
+
+def _orders(device: Any) -> Iterator[None]:
+    """Iterates once for each order in which a device can run warps; of a GPU there is one."""
+    if device.kind != "emulator":
+        yield None
+        return
+    from gemmgen import emulate
+
+    before = device.schedule
+    for order in (emulate.LAZY_HIGHEST, emulate.EAGER_LOWEST):
+        device.set_schedule(order)
+        yield None
+    device.set_schedule(before)

@@ -1,0 +1,73 @@
+"""Strided batches on the emulator: every way of the warp-specialised design, products of several tiles, in either order of warps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen.build import build
+from gemmgen.render import render
+from gemmgen.run import Placement, strided
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.verify import Judge
+from ways import tailed
+
+SMALL = {"block": [64, 64, 32], "warp": [64, 64, 32]}
+WAYS = {
+    "packed words": {},
+    "clusters": {"tile": {"cluster": 2}},
+    "taking turns": {"pipeline": {"consumers": "pingpong"}},
+    "side by side, transposed": {"problem": {"layout": "tt"}, "tile": {"block": [64, 128, 32]}},
+    "A in registers": {"split": {"where": "mixed"}},
+    "A in registers, clusters": {"split": {"where": "mixed"}, "tile": {"cluster": 2}, "problem": {"layout": "nt"}},
+    "row scales": {"split": {"scheme": "scaled"}},
+    "slices of k": {"problem": {"m": 64, "n": 64, "matrices": 2}, "tile": {"split_k": 2}},
+    "slices of k in clusters": {"problem": {"m": 64, "n": 64, "matrices": 2}, "tile": {"split_k": 2, "cluster": 2}},
+    "non-finite as they come": {"split": {"special": "fast"}},
+    "32-bit words": {"split": {"scheme": "tf32x3", "promote": 32}, "tile": {"block": [64, 64, 16], "warp": [64, 64, 16]}},
+    "odd groups of columns": {"tile": {"block": [64, 72, 32], "warp": [64, 72, 32]}},
+}
+
+
+def prepared(way: str):
+    data = {
+        "problem": {"kind": "strided", "m": 256, "n": 256, "k": 256, "matrices": 64}, "split": {"scheme": "ootomo", "promote": 64},
+        "tile": {"cluster": 1, "split_k": 1, **SMALL}, "pipeline": {"stages": 3}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h100"},
+        "build": {"allow_spills": True},
+    }
+    for section, more in WAYS[way].items():
+        data[section] = data[section] | more
+    plan = solve(loads(data))
+    source = render(plan)
+    binary = build(source)
+    return plan, source, binary, EmulatorDevice(plan, source, binary)
+
+
+@pytest.mark.parametrize("way", tailed(WAYS, {"packed words", "A in registers, clusters", "slices of k in clusters"}))
+def test_a_batch_is_right_in_every_way(way):
+    plan, source, binary, device = prepared(way)
+    check = Judge(plan, source, binary, device).batch()
+    assert check.passed, check.detail
+    assert not sum(device.conflicts.values())
+
+
+def test_a_product_that_is_not_finite_is_repaired_from_its_own_operands_and_counted_once():
+    plan, source, _, device = prepared("packed words")
+    rng = np.random.default_rng(2)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((3, 68, 40), (3, 40, 68)))
+    a[1, 3, 5], b[2, 7, 9] = np.inf, 1e6
+    result = strided(device, plan, source, a, b, placement=Placement(apart=(4, 8, 12)))
+    want = a.astype(np.float64) @ b
+    finite = np.isfinite(want)
+    assert (np.isfinite(result.c) == finite).all() and np.abs(np.where(finite, result.c, 0) - np.where(finite, want, 0)).max() < 1
+    assert np.abs(result.c[0] - want[0]).max() < 1e-5 and result.intact
+    assert result.status["a_nonfinite"] == result.status["b_overflow"] == 1 and result.status["repaired"] == 2 * 68
+
+
+def test_without_k_c_is_scaled():
+    plan, source, _, device = prepared("packed words")
+    c = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
+    result = strided(device, plan, source, np.zeros((2, 3, 0), np.float32), np.zeros((2, 0, 5), np.float32), c, beta=0.5)
+    assert (result.c == c / 2).all() and result.intact
