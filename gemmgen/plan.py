@@ -175,7 +175,7 @@ class _Facts:
     @property
     def strided(self) -> bool:
         """Whether it is for a batch of one size, whose matrices lie a stride apart."""
-        return self.kind == "strided"
+        return self.kind == "strided" and not self.batch.tiles
 
     @property
     def split_tile(self) -> tuple[int, int]:

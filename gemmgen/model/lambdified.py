@@ -578,8 +578,9 @@ CODE = {
         lambda workgroups, K, BM, BN: 4 * workgroups * K * (BM + BN)
     ),
     # Q13
-    "2 * workgroups * BM * BN * BK * ceil(K / BK) * products": (
-        lambda workgroups, BM, BN, BK, K, products: 2 * workgroups * BM * BN * BK * ceil(K / BK) * products
+    "products * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + split_shared * words * BK * split_before * (BM + BN) / f32_fma_per_clock": (
+        lambda products, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, split_shared, words, split_before, f32_fma_per_clock: products * BM * BN *
+        BK / (tensor_fma_per_clock * mma_efficiency) + split_shared * words * BK * split_before * (BM + BN) / f32_fma_per_clock
     ),
     # Q14
     "ceil(workgroups / blocks_at_once)": (
@@ -591,11 +592,11 @@ CODE = {
     ),
     # Q16
     (
-    "launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock * clock_hz), tile_flops / (2 * sms * "
-    "tensor_fma_per_clock * mma_efficiency * clock_hz))"): (
-        lambda launch_seconds, latency_seconds, dram_bytes, dram_rate, fill_bytes, sms, l2_bytes_per_clock, clock_hz, tile_flops,
-        tensor_fma_per_clock, mma_efficiency: launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock *
-        clock_hz), tile_flops / (2 * sms * tensor_fma_per_clock * mma_efficiency * clock_hz))
+    "launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock * clock_hz), workgroups * ceil(K / BK) * "
+    "stage_cycles / (sms * clock_hz))"): (
+        lambda launch_seconds, latency_seconds, dram_bytes, dram_rate, fill_bytes, sms, l2_bytes_per_clock, clock_hz, workgroups, K, BK, stage_cycles:
+        launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock * clock_hz), workgroups * ceil(K / BK) *
+        stage_cycles / (sms * clock_hz))
     ),
     # BatchGEMM eq. 11
     "2 * M * N * K * matrices / seconds / 10**9": (

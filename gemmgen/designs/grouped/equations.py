@@ -22,7 +22,11 @@ READ_BYTES = Equation("Q9", "read_bytes", "4 * matrices * (M * K + K * N)", "B",
 C_BYTES = Equation("Q10", "c_bytes", "4 * matrices * M * N", "B", "written once")
 DRAM_BYTES = Equation("Q11", "dram_bytes", "read_bytes + c_bytes", "B", "both")
 FILL_BYTES = Equation("Q12", "fill_bytes", "4 * workgroups * K * (BM + BN)", "B", "what all tiles bring to shared memory")
-FLOPS = Equation("Q13", "tile_flops", "2 * workgroups * BM * BN * BK * ceil(K / BK) * products", "FLOP", "whole stages of whole tiles")
+STAGE_CYCLES = Equation(
+    "Q13", "stage_cycles",
+    "products * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + split_shared * words * BK * split_before * (BM + BN) / f32_fma_per_clock",
+    "cycles a tile and stage", "M1 and M20: what multiplies waits for what splits, of which every tile does its own",
+)
 TURNS = Equation("Q14", "turns", "ceil(workgroups / blocks_at_once)", "tiles", "that the busiest block works off")
 LATENCY = Equation(
     "Q15", "latency_seconds", "turns * (1 + ceil(K / BK) / (stages - 1)) * memory_cycles / clock_hz", "s",
@@ -31,11 +35,11 @@ LATENCY = Equation(
 SECONDS = Equation(
     "Q16", "seconds",
     "launch_seconds + max(latency_seconds, dram_bytes / dram_rate, fill_bytes / (sms * l2_bytes_per_clock * clock_hz),"
-    " tile_flops / (2 * sms * tensor_fma_per_clock * mma_efficiency * clock_hz))", "s",
+    " workgroups * ceil(K / BK) * stage_cycles / (sms * clock_hz))", "s",
     "what binds of latency, device memory, L2 and arithmetic",
 )
 TFLOPS = Equation("Q17", "tflops", "gflops / 1000", "TFLOP/s", "BatchGEMM eq. 11 by thousands")
 PROBLEM = (
-    TILES, TLP, batch.TLP_OLD, batch.TLP_NEW, batch.WORK_CP, batch.WORK_DL, INTENSITY, READ_BYTES, C_BYTES, DRAM_BYTES, FILL_BYTES, FLOPS, TURNS, LATENCY, SECONDS,
+    TILES, TLP, batch.TLP_OLD, batch.TLP_NEW, batch.WORK_CP, batch.WORK_DL, INTENSITY, READ_BYTES, C_BYTES, DRAM_BYTES, FILL_BYTES, STAGE_CYCLES, TURNS, LATENCY, SECONDS,
     batch.GFLOPS, TFLOPS,
 )

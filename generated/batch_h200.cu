@@ -1,0 +1,1079 @@
+// kernel    gemmgen_ootomo_mma_64x64x32_a191e69c
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
+// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 16 k (ootomo's own)
+// special   exact
+// fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+// decided   block 64x64x32, warp 32x32x32, split shared, loads async, 2 stages, group 1, 1 slice of k, promote 16
+// block     128 threads, 75184 B of dynamic shared memory
+// target    sm_90
+// plan      a191e69c, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_a191e69c {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+GG_DEVICE float widen_low(u32 bits) {
+    u16 low, high;
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
+    return x;
+}
+
+GG_DEVICE float widen_high(u32 bits) {
+    u16 low, high;
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    return x;
+}
+
+GG_DEVICE u32 round_nearest_even(float low, float high) {
+    u32 bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+constexpr int WORDS = 2;
+
+// Splits N elements into words, 2 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float low = x[i], high = x[i + 1];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
+        low -= widen_low(word_0), high -= widen_high(word_0);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+    }
+}
+
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// Lossy are those below f16's smallest normal number, of which the first word has too few bits, and those of which the
+// words leave more than 2^-22.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+    // Nothing is counted where all magnitudes lie in [2^-14, 2^15): as integers, their bits are in the same order.
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits), most = max(most, bits);
+    }
+    if (least >= __float_as_uint(0x1p-14f) && most < __float_as_uint(0x1p+15f)) return 0;
+
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
+        float rest = x[i];
+        bool lossy = magnitude < 0x1p-14f && magnitude > 0.0f;
+        rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
+        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
+        lossy = lossy || !(fabsf(rest) * 0x1p+22f <= magnitude);
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
+GG_DEVICE void cp_async_16_part(u32 to, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// The same of 4 bytes.
+GG_DEVICE void cp_async_4_part(u32 to, const void* from, int bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// Commits the copies issued since the last call: they are one group.
+GG_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest commit groups are still under way.
+template <int Pending>
+GG_DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+GG_DEVICE void store_shared_16(u32 to, const u32 (&r)[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
+GG_DEVICE float load_shared_4(u32 from) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+    return x;
+}
+
+GG_DEVICE void load_shared_16(float (&x)[4], u32 from) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(from) : "memory");
+}
+
+// Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
+GG_DEVICE void ldmatrix(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.
+GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// One product: C = alpha A B + beta C.
+struct Product {
+    const float *a, *b;
+    float* c;
+    int lda, ldb, ldc;  // elements from one stored row to the next
+    int m, n, k;
+    float alpha, beta;
+};
+
+// The same as the caller's array has it.
+struct alignas(16) Problem {
+    const float *a, *b;
+    float* c;
+    int lda, ldb, ldc;
+    int m, n, k;
+    float alpha, beta;
+    int reserved[2];
+};
+static_assert(sizeof(Problem) == 64, "as gemmgen.batch.PROBLEM tells it");
+
+struct Products {
+    const Problem* problems;
+    int batch;
+};
+
+GG_DEVICE Product product_at(const Products& from, int entry) {
+    const Problem one = from.problems[entry];
+    return {one.a, one.b, one.c, one.lda, one.ldb, one.ldc, one.m, one.n, one.k, one.alpha, one.beta};
+}
+
+// The tiles, the smallest first.
+constexpr int TILES = 2;
+GG_DEVICE int tile_rows(int tile) { return tile == 0 ? 32 : 64; }  // of C
+GG_DEVICE int tile_columns(int tile) { return tile == 0 ? 32 : 64; }  // of C
+GG_DEVICE int tile_wavefronts(int tile) { return tile == 0 ? 4 : 4; }  // that compute it, BatchGEMM eq. 4
+
+GG_DEVICE int tile_blocks(int tile, int m, int n) {
+    return m <= 0 || n <= 0 ? 0 : ((m - 1) / tile_rows(tile) + 1) * ((n - 1) / tile_columns(tile) + 1);
+}
+
+// BatchGEMM eq. 10: the largest tile that is no larger than C. C of other sizes than whole tiles is cut at the edges.
+GG_DEVICE int largest_tile(int m, int n) {
+    int found = 0;
+#pragma unroll
+    for (int tile = 1; tile < TILES; ++tile)
+        if (tile_rows(tile) <= m && tile_columns(tile) <= n) found = tile;
+    return found;
+}
+
+// Wavefronts of one product that count: more than any GPU holds, and few enough that a sum of them fits an integer.
+GG_DEVICE u32 wavefronts_of(int tile, int m, int n) {
+    const u64 count = m <= 0 || n <= 0 ? 0 : (u64)((m - 1) / tile_rows(tile) + 1) * (u64)((n - 1) / tile_columns(tile) + 1) * (u64)tile_wavefronts(tile);
+    return count < 1048576u ? (u32)count : 1048576u;
+}
+
+// Threads at work: those of the wavefronts that are active, of which the GPU holds so many at once, BatchGEMM eqs. 4 and 9.
+GG_DEVICE long long threads_at_work(u32 wavefronts) {
+    return (long long)min(wavefronts, 1584u) * 32;
+}
+
+// A tile of C: of which product, its first row and column, and the tile's number; -1 where there is nothing more to do.
+struct Work {
+    Product product;
+    int m0, n0, tile;
+};
+
+constexpr int LISTED = 256;  // products of a list; those of a longer batch follow in another one
+
+// The products in the order in which their tiles are worked off: those with the largest tiles first, and of these those with the longest k.
+struct List {
+    u32 keys[LISTED];      // what the order goes by
+    int blocks[LISTED];    // tiles of each product
+    int first[LISTED];     // in that order: turns before each product
+    unsigned short order[LISTED];
+    unsigned char tile[LISTED];
+    u32 wavefronts[TILES];  // if every tile steps down so many sizes
+    int sums[4];
+    int begin, count, turns;
+};
+
+// Makes the list, the same in every block; with `threshold` threads at work a tiling is parallel enough.
+GG_DEVICE void make_list(List& list, const Products& from, int begin, int count, int threshold) {
+    constexpr int EACH = LISTED / 128;  // products of a thread
+    const int thread = (int)threadIdx.x;
+    if (thread < TILES) list.wavefronts[thread] = 0;
+    if (thread == 0) list.begin = begin, list.count = count;
+    int m[EACH], n[EACH], k[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; ++e) {
+        const int i = thread + e * 128;
+        m[e] = n[e] = k[e] = 0;
+        if (i < count) m[e] = from.problems[begin + i].m, n[e] = from.problems[begin + i].n, k[e] = from.problems[begin + i].k;
+    }
+    __syncthreads();
+
+    // BatchGEMM's Algorithm 1, the parallelism of each step at once.
+    if (thread / 32 * 32 < count) {
+        u32 wavefronts[TILES] = {};
+#pragma unroll
+        for (int e = 0; e < EACH; ++e) {
+            const int largest = largest_tile(m[e], n[e]);
+#pragma unroll
+            for (int tile = 0; tile < TILES; ++tile) {
+                const u32 own = wavefronts_of(tile, m[e], n[e]);
+#pragma unroll
+                for (int level = 0; level < TILES; ++level)
+                    if (max(largest - level, 0) == tile) wavefronts[level] += own;
+            }
+        }
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2)
+#pragma unroll
+            for (int level = 0; level < TILES; ++level) wavefronts[level] += __shfl_xor_sync(0xffffffffu, wavefronts[level], mask);
+        if (thread % 32 == 0) {
+#pragma unroll
+            for (int level = 0; level < TILES; ++level) atomicAdd(list.wavefronts + level, wavefronts[level]);
+        }
+    }
+    __syncthreads();
+    int level = 0;
+    while (level < TILES - 1 && threads_at_work(list.wavefronts[level]) < threshold) ++level;
+
+    // A product's key: larger tiles come first, then longer k, then whatever comes first in the batch.
+    int padded = 1;  // a power of two
+    while (padded < count) padded *= 2;
+#pragma unroll
+    for (int e = 0; e < EACH; ++e) {
+        const int i = thread + e * 128, tile = max(largest_tile(m[e], n[e]) - level, 0);
+        if (i < count) {
+            list.tile[i] = (unsigned char)tile;
+            list.blocks[i] = tile_blocks(tile, m[e], n[e]);
+        }
+        if (i < padded) list.keys[i] = i < count ? (u32)(tile + 1) << 28 | (u32)min(max(k[e], 0), (1 << 20) - 1) << 8 | (u32)(LISTED - 1 - i) : 0;
+    }
+    // Sorted by exchanges at fixed places (bitonic), which is the same in every block.
+#pragma unroll 1
+    for (int size = 2; size <= padded; size *= 2)
+#pragma unroll 1
+        for (int apart = size / 2; apart > 0; apart /= 2) {
+            __syncthreads();
+            for (int i = thread; i < padded / 2; i += 128) {
+                const int low = 2 * i - (i & (apart - 1)), high = low + apart;
+                const u32 first = list.keys[low], second = list.keys[high];
+                if ((first < second) == ((low & size) == 0)) list.keys[low] = second, list.keys[high] = first;
+            }
+        }
+    __syncthreads();
+
+    // Turns before each product, in that order: each thread has neighbouring ones.
+    const int each = (count + 127) / 128, mine = min(thread * each, count), after = min(mine + each, count);
+    int own = 0;
+    for (int at = mine; at < after; ++at) own += list.blocks[LISTED - 1 - (int)(list.keys[at] & (LISTED - 1))];
+    int sum = own;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int other = (int)__shfl_sync(0xffffffffu, (u32)sum, max(thread % 32 - step, 0));
+        if (thread % 32 >= step) sum += other;
+    }
+    if (thread % 32 == 31) list.sums[thread / 32] = sum;
+    __syncthreads();
+    int turns = sum - own;
+    for (int other = 0; other < thread / 32; ++other) turns += list.sums[other];
+    for (int at = mine; at < after; ++at) {
+        const int i = LISTED - 1 - (int)(list.keys[at] & (LISTED - 1));
+        list.order[at] = (unsigned short)i;
+        list.first[at] = turns;
+        turns += list.blocks[i];
+    }
+    if (mine < after && after == count) list.turns = turns;
+    __syncthreads();
+}
+
+// The tile of a turn of the list. All lanes of a wavefront ask together: each looks at one product of as many.
+GG_DEVICE Work work_of(const Products& from, const List& list, int turn) {
+    if (turn >= list.turns) return {{}, 0, 0, -1};
+    const int lane = (int)threadIdx.x % 32;
+    int low = 0;  // the last product that has no more turns before it than this one's number
+#pragma unroll
+    for (int apart = LISTED / 32; apart > 0; apart = apart > 32 ? apart / 32 : apart > 1 ? 1 : 0) {
+        const int at = low + lane * apart;
+        low += (__popc((u32)((u64)__ballot_sync(0xffffffffu, at < list.count && list.first[at] <= turn))) - 1) * apart;
+    }
+    const int i = list.order[low], in_product = turn - list.first[low], tile = list.tile[i];
+    const Product product = product_at(from, list.begin + i);
+    const int blocks_m = (product.m - 1) / tile_rows(tile) + 1;
+    return {product, in_product % blocks_m * tile_rows(tile), in_product / blocks_m * tile_columns(tile), tile};
+}
+
+constexpr int RING = 16;  // works that a block knows at a time: those on their way, and the one after them
+
+// What a block has to do: its first wavefront looks up the next work while the one before is brought.
+struct Works {
+    const Products& from;
+    const List& list;
+    Work* ring;
+    u32* queue;  // turns taken beside each block's first one
+    int blocks;
+    int base;    // turns of the lists before this one
+    int turn;    // the block's next one, as the first lane knows it
+};
+
+GG_DEVICE const Work& work_at(const Works& works, int at) { return works.ring[at % RING]; }
+GG_DEVICE bool is_next(const Works& works, int at, int tile) { return works.ring[at % RING].tile == tile; }
+
+// Looks up work `at`, and asks for the turn after it, which need not be there before the next time.
+GG_DEVICE void look_up(Works& works, int at) {
+    if ((int)threadIdx.x >= 32) return;
+    const int turn = (int)__shfl_sync(0xffffffffu, (u32)works.turn, 0);
+    const Work work = work_of(works.from, works.list, turn - works.base);
+    if ((int)threadIdx.x > 0) return;
+    works.ring[at % RING] = work;
+    if (work.tile >= 0) works.turn = (int)atomicAdd(works.queue, 1u) + works.blocks;
+}
+
+// The last block to end leaves the queue as the next launch wants it.
+GG_DEVICE void end_queue(const Works& works) {
+    if ((int)threadIdx.x > 0) return;
+    __threadfence();
+    if (atomicAdd(works.queue + 1, 1u) != (u32)works.blocks - 1) return;
+    works.queue[0] = 0;
+    works.queue[1] = 0;
+}
+
+// Whether one of these elements is neither zero nor of a magnitude that words surely hold.
+template <int N>
+GG_DEVICE bool unusual(const float (&x)[N]) {
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits - 1), most = max(most, bits);
+    }
+    return least < __float_as_uint(0x1p-14f) - 1 || most >= __float_as_uint(0x1p+15f);
+}
+
+// Whether rows can be copied by 16 bytes.
+GG_DEVICE bool is_aligned(const float* from, int pitch) { return (((u64)from | (u64)pitch * 4) & 15) == 0; }
+
+// What is summed of a product. BLAS: with alpha = 0 the operands are not looked at.
+GG_DEVICE int summed(const Product& product) { return product.alpha == 0.0f ? 0 : max(product.k, 0); }
+
+// Stages of k of a product, one of zeros where there is nothing to sum.
+GG_DEVICE int stages_of(const Product& product, int block_k) { return max(1, (summed(product) + block_k - 1) / block_k); }
+
+// ---- tile 0: 32 x 32 of C by 2 x 2 warps of 16 x 16, 32 of k a stage
+namespace tile_0 {
+constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 32;
+constexpr int WARP_M = 16, WARP_N = 16, WARPS_N = 2;
+constexpr int THREADS = 128;
+constexpr int STAGES = 6;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 2;  // fragments of m16n8k16 in a warp
+constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int ROW_BYTES = BLOCK_K * 2;
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+constexpr int RAW_A_BYTES = BLOCK_M * BLOCK_K * 4, RAW_BYTES = RAW_A_BYTES + BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+// Operand a lies [m][k]: neighbouring lanes read every second chunk, those of the next row the others.
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row & 1)) * 16; }
+
+// Operand b lies [k][n]: lanes read neighbours of one k.
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + chunk * 16; }
+
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+
+// Works off the block's tiles from work `at` on, as long as they are of this size.
+GG_DEVICE void work_off(
+    Works& works, int& at, unsigned char* shared,
+    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+{
+    if (!is_next(works, at, 0)) return;
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+    // unaligned rows cost no more sectors than aligned ones.
+    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+    const float* a_from = nullptr;  // this tile's first element of the stage
+    int a_outer = 0;  // rows or columns of a inside its matrix
+    int a_pitch = 0;
+    const float* b_from = nullptr;  // this tile's first element of the stage
+    int b_outer = 0;  // rows or columns of b inside its matrix
+    int b_pitch = 0;
+    int k_left = 0;
+    bool counts_a = false, counts_b = false;  // what words cannot hold is counted once for each element
+    const auto take = [&]() {
+        if (!is_next(works, ahead, 0)) return;
+        const Work work = work_at(works, ahead);
+        ahead_left = stages_of(work.product, BLOCK_K);
+        k_left = summed(work.product);
+        counts_a = work.n0 == 0, counts_b = work.m0 == 0;
+        a_pitch = work.product.lda;
+        a_from = work.product.a + (long long)work.m0 * a_pitch;
+        a_outer = work.product.m - work.m0;
+        b_pitch = work.product.ldb;
+        b_from = work.product.b + work.n0;
+        b_outer = work.product.n - work.n0;
+        look_up(works, ahead + 1);
+    };
+    take();
+    u32 to_split = 0, counting = 0;  // stages on their way, and from bit 2 slot on, whether their a and b are counted
+    const auto fill = [&](u32 stage, int slot) {
+        if (ahead_left == 0) return;
+        ++to_split;
+        counting = (counting & ~(3u << 2 * slot)) | (u32)counts_a << 2 * slot | (u32)counts_b << (2 * slot + 1);
+        {
+            const u32 to = stage;
+            if (is_aligned(a_from, a_pitch)) {
+                const int row0 = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
+                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
+                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 32; row += 16, element += 16ll * a_pitch) {
+                    const int bytes = row < a_outer ? inside : 0;
+                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 32, column = (int)threadIdx.x % 32;
+                const int inside = column < k_left ? a_outer : 0;
+                const float* element = a_from + (long long)row0 * a_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 32; row += 4, element += 4ll * a_pitch) {
+                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        a_from += BLOCK_K;
+        {
+            const u32 to = stage + RAW_A_BYTES;
+            if (is_aligned(b_from, b_pitch)) {
+                const int row0 = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
+                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
+                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 32; row += 16, element += 16ll * b_pitch) {
+                    const int bytes = row < k_left ? inside : 0;
+                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 32, column = (int)threadIdx.x % 32;
+                const int inside = column < b_outer ? k_left : 0;
+                const float* element = b_from + (long long)row0 * b_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 32; row += 4, element += 4ll * b_pitch) {
+                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        b_from += (long long)BLOCK_K * b_pitch;
+        k_left -= BLOCK_K;
+        if (--ahead_left == 0) {
+            ++ahead;
+            take();
+        }
+    };
+
+    // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
+    const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
+        bool odd_a = false, odd_b = false;  // whether there is anything to count
+#pragma unroll
+        for (int i = 0; i < 1; ++i) {
+            const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
+            {
+                float value[8];
+#pragma unroll
+                for (int piece = 0; piece < 2; ++piece) {
+                    float four[4];
+                    load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
+                    for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
+                }
+
+                if (count_a) odd_a = unusual(value) || odd_a;
+                u32 packed[WORDS][4];
+                split_run(packed, value);
+#pragma unroll
+                for (int word = 0; word < WORDS; ++word)
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 1; ++i) {
+            const int row = ((int)threadIdx.x + i * THREADS) % 32, chunk = ((int)threadIdx.x + i * THREADS) / 32;
+            {
+                float value[8];
+#pragma unroll
+                for (int e = 0; e < 8; ++e)
+                    value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
+
+                if (count_b) odd_b = unusual(value) || odd_b;
+                u32 packed[WORDS][4];
+                split_run(packed, value);
+#pragma unroll
+                for (int word = 0; word < WORDS; ++word)
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+            }
+        }
+        if (count_a && __any_sync(0xffffffffu, odd_a)) {
+#pragma unroll 1
+            for (int i = 0; i < 1; ++i) {
+                const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
+                {
+                    float value[8];
+#pragma unroll
+                    for (int piece = 0; piece < 2; ++piece) {
+                        float four[4];
+                        load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
+                        for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
+                    }
+                    u32 packed[WORDS][4];
+                    split_run(packed, value);
+                    count(a_status, losses(packed, value));
+                }
+            }
+        }
+        if (count_b && __any_sync(0xffffffffu, odd_b)) {
+#pragma unroll 1
+            for (int i = 0; i < 1; ++i) {
+                const int row = ((int)threadIdx.x + i * THREADS) % 32, chunk = ((int)threadIdx.x + i * THREADS) / 32;
+                {
+                    float value[8];
+#pragma unroll
+                    for (int e = 0; e < 8; ++e)
+                        value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
+                    u32 packed[WORDS][4];
+                    split_run(packed, value);
+                    count(b_status, losses(packed, value));
+                }
+            }
+        }
+    };
+
+    __syncthreads();  // no one reads stages of another tile any more
+#pragma unroll 1
+    for (int i = 0; i < STAGES; ++i) {
+        fill(stages + i * RAW_BYTES, i);
+        cp_async_commit();
+        __syncthreads();  // the next work is looked up
+    }
+    const u32 word_stages = stages + STAGES * RAW_BYTES;
+    int slot = 0, raw = 0;  // the words that are multiplied next, and the FP32 that they were
+    cp_async_wait<STAGES - 1>();
+    __syncthreads();
+    split_stage(word_stages, stages, counting & 1, counting >> 1 & 1);
+    --to_split;
+
+#pragma unroll 1
+    for (; is_next(works, at, 0); ++at) {
+        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+        float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
+        float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
+        // The part of a fragment's address that is this lane's own.
+        const int a_row = lane & 15, a_chunk = lane >> 4;
+        const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
+        const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+        const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
+        u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
+
+        // Fetches the fragments of step `step` of the stage at `stage`.
+        const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+            for (int word = 0; word < WORDS; ++word) {
+                // Fragments start at rows that are multiples of 8, which the swizzle does not see.
+                const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
+                const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; j += 2) {
+                    u32 pair[4];
+                    ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
+                    b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+                    b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+                }
+            }
+        };
+        // One step of k: 3 word products for each fragment of C.
+        const auto multiply = [&](int buffer) {
+            // The matrix unit truncates when it adds, FP32 rounds to nearest: each step's sum starts
+            // from zero in the unit and is added outside it.
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    float step_sum[4] = {};
+                    multiply_add(step_sum, a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+#pragma unroll
+                    for (int r = 0; r < 4; ++r) sum_main[i][j][r] += step_sum[r];
+                }
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+        };
+#pragma unroll 1
+        for (int index = 0; index < stage_count; ++index) {
+            const u32 stage = word_stages + slot * STAGE_BYTES;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the next stage is there,
+            __syncthreads();  // everyone's is, and so are the words of this one, of which no one reads the FP32 any more
+            fill(stages + raw * RAW_BYTES, raw);
+            cp_async_commit();  // an empty commit group keeps their count in step
+            raw = raw + 1 == STAGES ? 0 : raw + 1;
+            if (to_split > 0) {
+                split_stage(word_stages + (slot ^ 1) * STAGE_BYTES, stages + raw * RAW_BYTES, counting >> 2 * raw & 1, counting >> (2 * raw + 1) & 1);
+                --to_split;
+            }
+#pragma unroll 1  // unrolled, the next step's fragments and the queue would not fit the registers together
+            for (int step = 0; step < K_STEPS; ++step) {
+                fetch(0, stage, step);
+                multiply(0);
+            }
+            slot ^= 1;
+        }
+
+        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+        int again = at;
+        asm volatile("" : "+r"(again));
+        const Work work = work_at(works, again);
+        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+        const float *const a = work.product.a, *const b = work.product.b;
+        float* const c = work.product.c;
+        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+        const float alpha = work.product.alpha, beta = work.product.beta;
+        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+        const int my_row = (lane >> 2), my_column = (lane & 3) * 2;
+        float* const line = (float*)(shared + 65536) + warp * 160;
+#pragma unroll
+        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+            const int i = part / 2, first = part % 2 * 8;
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
+                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                }
+            __syncwarp();
+            // A lane takes one column; 2 rows go together.
+#pragma unroll 1
+            for (int at = lane / 16; at < 8; at += 2) {
+                const long long row = m0 + warp_m + i * 16 + first + at;
+                if (row >= m) break;
+#pragma unroll
+                for (int e = 0; e < 1; ++e) {
+                    const int in_line = lane % 16;
+                    const long long column = n0 + warp_n + in_line;
+                    if (column >= n) continue;
+                    float product = line[at * 20 + in_line];
+                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                        // element is computed again from the operands themselves.
+                        product = 0.0f;
+#pragma unroll 1
+                        for (long long kk = 0; kk < k; ++kk)
+                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                        atomicAdd(repaired, 1ull);
+                    }
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+}  // namespace tile_0
+
+// ---- tile 1: 64 x 64 of C by 2 x 2 warps of 32 x 32, 32 of k a stage
+namespace tile_1 {
+constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 32;
+constexpr int WARP_M = 32, WARP_N = 32, WARPS_N = 2;
+constexpr int THREADS = 128;
+constexpr int STAGES = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 4;  // fragments of m16n8k16 in a warp
+constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int ROW_BYTES = BLOCK_K * 2;
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
+constexpr int RAW_A_BYTES = BLOCK_M * BLOCK_K * 4, RAW_BYTES = RAW_A_BYTES + BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+// Operand a lies [m][k]: neighbouring lanes read every second chunk, those of the next row the others.
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 128 + (chunk ^ (row & 1)) * 16; }
+
+// Operand b lies [k][n]: lanes read neighbours of one k.
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 256 + chunk * 16; }
+
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+
+// Works off the block's tiles from work `at` on, as long as they are of this size.
+GG_DEVICE void work_off(
+    Works& works, int& at, unsigned char* shared,
+    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+{
+    if (!is_next(works, at, 1)) return;
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+    // unaligned rows cost no more sectors than aligned ones.
+    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+    const float* a_from = nullptr;  // this tile's first element of the stage
+    int a_outer = 0;  // rows or columns of a inside its matrix
+    int a_pitch = 0;
+    const float* b_from = nullptr;  // this tile's first element of the stage
+    int b_outer = 0;  // rows or columns of b inside its matrix
+    int b_pitch = 0;
+    int k_left = 0;
+    bool counts_a = false, counts_b = false;  // what words cannot hold is counted once for each element
+    const auto take = [&]() {
+        if (!is_next(works, ahead, 1)) return;
+        const Work work = work_at(works, ahead);
+        ahead_left = stages_of(work.product, BLOCK_K);
+        k_left = summed(work.product);
+        counts_a = work.n0 == 0, counts_b = work.m0 == 0;
+        a_pitch = work.product.lda;
+        a_from = work.product.a + (long long)work.m0 * a_pitch;
+        a_outer = work.product.m - work.m0;
+        b_pitch = work.product.ldb;
+        b_from = work.product.b + work.n0;
+        b_outer = work.product.n - work.n0;
+        look_up(works, ahead + 1);
+    };
+    take();
+    u32 to_split = 0, counting = 0;  // stages on their way, and from bit 2 slot on, whether their a and b are counted
+    const auto fill = [&](u32 stage, int slot) {
+        if (ahead_left == 0) return;
+        ++to_split;
+        counting = (counting & ~(3u << 2 * slot)) | (u32)counts_a << 2 * slot | (u32)counts_b << (2 * slot + 1);
+        {
+            const u32 to = stage;
+            if (is_aligned(a_from, a_pitch)) {
+                const int row0 = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
+                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
+                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 64; row += 16, element += 16ll * a_pitch) {
+                    const int bytes = row < a_outer ? inside : 0;
+                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 32, column = (int)threadIdx.x % 32;
+                const int inside = column < k_left ? a_outer : 0;
+                const float* element = a_from + (long long)row0 * a_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 64; row += 4, element += 4ll * a_pitch) {
+                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        a_from += BLOCK_K;
+        {
+            const u32 to = stage + RAW_A_BYTES;
+            if (is_aligned(b_from, b_pitch)) {
+                const int row0 = (int)threadIdx.x / 16, chunk = (int)threadIdx.x % 16;
+                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
+                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 32; row += 8, element += 8ll * b_pitch) {
+                    const int bytes = row < k_left ? inside : 0;
+                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 64, column = (int)threadIdx.x % 64;
+                const int inside = column < b_outer ? k_left : 0;
+                const float* element = b_from + (long long)row0 * b_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 32; row += 2, element += 2ll * b_pitch) {
+                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        b_from += (long long)BLOCK_K * b_pitch;
+        k_left -= BLOCK_K;
+        if (--ahead_left == 0) {
+            ++ahead;
+            take();
+        }
+    };
+
+    // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
+    const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
+        bool odd_a = false, odd_b = false;  // whether there is anything to count
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
+            {
+                float value[8];
+#pragma unroll
+                for (int piece = 0; piece < 2; ++piece) {
+                    float four[4];
+                    load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
+                    for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
+                }
+
+                if (count_a) odd_a = unusual(value) || odd_a;
+                u32 packed[WORDS][4];
+                split_run(packed, value);
+#pragma unroll
+                for (int word = 0; word < WORDS; ++word)
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int row = ((int)threadIdx.x + i * THREADS) % 64, chunk = ((int)threadIdx.x + i * THREADS) / 64;
+            {
+                float value[8];
+#pragma unroll
+                for (int e = 0; e < 8; ++e)
+                    value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
+
+                if (count_b) odd_b = unusual(value) || odd_b;
+                u32 packed[WORDS][4];
+                split_run(packed, value);
+#pragma unroll
+                for (int word = 0; word < WORDS; ++word)
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+            }
+        }
+        if (count_a && __any_sync(0xffffffffu, odd_a)) {
+#pragma unroll 1
+            for (int i = 0; i < 2; ++i) {
+                const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
+                {
+                    float value[8];
+#pragma unroll
+                    for (int piece = 0; piece < 2; ++piece) {
+                        float four[4];
+                        load_shared_16(four, raw + at_a(row, chunk * 2 + piece));
+                        for (int e = 0; e < 4; ++e) value[4 * piece + e] = four[e];
+                    }
+                    u32 packed[WORDS][4];
+                    split_run(packed, value);
+                    count(a_status, losses(packed, value));
+                }
+            }
+        }
+        if (count_b && __any_sync(0xffffffffu, odd_b)) {
+#pragma unroll 1
+            for (int i = 0; i < 2; ++i) {
+                const int row = ((int)threadIdx.x + i * THREADS) % 64, chunk = ((int)threadIdx.x + i * THREADS) / 64;
+                {
+                    float value[8];
+#pragma unroll
+                    for (int e = 0; e < 8; ++e)
+                        value[e] = load_shared_4(raw + RAW_A_BYTES + at_b(chunk * 8 + e, row / 4) + row % 4 * 4);
+                    u32 packed[WORDS][4];
+                    split_run(packed, value);
+                    count(b_status, losses(packed, value));
+                }
+            }
+        }
+    };
+
+    __syncthreads();  // no one reads stages of another tile any more
+#pragma unroll 1
+    for (int i = 0; i < STAGES; ++i) {
+        fill(stages + i * RAW_BYTES, i);
+        cp_async_commit();
+        __syncthreads();  // the next work is looked up
+    }
+    const u32 word_stages = stages + STAGES * RAW_BYTES;
+    int slot = 0, raw = 0;  // the words that are multiplied next, and the FP32 that they were
+    cp_async_wait<STAGES - 1>();
+    __syncthreads();
+    split_stage(word_stages, stages, counting & 1, counting >> 1 & 1);
+    --to_split;
+
+#pragma unroll 1
+    for (; is_next(works, at, 1); ++at) {
+        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+        float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
+        float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
+        // The part of a fragment's address that is this lane's own.
+        const int a_row = lane & 15, a_chunk = lane >> 4;
+        const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
+        const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+        const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
+        u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
+
+        // Fetches the fragments of step `step` of the stage at `stage`.
+        const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+            for (int word = 0; word < WORDS; ++word) {
+                // Fragments start at rows that are multiples of 8, which the swizzle does not see.
+                const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
+                const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; j += 2) {
+                    u32 pair[4];
+                    ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
+                    b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+                    b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+                }
+            }
+        };
+        // One step of k: 3 word products for each fragment of C.
+        const auto multiply = [&](int buffer) {
+            // The matrix unit truncates when it adds, FP32 rounds to nearest: each step's sum starts
+            // from zero in the unit and is added outside it.
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    float step_sum[4] = {};
+                    multiply_add(step_sum, a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+#pragma unroll
+                    for (int r = 0; r < 4; ++r) sum_main[i][j][r] += step_sum[r];
+                }
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_correction[i][j], a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+        };
+#pragma unroll 1
+        for (int index = 0; index < stage_count; ++index) {
+            const u32 stage = word_stages + slot * STAGE_BYTES;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the next stage is there,
+            __syncthreads();  // everyone's is, and so are the words of this one, of which no one reads the FP32 any more
+            fill(stages + raw * RAW_BYTES, raw);
+            cp_async_commit();  // an empty commit group keeps their count in step
+            raw = raw + 1 == STAGES ? 0 : raw + 1;
+            if (to_split > 0) {
+                split_stage(word_stages + (slot ^ 1) * STAGE_BYTES, stages + raw * RAW_BYTES, counting >> 2 * raw & 1, counting >> (2 * raw + 1) & 1);
+                --to_split;
+            }
+#pragma unroll 1  // unrolled, the next step's fragments and the queue would not fit the registers together
+            for (int step = 0; step < K_STEPS; ++step) {
+                fetch(0, stage, step);
+                multiply(0);
+            }
+            slot ^= 1;
+        }
+
+        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+        int again = at;
+        asm volatile("" : "+r"(again));
+        const Work work = work_at(works, again);
+        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+        const float *const a = work.product.a, *const b = work.product.b;
+        float* const c = work.product.c;
+        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+        const float alpha = work.product.alpha, beta = work.product.beta;
+        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+        const int my_row = (lane >> 2), my_column = (lane & 3) * 2;
+        float* const line = (float*)(shared + 65536) + warp * 288;
+#pragma unroll
+        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+            const int i = part / 2, first = part % 2 * 8;
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
+                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                }
+            __syncwarp();
+            // A lane takes one column of every row.
+#pragma unroll 1
+            for (int at = lane * 0; at < 8; at += 1) {
+                const long long row = m0 + warp_m + i * 16 + first + at;
+                if (row >= m) break;
+#pragma unroll
+                for (int e = 0; e < 1; ++e) {
+                    const int in_line = lane;
+                    const long long column = n0 + warp_n + in_line;
+                    if (column >= n) continue;
+                    float product = line[at * 36 + in_line];
+                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                        // element is computed again from the operands themselves.
+                        product = 0.0f;
+#pragma unroll 1
+                        for (long long kk = 0; kk < k; ++kk)
+                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                        atomicAdd(repaired, 1ull);
+                    }
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+}  // namespace tile_1
+
+extern "C" __global__ void __launch_bounds__(128, 3)
+gemmgen_ootomo_mma_64x64x32_a191e69c(
+    const Problem* __restrict__ problems, int batch,
+    int blocks, int threshold,
+    u32* queue,
+    u64* __restrict__ a_status, u64* __restrict__ b_status,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    const Products from = {problems, batch};
+    int at = 0;
+    List& list = *(List*)(shared + 71296);
+    Works works = {from, list, (Work*)(shared + 70144), queue, blocks, 0, (int)blockIdx.x};
+    for (int begin = 0; begin < batch; begin += LISTED) {
+        __syncthreads();  // no one reads the list before any more
+        make_list(list, from, begin, min(LISTED, batch - begin), threshold);
+        look_up(works, at);
+        __syncthreads();
+        tile_1::work_off(works, at, shared, a_status, b_status, repaired);
+        tile_0::work_off(works, at, shared, a_status, b_status, repaired);
+        works.base += list.turns;
+    }
+    end_queue(works);
+}
+
+}  // namespace gemmgen_a191e69c

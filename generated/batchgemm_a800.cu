@@ -1,0 +1,1461 @@
+// kernel    gemmgen_fp32_fma_64x64x16_053ca2ea
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    fp32: FP32 itself, no matrix unit: the yardstick
+// words     1 x f32, 24 bits; products A0 B0; dropped none
+// promote   never (fp32's own)
+// special   exact
+// fragment  fma.rn.f32
+// decided   block 64x64x16, warp 32x16x16, split register, loads async, 2 stages, group 1, 1 slice of k, promote 0
+// block     256 threads, 26624 B of dynamic shared memory
+// target    sm_80
+// plan      053ca2ea, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_053ca2ea {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+GG_DEVICE float widen(u32 bits) { return __uint_as_float(bits); }
+
+GG_DEVICE u32 round_nearest_even(float x) { return __float_as_uint(x); }  // nothing is cut
+
+constexpr int WORDS = 1;
+
+// Splits N elements into words, 1 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        float rest = x[i];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        packed[0][i] = round_nearest_even(rest);
+    }
+}
+
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// A word holds every finite element as it is.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N], const float (&x)[N]) {
+    // Nothing is counted where all magnitudes lie in [0, Inf): as integers, their bits are in the same order.
+    u32 most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        most = max(most, bits);
+    }
+    if (most < 0x7f800000u) return 0;
+
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
+        float rest = x[i];
+        rest -= widen(packed[0][i]);
+        // Rounding leaves at most one ulp, 2^104 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+104f);
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
+        counts += finite ? (overflow ? 1u << 10 : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
+GG_DEVICE void cp_async_16_part(u32 to, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// The same of 4 bytes.
+GG_DEVICE void cp_async_4_part(u32 to, const void* from, int bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// Commits the copies issued since the last call: they are one group.
+GG_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest commit groups are still under way.
+template <int Pending>
+GG_DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+GG_DEVICE float load_shared_4(u32 from) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+    return x;
+}
+
+GG_DEVICE void load_shared_16(float (&x)[4], u32 from) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(from) : "memory");
+}
+
+// c += a b, this lane's rows and columns over four k, one after another, each rounded to nearest: the sums of a sequential dot product in FP32.
+template <int ROWS, int COLUMNS>
+GG_DEVICE void multiply_add(float (&c)[ROWS * COLUMNS], const float (&a)[4 * ROWS], const float (&b)[4 * COLUMNS]) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+            for (int j = 0; j < COLUMNS; ++j) c[COLUMNS * i + j] = fmaf(a[4 * i + k], b[4 * j + k], c[COLUMNS * i + j]);
+}
+
+// One product: C = alpha A B + beta C.
+struct Product {
+    const float *a, *b;
+    float* c;
+    int lda, ldb, ldc;  // elements from one stored row to the next
+    int m, n, k;
+    float alpha, beta;
+};
+
+// The same as the caller's array has it.
+struct alignas(16) Problem {
+    const float *a, *b;
+    float* c;
+    int lda, ldb, ldc;
+    int m, n, k;
+    float alpha, beta;
+    int reserved[2];
+};
+static_assert(sizeof(Problem) == 64, "as gemmgen.batch.PROBLEM tells it");
+
+struct Products {
+    const Problem* problems;
+    int batch;
+};
+
+GG_DEVICE Product product_at(const Products& from, int entry) {
+    const Problem one = from.problems[entry];
+    return {one.a, one.b, one.c, one.lda, one.ldb, one.ldc, one.m, one.n, one.k, one.alpha, one.beta};
+}
+
+// The tiles, the smallest first.
+constexpr int TILES = 5;
+GG_DEVICE int tile_rows(int tile) { return tile == 0 ? 16 : tile == 1 ? 16 : tile == 2 ? 32 : tile == 3 ? 32 : 64; }  // of C
+GG_DEVICE int tile_columns(int tile) { return tile == 0 ? 16 : tile == 1 ? 32 : tile == 2 ? 32 : tile == 3 ? 64 : 64; }  // of C
+GG_DEVICE int tile_wavefronts(int tile) { return tile == 0 ? 4 : tile == 1 ? 4 : tile == 2 ? 4 : tile == 3 ? 8 : 8; }  // that compute it, BatchGEMM eq. 4
+
+GG_DEVICE int tile_blocks(int tile, int m, int n) {
+    return m <= 0 || n <= 0 ? 0 : ((m - 1) / tile_rows(tile) + 1) * ((n - 1) / tile_columns(tile) + 1);
+}
+
+// BatchGEMM eq. 10: the largest tile that is no larger than C. C of other sizes than whole tiles is cut at the edges.
+GG_DEVICE int largest_tile(int m, int n) {
+    int found = 0;
+#pragma unroll
+    for (int tile = 1; tile < TILES; ++tile)
+        if (tile_rows(tile) <= m && tile_columns(tile) <= n) found = tile;
+    return found;
+}
+
+// Wavefronts of one product that count: more than any GPU holds, and few enough that a sum of them fits an integer.
+GG_DEVICE u32 wavefronts_of(int tile, int m, int n) {
+    const u64 count = m <= 0 || n <= 0 ? 0 : (u64)((m - 1) / tile_rows(tile) + 1) * (u64)((n - 1) / tile_columns(tile) + 1) * (u64)tile_wavefronts(tile);
+    return count < 1048576u ? (u32)count : 1048576u;
+}
+
+// Threads at work: those of the wavefronts that are active, of which the GPU holds so many at once, BatchGEMM eqs. 4 and 9.
+GG_DEVICE long long threads_at_work(u32 wavefronts) {
+    return (long long)min(wavefronts, 1728u) * 32;
+}
+
+// A tile of C: of which product, its first row and column, and the tile's number; -1 where there is nothing more to do.
+struct Work {
+    Product product;
+    int m0, n0, tile;
+};
+
+// One tile of the list that the host made: the product, first row and column, the tile's number.
+struct alignas(16) Listed {
+    int entry, m0, n0, tile;
+};
+
+// What a block has to do: one tile.
+struct Works {
+    const Products& from;
+    const Listed* list;
+    int turn;
+};
+
+GG_DEVICE bool is_next(const Works& works, int at, int tile) { return at == 0; }
+GG_DEVICE Work work_at(const Works& works, int at) {
+    const Listed one = works.list[works.turn + at];
+    return {product_at(works.from, one.entry), one.m0, one.n0, one.tile};
+}
+GG_DEVICE void look_up(const Works&, int) {}
+
+// Whether one of these elements is neither zero nor of a magnitude that words surely hold.
+template <int N>
+GG_DEVICE bool unusual(const float (&x)[N]) {
+    u32 most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        most = max(most, bits);
+    }
+    return most >= 0x7f800000u;
+}
+
+// Whether rows can be copied by 16 bytes.
+GG_DEVICE bool is_aligned(const float* from, int pitch) { return (((u64)from | (u64)pitch * 4) & 15) == 0; }
+
+// What is summed of a product. BLAS: with alpha = 0 the operands are not looked at.
+GG_DEVICE int summed(const Product& product) { return product.alpha == 0.0f ? 0 : max(product.k, 0); }
+
+// Stages of k of a product, one of zeros where there is nothing to sum.
+GG_DEVICE int stages_of(const Product& product, int block_k) { return max(1, (summed(product) + block_k - 1) / block_k); }
+
+// ---- tile 0: 16 x 16 of C by 2 x 2 warps of 8 x 8, 16 of k a stage
+namespace tile_0 {
+constexpr int BLOCK_M = 16, BLOCK_N = 16, BLOCK_K = 16;
+constexpr int WARP_M = 8, WARP_N = 8, WARPS_N = 2;
+constexpr int THREADS = 128;
+constexpr int STAGES = 8;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m8n8k4 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int LANE_ROWS = 2, LANE_COLUMNS = 1;  // that a lane multiplies
+constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+
+// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
+// Operand b lies [k][n]: lanes read neighbours of one k.
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 64 + chunk * 16; }
+
+// Works off the block's tiles from work `at` on, as long as they are of this size.
+GG_DEVICE void work_off(
+    Works& works, int& at, unsigned char* shared,
+    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+{
+    if (!is_next(works, at, 0)) return;
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+    // unaligned rows cost no more sectors than aligned ones.
+    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+    const float* a_from = nullptr;  // this tile's first element of the stage
+    int a_outer = 0;  // rows or columns of a inside its matrix
+    int a_pitch = 0;
+    const float* b_from = nullptr;  // this tile's first element of the stage
+    int b_outer = 0;  // rows or columns of b inside its matrix
+    int b_pitch = 0;
+    int k_left = 0;
+    const auto take = [&]() {
+        if (!is_next(works, ahead, 0)) return;
+        const Work work = work_at(works, ahead);
+        ahead_left = stages_of(work.product, BLOCK_K);
+        k_left = summed(work.product);
+        a_pitch = work.product.lda;
+        a_from = work.product.a + (long long)work.m0 * a_pitch;
+        a_outer = work.product.m - work.m0;
+        b_pitch = work.product.ldb;
+        b_from = work.product.b + work.n0;
+        b_outer = work.product.n - work.n0;
+        look_up(works, ahead + 1);
+    };
+    take();
+    const auto fill = [&](u32 stage) {
+        if (ahead_left == 0) return;
+        {
+            const u32 to = stage;
+            if (is_aligned(a_from, a_pitch)) {
+                const int row0 = (int)threadIdx.x / 4, chunk = (int)threadIdx.x % 4;
+                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
+                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 16; row += 32, element += 32ll * a_pitch) {
+                    if (row >= 16) break;
+                    const int bytes = row < a_outer ? inside : 0;
+                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 16, column = (int)threadIdx.x % 16;
+                const int inside = column < k_left ? a_outer : 0;
+                const float* element = a_from + (long long)row0 * a_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 16; row += 8, element += 8ll * a_pitch) {
+                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        a_from += BLOCK_K;
+        {
+            const u32 to = stage + A_BYTES;
+            if (is_aligned(b_from, b_pitch)) {
+                const int row0 = (int)threadIdx.x / 4, chunk = (int)threadIdx.x % 4;
+                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
+                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 16; row += 32, element += 32ll * b_pitch) {
+                    if (row >= 16) break;
+                    const int bytes = row < k_left ? inside : 0;
+                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 16, column = (int)threadIdx.x % 16;
+                const int inside = column < b_outer ? k_left : 0;
+                const float* element = b_from + (long long)row0 * b_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 16; row += 8, element += 8ll * b_pitch) {
+                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        b_from += (long long)BLOCK_K * b_pitch;
+        k_left -= BLOCK_K;
+        if (--ahead_left == 0) {
+            ++ahead;
+            take();
+        }
+    };
+
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; ++i) {
+        fill(stages + i * STAGE_BYTES);
+        cp_async_commit();
+    }
+    int slot = 0, free_slot = STAGES - 1;  // where the stage lies that is multiplied next, and the one that was last
+
+#pragma unroll 1
+    for (; is_next(works, at, 0); ++at) {
+        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
+        float acc_main[FRAGMENTS_M][FRAGMENTS_N][2] = {};  // in FP32 registers
+        const int lane_row = (lane >> 3), lane_column = (lane & 7);
+        float a_fragments[1][1][1][8], b_fragments[1][1][1][4];
+
+        // Fetches what step `step` of the stage at `stage` multiplies.
+        const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int row = warp_m + lane_row + i * 4;
+                float four[4];
+                load_shared_16(four, stage + at_a(row, step));
+#pragma unroll
+                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+            }
+#pragma unroll
+            for (int i = 0; i < 1; ++i) {
+                const int row = warp_n + lane_column + i * 8;
+                float four[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
+#pragma unroll
+                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+            }
+        };
+        const auto count_stage = [&](u32 stage) {
+            if (counts_a)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(a_status, losses(packed, four));
+                }
+            if (counts_b)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + A_BYTES + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(b_status, losses(packed, four));
+                }
+        };
+        // One step of k: 1 word product for each fragment of C.
+        const auto multiply = [&](int buffer) {
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+        };
+#pragma unroll 1
+        for (int index = 0; index < stage_count; ++index) {
+            const u32 stage = stages + slot * STAGE_BYTES;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the stage is there,
+            __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+            fill(stages + free_slot * STAGE_BYTES);
+            cp_async_commit();  // an empty commit group keeps their count in step
+            count_stage(stage);
+#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
+            for (int step = 0; step < K_STEPS; ++step) {
+                fetch(0, stage, step);
+                multiply(0);
+            }
+            free_slot = slot;
+            slot = slot + 1 == STAGES ? 0 : slot + 1;
+        }
+
+        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+        int again = at;
+        asm volatile("" : "+r"(again));
+        const Work work = work_at(works, again);
+        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+        const float *const a = work.product.a, *const b = work.product.b;
+        float* const c = work.product.c;
+        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+        const float alpha = work.product.alpha, beta = work.product.beta;
+        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+        const int my_row = (lane >> 3), my_column = (lane & 7);
+        float* const line = (float*)(shared + 16384) + warp * 48;
+#pragma unroll
+        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+            const int i = part / 2, first = part % 2 * 4;
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 2; ++r) {
+                    const int in_row = my_row + r * 4, in_column = my_column + j * 8;
+                    if (in_row >= first && in_row < first + 4) line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
+                }
+            __syncwarp();
+            // A lane takes one column; 4 rows go together.
+#pragma unroll 1
+            for (int at = lane / 8; at < 4; at += 4) {
+                const long long row = m0 + warp_m + i * 8 + first + at;
+                if (row >= m) break;
+#pragma unroll
+                for (int e = 0; e < 1; ++e) {
+                    const int in_line = lane % 8;
+                    const long long column = n0 + warp_n + in_line;
+                    if (column >= n) continue;
+                    float product = line[at * 12 + in_line];
+                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                        // element is computed again from the operands themselves.
+                        product = 0.0f;
+#pragma unroll 1
+                        for (long long kk = 0; kk < k; ++kk)
+                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                        atomicAdd(repaired, 1ull);
+                    }
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+}  // namespace tile_0
+
+// ---- tile 1: 16 x 32 of C by 1 x 4 warps of 16 x 8, 16 of k a stage
+namespace tile_1 {
+constexpr int BLOCK_M = 16, BLOCK_N = 32, BLOCK_K = 16;
+constexpr int WARP_M = 16, WARP_N = 8, WARPS_N = 4;
+constexpr int THREADS = 128;
+constexpr int STAGES = 5;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n8k4 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int LANE_ROWS = 4, LANE_COLUMNS = 1;  // that a lane multiplies
+constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+
+// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
+// Operand b lies [k][n]: lanes read neighbours of one k.
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + chunk * 16; }
+
+// Works off the block's tiles from work `at` on, as long as they are of this size.
+GG_DEVICE void work_off(
+    Works& works, int& at, unsigned char* shared,
+    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+{
+    if (!is_next(works, at, 1)) return;
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+    // unaligned rows cost no more sectors than aligned ones.
+    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+    const float* a_from = nullptr;  // this tile's first element of the stage
+    int a_outer = 0;  // rows or columns of a inside its matrix
+    int a_pitch = 0;
+    const float* b_from = nullptr;  // this tile's first element of the stage
+    int b_outer = 0;  // rows or columns of b inside its matrix
+    int b_pitch = 0;
+    int k_left = 0;
+    const auto take = [&]() {
+        if (!is_next(works, ahead, 1)) return;
+        const Work work = work_at(works, ahead);
+        ahead_left = stages_of(work.product, BLOCK_K);
+        k_left = summed(work.product);
+        a_pitch = work.product.lda;
+        a_from = work.product.a + (long long)work.m0 * a_pitch;
+        a_outer = work.product.m - work.m0;
+        b_pitch = work.product.ldb;
+        b_from = work.product.b + work.n0;
+        b_outer = work.product.n - work.n0;
+        look_up(works, ahead + 1);
+    };
+    take();
+    const auto fill = [&](u32 stage) {
+        if (ahead_left == 0) return;
+        {
+            const u32 to = stage;
+            if (is_aligned(a_from, a_pitch)) {
+                const int row0 = (int)threadIdx.x / 4, chunk = (int)threadIdx.x % 4;
+                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
+                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 16; row += 32, element += 32ll * a_pitch) {
+                    if (row >= 16) break;
+                    const int bytes = row < a_outer ? inside : 0;
+                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 16, column = (int)threadIdx.x % 16;
+                const int inside = column < k_left ? a_outer : 0;
+                const float* element = a_from + (long long)row0 * a_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 16; row += 8, element += 8ll * a_pitch) {
+                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        a_from += BLOCK_K;
+        {
+            const u32 to = stage + A_BYTES;
+            if (is_aligned(b_from, b_pitch)) {
+                const int row0 = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
+                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
+                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 16; row += 16, element += 16ll * b_pitch) {
+                    const int bytes = row < k_left ? inside : 0;
+                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 32, column = (int)threadIdx.x % 32;
+                const int inside = column < b_outer ? k_left : 0;
+                const float* element = b_from + (long long)row0 * b_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 16; row += 4, element += 4ll * b_pitch) {
+                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        b_from += (long long)BLOCK_K * b_pitch;
+        k_left -= BLOCK_K;
+        if (--ahead_left == 0) {
+            ++ahead;
+            take();
+        }
+    };
+
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; ++i) {
+        fill(stages + i * STAGE_BYTES);
+        cp_async_commit();
+    }
+    int slot = 0, free_slot = STAGES - 1;  // where the stage lies that is multiplied next, and the one that was last
+
+#pragma unroll 1
+    for (; is_next(works, at, 1); ++at) {
+        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
+        float acc_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
+        const int lane_row = (lane >> 3), lane_column = (lane & 7);
+        float a_fragments[1][1][1][16], b_fragments[1][1][1][4];
+
+        // Fetches what step `step` of the stage at `stage` multiplies.
+        const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int row = warp_m + lane_row + i * 4;
+                float four[4];
+                load_shared_16(four, stage + at_a(row, step));
+#pragma unroll
+                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+            }
+#pragma unroll
+            for (int i = 0; i < 1; ++i) {
+                const int row = warp_n + lane_column + i * 8;
+                float four[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
+#pragma unroll
+                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+            }
+        };
+        const auto count_stage = [&](u32 stage) {
+            if (counts_a)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(a_status, losses(packed, four));
+                }
+            if (counts_b)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + A_BYTES + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(b_status, losses(packed, four));
+                }
+        };
+        // One step of k: 1 word product for each fragment of C.
+        const auto multiply = [&](int buffer) {
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+        };
+#pragma unroll 1
+        for (int index = 0; index < stage_count; ++index) {
+            const u32 stage = stages + slot * STAGE_BYTES;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the stage is there,
+            __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+            fill(stages + free_slot * STAGE_BYTES);
+            cp_async_commit();  // an empty commit group keeps their count in step
+            count_stage(stage);
+#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
+            for (int step = 0; step < K_STEPS; ++step) {
+                fetch(0, stage, step);
+                multiply(0);
+            }
+            free_slot = slot;
+            slot = slot + 1 == STAGES ? 0 : slot + 1;
+        }
+
+        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+        int again = at;
+        asm volatile("" : "+r"(again));
+        const Work work = work_at(works, again);
+        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+        const float *const a = work.product.a, *const b = work.product.b;
+        float* const c = work.product.c;
+        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+        const float alpha = work.product.alpha, beta = work.product.beta;
+        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+        const int my_row = (lane >> 3), my_column = (lane & 7);
+        float* const line = (float*)(shared + 16384) + warp * 96;
+#pragma unroll
+        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+            const int i = part / 2, first = part % 2 * 8;
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    const int in_row = my_row + r * 4, in_column = my_column + j * 8;
+                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
+                }
+            __syncwarp();
+            // A lane takes one column; 4 rows go together.
+#pragma unroll 1
+            for (int at = lane / 8; at < 8; at += 4) {
+                const long long row = m0 + warp_m + i * 16 + first + at;
+                if (row >= m) break;
+#pragma unroll
+                for (int e = 0; e < 1; ++e) {
+                    const int in_line = lane % 8;
+                    const long long column = n0 + warp_n + in_line;
+                    if (column >= n) continue;
+                    float product = line[at * 12 + in_line];
+                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                        // element is computed again from the operands themselves.
+                        product = 0.0f;
+#pragma unroll 1
+                        for (long long kk = 0; kk < k; ++kk)
+                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                        atomicAdd(repaired, 1ull);
+                    }
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+}  // namespace tile_1
+
+// ---- tile 2: 32 x 32 of C by 2 x 2 warps of 16 x 16, 16 of k a stage
+namespace tile_2 {
+constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 16;
+constexpr int WARP_M = 16, WARP_N = 16, WARPS_N = 2;
+constexpr int THREADS = 128;
+constexpr int STAGES = 4;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n16k4 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
+constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+
+// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
+// Operand b lies [k][n]: lanes read neighbours of one k.
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + chunk * 16; }
+
+// Works off the block's tiles from work `at` on, as long as they are of this size.
+GG_DEVICE void work_off(
+    Works& works, int& at, unsigned char* shared,
+    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+{
+    if (!is_next(works, at, 2)) return;
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+    // unaligned rows cost no more sectors than aligned ones.
+    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+    const float* a_from = nullptr;  // this tile's first element of the stage
+    int a_outer = 0;  // rows or columns of a inside its matrix
+    int a_pitch = 0;
+    const float* b_from = nullptr;  // this tile's first element of the stage
+    int b_outer = 0;  // rows or columns of b inside its matrix
+    int b_pitch = 0;
+    int k_left = 0;
+    const auto take = [&]() {
+        if (!is_next(works, ahead, 2)) return;
+        const Work work = work_at(works, ahead);
+        ahead_left = stages_of(work.product, BLOCK_K);
+        k_left = summed(work.product);
+        a_pitch = work.product.lda;
+        a_from = work.product.a + (long long)work.m0 * a_pitch;
+        a_outer = work.product.m - work.m0;
+        b_pitch = work.product.ldb;
+        b_from = work.product.b + work.n0;
+        b_outer = work.product.n - work.n0;
+        look_up(works, ahead + 1);
+    };
+    take();
+    const auto fill = [&](u32 stage) {
+        if (ahead_left == 0) return;
+        {
+            const u32 to = stage;
+            if (is_aligned(a_from, a_pitch)) {
+                const int row0 = (int)threadIdx.x / 4, chunk = (int)threadIdx.x % 4;
+                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
+                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 32; row += 32, element += 32ll * a_pitch) {
+                    const int bytes = row < a_outer ? inside : 0;
+                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 16, column = (int)threadIdx.x % 16;
+                const int inside = column < k_left ? a_outer : 0;
+                const float* element = a_from + (long long)row0 * a_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 32; row += 8, element += 8ll * a_pitch) {
+                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        a_from += BLOCK_K;
+        {
+            const u32 to = stage + A_BYTES;
+            if (is_aligned(b_from, b_pitch)) {
+                const int row0 = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
+                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
+                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 16; row += 16, element += 16ll * b_pitch) {
+                    const int bytes = row < k_left ? inside : 0;
+                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 32, column = (int)threadIdx.x % 32;
+                const int inside = column < b_outer ? k_left : 0;
+                const float* element = b_from + (long long)row0 * b_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 16; row += 4, element += 4ll * b_pitch) {
+                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        b_from += (long long)BLOCK_K * b_pitch;
+        k_left -= BLOCK_K;
+        if (--ahead_left == 0) {
+            ++ahead;
+            take();
+        }
+    };
+
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; ++i) {
+        fill(stages + i * STAGE_BYTES);
+        cp_async_commit();
+    }
+    int slot = 0, free_slot = STAGES - 1;  // where the stage lies that is multiplied next, and the one that was last
+
+#pragma unroll 1
+    for (; is_next(works, at, 2); ++at) {
+        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
+        float acc_main[FRAGMENTS_M][FRAGMENTS_N][8] = {};  // in FP32 registers
+        const int lane_row = (lane >> 3), lane_column = (lane & 7);
+        float a_fragments[1][1][1][16], b_fragments[1][1][1][8];
+
+        // Fetches what step `step` of the stage at `stage` multiplies.
+        const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int row = warp_m + lane_row + i * 4;
+                float four[4];
+                load_shared_16(four, stage + at_a(row, step));
+#pragma unroll
+                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+            }
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int row = warp_n + lane_column + i * 8;
+                float four[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
+#pragma unroll
+                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+            }
+        };
+        const auto count_stage = [&](u32 stage) {
+            if (counts_a)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(a_status, losses(packed, four));
+                }
+            if (counts_b)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + A_BYTES + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(b_status, losses(packed, four));
+                }
+        };
+        // One step of k: 1 word product for each fragment of C.
+        const auto multiply = [&](int buffer) {
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+        };
+#pragma unroll 1
+        for (int index = 0; index < stage_count; ++index) {
+            const u32 stage = stages + slot * STAGE_BYTES;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the stage is there,
+            __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+            fill(stages + free_slot * STAGE_BYTES);
+            cp_async_commit();  // an empty commit group keeps their count in step
+            count_stage(stage);
+#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
+            for (int step = 0; step < K_STEPS; ++step) {
+                fetch(0, stage, step);
+                multiply(0);
+            }
+            free_slot = slot;
+            slot = slot + 1 == STAGES ? 0 : slot + 1;
+        }
+
+        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+        int again = at;
+        asm volatile("" : "+r"(again));
+        const Work work = work_at(works, again);
+        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+        const float *const a = work.product.a, *const b = work.product.b;
+        float* const c = work.product.c;
+        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+        const float alpha = work.product.alpha, beta = work.product.beta;
+        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+        const int my_row = (lane >> 3), my_column = (lane & 7);
+        float* const line = (float*)(shared + 16384) + warp * 160;
+#pragma unroll
+        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+            const int i = part / 2, first = part % 2 * 8;
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 8; ++r) {
+                    const int in_row = my_row + (r >> 1) * 4, in_column = my_column + j * 16 + (r & 1) * 8;
+                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                }
+            __syncwarp();
+            // A lane takes one column; 2 rows go together.
+#pragma unroll 1
+            for (int at = lane / 16; at < 8; at += 2) {
+                const long long row = m0 + warp_m + i * 16 + first + at;
+                if (row >= m) break;
+#pragma unroll
+                for (int e = 0; e < 1; ++e) {
+                    const int in_line = lane % 16;
+                    const long long column = n0 + warp_n + in_line;
+                    if (column >= n) continue;
+                    float product = line[at * 20 + in_line];
+                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                        // element is computed again from the operands themselves.
+                        product = 0.0f;
+#pragma unroll 1
+                        for (long long kk = 0; kk < k; ++kk)
+                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                        atomicAdd(repaired, 1ull);
+                    }
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+}  // namespace tile_2
+
+// ---- tile 3: 32 x 64 of C by 2 x 4 warps of 16 x 16, 16 of k a stage
+namespace tile_3 {
+constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
+constexpr int WARP_M = 16, WARP_N = 16, WARPS_N = 4;
+constexpr int THREADS = 256;
+constexpr int STAGES = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n16k4 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
+constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+
+// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
+// Operand b lies [k][n]: lanes read neighbours of one k.
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 256 + chunk * 16; }
+
+// Works off the block's tiles from work `at` on, as long as they are of this size.
+GG_DEVICE void work_off(
+    Works& works, int& at, unsigned char* shared,
+    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+{
+    if (!is_next(works, at, 3)) return;
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+    // unaligned rows cost no more sectors than aligned ones.
+    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+    const float* a_from = nullptr;  // this tile's first element of the stage
+    int a_outer = 0;  // rows or columns of a inside its matrix
+    int a_pitch = 0;
+    const float* b_from = nullptr;  // this tile's first element of the stage
+    int b_outer = 0;  // rows or columns of b inside its matrix
+    int b_pitch = 0;
+    int k_left = 0;
+    const auto take = [&]() {
+        if (!is_next(works, ahead, 3)) return;
+        const Work work = work_at(works, ahead);
+        ahead_left = stages_of(work.product, BLOCK_K);
+        k_left = summed(work.product);
+        a_pitch = work.product.lda;
+        a_from = work.product.a + (long long)work.m0 * a_pitch;
+        a_outer = work.product.m - work.m0;
+        b_pitch = work.product.ldb;
+        b_from = work.product.b + work.n0;
+        b_outer = work.product.n - work.n0;
+        look_up(works, ahead + 1);
+    };
+    take();
+    const auto fill = [&](u32 stage) {
+        if (ahead_left == 0) return;
+        {
+            const u32 to = stage;
+            if (is_aligned(a_from, a_pitch)) {
+                const int row0 = (int)threadIdx.x / 4, chunk = (int)threadIdx.x % 4;
+                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
+                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 32; row += 64, element += 64ll * a_pitch) {
+                    if (row >= 32) break;
+                    const int bytes = row < a_outer ? inside : 0;
+                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 16, column = (int)threadIdx.x % 16;
+                const int inside = column < k_left ? a_outer : 0;
+                const float* element = a_from + (long long)row0 * a_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 32; row += 16, element += 16ll * a_pitch) {
+                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        a_from += BLOCK_K;
+        {
+            const u32 to = stage + A_BYTES;
+            if (is_aligned(b_from, b_pitch)) {
+                const int row0 = (int)threadIdx.x / 16, chunk = (int)threadIdx.x % 16;
+                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
+                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 16; row += 16, element += 16ll * b_pitch) {
+                    const int bytes = row < k_left ? inside : 0;
+                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 64, column = (int)threadIdx.x % 64;
+                const int inside = column < b_outer ? k_left : 0;
+                const float* element = b_from + (long long)row0 * b_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 16; row += 4, element += 4ll * b_pitch) {
+                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        b_from += (long long)BLOCK_K * b_pitch;
+        k_left -= BLOCK_K;
+        if (--ahead_left == 0) {
+            ++ahead;
+            take();
+        }
+    };
+
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; ++i) {
+        fill(stages + i * STAGE_BYTES);
+        cp_async_commit();
+    }
+    int slot = 0, free_slot = STAGES - 1;  // where the stage lies that is multiplied next, and the one that was last
+
+#pragma unroll 1
+    for (; is_next(works, at, 3); ++at) {
+        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
+        float acc_main[FRAGMENTS_M][FRAGMENTS_N][8] = {};  // in FP32 registers
+        const int lane_row = (lane >> 3), lane_column = (lane & 7);
+        float a_fragments[1][1][1][16], b_fragments[1][1][1][8];
+
+        // Fetches what step `step` of the stage at `stage` multiplies.
+        const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int row = warp_m + lane_row + i * 4;
+                float four[4];
+                load_shared_16(four, stage + at_a(row, step));
+#pragma unroll
+                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+            }
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int row = warp_n + lane_column + i * 8;
+                float four[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
+#pragma unroll
+                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+            }
+        };
+        const auto count_stage = [&](u32 stage) {
+            if (counts_a)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(a_status, losses(packed, four));
+                }
+            if (counts_b)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + A_BYTES + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(b_status, losses(packed, four));
+                }
+        };
+        // One step of k: 1 word product for each fragment of C.
+        const auto multiply = [&](int buffer) {
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+        };
+#pragma unroll 1
+        for (int index = 0; index < stage_count; ++index) {
+            const u32 stage = stages + slot * STAGE_BYTES;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the stage is there,
+            __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+            fill(stages + free_slot * STAGE_BYTES);
+            cp_async_commit();  // an empty commit group keeps their count in step
+            count_stage(stage);
+#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
+            for (int step = 0; step < K_STEPS; ++step) {
+                fetch(0, stage, step);
+                multiply(0);
+            }
+            free_slot = slot;
+            slot = slot + 1 == STAGES ? 0 : slot + 1;
+        }
+
+        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+        int again = at;
+        asm volatile("" : "+r"(again));
+        const Work work = work_at(works, again);
+        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+        const float *const a = work.product.a, *const b = work.product.b;
+        float* const c = work.product.c;
+        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+        const float alpha = work.product.alpha, beta = work.product.beta;
+        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+        const int my_row = (lane >> 3), my_column = (lane & 7);
+        float* const line = (float*)(shared + 16384) + warp * 160;
+#pragma unroll
+        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+            const int i = part / 2, first = part % 2 * 8;
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 8; ++r) {
+                    const int in_row = my_row + (r >> 1) * 4, in_column = my_column + j * 16 + (r & 1) * 8;
+                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                }
+            __syncwarp();
+            // A lane takes one column; 2 rows go together.
+#pragma unroll 1
+            for (int at = lane / 16; at < 8; at += 2) {
+                const long long row = m0 + warp_m + i * 16 + first + at;
+                if (row >= m) break;
+#pragma unroll
+                for (int e = 0; e < 1; ++e) {
+                    const int in_line = lane % 16;
+                    const long long column = n0 + warp_n + in_line;
+                    if (column >= n) continue;
+                    float product = line[at * 20 + in_line];
+                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                        // element is computed again from the operands themselves.
+                        product = 0.0f;
+#pragma unroll 1
+                        for (long long kk = 0; kk < k; ++kk)
+                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                        atomicAdd(repaired, 1ull);
+                    }
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+}  // namespace tile_3
+
+// ---- tile 4: 64 x 64 of C by 2 x 4 warps of 32 x 16, 16 of k a stage
+namespace tile_4 {
+constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
+constexpr int WARP_M = 32, WARP_N = 16, WARPS_N = 4;
+constexpr int THREADS = 256;
+constexpr int STAGES = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n16k4 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int LANE_ROWS = 8, LANE_COLUMNS = 2;  // that a lane multiplies
+constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+
+// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
+// Operand b lies [k][n]: lanes read neighbours of one k.
+GG_DEVICE u32 at_b(int row, int chunk) { return row * 256 + chunk * 16; }
+
+// Works off the block's tiles from work `at` on, as long as they are of this size.
+GG_DEVICE void work_off(
+    Works& works, int& at, unsigned char* shared,
+    u64* __restrict__ a_status, u64* __restrict__ b_status, u64* __restrict__ repaired)
+{
+    if (!is_next(works, at, 4)) return;
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // What is copied next: the first of `ahead_left` stages of work `ahead`. Neighbouring threads take neighbours in memory, so that
+    // unaligned rows cost no more sectors than aligned ones.
+    int ahead = at, ahead_left = 0;  // no stages are left where there is no more work of this size
+    const float* a_from = nullptr;  // this tile's first element of the stage
+    int a_outer = 0;  // rows or columns of a inside its matrix
+    int a_pitch = 0;
+    const float* b_from = nullptr;  // this tile's first element of the stage
+    int b_outer = 0;  // rows or columns of b inside its matrix
+    int b_pitch = 0;
+    int k_left = 0;
+    const auto take = [&]() {
+        if (!is_next(works, ahead, 4)) return;
+        const Work work = work_at(works, ahead);
+        ahead_left = stages_of(work.product, BLOCK_K);
+        k_left = summed(work.product);
+        a_pitch = work.product.lda;
+        a_from = work.product.a + (long long)work.m0 * a_pitch;
+        a_outer = work.product.m - work.m0;
+        b_pitch = work.product.ldb;
+        b_from = work.product.b + work.n0;
+        b_outer = work.product.n - work.n0;
+        look_up(works, ahead + 1);
+    };
+    take();
+    const auto fill = [&](u32 stage) {
+        if (ahead_left == 0) return;
+        {
+            const u32 to = stage;
+            if (is_aligned(a_from, a_pitch)) {
+                const int row0 = (int)threadIdx.x / 4, chunk = (int)threadIdx.x % 4;
+                const int inside = max(0, min(4, k_left - chunk * 4)) * 4;
+                const float* element = a_from + (long long)row0 * a_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 64; row += 64, element += 64ll * a_pitch) {
+                    const int bytes = row < a_outer ? inside : 0;
+                    cp_async_16_part(to + at_a(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 16, column = (int)threadIdx.x % 16;
+                const int inside = column < k_left ? a_outer : 0;
+                const float* element = a_from + (long long)row0 * a_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 64; row += 16, element += 16ll * a_pitch) {
+                    cp_async_4_part(to + at_a(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        a_from += BLOCK_K;
+        {
+            const u32 to = stage + A_BYTES;
+            if (is_aligned(b_from, b_pitch)) {
+                const int row0 = (int)threadIdx.x / 16, chunk = (int)threadIdx.x % 16;
+                const int inside = max(0, min(4, b_outer - chunk * 4)) * 4;
+                const float* element = b_from + (long long)row0 * b_pitch + chunk * 4;
+#pragma unroll
+                for (int row = row0; row < row0 + 16; row += 16, element += 16ll * b_pitch) {
+                    const int bytes = row < k_left ? inside : 0;
+                    cp_async_16_part(to + at_b(row, chunk), element, bytes);
+                }
+            } else {
+                const int row0 = (int)threadIdx.x / 64, column = (int)threadIdx.x % 64;
+                const int inside = column < b_outer ? k_left : 0;
+                const float* element = b_from + (long long)row0 * b_pitch + column;
+#pragma unroll 8
+                for (int row = row0; row < row0 + 16; row += 4, element += 4ll * b_pitch) {
+                    cp_async_4_part(to + at_b(row, column / 4) + column % 4 * 4, element, row < inside ? 4 : 0);
+                }
+            }
+        }
+        b_from += (long long)BLOCK_K * b_pitch;
+        k_left -= BLOCK_K;
+        if (--ahead_left == 0) {
+            ++ahead;
+            take();
+        }
+    };
+
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; ++i) {
+        fill(stages + i * STAGE_BYTES);
+        cp_async_commit();
+    }
+    int slot = 0, free_slot = STAGES - 1;  // where the stage lies that is multiplied next, and the one that was last
+
+#pragma unroll 1
+    for (; is_next(works, at, 4); ++at) {
+        const int stage_count = stages_of(work_at(works, at).product, BLOCK_K);
+        const bool counts_a = work_at(works, at).n0 == 0, counts_b = work_at(works, at).m0 == 0;  // once for each element
+        float acc_main[FRAGMENTS_M][FRAGMENTS_N][16] = {};  // in FP32 registers
+        const int lane_row = (lane >> 3), lane_column = (lane & 7);
+        float a_fragments[1][1][1][32], b_fragments[1][1][1][8];
+
+        // Fetches what step `step` of the stage at `stage` multiplies.
+        const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const int row = warp_m + lane_row + i * 4;
+                float four[4];
+                load_shared_16(four, stage + at_a(row, step));
+#pragma unroll
+                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+            }
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int row = warp_n + lane_column + i * 8;
+                float four[4];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
+#pragma unroll
+                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+            }
+        };
+        const auto count_stage = [&](u32 stage) {
+            if (counts_a)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(a_status, losses(packed, four));
+                }
+            if (counts_b)
+#pragma unroll 1
+                for (int at = (int)threadIdx.x * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
+                    float four[4];
+                    load_shared_16(four, stage + A_BYTES + at);
+                    if (!__any_sync(0xffffffffu, unusual(four))) continue;
+                    u32 packed[WORDS][4];
+                    split_run(packed, four);
+                    count(b_status, losses(packed, four));
+                }
+        };
+        // One step of k: 1 word product for each fragment of C.
+        const auto multiply = [&](int buffer) {
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+        };
+#pragma unroll 1
+        for (int index = 0; index < stage_count; ++index) {
+            const u32 stage = stages + slot * STAGE_BYTES;
+            cp_async_wait<STAGES - 2>();  // this thread's part of the stage is there,
+            __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+            fill(stages + free_slot * STAGE_BYTES);
+            cp_async_commit();  // an empty commit group keeps their count in step
+            count_stage(stage);
+#pragma unroll 1  // unrolled, the next step's fragments would not fit the registers
+            for (int step = 0; step < K_STEPS; ++step) {
+                fetch(0, stage, step);
+                multiply(0);
+            }
+            free_slot = slot;
+            slot = slot + 1 == STAGES ? 0 : slot + 1;
+        }
+
+        // What it becomes in C. Here the work is asked for again, so that it takes no registers before.
+        int again = at;
+        asm volatile("" : "+r"(again));
+        const Work work = work_at(works, again);
+        const int m = work.product.m, n = work.product.n, k = work.product.k, m0 = work.m0, n0 = work.n0;
+        const float *const a = work.product.a, *const b = work.product.b;
+        float* const c = work.product.c;
+        const long long lda = work.product.lda, ldb = work.product.ldb, ldc = work.product.ldc;
+        const float alpha = work.product.alpha, beta = work.product.beta;
+        const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+        const int my_row = (lane >> 3), my_column = (lane & 7);
+        float* const line = (float*)(shared + 16384) + warp * 320;
+#pragma unroll
+        for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
+            const int i = part / 2, first = part % 2 * 16;
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 16; ++r) {
+                    const int in_row = my_row + (r >> 1) * 4, in_column = my_column + j * 16 + (r & 1) * 8;
+                    if (in_row >= first && in_row < first + 16) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                }
+            __syncwarp();
+            // A lane takes one column; 2 rows go together.
+#pragma unroll 1
+            for (int at = lane / 16; at < 16; at += 2) {
+                const long long row = m0 + warp_m + i * 32 + first + at;
+                if (row >= m) break;
+#pragma unroll
+                for (int e = 0; e < 1; ++e) {
+                    const int in_line = lane % 16;
+                    const long long column = n0 + warp_n + in_line;
+                    if (column >= n) continue;
+                    float product = line[at * 20 + in_line];
+                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                        // element is computed again from the operands themselves.
+                        product = 0.0f;
+#pragma unroll 1
+                        for (long long kk = 0; kk < k; ++kk)
+                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                        atomicAdd(repaired, 1ull);
+                    }
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+}  // namespace tile_4
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+gemmgen_fp32_fma_64x64x16_053ca2ea(
+    const Problem* __restrict__ problems, int batch,
+    const Listed* __restrict__ list,
+    u64* __restrict__ a_status, u64* __restrict__ b_status,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    const Products from = {problems, batch};
+    // Blocks have as many threads as the largest tile needs; of a smaller one's the other warps end before the first barrier.
+    Works works = {from, list, (int)blockIdx.x};
+    const int tile = list[works.turn].tile;
+    int at = 0;
+    if (tile == 0) {
+        if ((int)threadIdx.x >= 128) return;
+        tile_0::work_off(works, at, shared, a_status, b_status, repaired);
+    }
+    if (tile == 1) {
+        if ((int)threadIdx.x >= 128) return;
+        tile_1::work_off(works, at, shared, a_status, b_status, repaired);
+    }
+    if (tile == 2) {
+        if ((int)threadIdx.x >= 128) return;
+        tile_2::work_off(works, at, shared, a_status, b_status, repaired);
+    }
+    if (tile == 3) {
+        tile_3::work_off(works, at, shared, a_status, b_status, repaired);
+    }
+    if (tile == 4) {
+        tile_4::work_off(works, at, shared, a_status, b_status, repaired);
+    }
+}
+
+}  // namespace gemmgen_053ca2ea
