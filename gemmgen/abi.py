@@ -484,5 +484,7 @@ def _grouped(plan: Plan) -> Interface:
         shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines), most_blocks=plan.numbers["blocks_at_once"] if stays else None,
     )
     status = Buffer(STATUS, "unsigned long long", COUNTER_BYTES * sum(len(one.fields) for one in counters), (), True, "the counters")
-    queue = Buffer("queue", "unsigned int", 8, (), True, "tiles that blocks have taken, and blocks that have ended; the last one leaves zeros for the next launch")
+    queue = Buffer(
+        "queue", "unsigned int", 8, (), True, "tiles that blocks have taken, and blocks that have ended; the last one leaves zeros for the next launch",
+    )
     return Interface(constants={}, padded={}, buffers=(status, queue) if stays else (status,), counters=counters, launches=(launch,))

@@ -530,7 +530,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
 #pragma unroll
@@ -547,7 +548,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {
@@ -857,7 +859,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
 #pragma unroll
@@ -874,7 +877,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {

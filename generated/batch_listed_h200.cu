@@ -397,7 +397,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
 #pragma unroll
@@ -414,7 +415,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {
@@ -719,7 +721,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
 #pragma unroll
@@ -736,7 +739,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {
@@ -1044,7 +1048,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
 #pragma unroll
@@ -1061,7 +1066,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {
@@ -1369,7 +1375,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
 #pragma unroll
@@ -1386,7 +1393,8 @@ GG_DEVICE void work_off(
                 split_run(packed, value);
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {

@@ -528,7 +528,8 @@ GG_DEVICE void work_off(
                 if (held_a && (__builtin_amdgcn_ballot_w64(unusual(a_held[i])) != 0)) count(a_status, losses(packed, a_held[i]));
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
 #pragma unroll
@@ -541,7 +542,8 @@ GG_DEVICE void work_off(
                 if (held_b && (__builtin_amdgcn_ballot_w64(unusual(b_held[i])) != 0)) count(b_status, losses(packed, b_held[i]));
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
     };
@@ -747,7 +749,8 @@ GG_DEVICE void work_off(
                 if (held_a && (__builtin_amdgcn_ballot_w64(unusual(a_held[i])) != 0)) count(a_status, losses(packed, a_held[i]));
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + word * A_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
 #pragma unroll
@@ -760,7 +763,8 @@ GG_DEVICE void work_off(
                 if (held_b && (__builtin_amdgcn_ballot_w64(unusual(b_held[i])) != 0)) count(b_status, losses(packed, b_held[i]));
 #pragma unroll
                 for (int word = 0; word < WORDS; ++word)
-                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16, packed[word]);
+                    store_shared_16(words + WORDS * A_BYTES + word * B_BYTES + row * ROW_BYTES + swizzle(row, chunk) * 16,
+                                    packed[word]);
             }
         }
     };

@@ -161,7 +161,7 @@ def gemm(
         SpecError: shapes or types do not fit.
         EmulationError, DeviceError: from the driver.
     """
-    _check_extents(a, b, c)
+    check_extents(a, b, c)
     one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement)
     return replace(one, c=one.c[0])
 
@@ -185,7 +185,7 @@ def strided(
     """
     if not plan.strided:
         raise SpecError("plan", "is not for strided batches", got=plan.kind, needs='[problem] kind = "strided"', remedy="gemmgen.run.gemm for one product")
-    _check_extents(a, b, c, batched=True)
+    check_extents(a, b, c, batched=True)
     return _products(device, plan, source, a, b, c, alpha, beta, placement, strides)
 
 
@@ -212,9 +212,9 @@ def _products(
     (batch, m, k), n = a.shape, b.shape[2]
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
     c = np.full((batch, m, n), POISON, np.float32) if c is None else c
-    stored_a, lda, stride_a = _stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0)
-    stored_b, ldb, stride_b = _stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1)
-    stored_c, ldc, stride_c = _stored(c, placement, 2, plan.output)
+    stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0)
+    stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1)
+    stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
     stride_a, stride_b = (own if asked is None else asked for own, asked in zip((stride_a, stride_b), strides))
     interface = source.interface
     extents = interface.extents(m, n, k, batch)
@@ -244,11 +244,11 @@ def _products(
         seconds = device.seconds()
     finally:
         device.release()
-    inside, intact = _unstored(out, stored_c, (batch, m, n), ldc, stride_c)
+    inside, intact = unstored(out, stored_c, (batch, m, n), ldc, stride_c)
     return Result(plan.output.values(inside), status, seconds, intact)
 
 
-def _check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False) -> None:
+def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False) -> None:
     what, lead = ("a batch of matrices", "batch, ") if batched else ("a matrix", "")
     for name, x in (("a", a), ("b", b)) + ((("c", c),) if c is not None else ()):
         if x.ndim != 2 + batched or x.dtype != np.float32:
@@ -267,7 +267,7 @@ def _steps(rows: int, columns: int, placement: Placement, which: int) -> tuple[i
     return ld, rows * ld + placement.apart[which]
 
 
-def _stored(x: np.ndarray, placement: Placement, which: int, output: Output = F32) -> tuple[np.ndarray, int, int]:
+def stored(x: np.ndarray, placement: Placement, which: int, output: Output = F32) -> tuple[np.ndarray, int, int]:
     """Row major with a leading dimension and a stride, poisoned between rows and matrices, ending with the last element."""
     batch, rows, columns = x.shape
     ld, stride = _steps(rows, columns, placement, which)
@@ -282,7 +282,7 @@ def _matrices(flat: np.ndarray, shape: tuple[int, int, int], ld: int, stride: in
     return flat.reshape(batch, stride)[:, : rows * ld].reshape(batch, rows, ld)[:, :, :columns]
 
 
-def _unstored(flat: np.ndarray, before: np.ndarray, shape: tuple[int, int, int], ld: int, stride: int) -> tuple[np.ndarray, bool]:
+def unstored(flat: np.ndarray, before: np.ndarray, shape: tuple[int, int, int], ld: int, stride: int) -> tuple[np.ndarray, bool]:
     """C's elements, and whether what lies between its rows and matrices is as it was, bit for bit."""
     if not before.size:
         return np.zeros(shape, before.dtype), True

@@ -14,10 +14,7 @@ from gemmgen.errors import SpecError
 from gemmgen.model.batch import listed
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import POISON, Device, Placement, allocated, arguments
-from gemmgen.run import _extents as extents_of
-from gemmgen.run import _stored as stored
-from gemmgen.run import _unstored as unstored
+from gemmgen.run import POISON, Device, Placement, allocated, arguments, check_extents, stored, unstored
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
         EmulationError, DeviceError: from the driver.
     """
     for one in products:
-        extents_of(one.a, one.b, one.c)
+        check_extents(one.a, one.b, one.c)
     sizes = sizes_of(products)
     if plan.kind != "grouped" and len(set(map(tuple, sizes))) > 1:
         raise SpecError("products", f"a kernel for problems of kind {plan.kind} has one size", got=f"{len(set(map(tuple, sizes)))} sizes",
@@ -121,7 +118,10 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
         memory = allocated(device, interface, {})
         held = _pooled(device, plan, products) if plan.kind == "strided" else [_placed(device, plan, one) for one in products]
         given = _given(device, plan, products, sizes, held, threshold)
-        blocks = given["blocks"] = min(len(given.pop("rows")), launch.most_blocks or 1 << 30, device.clusters_at_once or 1 << 30 if launch.most_blocks else 1 << 30)
+        blocks = len(given.pop("rows"))
+        if launch.most_blocks:  # blocks that stay
+            blocks = min(blocks, launch.most_blocks, device.clusters_at_once or blocks)
+        given["blocks"] = blocks
         if blocks and products:
             device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, arguments(launch, given, memory))
         status = {
@@ -154,16 +154,20 @@ class _Held:
     def result(self, device: Device, plan: Plan) -> tuple[np.ndarray, bool]:
         """C's elements, and whether what lies between its rows is as it was."""
         out = device.download(self.buffers[2], plan.output.dtype, self.offset + self.before.size)[self.offset:]
-        inside, intact = unstored(out, self.before, *self.shape, self.ldc)
-        return plan.output.values(inside), intact
+        inside, intact = unstored(out, self.before, (1, *self.shape), self.ldc, self.shape[0] * self.ldc)
+        return plan.output.values(inside)[0], intact
+
+
+def _stored_of(plan: Plan, one: Product, c: np.ndarray) -> list[tuple[np.ndarray, int]]:
+    """A, B and C as they lie in memory, each with its leading dimension."""
+    operands = (one.a if plan.layout[0] == "n" else one.a.T, one.b if plan.layout[1] == "n" else one.b.T, c)
+    return [stored(x[None], one.placement, which)[:2] for which, x in enumerate(operands)]
 
 
 def _placed(device: Device, plan: Plan, one: Product) -> _Held:
     m, n, _ = one.sizes
     c = np.full((m, n), POISON, np.float32) if one.c is None else one.c
-    a, lda = stored(one.a if plan.layout[0] == "n" else one.a.T, one.placement.extra[0])
-    b, ldb = stored(one.b if plan.layout[1] == "n" else one.b.T, one.placement.extra[1])
-    kept, ldc = stored(c, one.placement.extra[2], plan.output)
+    (a, lda), (b, ldb), (kept, ldc) = _stored_of(plan, one, c)
     buffers = tuple(device.upload(x, name, misalign) for x, name, misalign in zip((a, b, kept), "abc", one.placement.misalign))
     return _Held(*map(device.address, buffers), lda, ldb, ldc, buffers, kept, (m, n))
 
@@ -173,12 +177,7 @@ def _pooled(device: Device, plan: Plan, products: Sequence[Product]) -> list[_He
     if not products:
         return []
     (m, n, _), placement = products[0].sizes, products[0].placement
-    every = [
-        (
-            stored(one.a if plan.layout[0] == "n" else one.a.T, placement.extra[0]), stored(one.b if plan.layout[1] == "n" else one.b.T, placement.extra[1]),
-            stored(np.full((m, n), POISON, np.float32) if one.c is None else one.c, placement.extra[2], plan.output),
-        ) for one in products
-    ]
+    every = [_stored_of(plan, one, np.full((m, n), POISON, np.float32) if one.c is None else one.c) for one in products]
     strides = [every[0][x][0].size + 8 for x in range(3)]
     buffers = []
     for x, name in enumerate("abc"):
@@ -188,7 +187,10 @@ def _pooled(device: Device, plan: Plan, products: Sequence[Product]) -> list[_He
         buffers.append(device.upload(pool, name, placement.misalign[x]))
     addresses = list(map(device.address, buffers))
     return [
-        _Held(*(address + 4 * at * stride for address, stride in zip(addresses, strides)), *(x[1] for x in one), tuple(buffers), one[2][0], (m, n), at * strides[2])
+        _Held(
+            *(address + 4 * at * stride for address, stride in zip(addresses, strides)), *(x[1] for x in one), tuple(buffers), one[2][0], (m, n),
+            at * strides[2],
+        )
         for at, one in enumerate(every)
     ]
 

@@ -53,7 +53,9 @@ class BatchKernel:
 
         plan, launch = self._plan, self._launch
         if plan.kind != "grouped" and not batch.is_uniform:
-            raise DeviceError("bench-batches", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped")
+            raise DeviceError(
+                "bench-batches", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped",
+            )
         sizes = np.stack([batch.m, batch.n, batch.k], axis=1).astype(np.int64)
         given: dict[str, Any] = {"batch": len(sizes), "threshold": plan.own.threshold, "alpha": 1.0, "beta": 0.0}
         blocks = launch.most_blocks
@@ -82,7 +84,8 @@ def contender(built: Built) -> BatchContender:
     Raises:
         InfeasibleSpec: it multiplies one pair of matrices a launch.
     """
-    if built.plan.batch is None or not built.plan.batch.tiles:
+    batch = getattr(getattr(built, "plan", None), "batch", None)
+    if batch is None or not batch.tiles:
         raise InfeasibleSpec("bench-batches", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
                              remedy="gemmgen bench, for kernels of one product")
     return BatchKernel(built)

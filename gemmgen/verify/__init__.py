@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import Words, split
-from gemmgen.verify import oracles, strided
+from gemmgen.verify import batch, oracles, strided
 from gemmgen.verify.bound import TINIEST, Bound, U, allowance, bound, lost
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, exact, exact_or_special, same_special
@@ -177,14 +178,21 @@ def tensor_columns(binary: Binary) -> int:
 class Judge:
     """Puts the questions to one kernel on one device."""
 
-    own: tuple[str, ...] = ()
-    """Questions beside those to every kernel."""
-
     def __init__(self, plan: Plan, source: Source, binary: Binary, device: Device | None):
         self.plan, self.source, self.binary, self.device = plan, source, binary, device
 
     def run(self, problem: oracles.Problem, **options: Any) -> Result:
+        if self.plan.batch and self.plan.batch.tiles:
+            return batch.among_others(self.device, self.plan, self.source, problem.a, problem.b, **options)
         return gemm(self.device, self.plan, self.source, problem.a, problem.b, **options)
+
+    @property
+    def of_batches(self) -> dict[str, Callable[[], Check]]:
+        """Questions to kernels that have a tile for each product of a batch, by name."""
+        def asked(name: str) -> Check:
+            return Check(name, *batch.QUESTIONS[name](self.device, self.plan, self.source))
+
+        return {name: partial(asked, name) for name in batch.QUESTIONS} if self.plan.batch and self.plan.batch.tiles else {}
 
     def resources(self) -> Check:
         used = resources(self.plan, self.source, self.binary)
@@ -352,15 +360,6 @@ class Judge:
         )
 
 
-def judge_of(plan: Plan) -> type[Judge]:
-    """Who judges a plan's kernels."""
-    if plan.batch is None or not plan.batch.tiles:
-        return Judge
-    from gemmgen.verify.batch import BatchJudge
-
-    return BatchJudge
-
-
 def _nonzero(counts: dict[str, int]) -> str:
     return ", ".join(f"{key} {value}" for key, value in counts.items() if value) or "nothing"
 
@@ -409,7 +408,7 @@ def verify(
             the kernel is a failed check.
     """
     say = progress or (lambda text: None)
-    judge = judge_of(plan)(plan, source, binary, device)
+    judge = Judge(plan, source, binary, device)
     shape = size or default_size(plan, device.kind)
     own = a is None or b is None
     headline = oracles.uniform(plan, -1, 1, shape, 0) if own else oracles.Problem(a, b)
@@ -439,8 +438,8 @@ def verify(
         ask("batch", judge.batch)
     ask("special", judge.special)
     ask("range", judge.range)
-    for name in judge.own:
-        ask(name, getattr(judge, name))
+    for title, question in judge.of_batches.items():
+        ask(title, question)
     ask("U[0, 1]", lambda: accuracy("U[0, 1]", oracles.uniform(plan, 0, 1, shape, 6)))
     if on_emulator:
         _schedule(device, "LAZY_HIGHEST")

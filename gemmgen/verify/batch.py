@@ -1,4 +1,4 @@
-"""The questions to a kernel for batches: those to any kernel, put to one product among others, and two of its own."""
+"""The questions to a kernel for batches: those to any kernel, put to one product among others, and three of its own."""
 
 from __future__ import annotations
 
@@ -6,79 +6,90 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.run import Placement, Result
+from gemmgen.plan import Plan
+from gemmgen.render import Source
+from gemmgen.run import Device, Placement, Result
 from gemmgen.run.batch import BatchResult, Product, batch
-from gemmgen.verify import Check, Judge, oracles
 from gemmgen.verify.bound import TINIEST, U, allowance, lost
 from gemmgen.verify.metrics import exact
 
 BESIDE = ((3, 5, 2), (37, 41, 20))
 """(m, n, k) of the products that stand beside the one in question."""
 
+Answer = tuple[bool, str]
+"""Whether all is right, and the numbers behind it in a line."""
 
-class BatchJudge(Judge):
-    """Puts the questions to one product of a batch: the others must neither change it nor be counted with it."""
 
-    own = ("batch", "order", "empty")
+def among_others(device: Device, plan: Plan, source: Source, a: np.ndarray, b: np.ndarray, **options: Any) -> Result:
+    """One product of a batch: the others must neither change it nor be counted with it.
 
-    def run(self, problem: oracles.Problem, **options: Any) -> Result:
-        asked = Product(problem.a, problem.b, options.get("c"), options.get("alpha", 1.0), options.get("beta", 0.0), options.get("placement", Placement()))
-        if self.plan.kind == "grouped":
-            others = [_even(size, seed) for seed, size in enumerate(BESIDE)]
-        else:  # all of one size, and with the same factors and places
-            like = _even(asked.sizes, 0)
-            others = [Product(like.a, like.b, None if asked.c is None else np.ones_like(asked.c), asked.alpha, asked.beta, asked.placement)]
-        result = batch(self.device, self.plan, self.source, [*others[:1], asked, *others[1:]])
-        return Result(result.products[1], result.status, result.seconds, result.intact)
+    Args:
+        a, b: [M, K] and [K, N].
+        options: as `run.gemm` takes them.
+    """
+    asked = Product(a, b, options.get("c"), options.get("alpha", 1.0), options.get("beta", 0.0), options.get("placement", Placement()))
+    if plan.kind == "grouped":
+        others = [_even(size, seed) for seed, size in enumerate(BESIDE)]
+    else:  # all of one size, and with the same factors and places
+        like = _even(asked.sizes, 0)
+        others = [Product(like.a, like.b, None if asked.c is None else np.ones_like(asked.c), asked.alpha, asked.beta, asked.placement)]
+    result = batch(device, plan, source, [*others[:1], asked, *others[1:]])
+    return Result(result.products[1], result.status, result.seconds, result.intact)
 
-    def batch(self) -> Check:
-        """A batch of which every product has sizes, factors, leading dimensions and alignments of its own: all within the worst case."""
-        products, used = ragged(self.plan), set()
-        worst, failed = 0.0, []
-        for threshold in (0, None):  # each on the largest tile that it can have, and as the plan has it
-            found = batch(self.device, self.plan, self.source, products, threshold=threshold)
-            for at, (one, c) in enumerate(zip(products, found.products)):
-                share = self._share(one, c)
-                worst = max(worst, share)
-                if not share <= 1:
-                    failed.append(f"product {at} of {'x'.join(map(str, one.sizes))}: {share:.2g} of the worst case")
-            if not found.intact:
-                failed.append("memory beside a C was overwritten")
-            used |= set(self.plan.design.tiling(self.plan, np.array([one.sizes for one in products]), threshold).tile)
-        tiles = ", ".join(self.plan.batch.tiles[tile].name for tile in sorted(used) if tile >= 0)
-        return Check("batch", not failed, "; ".join(failed) or f"{len(products)} products on tiles {tiles}, at most {worst:.2f} of the worst case")
 
-    def order(self) -> Check:
-        """The same products in another order: bitwise the same matrices and the same counts."""
-        products = ragged(self.plan)
-        first = batch(self.device, self.plan, self.source, products)
-        order = np.random.default_rng(9).permutation(len(products))
-        second = batch(self.device, self.plan, self.source, [products[at] for at in order])
-        differ = [int(at) for place, at in enumerate(order) if first.products[at].tobytes() != second.products[place].tobytes()]
-        counted = first.status == second.status
-        detail = f"{len(products)} products in another order give the same bits"
-        if differ:
-            detail = f"products {', '.join(map(str, sorted(differ)[:5]))} depend on the order of the batch"
-        elif not counted:
-            detail = f"counted {second.status}, not {first.status}"
-        return Check("order", not differ and counted, detail)
+def every_tile(device: Device, plan: Plan, source: Source) -> Answer:
+    """A batch of which every product has sizes, factors, leading dimensions and alignments of its own: all within the worst case."""
+    products, used = ragged(plan), set()
+    worst, failed = 0.0, []
+    for threshold in (0, None):  # each on the largest tile that it can have, and as the plan has it
+        found = batch(device, plan, source, products, threshold=threshold)
+        for at, (one, c) in enumerate(zip(products, found.products)):
+            share = _share(plan, one, c)
+            worst = max(worst, share)
+            if not share <= 1:
+                failed.append(f"product {at} of {'x'.join(map(str, one.sizes))}: {share:.2g} of the worst case")
+        if not found.intact:
+            failed.append("memory beside a C was overwritten")
+        used |= set(plan.design.tiling(plan, np.array([one.sizes for one in products]), threshold).tile)
+    tiles = ", ".join(plan.batch.tiles[tile].name for tile in sorted(used) if tile >= 0)
+    return not failed, "; ".join(failed) or f"{len(products)} products on tiles {tiles}, at most {worst:.2f} of the worst case"
 
-    def empty(self) -> Check:
-        """A batch without products, and one of empty ones."""
-        nothing: BatchResult = batch(self.device, self.plan, self.source, [])
-        sizes = [(0, 5, 3), (0, 5, 3)] if self.plan.kind != "grouped" else [(0, 5, 3), (4, 0, 2), (0, 0, 0)]
-        none = batch(self.device, self.plan, self.source, [_even(size, 0) for size in sizes])
-        fine = not nothing.products and all(c.size == 0 for c in none.products) and none.intact
-        return Check("empty", fine, "a batch of no products and one of empty ones do nothing" if fine else "an empty batch wrote something")
 
-    def _share(self, one: Product, c: np.ndarray) -> float:
-        """How much of the worst case a product's largest error is."""
-        old = np.zeros(c.shape) if one.c is None or one.beta == 0 else one.c.astype(np.float64)
-        product, magnitude = exact(one.a, one.b), exact(np.abs(one.a), np.abs(one.b))
-        product = product - lost(self.plan, one.a, one.b, product)
-        limit = abs(one.alpha) * allowance(self.plan, one.a, one.b, magnitude)
-        limit = limit + 3 * U * (abs(one.alpha) * magnitude + abs(one.beta) * np.abs(old)) + TINIEST
-        return float((np.abs(c - (one.alpha * product + one.beta * old)) / limit).max(initial=0.0))
+def any_order(device: Device, plan: Plan, source: Source) -> Answer:
+    """The same products in another order: bitwise the same matrices and the same counts."""
+    products = ragged(plan)
+    first = batch(device, plan, source, products)
+    order = np.random.default_rng(9).permutation(len(products))
+    second = batch(device, plan, source, [products[at] for at in order])
+    differ = [int(at) for place, at in enumerate(order) if first.products[at].tobytes() != second.products[place].tobytes()]
+    if differ:
+        return False, f"products {', '.join(map(str, sorted(differ)[:5]))} depend on the order of the batch"
+    if first.status != second.status:
+        return False, f"counted {second.status}, not {first.status}"
+    return True, f"{len(products)} products in another order give the same bits"
+
+
+def nothing(device: Device, plan: Plan, source: Source) -> Answer:
+    """A batch without products, and one of empty ones."""
+    none: BatchResult = batch(device, plan, source, [])
+    sizes = [(0, 5, 3), (0, 5, 3)] if plan.kind != "grouped" else [(0, 5, 3), (4, 0, 2), (0, 0, 0)]
+    empty = batch(device, plan, source, [_even(size, 0) for size in sizes])
+    fine = not none.products and all(c.size == 0 for c in empty.products) and empty.intact
+    return fine, "a batch of no products and one of empty ones do nothing" if fine else "an empty batch wrote something"
+
+
+QUESTIONS = {"batch": every_tile, "order": any_order, "empty": nothing}
+"""By name."""
+
+
+def _share(plan: Plan, one: Product, c: np.ndarray) -> float:
+    """How much of the worst case a product's largest error is."""
+    old = np.zeros(c.shape) if one.c is None or one.beta == 0 else one.c.astype(np.float64)
+    product, magnitude = exact(one.a, one.b), exact(np.abs(one.a), np.abs(one.b))
+    product = product - lost(plan, one.a, one.b, product)
+    limit = abs(one.alpha) * allowance(plan, one.a, one.b, magnitude)
+    limit = limit + 3 * U * (abs(one.alpha) * magnitude + abs(one.beta) * np.abs(old)) + TINIEST
+    return float((np.abs(c - (one.alpha * product + one.beta * old)) / limit).max(initial=0.0))
 
 
 def ragged(plan: Any, seed: int = 8) -> list[Product]:

@@ -84,7 +84,8 @@ class Grouped(Design):
     predictions = equations.PROBLEM
     constraints = (TILE, common.PROMOTION, common.SHARED_MEMORY)
     equation_groups = (
-        ("Resources", equations.RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)), ("A batch of the hints' size", equations.PROBLEM),
+        ("Resources", equations.RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
+        ("A batch of the hints' size", equations.PROBLEM),
     )
     of_registers = ("BM", "BN", "BK")
     shaping = ("blocks_at_once", "most_wavefronts", "unrolled")
@@ -215,10 +216,11 @@ class Grouped(Design):
         return {
             "batch": f"{batch.kind}: {KINDS[batch.kind]}",
             "walk": f"{batch.walk}: {WALKS[batch.walk]}",
-            "tlp": f"{batch.tlp}: {TLPS[batch.tlp]}; enough are {self.threshold(plan)} of {numbers['most_wavefronts'] * plan.lanes} threads that can be at work",
+            "tlp": f"{batch.tlp}: {TLPS[batch.tlp]}; enough are {self.threshold(plan)} of {numbers['most_wavefronts'] * plan.lanes} threads that can be at"
+                   " work",
             "tiles": ("\n" + " " * 11).join(self.told_tiles(plan)),
-            "for": f"{batch.matrices} products of {plan.hints.m}x{plan.hints.n}x{plan.hints.k} the tile is {batch.tiles[max(0, int(found.tile[0]))].name}, {steps}:"
-                   f" threads at work with the largest and each step down {levels}" if len(sizes) and found.tile[0] >= 0 else "none: C has no elements",
+            "for": f"{batch.matrices} products of {plan.hints.m}x{plan.hints.n}x{plan.hints.k} the tile is"
+                   f" {batch.tiles[max(0, int(found.tile[0]))].name}, {steps}: threads at work with the largest and each step down {levels}" if len(sizes) and found.tile[0] >= 0 else "none: C has no elements",
         }
 
     def told_tiles(self, plan: Any) -> list[str]:
@@ -242,8 +244,8 @@ class Grouped(Design):
         """
         old = plan.batch.tlp == "workgroup"
         return tilings.tiling(
-            plan.batch.tiles, sizes, self.threshold(plan) if threshold is None else threshold, lanes=plan.lanes, most_wavefronts=plan.numbers["most_wavefronts"],
-            workgroup=plan.numbers["launch_threads"] if old else None,
+            plan.batch.tiles, sizes, self.threshold(plan) if threshold is None else threshold, lanes=plan.lanes,
+            most_wavefronts=plan.numbers["most_wavefronts"], workgroup=plan.numbers["launch_threads"] if old else None,
         )
 
     @cached_property
@@ -257,7 +259,8 @@ class Grouped(Design):
         tiles = dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), ([block[0]], [warp[0]], [block[1]], [warp[1]], [block[2]], [warp[2]])))
         rows = [(promote, stages) for promote in choices.promote for stages in choices.among("stages", SLICES[1:4])]
         return [
-            {name: np.array(value) for name, value in tiles.items()}, {"split_k": np.array([1]), **{name: np.array([self.way_symbols(way)[name] for way in choices.ways]) for name in self.way_names}},
+            {name: np.array(value) for name, value in tiles.items()},
+            {"split_k": np.array([1]), **{name: np.array([self.way_symbols(way)[name] for way in choices.ways]) for name in self.way_names}},
             dict(zip(("promote", "stages"), np.array(rows).T)), {"group": np.array([1])},
         ]
 
