@@ -268,7 +268,8 @@ GG_DEVICE void make_list(List& list, const Products& from, int begin, int count,
             for (int level = 0; level < TILES; ++level) wavefronts[level] += __shfl_xor_sync(0xffffffffu, wavefronts[level], mask);
         if (thread % 32 == 0) {
 #pragma unroll
-            for (int level = 0; level < TILES; ++level) atomicAdd(list.wavefronts + level, wavefronts[level]);
+            for (int level = 0; level < TILES; ++level)
+                atomicAdd(list.wavefronts + level, wavefronts[level]);
         }
     }
     __syncthreads();
@@ -513,8 +514,9 @@ GG_DEVICE void work_off(
     // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
     const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
         bool odd_a = false, odd_b = false;  // whether there is anything to count
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
             {
                 float value[8];
@@ -534,8 +536,9 @@ GG_DEVICE void work_off(
                                     packed[word]);
             }
         }
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = ((int)threadIdx.x + i * THREADS) % 32, chunk = ((int)threadIdx.x + i * THREADS) / 32;
             {
                 float value[8];
@@ -553,8 +556,9 @@ GG_DEVICE void work_off(
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {
-#pragma unroll 1
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
                 {
                     float value[8];
@@ -571,8 +575,9 @@ GG_DEVICE void work_off(
             }
         }
         if (count_b && __any_sync(0xffffffffu, odd_b)) {
-#pragma unroll 1
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = ((int)threadIdx.x + i * THREADS) % 32, chunk = ((int)threadIdx.x + i * THREADS) / 32;
                 {
                     float value[8];
@@ -693,7 +698,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 }
             __syncwarp();
             // A lane takes one column; 2 rows go together.
@@ -701,8 +707,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 8; at += 2) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -1022,16 +1029,18 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 }
             __syncwarp();
             // A lane takes one column of every row.
 #pragma unroll 1
-            for (int at = lane * 0; at < 8; at += 1) {
+            for (int at = 0; at < 8; ++at) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;

@@ -380,8 +380,9 @@ GG_DEVICE void work_off(
     // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
     const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
         bool odd_a = false, odd_b = false;  // whether there is anything to count
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = ((int)threadIdx.x + i * THREADS) / 8, chunk = ((int)threadIdx.x + i * THREADS) % 8;
             {
                 float value[8];
@@ -420,8 +421,9 @@ GG_DEVICE void work_off(
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {
-#pragma unroll 1
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = ((int)threadIdx.x + i * THREADS) / 8, chunk = ((int)threadIdx.x + i * THREADS) % 8;
                 {
                     float value[8];
@@ -555,7 +557,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 12 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 12 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 }
             __syncwarp();
             // A lane takes one column; 4 rows go together.
@@ -563,8 +566,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 8; at < 8; at += 4) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 8;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -704,8 +708,9 @@ GG_DEVICE void work_off(
     // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
     const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
         bool odd_a = false, odd_b = false;  // whether there is anything to count
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
             {
                 float value[8];
@@ -725,8 +730,9 @@ GG_DEVICE void work_off(
                                     packed[word]);
             }
         }
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = ((int)threadIdx.x + i * THREADS) % 32, chunk = ((int)threadIdx.x + i * THREADS) / 32;
             {
                 float value[8];
@@ -744,8 +750,9 @@ GG_DEVICE void work_off(
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {
-#pragma unroll 1
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
                 {
                     float value[8];
@@ -762,8 +769,9 @@ GG_DEVICE void work_off(
             }
         }
         if (count_b && __any_sync(0xffffffffu, odd_b)) {
-#pragma unroll 1
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = ((int)threadIdx.x + i * THREADS) % 32, chunk = ((int)threadIdx.x + i * THREADS) / 32;
                 {
                     float value[8];
@@ -882,7 +890,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 }
             __syncwarp();
             // A lane takes one column; 2 rows go together.
@@ -890,8 +899,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 8; at += 2) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -1031,8 +1041,9 @@ GG_DEVICE void work_off(
     // Splits the stage of FP32 at `raw` into words at `words`; each thread takes 16 bytes of every word at a time.
     const auto split_stage = [&](u32 words, u32 raw, bool count_a, bool count_b) {
         bool odd_a = false, odd_b = false;  // whether there is anything to count
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
             {
                 float value[8];
@@ -1071,8 +1082,9 @@ GG_DEVICE void work_off(
             }
         }
         if (count_a && __any_sync(0xffffffffu, odd_a)) {
-#pragma unroll 1
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = ((int)threadIdx.x + i * THREADS) / 4, chunk = ((int)threadIdx.x + i * THREADS) % 4;
                 {
                     float value[8];
@@ -1209,7 +1221,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 }
             __syncwarp();
             // A lane takes one column; 2 rows go together.
@@ -1217,8 +1230,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 8; at += 2) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -1536,16 +1550,18 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 8 + (r & 1);
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]);
                 }
             __syncwarp();
             // A lane takes one column of every row.
 #pragma unroll 1
-            for (int at = lane * 0; at < 8; at += 1) {
+            for (int at = 0; at < 8; ++at) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;

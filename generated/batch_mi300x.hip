@@ -313,7 +313,8 @@ GG_DEVICE void make_list(List& list, const Products& from, int begin, int count,
             for (int level = 0; level < TILES; ++level) wavefronts[level] += shuffle_xor(wavefronts[level], mask);
         if (thread % 64 == 0) {
 #pragma unroll
-            for (int level = 0; level < TILES; ++level) __hip_atomic_fetch_add(list.wavefronts + level, wavefronts[level], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+            for (int level = 0; level < TILES; ++level)
+                __hip_atomic_fetch_add(list.wavefronts + level, wavefronts[level], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
         }
     }
     block_barrier();
@@ -497,14 +498,16 @@ GG_DEVICE void work_off(
         holds = ahead_left > 0;
         if (!holds) return;
         held_a = counts_a, held_b = counts_b;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = (thread_id() + i * THREADS) / 4, chunk = (thread_id() + i * THREADS) % 4;
             read_a(a_held[i], a_from, a_pitch, a_outer, k_left, row, chunk * 8);
         }
         a_from += BLOCK_K;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = (thread_id() + i * THREADS) % 32, chunk = (thread_id() + i * THREADS) / 32;
             read_b(b_held[i], b_from, b_pitch, b_outer, k_left, row, chunk * 8);
         }
@@ -518,8 +521,9 @@ GG_DEVICE void work_off(
     // Puts that stage into the place at `stage`.
     const auto put = [&](u32 stage) __attribute__((always_inline)) {
         if (!holds) return;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = (thread_id() + i * THREADS) / 4, chunk = (thread_id() + i * THREADS) % 4;
             {
                 const u32 words = stage;
@@ -532,8 +536,9 @@ GG_DEVICE void work_off(
                                     packed[word]);
             }
         }
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = (thread_id() + i * THREADS) % 32, chunk = (thread_id() + i * THREADS) / 32;
             {
                 const u32 words = stage;
@@ -630,7 +635,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + r, in_column = my_column + j * 16;
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 20 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
                 }
             wavefront_barrier();
             // A lane takes one column; 4 rows go together.
@@ -638,8 +644,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 8; at += 4) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -851,7 +858,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + r, in_column = my_column + j * 16;
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 36 + in_column] = fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
                 }
             wavefront_barrier();
             // A lane takes one column; 2 rows go together.
@@ -859,8 +867,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 32; at < 8; at += 2) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 32;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;

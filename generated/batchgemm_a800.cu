@@ -358,8 +358,9 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
             }
-#pragma unroll
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = warp_n + lane_column + i * 8;
                 float four[4];
 #pragma unroll
@@ -434,7 +435,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 2; ++r) {
                     const int in_row = my_row + r * 4, in_column = my_column + j * 8;
-                    if (in_row >= first && in_row < first + 4) line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 4) continue;
+                    line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
                 }
             __syncwarp();
             // A lane takes one column; 4 rows go together.
@@ -442,8 +444,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 8; at < 4; at += 4) {
                 const long long row = m0 + warp_m + i * 8 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 8;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -598,8 +601,9 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
             }
-#pragma unroll
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = warp_n + lane_column + i * 8;
                 float four[4];
 #pragma unroll
@@ -674,7 +678,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + r * 4, in_column = my_column + j * 8;
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
                 }
             __syncwarp();
             // A lane takes one column; 4 rows go together.
@@ -682,8 +687,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 8; at < 8; at += 4) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 8;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -913,7 +919,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 8; ++r) {
                     const int in_row = my_row + (r >> 1) * 4, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             __syncwarp();
             // A lane takes one column; 2 rows go together.
@@ -921,8 +928,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 8; at += 2) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -1153,7 +1161,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 8; ++r) {
                     const int in_row = my_row + (r >> 1) * 4, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             __syncwarp();
             // A lane takes one column; 2 rows go together.
@@ -1161,8 +1170,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 8; at += 2) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -1392,7 +1402,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 16; ++r) {
                     const int in_row = my_row + (r >> 1) * 4, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row >= first && in_row < first + 16) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 16) continue;
+                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             __syncwarp();
             // A lane takes one column; 2 rows go together.
@@ -1400,8 +1411,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 16; at += 2) {
                 const long long row = m0 + warp_m + i * 32 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;

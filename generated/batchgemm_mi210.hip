@@ -318,8 +318,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
             const float* element = a_from + (long long)row0 * a_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 32ll * a_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 32;
                 const bool inside = row < a_outer && row < 16;
                 if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
@@ -335,8 +336,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
             const float* element = b_from + (long long)row0 * b_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 32ll * b_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 32;
                 const bool inside = row < k_left && row < 16;
                 if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
@@ -358,15 +360,17 @@ GG_DEVICE void work_off(
     // Puts that stage into the place at `stage`.
     const auto put = [&](u32 stage) __attribute__((always_inline)) {
         if (!holds) return;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 4 + i * 32, chunk = thread_id() % 4;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
             if (row < 16) store_shared_16(stage + at_a(row, chunk), four);
         }
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 4 + i * 32, chunk = thread_id() % 4;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
@@ -397,8 +401,9 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
             }
-#pragma unroll
-            for (int i = 0; i < 1; ++i) {
+            {
+                constexpr int i = 0;
+
                 const int row = warp_n + lane_column + i * 8;
                 float four[4];
 #pragma unroll
@@ -471,7 +476,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 2; ++r) {
                     const int in_row = my_row + r * 8, in_column = my_column + j * 8;
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
             // A lane takes one column; 8 rows go together.
@@ -479,8 +485,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 8; at < 8; at += 8) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 8;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -563,8 +570,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
             const float* element = a_from + (long long)row0 * a_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 32ll * a_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 32;
                 const bool inside = row < a_outer && row < 16;
                 if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
@@ -580,8 +588,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 8, column = thread_id() % 8 * 4;
             const float* element = b_from + (long long)row0 * b_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 16ll * b_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 16;
                 const bool inside = row < k_left;
                 if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
@@ -603,15 +612,17 @@ GG_DEVICE void work_off(
     // Puts that stage into the place at `stage`.
     const auto put = [&](u32 stage) __attribute__((always_inline)) {
         if (!holds) return;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 4 + i * 32, chunk = thread_id() % 4;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
             if (row < 16) store_shared_16(stage + at_a(row, chunk), four);
         }
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 8 + i * 16, chunk = thread_id() % 8;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
@@ -716,7 +727,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row >= first && in_row < first + 8) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 8) continue;
+                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
             // A lane takes one column; 4 rows go together.
@@ -724,8 +736,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 8; at += 4) {
                 const long long row = m0 + warp_m + i * 16 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -808,8 +821,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
             const float* element = a_from + (long long)row0 * a_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 32ll * a_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 32;
                 const bool inside = row < a_outer;
                 if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
@@ -825,8 +839,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 8, column = thread_id() % 8 * 4;
             const float* element = b_from + (long long)row0 * b_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 16ll * b_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 16;
                 const bool inside = row < k_left;
                 if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
@@ -848,15 +863,17 @@ GG_DEVICE void work_off(
     // Puts that stage into the place at `stage`.
     const auto put = [&](u32 stage) __attribute__((always_inline)) {
         if (!holds) return;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 4 + i * 32, chunk = thread_id() % 4;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
             store_shared_16(stage + at_a(row, chunk), four);
         }
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 8 + i * 16, chunk = thread_id() % 8;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
@@ -961,7 +978,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 8; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row >= first && in_row < first + 16) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 16) continue;
+                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
             // A lane takes one column; 4 rows go together.
@@ -969,8 +987,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 16; at += 4) {
                 const long long row = m0 + warp_m + i * 32 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -1053,8 +1072,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
             const float* element = a_from + (long long)row0 * a_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 64ll * a_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 64;
                 const bool inside = row < a_outer && row < 32;
                 if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
@@ -1070,8 +1090,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 16, column = thread_id() % 16 * 4;
             const float* element = b_from + (long long)row0 * b_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 16ll * b_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 16;
                 const bool inside = row < k_left;
                 if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
@@ -1093,15 +1114,17 @@ GG_DEVICE void work_off(
     // Puts that stage into the place at `stage`.
     const auto put = [&](u32 stage) __attribute__((always_inline)) {
         if (!holds) return;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 4 + i * 64, chunk = thread_id() % 4;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
             if (row < 32) store_shared_16(stage + at_a(row, chunk), four);
         }
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 16 + i * 16, chunk = thread_id() % 16;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
@@ -1206,7 +1229,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 8; ++r) {
                     const int in_row = my_row + (r >> 1) * 8, in_column = my_column + j * 16 + (r & 1) * 8;
-                    if (in_row >= first && in_row < first + 16) line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 16) continue;
+                    line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
             // A lane takes one column; 4 rows go together.
@@ -1214,8 +1238,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 16; at < 16; at += 4) {
                 const long long row = m0 + warp_m + i * 32 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 16;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;
@@ -1298,8 +1323,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 4, column = thread_id() % 4 * 4;
             const float* element = a_from + (long long)row0 * a_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 64ll * a_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 64;
                 const bool inside = row < a_outer;
                 if (is_aligned(a_from, a_pitch) && inside && column + 4 <= k_left) {
@@ -1315,8 +1341,9 @@ GG_DEVICE void work_off(
         {
             const int row0 = thread_id() / 16, column = thread_id() % 16 * 4;
             const float* element = b_from + (long long)row0 * b_pitch + column;
-#pragma unroll
-            for (int i = 0; i < 1; ++i, element += 16ll * b_pitch) {
+            {
+                constexpr int i = 0;
+
                 const int row = row0 + i * 16;
                 const bool inside = row < k_left;
                 if (is_aligned(b_from, b_pitch) && inside && column + 4 <= b_outer) {
@@ -1338,15 +1365,17 @@ GG_DEVICE void work_off(
     // Puts that stage into the place at `stage`.
     const auto put = [&](u32 stage) __attribute__((always_inline)) {
         if (!holds) return;
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 4 + i * 64, chunk = thread_id() % 4;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(a_held[i][e]);
             store_shared_16(stage + at_a(row, chunk), four);
         }
-#pragma unroll
-        for (int i = 0; i < 1; ++i) {
+        {
+            constexpr int i = 0;
+
             const int row = thread_id() / 16 + i * 16, chunk = thread_id() % 16;
             u32 four[4];
             for (int e = 0; e < 4; ++e) four[e] = __float_as_uint(b_held[i][e]);
@@ -1451,7 +1480,8 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int r = 0; r < 16; ++r) {
                     const int in_row = my_row + (r >> 2) * 8, in_column = my_column + j * 32 + (r & 3) * 8;
-                    if (in_row >= first && in_row < first + 16) line[(in_row - first) * 36 + in_column] = acc_main[i][j][r];
+                    if (in_row < first || in_row >= first + 16) continue;
+                    line[(in_row - first) * 36 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
             // A lane takes one column; 2 rows go together.
@@ -1459,8 +1489,9 @@ GG_DEVICE void work_off(
             for (int at = lane / 32; at < 16; at += 2) {
                 const long long row = m0 + warp_m + i * 32 + first + at;
                 if (row >= m) break;
-#pragma unroll
-                for (int e = 0; e < 1; ++e) {
+                {
+                    constexpr int e = 0;
+
                     const int in_line = lane % 32;
                     const long long column = n0 + warp_n + in_line;
                     if (column >= n) continue;

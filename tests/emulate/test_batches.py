@@ -1,0 +1,128 @@
+"""Kernels for batches, run from what the compiler made of them: every kind, walk, vendor and arithmetic, and what a fault of each would show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmgen import spec
+from gemmgen.build import build
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST
+from gemmgen.errors import EmulationError, SpecError
+from gemmgen.render import render
+from gemmgen.run.batch import Product, batch
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.verify.batch import QUESTIONS, ragged
+
+MATRIX = [[32, 32, 32, 128], [64, 64, 32, 128]]
+LANES = [[16, 16, 16, 128], [32, 32, 16, 128]]
+CASES = {
+    "listed": ("a100", "ootomo", "grouped", "workgroups", "nn", None), "stays": ("h200", "ootomo", "grouped", "persistent", "nt", MATRIX),
+    "held": ("t4", "ootomo", "grouped", "persistent", "tn", MATRIX), "table 3": ("a100", "fp32", "grouped", "workgroups", "nn", None),
+    "lanes stay": ("t4", "fp32", "grouped", "persistent", "tt", LANES), "strided": ("a100", "ootomo", "strided", "persistent", "nn", MATRIX),
+    "pointers": ("rtx4090", "bf16x3", "pointers", "workgroups", "nn", MATRIX), "tf32": ("a100", "tf32x3", "grouped", "persistent", "tn", MATRIX),
+    "mfma": ("mi210", "ootomo", "grouped", "workgroups", "nn", MATRIX), "wmma": ("rx7900xtx", "ootomo", "pointers", "persistent", "nt", MATRIX),
+    "valu": ("mi300x", "fp32", "grouped", "persistent", "nn", LANES),
+}
+
+
+def planned(name):
+    gpu, scheme, kind, walk, layout, tiles = CASES[name]
+    data = {"problem": {"kind": kind, "layout": layout, "m": 64, "n": 64, "k": 64}, "split": {"scheme": scheme}, "target": {"gpu": gpu}, "batch": {"walk": walk}}
+    if tiles:
+        data["batch"]["tiles"] = tiles
+    plan = solve(spec.loads(data))
+    source = render(plan)
+    return plan, source, build(source)
+
+
+def opened(plan, source, binary, schedule=LAZY_HIGHEST):
+    return EmulatorDevice(plan, source, binary, schedule=schedule, processes=1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_kernel_for_batches_is_right_under_both_schedules(name):
+    plan, source, binary = planned(name)
+    for question in QUESTIONS.values():
+        passed, told = question(opened(plan, source, binary), plan, source)
+        assert passed, told
+    products = ragged(plan)
+    first, second = (batch(opened(plan, source, binary, schedule), plan, source, products) for schedule in (LAZY_HIGHEST, EAGER_LOWEST))
+    assert [c.tobytes() for c in first.products] == [c.tobytes() for c in second.products] and first.status == second.status
+
+
+def test_a_list_of_more_products_than_shared_memory_holds_goes_on():
+    plan, source, binary = planned("stays")
+    rng = np.random.default_rng(1)
+    products = [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, 3), (3, 2)))) for m in rng.integers(0, 5, plan.own.listed + 9)]
+    found = batch(opened(plan, source, binary), plan, source, products)
+    assert all(np.allclose(c, one.a @ one.b, atol=1e-5) for one, c in zip(products, found.products))
+
+
+def test_the_queue_is_left_as_the_next_launch_wants_it():
+    plan, source, binary = planned("stays")
+    device = opened(plan, source, binary)
+    from gemmgen.run import allocated
+
+    kept = {}
+    original = allocated
+
+    def once(device, interface, extents):
+        kept.update(original(device, interface, extents) if not kept else {})
+        return dict(kept)
+
+    import gemmgen.run.batch as module
+
+    module.allocated, device.release = once, lambda: None
+    try:
+        first, second = (batch(device, plan, source, ragged(plan)) for _ in range(2))
+        queue = device.download(kept["queue", 0], np.uint32, 2)
+    finally:
+        module.allocated = original
+    assert [c.tobytes() for c in first.products] == [c.tobytes() for c in second.products] and not queue.any()
+
+
+def test_products_of_several_sizes_are_refused_by_a_kernel_of_one():
+    plan, source, binary = planned("pointers")
+    one, other = (Product(np.ones((m, 2), np.float32), np.ones((2, 2), np.float32)) for m in (2, 3))
+    with pytest.raises(SpecError, match="one size"):
+        batch(opened(plan, source, binary), plan, source, [one, other])
+
+
+FAULTS = {
+    "a tile's rows are another's": ("listed", "{product_at(works.from, one.entry), one.m0, one.n0, one.tile}", "{product_at(works.from, one.entry), one.m0, 0, one.tile}"),
+    "a turn is left out": ("stays", "works.turn = (int)atomicAdd(works.queue, 1u) + works.blocks;", "works.turn = (int)atomicAdd(works.queue, 1u) + works.blocks + 1;"),
+    "no wait for the words": ("listed", "            __syncthreads();  // everyone's is, and so are the words", "            // everyone's is, and so are the words"),
+    "no wait for the copies": ("listed", "cp_async_wait<STAGES - 2>();  // this thread's part of the next stage", "// this thread's part of the next stage"),
+    "the other warps stay": ("table 3", "if ((int)threadIdx.x >= 128) return;", ""),
+    "the last columns are another's": ("listed", "if (column >= n) continue;", ""),
+    "the sort is none": ("stays", "if ((first < second) == ((low & size) == 0))", "if (false)"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_noticed(name):
+    case, text, wrong = FAULTS[name]
+    plan, source, _ = planned(case)
+    assert text in source.text
+    source = replace(source, text=source.text.replace(text, wrong), allow_spills=True)
+    binary = build(source)
+    if name == "the sort is none":  # the order of the batch decides nothing but when tiles are worked off, unless sizes of tiles are mixed
+        products = ragged(plan)
+        products = [products[2], products[0], products[3], products[1]]
+    else:
+        products = ragged(plan)
+    noticed = False
+    for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+        try:
+            found = batch(opened(plan, source, binary, schedule), plan, source, products, threshold=0)
+        except EmulationError:
+            noticed = True
+            continue
+        right = all(np.allclose(c, one.alpha * (one.a @ one.b) + (one.beta * one.c if one.beta else 0), atol=1e-4, equal_nan=False)
+                    for one, c in zip(products, found.products))
+        noticed = noticed or not right or not found.intact
+    assert noticed
