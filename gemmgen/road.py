@@ -13,7 +13,7 @@ Where it takes a kernel, it takes the same, or what `build` gave: so build once 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gemmgen.build import Built, Planned
     from gemmgen.plan import Plan
     from gemmgen.run import Device, Result
+    from gemmgen.run.batch import BatchResult, Product
     from gemmgen.solve import Explanation
     from gemmgen.spec import LoadedSpec
     from gemmgen.verify import Report, Require
@@ -160,6 +161,25 @@ def multiply(
     opened = open_device(built, device)
     try:
         return gemm(opened, built.plan, built.source, a, b, c, alpha=alpha, beta=beta)
+    finally:
+        opened.release()
+
+
+def multiply_batch(kernel: Kernel, products: Sequence[Product], *, device: str = "auto") -> BatchResult:
+    """alpha A B + beta C of each product of a batch, for a look; of a kernel whose spec asks for a batch that is no strided one without tiles.
+
+    Raises:
+        SpecError: shapes or types do not fit, two products write one place, or the kernel is for one product; others as `build` and `open_device`.
+    """
+    from gemmgen.run.batch import batch
+
+    built = build(kernel)
+    if built.plan.batch is None or not built.plan.batch.tiles:
+        raise SpecError("multiply_batch", "is given a kernel of another kind", got=f"kind {built.plan.kind}", needs='[problem] kind = "grouped" or "pointers"',
+                        remedy="road.multiply for one product, gemmgen.run.strided for a strided batch")
+    opened = open_device(built, device)
+    try:
+        return batch(opened, built.plan, built.source, products)
     finally:
         opened.release()
 
