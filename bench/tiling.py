@@ -1,6 +1,6 @@
 """Microseconds that an export's host code takes for the list of a batch's tiles, on this machine's CPU.
 
-    python bench/tiling.py [SPEC ...]
+    python bench/tiling.py specs/kernels/batch_listed_h200.toml specs/kernels/batchgemm_a800.toml
 
 Products are BatchGEMM's: m and n up to 128, 256 or 512, k up to 1024, from fixed seeds. The least of many runs is told, each of a batch
 that was not the last one, so that its products come from no register but mostly from the cache.
@@ -8,9 +8,9 @@ that was not the last one, so that its products come from no register but mostly
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -18,7 +18,6 @@ import numpy as np
 
 from gemmgen.batch import PROBLEM
 from gemmgen.export import contents
-from gemmgen.paths import SPECS
 from gemmgen.render import render, render_text
 from gemmgen.solve import solve
 from gemmgen.spec import load
@@ -66,16 +65,14 @@ def problems(batch: int, most: int) -> np.ndarray:
     return found
 
 
-def main(specs: list[str]) -> None:
+def main(specs: list[Path]) -> None:
     print("spec,batch,largest m and n,tiles,microseconds,microseconds to count them")
-    for spec in map(Path, specs or [str(SPECS / "kernels" / "batch_listed_h200.toml"), str(SPECS / "kernels" / "batchgemm_a800.toml")]):
+    for spec in specs:
         with tempfile.TemporaryDirectory() as folder:
             library = compiled(spec, Path(folder))
             for batch in (8, 256, 1024):
                 for most in (128, 256, 512):
-                    asked = problems(batch, most)
-                    count, room = ctypes.c_int64(), batch * (most // 16) ** 2
-                    room = min(room, 1 << 22)
+                    asked, count, room = problems(batch, most), ctypes.c_int64(), batch * (most // 16) ** 2
                     tiles = np.zeros((room, 4), np.int32)
                     at = ctypes.c_void_p(asked.ctypes.data), batch, SETS
                     rounds = max(50, 200_000 // batch // SETS)
@@ -85,4 +82,6 @@ def main(specs: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("specs", nargs="+", type=Path, help="kernels for batches of all sizes")
+    main(parser.parse_args().specs)

@@ -104,7 +104,7 @@ def codes(plan: Plan, name: str, grid_limit: str, nbytes: int) -> list[tuple[str
     reasons = {code: reason.format(name=name, bytes=f"the {nbytes} that are needed") for code, reason in (_REASONS | own).items()}
     told = [(f"BAD_{one.code}", -at, reasons[one.code]) for at, one in enumerate(arguments(plan, name), 1) if one.code]
     if batch.kind == "grouped":
-        told += [(f"BAD_{code}", value, f"of a product: {reasons[code].replace(', below 1, or not a 32-bit integer', '')}") for code, value in _OF_PRODUCTS]
+        told += [(f"BAD_{code}", value, f"of a product: {_PITCH if code.startswith('LD') else reasons[code]}") for code, value in _OF_PRODUCTS]
     if batch.walk == "persistent":
         told.append(("BAD_COUNT", -31, "NULL, or a capacity below 0"))
     told.append(("TOO_LARGE", -100, f"more tiles than a launch may have ({grid_limit})"))
@@ -132,7 +132,8 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     [launch] = source.launches
     workspace = interface.workspace(0, 0, 0)
     told = arguments(plan, name)
-    checked = [one for one in told if one.name not in ("stream", "beta", "stride_a", "stride_b", *(() if batch.kind == "strided" else ("alpha",)))]
+    unread = {"stream", "beta", "stride_a", "stride_b"} | ({"alpha"} if batch.kind != "strided" else set())
+    checked = [one for one in told if one.name not in unread]
     limit, grid_limit = prose.largest_grid(plan, source)
     stays = batch.walk == "persistent"
     space = f"gemmgen_{plan.hash}"
@@ -156,8 +157,10 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "per_list": products_of_a_list(plan), "checks": batch.kind != "strided", "entry": entry(plan, name), "arguments": told,
         "parameters": _filled([one.declared for one in told], 4), "checked": _filled([_const(one) for one in checked], 4),
         "passed": ", ".join(one.name for one in checked), "called": _filled([_SPOKEN.get(one.name, one.name) for one in told], 8), "given": [expression(one) for one in launch.parameters],
-        "codes": listed, "spoken": {code: code.removeprefix("BAD_").lower() if code.startswith("BAD_") else code.lower().replace("_", " ") for code, *_ in listed},
-        "workspace_bytes": workspace.bytes, "zeroed": workspace.zeroed, "largest": LARGEST_BATCH, "pointer_alignment": 8 if batch.kind == "pointers" else 4,
+        "codes": listed,
+        "spoken": {code: code.removeprefix("BAD_").lower() if code.startswith("BAD_") else code.lower().replace("_", " ") for code, *_ in listed},
+        "workspace_bytes": workspace.bytes, "zeroed": workspace.zeroed, "largest": LARGEST_BATCH,
+        "pointer_alignment": 8 if batch.kind == "pointers" else 4,
         "operands_needed": "written" if batch.kind == "pointers" else "read",
         "example": {"sizes": sizes, "bounds": [prose.rounded_up(prose.coefficients(plan, k, archs).scaled) if k else 0.0 for _, _, k in sizes]},
     }

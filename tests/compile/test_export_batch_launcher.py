@@ -88,7 +88,8 @@ def test_a_batch_is_one_launch_of_what_the_plan_says(case, tmp_path):
 
     assert called() == 0
     blocks = launch.most_blocks if stays else rows.value
-    wanted = {**values, "blocks": blocks, "queue": WORKSPACE + work.offsets.get("queue", 0), "a_status": WORKSPACE, "b_status": WORKSPACE + 24, "repaired": WORKSPACE + 48}
+    wanted = {**values, "blocks": blocks, "queue": WORKSPACE + work.offsets.get("queue", 0), "a_status": WORKSPACE, "b_status": WORKSPACE + 24,
+              "repaired": WORKSPACE + 48}
     assert told == [(True, (blocks, 1, 1), launch.threads, launch.shared_bytes, STREAM, {name: wanted[name] for name in launch.params})]
     told.clear()
     rows.value = 0
@@ -110,7 +111,8 @@ def loaded(plan, source, folder: Path) -> tuple[ctypes.CDLL, int]:
     (folder / "string.h").write_text(
         '#pragma once\n#include <stddef.h>\nextern "C" { void *memcpy(void *, const void *, size_t); void *memset(void *, int, size_t); }\n')
     kind = ("-x", "hip", "-nogpuinc", f"--offload-arch={plan.arch}", "-fuse-cuid=none") if amd else (
-        "-x", "cuda", "-nocudainc", "-D__CUDACC__", "-include", "cuda_runtime.h", f"--cuda-gpu-arch={plan.arch}", "-Wno-unknown-cuda-version", "-Wno-unused-function")
+        "-x", "cuda", "-nocudainc", "-D__CUDACC__", "-include", "cuda_runtime.h", f"--cuda-gpu-arch={plan.arch}", "-Wno-unknown-cuda-version",
+        "-Wno-unused-function")
     run(*host, *kind, "-nogpulib", "--cuda-host-only", "-o", folder / "launcher.o", folder / "out" / f"lab_gemm{suffix}")
     run(*host, "-x", "c++", "-o", folder / "runtime.o", folder / "runtime.cpp")
     run(*found.linker, "-shared", folder / "launcher.o", folder / "runtime.o", "-o", folder / "launcher.so")

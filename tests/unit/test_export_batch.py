@@ -32,15 +32,18 @@ from test_export import SCHEMA, stand_in, toolkit
 FIVE = [[16, 16, 16, 128], [16, 32, 16, 128], [32, 32, 16, 128], [32, 64, 16, 256], [64, 64, 16, 256]]
 CASES = {
     "grouped": {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}},
-    "grouped, listed": {"problem": {"kind": "grouped", "layout": "tn"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups"}, "target": {"gpu": "h200"}},
+    "grouped, listed": {"problem": {"kind": "grouped", "layout": "tn"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups"},
+                        "target": {"gpu": "h200"}},
     "strided": {"problem": {"kind": "strided", "layout": "nt"}, "split": {"scheme": "fp32"}, "target": {"gpu": "a800"}},
-    "strided, listed": {"problem": {"kind": "strided"}, "split": {"scheme": "fp32"}, "batch": {"walk": "workgroups", "tiles": FIVE}, "target": {"gpu": "mi210"}},
+    "strided, listed": {"problem": {"kind": "strided"}, "split": {"scheme": "fp32"}, "batch": {"walk": "workgroups", "tiles": FIVE},
+                        "target": {"gpu": "mi210"}},
     "pointers": {"problem": {"kind": "pointers", "layout": "tt"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}},
     "pointers, listed": {"problem": {"kind": "pointers"}, "split": {"scheme": "fp32"}, "batch": {"walk": "workgroups"}, "target": {"gpu": "a800"}},
     "five tiles": {"problem": {"kind": "grouped"}, "split": {"scheme": "fp32"}, "batch": {"walk": "workgroups", "tiles": FIVE}, "target": {"gpu": "mi210"}},
     "old TLP": {"problem": {"kind": "grouped"}, "split": {"scheme": "fp32"}, "target": {"gpu": "a800"},
                 "batch": {"walk": "workgroups", "tiles": FIVE, "tlp": "workgroup", "threshold": 65536}},
-    "one tile": {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups", "tiles": [[64, 96, 32, 128]]}, "target": {"gpu": "h200"}},
+    "one tile": {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups", "tiles": [[64, 96, 32, 128]]},
+                 "target": {"gpu": "h200"}},
     "no powers of 2": {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"},
                        "batch": {"walk": "workgroups", "tiles": [[32, 32, 32, 128], [32, 48, 32, 128], [96, 96, 32, 128]], "threshold": 3000}},
 }
@@ -97,7 +100,8 @@ def test_a_products_struct_is_told_as_kernels_read_it(tmp_path):
     assert {one["name"]: one["offset"] for one in told["fields"]} == {name: PROBLEM.fields[name][1] for name in PROBLEM.names}
     [gcc] = need("gcc")
     places = "".join(f'printf("%zu ", offsetof(lab_gemm_problem, {name}));' for name in PROBLEM.names)
-    (folder / "places.c").write_text(f'#include <stdio.h>\n#include "lab_gemm.h"\nint main(void) {{ {places} printf("%zu", sizeof(lab_gemm_problem)); return 0; }}\n')
+    (folder / "places.c").write_text(
+        f'#include <stdio.h>\n#include "lab_gemm.h"\nint main(void) {{ {places} printf("%zu", sizeof(lab_gemm_problem)); return 0; }}\n')
     run(gcc, "places.c", "-o", "places", cwd=folder)
     assert list(map(int, run(folder / "places").split())) == [*(PROBLEM.fields[name][1] for name in PROBLEM.names), 64]
 
@@ -163,8 +167,8 @@ class Host:
         wrapped = WRAPPED.replace("KERNELS", "lab.c").replace("CHECKED", values["batch"]["checked"]).replace("PASSED", values["batch"]["passed"])
         (folder / "wrapped.c").write_text(wrapped)
         [gcc] = need("gcc")
-        run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error", "-shared", "-fPIC",
-            "wrapped.c", "-o", "lab.so", cwd=folder)
+        run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
+            "-shared", "-fPIC", "wrapped.c", "-o", "lab.so", cwd=folder)
         self.library = ctypes.CDLL(str(folder / "lab.so"))
         self.library.told.restype = ctypes.c_char_p
         self.batch = values["batch"]
@@ -248,7 +252,8 @@ def test_a_list_without_room_is_told_and_nothing_beside_it_is_touched(case, host
 DAMAGED = {
     "permuted": ("(uint64_t)(longest - k)", "(uint64_t)k"), "by size alone": ("k_bits + tile_bits);", "tile_bits);"),
     "a tile left out": ("n0 < n; n0 += columns", "n0 + columns < n || n0 == 0; n0 += columns"),
-    "another order of rows": ("{entry, m0, n0, tile}", "{entry, n0, m0, tile}"), "another level": ("if (wavefronts >= GG_ENOUGH) break;", "if (wavefronts > 2 * GG_ENOUGH) break;"),
+    "another order of rows": ("{entry, m0, n0, tile}", "{entry, n0, m0, tile}"),
+    "another level": ("if (wavefronts >= GG_ENOUGH) break;", "if (wavefronts > 2 * GG_ENOUGH) break;"),
     "not longest first": ("(uint64_t)(GG_TILES - 1 - tile) << k_bits", "(uint64_t)tile << k_bits"),
 }
 
@@ -272,7 +277,8 @@ def _raw(host: Host, sizes: np.ndarray) -> np.ndarray:
     """What a damaged library writes, whatever it counts."""
     problems, count = problems_of(sizes), ctypes.c_int64()
     list_ = np.zeros((100_000, 4), np.int32)
-    host.library.lab_tiles(ctypes.c_void_p(problems.ctypes.data), len(sizes), ctypes.c_void_p(list_.ctypes.data), ctypes.c_int64(len(list_)), ctypes.byref(count))
+    place = ctypes.c_void_p(list_.ctypes.data)
+    host.library.lab_tiles(ctypes.c_void_p(problems.ctypes.data), len(sizes), place, ctypes.c_int64(len(list_)), ctypes.byref(count))
     return list_[:count.value]
 
 
@@ -344,7 +350,8 @@ def test_a_product_that_will_not_do_is_told_by_its_number(hosts):
         problems[field][17] = value
         assert check(host, problems) == (host.codes[f"BAD_{code}"], 17, -1), field
     problems = good_problems()  # what is not read may be anything
-    problems["a"][3], problems["lda"][3], problems["alpha"][3], problems["b"][4], problems["k"][4], problems["c"][5], problems["ldc"][5], problems["m"][5] = 0, -1, 0, 0, 0, 0, 0, 0
+    for field, at in (("a", 3), ("lda", 3), ("alpha", 3), ("b", 4), ("k", 4), ("c", 5), ("ldc", 5), ("m", 5)):
+        problems[field][at] = 0
     assert check(host, problems) == (0, -1, -1)
 
 
@@ -409,8 +416,8 @@ def test_arrays_of_pointers_are_looked_at_on_the_host(hosts):
 def launch_arguments(host: Host, **changed) -> int:
     """`gg_check` of a launch that would do but for what is changed."""
     wide, place = ctypes.c_int64, ctypes.c_void_p
-    usual = {"problems": 4096, "batch": 5, "list": 8192, "count": None, "workspace": 65536, "workspace_bytes": host.batch["workspace_bytes"], "m": 30, "n": 20, "k": 10,
-             "alpha": 1.0, "a": 1 << 20, "b": 1 << 21, "c": 1 << 22, "lda": 40, "ldb": 41, "ldc": 42, "stride_c": 4000} | changed
+    usual = {"problems": 4096, "batch": 5, "list": 8192, "count": None, "workspace": 65536, "workspace_bytes": host.batch["workspace_bytes"],
+             "m": 30, "n": 20, "k": 10, "alpha": 1.0, "a": 1 << 20, "b": 1 << 21, "c": 1 << 22, "lda": 40, "ldb": 41, "ldc": 42, "stride_c": 4000} | changed
     if usual["count"] is None:
         usual["count"] = len(host.wanted(np.repeat([[30, 20, 10]], min(5, max(0, usual["batch"])), axis=0)))
     kinds = {"batch": ctypes.c_int, "m": ctypes.c_int, "n": ctypes.c_int, "k": ctypes.c_int, "alpha": ctypes.c_float, "workspace_bytes": ctypes.c_size_t,
@@ -422,14 +429,15 @@ def launch_arguments(host: Host, **changed) -> int:
 def test_every_bad_argument_of_a_launch_is_named(case, hosts):
     host = hosts(case)
     assert launch_arguments(host) == 0
-    bad = [("batch", -1), ("batch", batch.LARGEST_BATCH + 1), ("workspace", 0), ("workspace", 65536 + 128), ("workspace_bytes", host.batch["workspace_bytes"] - 1)]
+    bad = [("batch", -1), ("batch", batch.LARGEST_BATCH + 1), ("workspace", 0), ("workspace", 65536 + 128),
+           ("workspace_bytes", host.batch["workspace_bytes"] - 1)]
     if "listed" in case:
         bad += [("list", 0), ("list", 8200), ("count", -1), ("count", 1 << 40)]
     if case.startswith("grouped"):
         bad += [("problems", 0), ("problems", 4104)]
     else:
-        bad += [("m", -1), ("n", -1), ("k", -1), ("m", 2**31 - 1), ("a", 0), ("a", 4097), ("b", 0), ("c", 0), ("c", 4098), ("lda", 9), ("lda", 1 << 31), ("ldb", 0),
-                ("ldb", 1 << 32), ("ldc", 19), ("ldc", -42)]
+        bad += [("m", -1), ("n", -1), ("k", -1), ("m", 2**31 - 1), ("a", 0), ("a", 4097), ("b", 0), ("c", 0), ("c", 4098), ("lda", 9),
+                ("lda", 1 << 31), ("ldb", 0), ("ldb", 1 << 32), ("ldc", 19), ("ldc", -42)]
     if case.startswith("strided"):
         bad += [("stride_c", 0), ("stride_c", 29 * 42 + 19), ("stride_c", 19), ("stride_c", -(1 << 63)), ("stride_c", 23)]
     if case == "strided, listed":
@@ -478,4 +486,5 @@ def test_the_launcher_compiles_and_links_with_the_example(case, tmp_path):
     run(nvcc, *told.split(), "-Xcompiler=-Wall,-Wextra,-Werror", cwd=folder)
     run(ar, "rcs", "liblab_gemm.a", "lab_gemm.o", cwd=folder)
     top = toolkit()
-    run(gxx, "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "liblab_gemm.a", f"-I{top}/include", f"-L{top}/lib64", "-lcudart", "-o", "example", cwd=folder)
+    run(gxx, "-Wall", "-Wextra", "-Werror", "-I.", "example.cpp", "liblab_gemm.a", f"-I{top}/include", f"-L{top}/lib64", "-lcudart",
+        "-o", "example", cwd=folder)
