@@ -149,14 +149,16 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     powers = all(not x & (x - 1) for tile in batch.tiles for x in (tile.m, tile.n))
     sizes = EXAMPLE_SIZES if batch.kind == "grouped" else (EXAMPLE_SIZE,) * EXAMPLE_PRODUCTS
     return {
-        "kind": batch.kind, "walk": batch.walk, "lanes": plan.lanes, "tlp": batch.tlp, "tiles": batch.tiles, "threshold": own.threshold, "most_counted": own.most_counted,
+        "kind": batch.kind, "walk": batch.walk, "lanes": plan.lanes, "tlp": batch.tlp, "tiles": batch.tiles, "threshold": own.threshold,
+        "most_counted": own.most_counted,
         "enough": -(-own.threshold // plan.lanes), "wavefronts": wavefronts(plan),
         "shifts": [[getattr(tile, x).bit_length() - 1 for tile in batch.tiles] for x in "mn"] if powers else None,
         # A turn's number and those of blocks that look for one beyond the last are 32-bit integers.
         "most_tiles": min(limit, 2**31 - 1 - (2 * launch.most_blocks if stays else 0)),
         "per_list": products_of_a_list(plan), "checks": batch.kind != "strided", "entry": entry(plan, name), "arguments": told,
         "parameters": _filled([one.declared for one in told], 4), "checked": _filled([_const(one) for one in checked], 4),
-        "passed": ", ".join(one.name for one in checked), "called": _filled([_SPOKEN.get(one.name, one.name) for one in told], 8), "given": [expression(one) for one in launch.parameters],
+        "passed": ", ".join(one.name for one in checked), "called": _filled([_SPOKEN.get(one.name, one.name) for one in told], 8),
+        "given": [expression(one) for one in launch.parameters],
         "codes": listed,
         "spoken": {code: code.removeprefix("BAD_").lower() if code.startswith("BAD_") else code.lower().replace("_", " ") for code, *_ in listed},
         "workspace_bytes": workspace.bytes, "zeroed": workspace.zeroed, "largest": LARGEST_BATCH,
@@ -188,13 +190,14 @@ def manifest_values(plan: Plan) -> Mapping[str, Any]:
     """What a manifest tells of a batch, and what it tells otherwise than of one product."""
     batch, c_types = plan.batch, {"u8": "address", "i4": "int", "f4": "float"}
     stays = batch.walk == "persistent"
-    blocks = ("one-dimensional: `most_blocks` blocks, or fewer, which is what the argument `blocks` tells the kernel; skip it where batch is 0" if stays else
-              "one-dimensional: a block for each entry of `list`, at most largest_grid; skip it where there is none")
+    blocks = ("one-dimensional: `most_blocks` blocks, or fewer, which is what the argument `blocks` tells the kernel; skip it where batch is 0"
+              if stays else "one-dimensional: a block for each entry of `list`, at most largest_grid; skip it where there is none")
     return {
         "computes": "for each product of a batch: C = alpha A B + beta C in FP32; with beta = 0 C is not read",
         "launch_rule": blocks,
         "batch": {
-            "kind": batch.kind, "walk": batch.walk, "lanes": plan.lanes, "tlp": batch.tlp, "threshold": plan.own.threshold, "lanes": plan.lanes, "most_counted": plan.own.most_counted,
+            "kind": batch.kind, "walk": batch.walk, "tlp": batch.tlp, "threshold": plan.own.threshold, "lanes": plan.lanes,
+            "most_counted": plan.own.most_counted,
             "products_of_a_list": products_of_a_list(plan), "largest_batch": LARGEST_BATCH,
             "tiles": [{"m": tile.m, "n": tile.n, "k": tile.k, "threads": tile.threads, "wavefronts": count}
                       for tile, count in zip(batch.tiles, wavefronts(plan))],
