@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gemmgen import __version__
 from gemmgen.abi import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
 from gemmgen.errors import SpecError
-from gemmgen.export import prose
+from gemmgen.export import batch, prose
 from gemmgen.export.manifest import MANIFEST, code_ending, manifest
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render_text
@@ -78,7 +78,7 @@ def _blocks(interface: Interface, grid: Grid) -> str:
 
 
 def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
-    """Everything the templates read."""
+    """Everything the templates read; `batch` only those of a kernel for whole batches."""
     interface = source.interface
     zeroed = [buffer.name for buffer in interface.buffers if buffer.zeroed]
     counters = [field for counters in interface.counters for field in counters.fields]
@@ -87,6 +87,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
     overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
     return {
+        **_of_batches(plan, source, archs, name),
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
         "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
         "code_endings": [code_ending(plan, arch) for arch in archs],
@@ -144,6 +145,10 @@ def _batch_text(batched: bool) -> dict[str, Any]:
     }
 
 
+def _of_batches(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
+    return {"batch": batch.template_values(plan, source, archs, name)} if batch.serves(plan) else {}
+
+
 def _numeric_version() -> str:
     """CMake knows numbers only."""
     return re.match(r"\d+(\.\d+)*", __version__)[0]
@@ -152,15 +157,16 @@ def _numeric_version() -> str:
 def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, tuple[str | None, str]]:
     """file: (template, or None where the content is not text from one; what it is)."""
     api, code = plan.gpu.maker.api, plan.gpu.maker.code
+    own = "batch/" if batch.serves(plan) else ""
     return {
-        f"{name}.h": ("header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
-        f"{name}{source.suffix}": ("kernel", "kernels and launcher, self-contained"),
+        f"{name}.h": (f"{own}header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
+        f"{name}{source.suffix}": (f"{own}kernel", "kernels and launcher, self-contained"),
         **{name + code_ending(plan, arch): (None, _code_meaning(plan, arch)) for arch in archs},
         MANIFEST: (None, f"how to launch {code}: symbols, grids, arguments, workspace; hashes of all files"),
         "CMakeLists.txt": ("CMakeLists.txt", "builds and installs a static library and the example"),
         f"{name}.pc": ("package.pc", "the pkg-config file; CMake installs it"),
-        "example.cpp": ("example.cpp", "a program that calls the library and checks the result"),
-        "README.md": ("README.md", "this file"),
+        "example.cpp": (f"{own}example.cpp", "a program that calls the library and checks the result"),
+        "README.md": (f"{own}README.md", "this file"),
     }
 
 
@@ -197,10 +203,11 @@ def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mappi
     """
     other = "gg_name"
     texts = [
-        render_text(f"export/{template}.j2", **{**context, "name": other, "guard": other.upper()})
+        render_text(f"export/{template}.j2", **{**context, "name": other, "guard": other.upper(), **_of_batches(plan, source, archs, other)})
         for file, (template, _) in _files(plan, source, archs, other).items() if template and file.endswith((".h", ".cpp", source.suffix))
     ]
     called = re.compile(rf"\b{context['name']}\s*\(")
     name = context["name"]
-    if name in (*_BATCHED, "stride_a", "stride_b", "alpha", "beta", "stream") or any(called.search(_COMMENT.sub("", text)) for text in texts):
+    arguments = {one.name for one in batch.arguments(plan, name)} if batch.serves(plan) else set()
+    if name in (*_BATCHED, "stride_a", "stride_b", "alpha", "beta", "stream", *arguments) or any(called.search(_COMMENT.sub("", text)) for text in texts):
         raise SpecError("--name", "is a name in the exported files already", got=name, needs="another name", remedy=f"--name my_{name}")

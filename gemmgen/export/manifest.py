@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gemmgen import __version__
 from gemmgen.abi import COUNTER_BYTES, WORKSPACE_ALIGNMENT
 from gemmgen.designs import all_decisions
-from gemmgen.export import prose
+from gemmgen.export import batch, prose
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.verify import standing
@@ -37,6 +37,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
     stored, binary, archs = prose.stored(plan), binaries[0], [binary.arch for binary in binaries]
     interface = source.interface
     largest_grid, _ = prose.largest_grid(plan, source)
+    zero = "before the first launch, from the start to the end of the last region marked zeroed"
     return {
         "schema_version": SCHEMA_VERSION,
         "generator": f"gemmgen {__version__}",
@@ -64,7 +65,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
                     "product of extents; the whole is a multiple of the alignment, too",
             "alignment": WORKSPACE_ALIGNMENT,
-            "zero": "before the first launch, from the start to the end of the last region marked zeroed",
+            "zero": batch.zero_rule(plan) if batch.serves(plan) else zero,
             "regions": [
                 {"name": r.name, "element": r.element, "factor": r.factor, "extents": list(r.of), "per": r.per, "zeroed": r.zeroed,
                  "meaning": r.meaning}
@@ -100,6 +101,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
                          + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave FP32's normal range",
             "rows": prose.bounds(plan, archs),
         },
+        **(batch.manifest_values(plan) if batch.serves(plan) else {}),
         "sha256": {"kernels": source.hash, **{file: hashlib.sha256(content).hexdigest() for file, content in files.items()}},
     }
 

@@ -76,10 +76,12 @@ def refuse_overlap(problems: np.ndarray) -> None:
     begin = full["c"].astype(np.int64)
     end = begin + 4 * ((full["m"].astype(np.int64) - 1) * full["ldc"] + full["n"])
     order = np.argsort(begin, kind="stable")
-    inside = np.flatnonzero(begin[order][1:] < end[order][:-1])
-    for at in inside:
-        first, second = order[at], order[at + 1]
-        if _interleaved(full[first], full[second]):
+    reaching: list[int] = []  # those before that end behind where this one begins
+    for second in order:
+        reaching = [first for first in reaching if end[first] > begin[second]]
+        first = next((one for one in reaching if not _interleaved(full[one], full[second])), None)
+        reaching.append(second)
+        if first is None:
             continue
         where = np.flatnonzero((problems["m"] > 0) & (problems["n"] > 0))
         raise SpecError(

@@ -1,0 +1,44 @@
+"""The manifest of an exported batch alone, without plan or launcher, is enough to run its kernel; one with a queue twice in one workspace."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import foreign_batch
+from gemmgen.build import build
+from gemmgen.export import export
+from gemmgen.render import render
+from gemmgen.run.batch import Product, batch
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+
+SIZES = ((20, 17, 9), (0, 5, 5), (16, 16, 0), (35, 33, 12))
+
+
+@pytest.mark.parametrize(("kind", "walk", "layout", "more"), [
+    ("grouped", "persistent", "nt", {"split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}}),
+    ("strided", "workgroups", "nn", {"split": {"scheme": "fp32"}, "target": {"gpu": "a800"}}),
+    ("pointers", "workgroups", "tn", {"split": {"scheme": "fp32"}, "target": {"gpu": "a800"}}),
+], ids=["grouped", "strided, listed", "pointers, listed"])
+def test_the_manifest_is_enough_to_launch_a_batch(kind, walk, layout, more, tmp_path):
+    plan = solve(loads({"problem": {"kind": kind, "layout": layout, "m": 264, "n": 264, "k": 264, "matrices": 64}, "batch": {"walk": walk},
+                        "build": {"allow_spills": True}, **more}))
+    source = render(plan)
+    binary = build(source)
+    export(plan, source, binary, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    rng, stays = np.random.default_rng(0), walk == "persistent"
+    sizes = SIZES if kind == "grouped" else SIZES[:1] * 2
+    asked = [(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n))), 0.5, 0.0) for m, n, k in sizes]
+    asked[0][0][1, 2] = np.inf
+    want = batch(EmulatorDevice(plan, source, binary), plan, source, [Product(*one) for one in asked])
+    device = EmulatorDevice(plan, source, binary)
+    got, status = foreign_batch.products(manifest, device, lambda buffer: buffer.address, asked, most_blocks=2, launches=1 + stays)
+    for one, other in zip(got, want.products):
+        assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
+    assert status == {name: (1 + stays) * value for name, value in want.status.items()} and status["a_nonfinite"] == 1 + stays
+    device.release()
