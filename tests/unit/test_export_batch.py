@@ -45,7 +45,7 @@ CASES = {
     "one tile": {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups", "tiles": [[64, 96, 32, 128]]},
                  "target": {"gpu": "h200"}},
     "no powers of 2": {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"},
-                       "batch": {"walk": "workgroups", "tiles": [[32, 32, 32, 128], [32, 48, 32, 128], [96, 96, 32, 128]], "threshold": 3000}},
+                       "batch": {"walk": "workgroups", "tiles": [[32, 32, 32, 128], [32, 96, 32, 128], [96, 96, 32, 128]], "threshold": 3000}},
 }
 GROUPED = [case for case in CASES if CASES[case]["problem"]["kind"] == "grouped"]
 LISTED = [case for case in CASES if CASES[case].get("batch", {}).get("walk") == "workgroups"]

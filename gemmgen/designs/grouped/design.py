@@ -220,7 +220,8 @@ class Grouped(Design):
                    " work",
             "tiles": ("\n" + " " * 11).join(self.told_tiles(plan)),
             "for": f"{batch.matrices} products of {plan.hints.m}x{plan.hints.n}x{plan.hints.k} the tile is"
-                   f" {batch.tiles[max(0, int(found.tile[0]))].name}, {steps}: threads at work with the largest and each step down {levels}" if len(sizes) and found.tile[0] >= 0 else "none: C has no elements",
+                   f" {batch.tiles[max(0, int(found.tile[0]))].name}, {steps}: threads at work with the largest and each step down {levels}"
+                   if found.tile[0] >= 0 else "none: C has no elements",
         }
 
     def told_tiles(self, plan: Any) -> list[str]:
