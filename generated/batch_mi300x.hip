@@ -658,10 +658,10 @@ GG_DEVICE void work_off(
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
                             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                        __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
                     }
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    const long long place = row * ldc + column;
+                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
                 }
             }
             wavefront_barrier();
@@ -881,10 +881,10 @@ GG_DEVICE void work_off(
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
                             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                        __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                        __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
                     }
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    const long long place = row * ldc + column;
+                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
                 }
             }
             wavefront_barrier();

@@ -458,10 +458,10 @@ GG_DEVICE void work_off(
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
                             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                        atomicAdd(repaired, 1ull);
+                        atomicAdd(repaired, (u64)1);
                     }
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    const long long place = row * ldc + column;
+                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
                 }
             }
             __syncwarp();
@@ -701,10 +701,10 @@ GG_DEVICE void work_off(
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
                             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                        atomicAdd(repaired, 1ull);
+                        atomicAdd(repaired, (u64)1);
                     }
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    const long long place = row * ldc + column;
+                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
                 }
             }
             __syncwarp();
@@ -942,10 +942,10 @@ GG_DEVICE void work_off(
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
                             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                        atomicAdd(repaired, 1ull);
+                        atomicAdd(repaired, (u64)1);
                     }
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    const long long place = row * ldc + column;
+                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
                 }
             }
             __syncwarp();
@@ -1184,10 +1184,10 @@ GG_DEVICE void work_off(
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
                             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                        atomicAdd(repaired, 1ull);
+                        atomicAdd(repaired, (u64)1);
                     }
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    const long long place = row * ldc + column;
+                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
                 }
             }
             __syncwarp();
@@ -1425,10 +1425,10 @@ GG_DEVICE void work_off(
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
                             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                        atomicAdd(repaired, 1ull);
+                        atomicAdd(repaired, (u64)1);
                     }
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    const long long place = row * ldc + column;
+                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
                 }
             }
             __syncwarp();

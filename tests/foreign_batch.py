@@ -70,7 +70,7 @@ def products(manifest: dict, device: Any, address: Any, asked: list[tuple], most
         pools[x] = (device.upload(pool, x), pool.size)
     for place, (m, n, k), (_, _, _, alpha, beta) in zip(places, sizes, asked):
         place |= {x: address(pools[x][0]) + 4 * int(place[x]) for x in "abc"} | {"m": m, "n": n, "k": k, "alpha": alpha, "beta": beta}
-    values: dict[str, Any] = {"batch": len(asked), "blocks": most_blocks}
+    values: dict[str, Any] = {"batch": len(asked), "blocks": most_blocks, "threshold": manifest["batch"]["threshold"]}
     if batch["kind"] == "grouped":
         data = b"".join(packed(batch["problem"], place) for place in places)
         values["problems"] = address(device.upload(np.frombuffer(data, np.uint8).copy(), "problems"))

@@ -67,6 +67,7 @@ def test_what_the_compiler_was_seen_to_refuse_has_a_next_choice(gpu, scheme, lay
 def test_a_small_product_of_the_portable_design_builds(k):
     built = first_that_builds(loads({
         "problem": {"m": 1024, "n": 1024, "k": k}, "split": {"scheme": "ootomo"}, "fragment": {"policy": "mma"}, "target": {"gpu": "h100"},
+        "pipeline": {"design": "portable"},
     }))
     assert built.refused and built.plan.fragment.policy == "mma" and not any(used.spill_bytes for used in built.binary.kernels.values())
 

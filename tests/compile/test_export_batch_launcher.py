@@ -89,8 +89,8 @@ def test_a_batch_is_one_launch_of_what_the_plan_says(case, tmp_path):
 
     assert called() == 0
     blocks = launch.most_blocks if stays else rows.value
-    wanted = {**values, "blocks": blocks, "queue": WORKSPACE + work.offsets.get("queue", 0), "a_status": WORKSPACE, "b_status": WORKSPACE + 24,
-              "repaired": WORKSPACE + 48}
+    wanted = {**values, "blocks": blocks, "threshold": plan.own.threshold, "queue": WORKSPACE + work.offsets.get("queue", 0),
+              "a_status": WORKSPACE, "b_status": WORKSPACE + 24, "repaired": WORKSPACE + 48}
     assert told == [(True, (blocks, 1, 1), launch.threads, launch.shared_bytes, STREAM, {name: wanted[name] for name in launch.params})]
     told.clear()
     rows.value = 0

@@ -27,7 +27,7 @@ def plans_of(design) -> list:
 
 
 def test_every_design_is_held():
-    assert set(PLANS) == set(all_designs())
+    assert set(PLANS) == {one for one in all_designs() if "gemm" in one.kinds}  # the tiles of a batch's kernel are plans of these
 
 
 def constants(text: str) -> dict[str, int]:

@@ -57,7 +57,7 @@ def test_every_kind_of_kernel_for_batches_is_right_under_both_schedules(name):
 def test_a_list_of_more_products_than_shared_memory_holds_goes_on():
     plan, source, binary = planned("stays")
     rng = np.random.default_rng(1)
-    products = [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, 3), (3, 2)))) for m in rng.integers(0, 5, plan.own.listed + 9)]
+    products = [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, 3), (3, 2)))) for m in np.where(np.arange(plan.own.listed + 9) % 24, 0, 3)]
     found = batch(opened(plan, source, binary), plan, source, products)
     assert all(np.allclose(c, one.a @ one.b, atol=1e-5) for one, c in zip(products, found.products))
 
