@@ -54,6 +54,24 @@ def test_every_kind_of_kernel_for_batches_is_right_under_both_schedules(name):
     assert [c.tobytes() for c in first.products] == [c.tobytes() for c in second.products] and first.status == second.status
 
 
+def few(plan):
+    """Products on the smallest and the largest tile, ragged, and one without elements."""
+    rng = np.random.default_rng(2)
+    tile = plan.batch.tiles[-1]
+    sizes = [(5, 7, 9), (tile.m + 1, tile.n, 5), (0, 3, 2)] if plan.kind == "grouped" else [(21, 19, 9)] * 3
+    return [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))) for m, n, k in sizes]
+
+
+@pytest.mark.parametrize("name", ["listed", "stays", "lanes stay", "strided", "mfma"])
+def test_few_products_are_right_under_both_schedules(name):
+    plan, source, binary = planned(name)
+    products = few(plan)
+    found = [batch(opened(plan, source, binary, schedule), plan, source, products, threshold=0) for schedule in (LAZY_HIGHEST, EAGER_LOWEST)]
+    for one, *c in zip(products, *(each.products for each in found)):
+        assert np.allclose(c[0], one.a @ one.b, atol=1e-5) and c[0].tobytes() == c[1].tobytes()
+    assert all(each.intact for each in found)
+
+
 def test_a_list_of_more_products_than_shared_memory_holds_goes_on():
     plan, source, binary = planned("stays")
     rng = np.random.default_rng(1)
@@ -78,7 +96,7 @@ def test_the_queue_is_left_as_the_next_launch_wants_it():
 
     module.allocated, device.release = once, lambda: None
     try:
-        first, second = (batch(device, plan, source, ragged(plan)) for _ in range(2))
+        first, second = (batch(device, plan, source, few(plan)) for _ in range(2))
         queue = device.download(kept["queue", 0], np.uint32, 2)
     finally:
         module.allocated = original

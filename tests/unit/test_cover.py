@@ -60,9 +60,10 @@ def test_every_kind_of_kernel_is_verified(in_short):
     for design in {plan.design.name for plan in plans if plan.design.is_emulated}:
         mine = [plan for plan in plans if plan.design.name == design or (design == "cuda_cores" and plan.design.name == "portable")]  # whose kernel it has
         assert {plan.layout for plan in mine} == {"nn", "nt", "tn", "tt"}, design
-        assert {plan.split_k > 1 for plan in mine} == {plan.scheme.normalize == "row" for plan in mine} == {False, True}, design
+        assert {plan.split_k > 1 for plan in mine} == {False, True}, design
+        assert {plan.scheme.normalize == "row" for plan in mine} == {False, any("prepass" in {way.where for way in plan.design.all_ways} for plan in mine)}, design
         assert len({plan.promote for plan in mine}) > 3 and len({plan.stages for plan in mine}) >= 3, design
-    assert {plan.where for plan in plans} == {"prepass", "shared", "register", "mixed"}
+    assert {plan.where for plan in plans} >= {"prepass", "shared", "register", "mixed"}
     assert {plan.loads for plan in plans} >= {"async", "spread", "grouped", "bulk"}
     assert {(plan.cluster, plan.consumers) for plan in plans if plan.design.stays} >= {(1, "cooperative"), (2, "cooperative"), (1, "pingpong"), (2, "pingpong")}
 
