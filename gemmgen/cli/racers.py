@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmgen import road
-from gemmgen.errors import GemmgenError
+from gemmgen.errors import GemmgenError, InfeasibleSpec
 
 if TYPE_CHECKING:
     from gemmgen.bench import Kernel
@@ -50,6 +50,10 @@ def racers(
         if isinstance(one, GemmgenError):
             errors.append(one)
             notes.append(f"{what}: not built: {one.where}: {one.problem}")
+        elif one.plan.batch and one.plan.batch.tiles:
+            errors.append(InfeasibleSpec("bench", "times kernels of one product", got=f"{what}, of kind {one.plan.kind}", needs='[problem] kind = "gemm"',
+                                         remedy="gemmgen bench-batches"))
+            notes.append(f"{what}: for batches: gemmgen bench-batches times it")
         else:
             kernels.append(Kernel(name, one.plan, one.source, one.binary, size))
             notes += [f"{what}: passed over: {refusal}" for refusal in one.refused]

@@ -158,10 +158,12 @@ def gemm(
         c: [M, N] FP32, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through.
 
     Raises:
-        SpecError: shapes or types do not fit.
+        SpecError: shapes or types do not fit, or the kernel's launch takes a whole batch.
         EmulationError, DeviceError: from the driver.
     """
     check_extents(a, b, c)
+    if plan.batch and plan.batch.tiles:
+        raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
     one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement)
     return replace(one, c=one.c[0])
 

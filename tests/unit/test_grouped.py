@@ -226,3 +226,12 @@ def test_an_explanation_tells_the_tiles():
     plan = explain(asked()).plan
     told = plan.design.told_tiles(plan)
     assert [tile.name in line for tile, line in zip(plan.batch.tiles, told)] == [True] * len(plan.batch.tiles)
+
+
+def test_one_product_is_refused_by_a_kernel_for_batches():
+    from gemmgen.run import gemm
+
+    plan = planned()
+    ones = np.ones((2, 2), np.float32)
+    with pytest.raises(SpecError, match="is for batches"):
+        gemm(None, plan, render(plan), ones, ones)
