@@ -499,6 +499,9 @@ def bench_batches(
     slice_ms: Annotated[float, typer.Option(min=0.1, max=1000, help="Milliseconds each contender runs in a round.")] = 3.0,
     seconds: Annotated[float | None, typer.Option(min=1, help=(
         "Time for all cells together, once all is compiled; slices and rounds are cut to fit."))] = None,
+    thresholds: Annotated[str, typer.Option(metavar="NUMBERS", help=(
+        "Comma-separated: each spec's kernel once for each, threads at work from which on a tiling is parallel enough, to find a GPU's "
+        "batch_threads."))] = "",
     captured: Annotated[bool, typer.Option("--captured", help=(
         "Capture every contender as a CUDA graph: the GPU's time, without the host's."))] = False,
     gpu: OtherGpu = None,
@@ -516,7 +519,7 @@ def bench_batches(
     included.
     """
     from gemmgen.bench import batches as benching
-    from gemmgen.cli.inputs import batch_sizes
+    from gemmgen.cli.inputs import batch_sizes, numbers_of
     from gemmgen.cli.racers import batch_racers
     from gemmgen.timing.batches import cells
 
@@ -528,6 +531,7 @@ def bench_batches(
         drawn = _plotted_batches(plot, out or plot.parent)
         emit_json({"files": [str(path) for path in drawn]}) if as_json else emit("\n".join(f"wrote {path}" for path in drawn))
         return EXIT_OK
+    asked_thresholds = numbers_of("--thresholds", thresholds)
     counts, rivals, suites = batch_sizes(batches), benching.batch_rivals(against), benching.suites(suite)
     wanted = cells(suites, counts)
     if not wanted or not (specs or rivals):
@@ -536,7 +540,7 @@ def bench_batches(
     if out:
         write_files(out, {})  # before minutes are spent
     progress = Progress("bench-batches", quiet or as_json)
-    kernels, notes = batch_racers(specs, progress, gpu)
+    kernels, notes = batch_racers(specs, progress, gpu, asked_thresholds)
 
     def save(table: benching.BatchTable) -> None:
         if out:

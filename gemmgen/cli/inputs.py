@@ -127,8 +127,17 @@ def batch_sizes(text: str) -> list[int]:
     Raises:
         SpecError: anything else.
     """
+    return numbers_of("--batches", text, "numbers of products", "8,16,256", "[1-9][0-9]{0,6}")
+
+
+def numbers_of(option: str, text: str, what: str = "numbers", example: str = "30000,45000", form: str = "[0-9]{1,9}") -> list[int]:
+    """An option's numbers between commas; an empty text is none.
+
+    Raises:
+        SpecError: anything else.
+    """
     words = text.replace(",", " ").split()
     for word in words:
-        if not re.fullmatch("[1-9][0-9]{0,6}", word):
-            raise SpecError("--batches", "is not a list of numbers of products", got=word, needs="8,16,256", remedy="--batches 8,256")
+        if not re.fullmatch(form, word):
+            raise SpecError(option, f"is not a list of {what}", got=word, needs=example, remedy=f"{option} {example}")
     return [int(word) for word in words]

@@ -62,11 +62,14 @@ def racers(
     return kernels, notes
 
 
-def batch_racers(specs: Sequence[Path], progress: road.Watcher, gpu: str | None = None) -> tuple[dict[str, BatchContender], list[str]]:
+def batch_racers(
+    specs: Sequence[Path], progress: road.Watcher, gpu: str | None = None, thresholds: Sequence[int] = (),
+) -> tuple[dict[str, BatchContender], list[str]]:
     """(what specs give to time in batches by name, what the compiler refused and why), compiled side by side.
 
     Args:
         gpu: for all of them, instead of their own.
+        thresholds: each kernel once for each of these instead of its own; none for its own.
 
     Raises:
         GemmgenError: a spec cannot be read, is for no GPU that is here, is none for batches, or cannot be built.
@@ -80,7 +83,8 @@ def batch_racers(specs: Sequence[Path], progress: road.Watcher, gpu: str | None 
         if isinstance(one, GemmgenError):
             raise one
         require_timed(one.plan, "bench-batches")
-        contenders[name] = contender(one)
+        for threshold in thresholds or (None,):
+            contenders[name if threshold is None else f"{name}-{threshold}"] = contender(one, threshold)
         notes += [f"{name}: passed over: {refusal}" for refusal in one.refused]
     return contenders, notes
 

@@ -37,12 +37,13 @@ class OneByOne:
 class BatchKernel:
     """A kernel of the grouped design, whose launch takes a whole batch."""
 
-    def __init__(self, built: Built):
+    def __init__(self, built: Built, threshold: int | None = None):
         from gemmgen.run import open_device
 
         self.name = built.source.name
         self._plan, self._launch = built.plan, built.source.launches[-1]
         self._interface = built.source.interface
+        self._threshold = built.plan.own.threshold if threshold is None else threshold
         self._device: Any = open_device("cuda", built.plan, built.source, built.binary)
 
     def prepare(self, batch: DeviceBatch, set_index: int) -> Callable[[], None]:
@@ -57,10 +58,10 @@ class BatchKernel:
                 "bench-batches", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped",
             )
         sizes = np.stack([batch.m, batch.n, batch.k], axis=1).astype(np.int64)
-        given: dict[str, Any] = {"batch": len(sizes), "threshold": plan.own.threshold, "alpha": 1.0, "beta": 0.0}
+        given: dict[str, Any] = {"batch": len(sizes), "threshold": self._threshold, "alpha": 1.0, "beta": 0.0}
         blocks = launch.most_blocks
         if plan.batch.walk == "workgroups":
-            rows = listed(plan.batch.tiles, sizes, plan.design.tiling(plan, sizes))
+            rows = listed(plan.batch.tiles, sizes, plan.design.tiling(plan, sizes, self._threshold))
             blocks, given["list"] = len(rows), cupy.asarray(rows)
         if plan.kind == "grouped":
             given["problems"] = batch.problems[set_index]
@@ -78,8 +79,11 @@ class BatchKernel:
         return self._device.prepared(launch.symbol, blocks, launch.threads, launch.shared_bytes, arguments(launch, given, memory), direct=True)
 
 
-def contender(built: Built) -> BatchContender:
+def contender(built: Built, threshold: int | None = None) -> BatchContender:
     """What multiplies a batch with this kernel.
+
+    Args:
+        threshold: threads at work from which on a tiling is parallel enough; None for the plan's.
 
     Raises:
         InfeasibleSpec: it multiplies one pair of matrices a launch.
@@ -88,4 +92,4 @@ def contender(built: Built) -> BatchContender:
     if batch is None or not batch.tiles:
         raise InfeasibleSpec("bench-batches", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
                              remedy="gemmgen bench, for kernels of one product")
-    return BatchKernel(built)
+    return BatchKernel(built, threshold)

@@ -235,3 +235,11 @@ def test_one_product_is_refused_by_a_kernel_for_batches():
     ones = np.ones((2, 2), np.float32)
     with pytest.raises(SpecError, match="is for batches"):
         gemm(None, plan, render(plan), ones, ones)
+
+
+def test_thresholds_of_a_race_are_numbers():
+    from gemmgen.cli.inputs import numbers_of
+
+    assert numbers_of("--thresholds", "0,45000") == [0, 45000] and numbers_of("--thresholds", "") == []
+    with pytest.raises(SpecError, match="--thresholds"):
+        numbers_of("--thresholds", "many")
