@@ -271,6 +271,11 @@ class _Facts:
         return max(1, self.fragment.shape[0] // 2)
 
     @property
+    def line_pitch(self) -> int:
+        """Floats from one of these rows to the next: padded, so that lanes of neighbouring rows meet different banks."""
+        return self.warp[1] + 4
+
+    @property
     def operands(self) -> tuple[Operand, Operand]:
         return (
             Operand("a", "m", self.layout[0] == "n", self.block[0]),
