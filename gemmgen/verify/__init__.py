@@ -18,7 +18,7 @@ from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import Words, split
 from gemmgen.verify import batch, oracles, strided
-from gemmgen.verify.bound import TINIEST, Bound, U, allowance, bound, lost
+from gemmgen.verify.bound import Bound, allowance, bound, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, exact, exact_or_special, same_special
 
@@ -300,15 +300,7 @@ class Judge:
             problem = oracles.uniform(self.plan, -1, 1, (m, n, k), 5)
             c = rng.uniform(-1, 1, (m, n)).astype(np.float32) if beta else None
             result = self.run(problem, c=c, alpha=alpha, beta=beta, placement=placement)
-            c64 = np.zeros((m, n)) if c is None else self.plan.output.rounded(c).astype(np.float64)
-            product = exact(problem.a, problem.b)
-            product = product - lost(self.plan, problem.a, problem.b, product)
-            magnitude = exact(np.abs(problem.a), np.abs(problem.b))
-            # alpha, beta and their sum round once each.
-            limit = abs(alpha) * allowance(self.plan, problem.a, problem.b, magnitude)
-            limit = limit + 3 * U * (abs(alpha) * magnitude + abs(beta) * np.abs(c64)) + TINIEST
-            limit = limit + self.plan.output.roundoff * abs(beta) * np.abs(c64) + self.plan.output.tiniest
-            share = float((np.abs(result.c - (alpha * product + beta * c64)) / limit).max(initial=0.0))
+            share = share_of_worst(self.plan, problem.a, problem.b, c, result.c, alpha, beta)
             worst = max(worst, share)
             if not share <= 1 or not result.intact:
                 failed.append(f"{m}x{n}x{k} alpha {alpha} beta {beta}: {share:.2g} of the worst case"

@@ -10,8 +10,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result
 from gemmgen.run.batch import BatchResult, Product, batch
-from gemmgen.verify.bound import TINIEST, U, allowance, lost
-from gemmgen.verify.metrics import exact
+from gemmgen.verify.bound import share_of_worst
 
 BESIDE = ((3, 5, 2), (37, 41, 20))
 """(m, n, k) of the products that stand beside the one in question."""
@@ -44,7 +43,7 @@ def every_tile(device: Device, plan: Plan, source: Source) -> Answer:
     for threshold in (0, None):  # each on the largest tile that it can have, and as the plan has it
         found = batch(device, plan, source, products, threshold=threshold)
         for at, (one, c) in enumerate(zip(products, found.products)):
-            share = _share(plan, one, c)
+            share = share_of_worst(plan, one.a, one.b, one.c, c, one.alpha, one.beta)
             worst = max(worst, share)
             if not share <= 1:
                 failed.append(f"product {at} of {'x'.join(map(str, one.sizes))}: {share:.2g} of the worst case")
@@ -80,16 +79,6 @@ def nothing(device: Device, plan: Plan, source: Source) -> Answer:
 
 QUESTIONS = {"batch": every_tile, "order": any_order, "empty": nothing}
 """By name."""
-
-
-def _share(plan: Plan, one: Product, c: np.ndarray) -> float:
-    """How much of the worst case a product's largest error is."""
-    old = np.zeros(c.shape) if one.c is None or one.beta == 0 else one.c.astype(np.float64)
-    product, magnitude = exact(one.a, one.b), exact(np.abs(one.a), np.abs(one.b))
-    product = product - lost(plan, one.a, one.b, product)
-    limit = abs(one.alpha) * allowance(plan, one.a, one.b, magnitude)
-    limit = limit + 3 * U * (abs(one.alpha) * magnitude + abs(one.beta) * np.abs(old)) + TINIEST
-    return float((np.abs(c - (one.alpha * product + one.beta * old)) / limit).max(initial=0.0))
 
 
 def ragged(plan: Any, seed: int = 8) -> list[Product]:

@@ -46,6 +46,7 @@ from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, row_exponents, split
+from gemmgen.verify.metrics import exact
 
 U = 2.0**-24  # FP32's unit roundoff, to nearest
 TRUNCATED = 2.0**-23
@@ -293,6 +294,25 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     if repaired:
         relative, absolute = max(relative, k * U + plan.output.roundoff * (1 + k * U)), np.maximum(absolute, k * TINIEST / 2)
     return relative * magnitude + absolute + TINIEST + plan.output.tiniest  # the last two are C's own rounding, and recombination's
+
+
+def share_of_worst(
+    plan: Plan, a: np.ndarray, b: np.ndarray, before: np.ndarray | None, c: np.ndarray, alpha: float = 1.0, beta: float = 0.0,
+) -> float:
+    """How much of the worst case the largest error of C = alpha A B + beta C is; more than 1, or NaN, is an error.
+
+    Args:
+        a, b: [M, K] and [K, N] FP32.
+        before: [M, N], C before it; None where beta is 0, which does not look at it.
+        c: [M, N], what came out.
+    """
+    product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
+    old = np.zeros(c.shape) if before is None or beta == 0 else plan.output.rounded(before).astype(np.float64)
+    want = alpha * (product - lost(plan, a, b, product)) + beta * old
+    # alpha, beta and their sum round once each.
+    limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * U * (abs(alpha) * magnitude + np.abs(beta * old)) + TINIEST
+    limit = limit + plan.output.roundoff * np.abs(beta * old) + plan.output.tiniest
+    return float((np.abs(c - want) / limit).max(initial=0.0))
 
 
 def _relative(coherent: float, random: float, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:

@@ -10,8 +10,7 @@ import numpy as np
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, strided
-from gemmgen.verify.bound import TINIEST, U, allowance, lost
-from gemmgen.verify.metrics import exact
+from gemmgen.verify.bound import share_of_worst
 
 ORDER = (2, 0, 3, 1)
 """Of the products of the batch that is permuted."""
@@ -38,7 +37,7 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
     a, b, c = drawn(3, bm + 3, 2 * bk + 5), drawn(3, 2 * bk + 5, bn + 5), drawn(3, bm + 3, bn + 5)
     placed, alpha, beta = Placement((3, 5, 1), (4, 8, 12), (7, 9, 11)), -1.5, 0.5
     ragged = [run(a, b, c=c, alpha=alpha, beta=beta, placement=placed) for _ in _orders(device)]
-    worst = max(_share(plan, one[0], one[1], one[2], one[3], alpha, beta) for one in zip(a, b, c, ragged[0].c))
+    worst = max(share_of_worst(plan, one[0], one[1], one[2], one[3], alpha, beta) for one in zip(a, b, c, ragged[0].c))
     if not worst <= 1:
         wrong.append(f"{worst:.2g} of the worst case")
     if not all(one.intact for one in ragged):
@@ -48,7 +47,7 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
 
     a, b = drawn(len(ORDER), bm + 4, bk + 4), drawn(len(ORDER), bk + 4, bn + 4)
     whole, order = run(a, b), list(ORDER)
-    worst = max(worst, *(_share(plan, *one) for one in zip(a, b, np.zeros_like(whole.c), whole.c)))
+    worst = max(worst, *(share_of_worst(plan, *one) for one in zip(a, b, np.zeros_like(whole.c), whole.c)))
     if not worst <= 1:
         wrong.append(f"{worst:.2g} of the worst case where tiles are whole")
     if run(a[order], b[order]).c.tobytes() != whole.c[order].tobytes():
@@ -61,18 +60,6 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
     if run(a[:0], b[:0]).c.size:
         wrong.append("an empty batch has elements")
     return f"7 of up to {len(ORDER)} products, at most {worst:.2f} of the worst case; permuted, alone and with one B for all the same bits", wrong
-
-
-def _share(
-    plan: Plan, a: np.ndarray, b: np.ndarray, before: np.ndarray, c: np.ndarray, alpha: float = 1.0, beta: float = 0.0,
-) -> float:
-    """The largest error of a product, over what the worst case allows there."""
-    product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
-    before = plan.output.rounded(before).astype(np.float64)
-    want = alpha * (product - lost(plan, a, b, product)) + beta * before
-    limit = abs(alpha) * allowance(plan, a, b, magnitude) + 3 * U * (abs(alpha) * magnitude + np.abs(beta * before)) + TINIEST
-    limit = limit + plan.output.roundoff * np.abs(beta * before) + plan.output.tiniest
-    return float((np.abs(c - want) / limit).max(initial=0.0))
 
 
 def _orders(device: Any) -> Iterator[None]:
