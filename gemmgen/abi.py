@@ -246,7 +246,10 @@ class Interface:
 
     def workspace(self, m: int, n: int, k: int, batch: int = 1) -> Workspace:
         """Layout of the workspace for a problem [m, n, k], or for `batch` of them."""
-        extents = self.extents(m, n, k, batch)
+        return self.laid_out(self.extents(m, n, k, batch))
+
+    def laid_out(self, extents: Mapping[str, int]) -> Workspace:
+        """Layout of the workspace for these extents, as grids and buffers call them."""
         offsets: dict[str, int] = {}
         lengths = {buffer.name: buffer.bytes(extents) for buffer in self.buffers}
         end = zeroed = 0
@@ -265,8 +268,8 @@ class Interface:
 
 def interface(plan: Plan) -> Interface:
     """The table of a plan's kernels."""
-    if plan.batch and plan.batch.tiles:
-        return _grouped(plan)
+    if plan.of_products:
+        return _packed(plan) if plan.packs_products else _grouped(plan)
     padded = {f"{name}_padded": (name, unit) for name, unit in zip("mnk", plan.block)}
     if plan.cluster > 1 and plan.split_k > 1:  # the last cluster may reach below C, and its blocks leave their parts, too
         padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
@@ -307,7 +310,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     arrived = f"slices of k that have left their part, for each {plan.design.gatherer} of C"
     each = (BATCH,) if plan.strided else ()
     return (
-        Buffer(STATUS, "unsigned long long", COUNTER_BYTES * sum(len(one.fields) for one in counters), (), True, "the counters"),
+        _status(counters),
         Buffer("a_absmax", "unsigned int", scales, ("m_padded", *each), True, f"largest magnitudes of A's rows{none}", zeroed_again=True),
         Buffer("b_absmax", "unsigned int", scales, ("n_padded", *each), True, f"largest magnitudes of B's columns{none}", zeroed_again=True),
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
@@ -316,6 +319,10 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         Buffer("b_words", "unsigned char", words * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
     )
+
+
+def _status(counters: Sequence[Counters]) -> Buffer:
+    return Buffer(STATUS, "unsigned long long", COUNTER_BYTES * sum(len(one.fields) for one in counters), (), True, "the counters")
 
 
 # ---- parameters
@@ -371,7 +378,7 @@ def _counted(counters: Counters) -> Parameter:
     return Parameter(counters.name, "unsigned long long", meaning, pointer=True, restrict=True, region=STATUS, offset=counters.offset)
 
 
-def _packed(operand: Operand) -> str:
+def _packed_stages(operand: Operand) -> str:
     outer = operand.outer.upper()
     return f"packed stages [{operand.outer} / BLOCK_{outer}][k / BLOCK_K][WORDS][BLOCK_{outer}][BLOCK_K]"
 
@@ -424,7 +431,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
 def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled, sliced = plan.split_before, plan.scheme.normalize == "row", plan.split_k > 1
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
-    lines = [Line((_words(operand, const=True),), _packed(operand)) for operand in before]
+    lines = [Line((_words(operand, const=True),), _packed_stages(operand)) for operand in before]
     if scaled:
         lines.append(Line(_absmax(const=True)))
     if plan.takes_operands:
@@ -459,13 +466,7 @@ def _grouped(plan: Plan) -> Interface:
     """One launch, which needs no workspace but for its counters."""
     counters = _counters(plan)
     counted = {one.name: _counted(one) for one in counters}
-    batch = _given("batch", "int", "products")
-    if plan.kind == "grouped":
-        lines = [Line((_given("problems", "Problem", "the products, 64 bytes each", pointer=True, const=True, restrict=True), batch))]
-    else:
-        lines = [Line(_A), Line(_B), Line(_c(plan)), *([Line(_STRIDES)] if plan.kind == "strided" else []), Line((*_SIZES, *_FACTORS, batch))]
-        if plan.kind == "pointers":
-            lines[:3] = [Line((replace(one, element=f"{one.element}*", const=False, restrict=False), ld)) for one, ld in (_A, _B, _c(plan))]
+    lines = _products(plan)
     stays = plan.batch.walk == "persistent"
     if stays:
         lines.append(Line((
@@ -483,8 +484,59 @@ def _grouped(plan: Plan) -> Interface:
         symbol=kernel_name(plan), role="gemm", meaning="all products", grid=((("turns", 1),),), threads=plan.threads,
         shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines), most_blocks=plan.numbers["blocks_at_once"] if stays else None,
     )
-    status = Buffer(STATUS, "unsigned long long", COUNTER_BYTES * sum(len(one.fields) for one in counters), (), True, "the counters")
     queue = Buffer(
         "queue", "unsigned int", 8, (), True, "tiles that blocks have taken, and blocks that have ended; the last one leaves zeros for the next launch",
     )
+    status = _status(counters)
     return Interface(constants={}, padded={}, buffers=(status, queue) if stays else (status,), counters=counters, launches=(launch,))
+
+
+def _products(plan: Plan) -> list[Line]:
+    """How a kernel is told of products, each with its own matrices, and how many there are."""
+    batch = _given("batch", "int", "products")
+    if plan.kind == "grouped":
+        return [Line((_given("problems", "Problem", "the products, 64 bytes each", pointer=True, const=True, restrict=True), batch))]
+    lines = [Line(_A), Line(_B), Line(_c(plan)), *([Line(_STRIDES)] if plan.kind == "strided" else []), Line((*_SIZES, *_FACTORS, batch))]
+    if plan.kind == "pointers":
+        lines[:3] = [Line((replace(one, element=f"{one.element}*", const=False, restrict=False), ld)) for one, ld in (_A, _B, _c(plan))]
+    return lines
+
+
+# ---- batches whose words are packed first
+
+WORK_BYTES = 32
+"""What a turn of the main kernel's blocks is, as the split pass writes it."""
+
+
+def _packed(plan: Plan) -> Interface:
+    """A pass that packs the words of all products and lists their tiles, and a launch that works off that list."""
+    counters = _counters(plan)
+    counted = {one.name: _counted(one) for one in counters}
+    name, a_b = kernel_name(plan), plan.split_before
+    works = _into("works", "Work", "the tiles of all products, a turn each")
+    listed = (
+        _given("list", "Placed", "the products that have a C, the longest first", pointer=True, const=True, restrict=True),
+        _given("listed", "int", "how many those are"),
+    )
+    split = Launch(
+        symbol=f"{name}_split", role="split", meaning="operands of all products into words, and the list of tiles",
+        grid=((("split_blocks", 1),),), threads=plan_module.SPLIT_THREADS, shared_bytes=0, lines=(
+            *_products(plan), Line(listed), Line((works,)), Line(tuple(_words(operand, const=False) for operand in a_b)),
+            Line(tuple(counted[f"{operand.name}_status"] for operand in a_b)),
+        ),
+    )
+    main = Launch(
+        symbol=name, role="gemm", meaning="the products of the words, and every C",
+        grid=((("turns", 1), *((("cluster", 1),) if plan.cluster > 1 else ())),), threads=plan.threads, shared_bytes=plan.shared_bytes, lines=(
+            *_products(plan), Line((works, _given("turns", "int", "turns")), "tiles of C, in clusters" if plan.cluster > 1 else "tiles of C"),
+            *(Line((_words(operand, const=True),), _packed_stages(operand)) for operand in a_b),
+            *([Line((counted["repaired"],))] if plan.special == "exact" else []),
+        ),
+        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
+    )
+    buffers = (
+        _status(counters), Buffer("works", "Work", WORK_BYTES, ("turns",), False, "the tiles of all products"),
+        *(Buffer(f"{one.name}_words", "unsigned char", plan.packed_stage_bytes(one), (f"{one.name}_stages",), False, f"{one.name.upper()}'s words, packed")
+          for one in a_b),
+    )
+    return Interface(constants={"cluster": plan.cluster}, padded={}, buffers=buffers, counters=counters, launches=(split, main))

@@ -34,6 +34,26 @@ PROBLEM = np.dtype([
 """One product of a grouped batch as kernels read it, 64 bytes: addresses of A, B and C, elements from one stored row to the next, sizes, factors."""
 
 
+PLACED = np.dtype([
+    ("entry", np.int32), ("block", np.int32), ("turn", np.int32), ("a_stage", np.int32), ("b_stage", np.int32), ("reserved", np.int32, 3),
+])
+"""One product of the host's list for kernels that pack words first, 32 bytes: its number in the batch; its first block of the split pass; its first
+turn of the main kernel; the stages of packed words of A and of B that come before its own."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What the host tells the kernels of a batch besides its products.
+
+    Attributes:
+        rows: the list, as the design's kernels read it.
+        extents: what grids and buffers ask (`gemmgen.abi`): `turns`, of a kernel that packs words also `split_blocks`, `a_stages`, `b_stages`.
+    """
+
+    rows: np.ndarray
+    extents: dict[str, int]
+
+
 @dataclass(frozen=True)
 class Tile:
     """What one block computes of C at a time.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, make_dataclass
 from functools import cached_property
 from typing import Any
 
-from gemmgen.batch import Batch
+from gemmgen.batch import Batch, Tile
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import F32, Output
@@ -178,9 +178,24 @@ class _Facts:
         return self.kind == "strided" and not self.batch.tiles
 
     @property
+    def of_products(self) -> bool:
+        """Whether a launch takes many products, each told by itself (`gemmgen.run.batch`)."""
+        return bool(self.batch) and not self.strided
+
+    @property
+    def packs_products(self) -> bool:
+        """Whether a pass packs the words of many such products before the main kernel."""
+        return self.of_products and bool(self.split_before)
+
+    @property
+    def batch_tiles(self) -> tuple[Tile, ...]:
+        """The tiles that a product of a batch may get, the smallest first."""
+        return self.batch.tiles or (Tile(*self.block, self.threads, self.warp[:2]),)
+
+    @property
     def split_tile(self) -> tuple[int, int]:
         """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
-        return (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.strided else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
+        return (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.batch else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
 
     @cached_property
     def numbers(self) -> dict[str, Any]:

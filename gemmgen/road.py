@@ -174,7 +174,7 @@ def multiply_batch(kernel: Kernel, products: Sequence[Product], *, device: str =
     from gemmgen.run.batch import batch
 
     built = build(kernel)
-    if built.plan.batch is None or not built.plan.batch.tiles:
+    if not built.plan.of_products:
         raise SpecError("multiply_batch", "is given a kernel of another kind", got=f"kind {built.plan.kind}", needs='[problem] kind = "grouped" or "pointers"',
                         remedy="road.multiply for one product, gemmgen.run.strided for a strided batch")
     opened = open_device(built, device)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gemmgen.batch import Batch
+from gemmgen.batch import Batch, Listed
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
@@ -222,6 +222,18 @@ class Design:
     def settled(self, batch: Batch, gpu: Gpu) -> dict[str, Any]:
         """Decisions by name that follow from a batch's description."""
         return {}
+
+    def listed(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> Listed:
+        """What the host tells the kernels of a batch of products, each of its own size.
+
+        Args:
+            sizes: [products, 3] of m, n, k.
+            threshold: threads at work that are enough, of kernels with several tiles; None for the plan's.
+
+        Raises:
+            SpecError: the batch is larger than a launch can be.
+        """
+        raise NotImplementedError
 
     def atom(self, fragment: Fragment) -> str:
         """The template of what multiplies, by its path."""

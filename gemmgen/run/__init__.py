@@ -162,7 +162,7 @@ def gemm(
         EmulationError, DeviceError: from the driver.
     """
     check_extents(a, b, c)
-    if plan.batch and plan.batch.tiles:
+    if plan.of_products:
         raise SpecError("plan", "is for batches", got=f"kind {plan.kind}", needs='[problem] kind = "gemm"', remedy="gemmgen.run.batch.batch, of any number")
     one = _products(device, plan, source, a[None], b[None], None if c is None else c[None], alpha, beta, placement)
     return replace(one, c=one.c[0])

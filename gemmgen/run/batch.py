@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from gemmgen.abi import STATUS
-from gemmgen.batch import PROBLEM
+from gemmgen.batch import PROBLEM, Listed
 from gemmgen.errors import SpecError
-from gemmgen.model.batch import listed
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.run import POISON, Device, Placement, allocated, arguments, check_extents, stored, unstored
@@ -115,17 +114,24 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
         raise SpecError("products", f"a kernel for problems of kind {plan.kind} has one size", got=f"{len(set(map(tuple, sizes)))} sizes",
                         needs="products of one size", remedy='[problem] kind = "grouped"')
     interface = source.interface
-    launch = interface.launches[-1]
+    threshold = plan.own.threshold if threshold is None and plan.batch.tiles else threshold
+    listed = plan.design.listed(plan, sizes, threshold)
+    extents = listed.extents | interface.constants
     try:
-        memory = allocated(device, interface, {})
+        memory = allocated(device, interface, extents)
         held = _pooled(device, plan, products) if plan.kind == "strided" else [_placed(device, plan, one) for one in products]
-        given = _given(device, plan, products, sizes, held, threshold)
-        blocks = len(given.pop("rows"))
-        if launch.most_blocks:  # blocks that stay
-            blocks = min(blocks, launch.most_blocks, device.clusters_at_once or blocks)
-        given["blocks"] = blocks
-        if blocks and products:
-            device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, arguments(launch, given, memory))
+        given = _given(device, plan, products, sizes, held, listed)
+        given["threshold"] = threshold
+        follows = False  # one of these launches
+        for launch in interface.launches:
+            blocks = launch.blocks(extents)
+            if launch.most_blocks and device.clusters_at_once:  # blocks that stay
+                blocks = min(blocks, device.clusters_at_once * launch.cluster)
+            given["blocks"] = blocks
+            if blocks:
+                args = arguments(launch, given, memory)
+                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
+            follows = blocks > 0
         status = {
             name.name: int(value)
             for one in interface.counters
@@ -197,17 +203,15 @@ def _pooled(device: Device, plan: Plan, products: Sequence[Product]) -> list[_He
     ]
 
 
-def _given(device: Device, plan: Plan, products: Sequence[Product], sizes: np.ndarray, held: Sequence[_Held], threshold: int | None) -> dict[str, Any]:
-    """The call's arguments by name; `rows`: the tiles, where the host lists them."""
+def _given(device: Device, plan: Plan, products: Sequence[Product], sizes: np.ndarray, held: Sequence[_Held], listed: Listed) -> dict[str, Any]:
+    """The call's arguments by name, those of all kinds of kernels."""
     problems = np.zeros(len(products), PROBLEM)
     for at, (one, place) in enumerate(zip(products, held)):
         problems[at] = (place.a, place.b, place.c, place.lda, place.ldb, place.ldc, *one.sizes, one.alpha, one.beta, (0, 0))
     refuse_overlap(problems)
-    threshold = plan.own.threshold if threshold is None else threshold
-    rows = listed(plan.batch.tiles, sizes, plan.design.tiling(plan, sizes, threshold)) if len(products) else np.zeros((0, 4), np.int32)
-    given: dict[str, Any] = {"batch": len(products), "rows": rows, "threshold": threshold}
-    if plan.batch.walk == "workgroups":
-        given["list"] = device.upload(rows, "list")
+    given: dict[str, Any] = {
+        "batch": len(products), "list": device.upload(listed.rows, "list"), "listed": len(listed.rows), "turns": listed.extents["turns"],
+    }
     if plan.kind == "grouped":
         return given | {"problems": device.upload(problems, "problems")}
     first = held[0] if held else None

@@ -182,7 +182,7 @@ class Judge:
         self.plan, self.source, self.binary, self.device = plan, source, binary, device
 
     def run(self, problem: oracles.Problem, **options: Any) -> Result:
-        if self.plan.batch and self.plan.batch.tiles:
+        if self.plan.of_products:
             return batch.among_others(self.device, self.plan, self.source, problem.a, problem.b, **options)
         return gemm(self.device, self.plan, self.source, problem.a, problem.b, **options)
 
@@ -192,7 +192,7 @@ class Judge:
         def asked(name: str) -> Check:
             return Check(name, *batch.QUESTIONS[name](self.device, self.plan, self.source))
 
-        return {name: partial(asked, name) for name in batch.QUESTIONS} if self.plan.batch and self.plan.batch.tiles else {}
+        return {name: partial(asked, name) for name in batch.QUESTIONS} if self.plan.of_products else {}
 
     def resources(self) -> Check:
         used = resources(self.plan, self.source, self.binary)

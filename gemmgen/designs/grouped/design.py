@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.batch import KINDS, TLPS, WALKS, Batch, Tile
+from gemmgen.batch import KINDS, TLPS, WALKS, Batch, Listed, Tile
 from gemmgen.catalog.fragment import Fragment, FragmentMap
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
@@ -248,6 +248,10 @@ class Grouped(Design):
             plan.batch.tiles, sizes, self.threshold(plan) if threshold is None else threshold, lanes=plan.lanes,
             most_wavefronts=plan.numbers["most_wavefronts"], workgroup=plan.numbers["launch_threads"] if old else None,
         )
+
+    def listed(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> Listed:
+        rows = tilings.listed(plan.batch.tiles, sizes, self.tiling(plan, sizes, threshold)) if len(sizes) else np.zeros((0, 4), np.int32)
+        return Listed(rows, {"turns": len(rows)})
 
     @cached_property
     def known_symbols(self) -> frozenset[str]:

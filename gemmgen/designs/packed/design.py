@@ -1,0 +1,77 @@
+"""Packed words for products of many sizes: the warp-specialised design's kernel, walking a list in place of a formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gemmgen.batch import KINDS, PLACED, Batch, Listed
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.decisions import Word
+from gemmgen.designs.design import Asked, Way, refuse_pipeline
+from gemmgen.designs.packed import refusals
+from gemmgen.designs.specialised.design import Specialised
+
+
+class Packed(Specialised):
+    name = "packed"
+    kinds = ("grouped", "pointers")
+    words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
+    all_ways = (Way("prepass", "bulk"),)
+    schedule = "lib/products.j2"
+
+    @property
+    def template(self) -> str:
+        return "designs/specialised/kernel.j2"
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        found = self.left(asked)
+        if not found or asked.foreign:
+            raise refuse_pipeline(asked, "where = prepass, loads = bulk: words are packed before", "where", "loads", "fragment_buffers")
+        return found
+
+    def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
+        refusals.refuse_choices(spec, place)
+        refusals.refuse_scales(scheme, place)
+        return super().batch(spec, gpu, scheme, fragment, place)
+
+    def settled(self, batch: Batch, gpu: Gpu) -> dict[str, Any]:
+        return {"split_k": 1}
+
+    def listed(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> Listed:
+        """The products that have a C, those with the longest k first, each with its place in the split pass, the main kernel and the packed words.
+
+        Raises:
+            SpecError: there are more blocks, turns or stages than 32 bits count.
+        """
+        bm, bn, bk = plan.block
+        outer, along = plan.split_tile
+        m, n, k = (np.maximum(sizes[:, at], 0).astype(np.int64) for at in range(3))
+        order = np.lexsort((np.arange(len(sizes)), -(-(-k // bk))))
+        order = order[(m[order] > 0) & (n[order] > 0)]
+        m, n, k = m[order], n[order], k[order]
+        rows, columns, stages = -(-m // bm), -(-n // bn), -(-k // bk)
+        blocks_k = -(-stages * bk // along)
+        counts = {
+            # A product without k has nothing to split, and turns that a block has to write.
+            "split_blocks": np.maximum(1, (-(-rows * bm // outer) + -(-columns * bn // outer)) * blocks_k),
+            "turns": -(-rows // plan.cluster) * columns, "a_stages": rows * stages, "b_stages": columns * stages,
+        }
+        listed = np.zeros(len(order), PLACED)
+        listed["entry"] = order
+        for field, count in zip(("block", "turn", "a_stage", "b_stage"), counts.values()):
+            if count.sum() >= 2**31:
+                raise refusals.too_many(field.replace("_", " ") + "s", int(count.sum()))
+            listed[field] = np.cumsum(count) - count
+        return Listed(listed, {name: int(count.sum()) for name, count in counts.items()})
+
+    def told_of(self, plan: Any) -> dict[str, str]:
+        bm, bn, _ = plan.block
+        return {
+            "batch": f"{plan.kind}: {KINDS[plan.kind]}",
+            "walk": "a pass packs the words of all products and lists their tiles; blocks stay and take every so many turns of that list, the longest k first",
+            "tiles": f"{bm}x{bn} for all products; the edges of C are cut, those of A and B are zeros",
+        }
