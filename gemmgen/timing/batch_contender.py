@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmgen.errors import DeviceError, InfeasibleSpec
-from gemmgen.model.batch import listed
 from gemmgen.timing.batches.contender import BatchContender
 from gemmgen.timing.batches.device import DeviceBatch
 
@@ -35,15 +34,14 @@ class OneByOne:
 
 
 class BatchKernel:
-    """A kernel of the grouped design, whose launch takes a whole batch."""
+    """A kernel whose launches take a whole batch of products."""
 
     def __init__(self, built: Built, threshold: int | None = None):
         from gemmgen.run import open_device
 
         self.name = built.source.name
-        self._plan, self._launch = built.plan, built.source.launches[-1]
-        self._interface = built.source.interface
-        self._threshold = built.plan.own.threshold if threshold is None else threshold
+        self._plan, self._interface = built.plan, built.source.interface
+        self._threshold = built.plan.own.threshold if threshold is None and built.plan.batch.tiles else threshold
         self._device: Any = open_device("cuda", built.plan, built.source, built.binary)
 
     def prepare(self, batch: DeviceBatch, set_index: int) -> Callable[[], None]:
@@ -52,17 +50,18 @@ class BatchKernel:
 
         from gemmgen.run import allocated, arguments
 
-        plan, launch = self._plan, self._launch
+        plan = self._plan
         if plan.kind != "grouped" and not batch.is_uniform:
             raise DeviceError(
                 "bench-batches", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped",
             )
         sizes = np.stack([batch.m, batch.n, batch.k], axis=1).astype(np.int64)
-        given: dict[str, Any] = {"batch": len(sizes), "threshold": self._threshold, "alpha": 1.0, "beta": 0.0}
-        blocks = launch.most_blocks
-        if plan.batch.walk == "workgroups":
-            rows = listed(plan.batch.tiles, sizes, plan.design.tiling(plan, sizes, self._threshold))
-            blocks, given["list"] = len(rows), cupy.asarray(rows)
+        listed = plan.design.listed(plan, sizes, self._threshold)
+        extents = listed.extents | self._interface.constants
+        given: dict[str, Any] = {
+            "batch": len(sizes), "threshold": self._threshold, "alpha": 1.0, "beta": 0.0, "listed": len(listed.rows), "turns": extents["turns"],
+            "list": cupy.asarray(np.frombuffer(listed.rows.tobytes(), np.uint8)),
+        }
         if plan.kind == "grouped":
             given["problems"] = batch.problems[set_index]
         else:
@@ -72,11 +71,21 @@ class BatchKernel:
             for at, name in enumerate("abc"):
                 given[name] = batch.pointers[set_index][at] if plan.kind == "pointers" else (batch.a, batch.b, batch.c)[at][set_index]
                 given[f"stride_{name}"] = (int(host[name][1]) - int(host[name][0])) // 4 if len(host) > 1 else 0
-        given["blocks"] = blocks
-        if not blocks:
-            return lambda: None
-        memory = allocated(self._device, self._interface, {})
-        return self._device.prepared(launch.symbol, blocks, launch.threads, launch.shared_bytes, arguments(launch, given, memory), direct=True)
+        memory = allocated(self._device, self._interface, extents)
+        calls: list[Callable[[], None]] = []
+        for launch in self._interface.launches:
+            given["blocks"] = launch.blocks(extents)
+            if given["blocks"]:
+                calls.append(self._device.prepared(
+                    launch.symbol, given["blocks"], launch.threads, launch.shared_bytes, arguments(launch, given, memory), launch.overlaps and bool(calls),
+                    direct=True,
+                ))
+
+        def enqueue() -> None:
+            for call in calls:
+                call()
+
+        return calls[0] if len(calls) == 1 else enqueue
 
 
 def contender(built: Built, threshold: int | None = None) -> BatchContender:
@@ -88,8 +97,7 @@ def contender(built: Built, threshold: int | None = None) -> BatchContender:
     Raises:
         InfeasibleSpec: it multiplies one pair of matrices a launch.
     """
-    batch = getattr(getattr(built, "plan", None), "batch", None)
-    if batch is None or not batch.tiles:
+    if not getattr(getattr(built, "plan", None), "of_products", False):
         raise InfeasibleSpec("bench-batches", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
                              remedy="gemmgen bench, for kernels of one product")
     return BatchKernel(built, threshold)
