@@ -237,7 +237,11 @@ class Interface:
     @property
     def batched(self) -> bool:
         """Whether a launch is for a batch of products, which its extent `batch` tells."""
-        return any(parameter.argument == BATCH for launch in self.launches for parameter in launch.parameters)
+        return self.asks(BATCH)
+
+    def asks(self, argument: str) -> bool:
+        """Whether a launch passes on this argument of the call."""
+        return any(parameter.argument == argument for launch in self.launches for parameter in launch.parameters)
 
     def extents(self, m: int, n: int, k: int, batch: int = 1) -> dict[str, int]:
         """What grids and buffers call the sizes: m, n, k, the padded ones, the products of a batch and the constants."""

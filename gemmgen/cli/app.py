@@ -504,6 +504,8 @@ def bench_batches(
         "batch_threads."))] = "",
     captured: Annotated[bool, typer.Option("--captured", help=(
         "Capture every contender as a CUDA graph: the GPU's time, without the host's."))] = False,
+    upload_lists: Annotated[bool, typer.Option("--upload-lists", help=(
+        "Time kernels whose tiles the host lists once more, as NAME-upload: with the copy of the list to the GPU before every launch."))] = False,
     gpu: OtherGpu = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write batches.csv, batches.json and batches.txt there.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
@@ -540,7 +542,7 @@ def bench_batches(
     if out:
         write_files(out, {})  # before minutes are spent
     progress = Progress("bench-batches", quiet or as_json)
-    kernels, notes = batch_racers(specs, progress, gpu, asked_thresholds)
+    kernels, notes = batch_racers(specs, progress, gpu, asked_thresholds, upload_lists)
 
     def save(table: benching.BatchTable) -> None:
         if out:

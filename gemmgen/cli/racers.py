@@ -63,13 +63,14 @@ def racers(
 
 
 def batch_racers(
-    specs: Sequence[Path], progress: road.Watcher, gpu: str | None = None, thresholds: Sequence[int] = (),
+    specs: Sequence[Path], progress: road.Watcher, gpu: str | None = None, thresholds: Sequence[int] = (), upload_lists: bool = False,
 ) -> tuple[dict[str, BatchContender], list[str]]:
     """(what specs give to time in batches by name, what the compiler refused and why), compiled side by side.
 
     Args:
         gpu: for all of them, instead of their own.
         thresholds: each kernel once for each of these instead of its own; none for its own.
+        upload_lists: kernels whose tiles the host lists once more, as NAME-upload, with the list's copy before each launch.
 
     Raises:
         GemmgenError: a spec cannot be read, is for no GPU that is here, is none for batches, or cannot be built.
@@ -84,7 +85,10 @@ def batch_racers(
             raise one
         require_timed(one.plan, "bench-batches")
         for threshold in thresholds or (None,):
-            contenders[name if threshold is None else f"{name}-{threshold}"] = contender(one, threshold)
+            called = name if threshold is None else f"{name}-{threshold}"
+            contenders[called] = contender(one, threshold)
+            if upload_lists and one.plan.batch.walk == "workgroups":
+                contenders[f"{called}-upload"] = contender(one, threshold, upload_list=True)
         notes += [f"{name}: passed over: {refusal}" for refusal in one.refused]
     return contenders, notes
 

@@ -91,6 +91,15 @@ def arguments(launch: Launch, given: Mapping[str, Any], memory: Mapping[tuple[st
     ]
 
 
+def counted(device: Device, interface: Interface, memory: Mapping[tuple[str, int], Any]) -> dict[str, int]:
+    """The kernels' counters by name, as they stand in a workspace on a device."""
+    return {
+        field.name: int(value)
+        for one in interface.counters
+        for field, value in zip(one.fields, device.download(memory[STATUS, one.offset], np.uint64, len(one.fields)))
+    }
+
+
 class KernelArguments:
     """A kernel's arguments as both vendors' launches take them: an array of the addresses of values.
 
@@ -238,11 +247,7 @@ def _products(
                 device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
             follows = blocks > 0
         out = device.download(c_buffer, plan.output.dtype, stored_c.size)
-        status = {
-            field.name: int(value)
-            for one in interface.counters
-            for field, value in zip(one.fields, device.download(memory[STATUS, one.offset], np.uint64, len(one.fields)))
-        }
+        status = counted(device, interface, memory)
         seconds = device.seconds()
     finally:
         device.release()

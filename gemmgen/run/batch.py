@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from gemmgen.abi import STATUS
 from gemmgen.batch import PROBLEM, Listed
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import POISON, Device, Placement, allocated, arguments, check_extents, stored, unstored
+from gemmgen.run import POISON, Device, Placement, allocated, arguments, check_extents, counted, stored, unstored
+
+APART = 8
+"""Poisoned elements between one matrix of a strided batch and the next."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +121,8 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
     extents = listed.extents | interface.constants
     try:
         memory = allocated(device, interface, extents)
-        held = _pooled(device, plan, products) if plan.kind == "strided" else [_placed(device, plan, one) for one in products]
-        given = _given(device, plan, products, sizes, held, listed)
-        given["threshold"] = threshold
+        held = _held(device, plan, products, APART) if plan.kind == "strided" else [x for one in products for x in _held(device, plan, [one])]
+        given = _given(device, plan, products, held, listed) | {"threshold": threshold}
         follows = False  # one of these launches
         for launch in interface.launches:
             blocks = launch.blocks(extents)
@@ -132,11 +133,7 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
                 args = arguments(launch, given, memory)
                 device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
             follows = blocks > 0
-        status = {
-            name.name: int(value)
-            for one in interface.counters
-            for name, value in zip(one.fields, device.download(memory[STATUS, one.offset], np.uint64, len(one.fields)))
-        }
+        status = counted(device, interface, memory)
         seconds = device.seconds()
         found = [one.result(device, plan) for one in held]
     finally:
@@ -157,53 +154,44 @@ class _Held:
     buffers: tuple[Any, ...]
     before: np.ndarray
     shape: tuple[int, int]
-    offset: int = 0
+    stride: int
+    offset: int
 
     def result(self, device: Device, plan: Plan) -> tuple[np.ndarray, bool]:
-        """C's elements, and whether what lies between its rows is as it was."""
+        """C's elements, and whether what lies between its rows, and between it and the next, is as it was."""
         out = device.download(self.buffers[2], plan.output.dtype, self.offset + self.before.size)[self.offset:]
-        inside, intact = unstored(out, self.before, (1, *self.shape), self.ldc, self.shape[0] * self.ldc)
+        inside, intact = unstored(out, self.before, (1, *self.shape), self.ldc, self.stride)
         return plan.output.values(inside)[0], intact
 
 
-def _stored_of(plan: Plan, one: Product, c: np.ndarray) -> list[tuple[np.ndarray, int]]:
-    """A, B and C as they lie in memory, each with its leading dimension."""
-    operands = (one.a if plan.layout[0] == "n" else one.a.T, one.b if plan.layout[1] == "n" else one.b.T, c)
-    return [stored(x[None], one.placement, which)[:2] for which, x in enumerate(operands)]
+def _matrices(plan: Plan, products: Sequence[Product]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, B and C of products of one size as their rows lie in memory: [products, rows, columns] each, C poisoned where there is none."""
+    a, b = (np.stack([getattr(one, name) for one in products]) for name in "ab")
+    c = np.stack([np.full((one.sizes[0], one.sizes[1]), POISON, np.float32) if one.c is None else one.c for one in products])
+    return tuple(x if layout == "n" else x.transpose(0, 2, 1) for x, layout in zip((a, b, c), (*plan.layout, "n")))  # type: ignore[return-value]
 
 
-def _placed(device: Device, plan: Plan, one: Product) -> _Held:
-    m, n, _ = one.sizes
-    c = np.full((m, n), POISON, np.float32) if one.c is None else one.c
-    (a, lda), (b, ldb), (kept, ldc) = _stored_of(plan, one, c)
-    buffers = tuple(device.upload(x, name, misalign) for x, name, misalign in zip((a, b, kept), "abc", one.placement.misalign))
-    return _Held(*map(device.address, buffers), lda, ldb, ldc, buffers, kept, (m, n))
+def _held(device: Device, plan: Plan, products: Sequence[Product], apart: int = 0) -> list[_Held]:
+    """Products of one size and placement, in one buffer for each of A, B and C.
 
-
-def _pooled(device: Device, plan: Plan, products: Sequence[Product]) -> list[_Held]:
-    """All As in one buffer, all Bs and all Cs: a stride apart, poisoned between."""
+    Args:
+        apart: elements between a matrix and the next, besides the placement's own.
+    """
     if not products:
         return []
-    (m, n, _), placement = products[0].sizes, products[0].placement
-    every = [_stored_of(plan, one, np.full((m, n), POISON, np.float32) if one.c is None else one.c) for one in products]
-    strides = [every[0][x][0].size + 8 for x in range(3)]
-    buffers = []
-    for x, name in enumerate("abc"):
-        pool = np.full(strides[x] * len(products), POISON, every[0][x][0].dtype)
-        for at, one in enumerate(every):
-            pool[at * strides[x]:at * strides[x] + one[x][0].size] = one[x][0]
-        buffers.append(device.upload(pool, name, placement.misalign[x]))
-    addresses = list(map(device.address, buffers))
+    placement = replace(products[0].placement, apart=tuple(own + apart for own in products[0].placement.apart))
+    kept = [stored(x, placement, which) for which, x in enumerate(_matrices(plan, products))]
+    buffers = tuple(device.upload(x, name, misalign) for (x, _, _), name, misalign in zip(kept, "abc", placement.misalign))
+    (_, lda, _), (_, ldb, _), (before, ldc, stride) = kept
+    addresses = [(device.address(buffer), step) for buffer, (_, _, step) in zip(buffers, kept)]
     return [
-        _Held(
-            *(address + 4 * at * stride for address, stride in zip(addresses, strides)), *(x[1] for x in one), tuple(buffers), one[2][0], (m, n),
-            at * strides[2],
-        )
-        for at, one in enumerate(every)
+        _Held(*(address + 4 * at * step for address, step in addresses), lda, ldb, ldc, buffers, before[at * stride:][:stride],
+              products[0].sizes[:2], stride, at * stride)
+        for at in range(len(products))
     ]
 
 
-def _given(device: Device, plan: Plan, products: Sequence[Product], sizes: np.ndarray, held: Sequence[_Held], listed: Listed) -> dict[str, Any]:
+def _given(device: Device, plan: Plan, products: Sequence[Product], held: Sequence[_Held], listed: Listed) -> dict[str, Any]:
     """The call's arguments by name, those of all kinds of kernels."""
     problems = np.zeros(len(products), PROBLEM)
     for at, (one, place) in enumerate(zip(products, held)):
@@ -214,17 +202,26 @@ def _given(device: Device, plan: Plan, products: Sequence[Product], sizes: np.nd
     }
     if plan.kind == "grouped":
         return given | {"problems": device.upload(problems, "problems")}
-    first = held[0] if held else None
-    m, n, k = map(int, sizes[0]) if held else (0, 0, 0)
-    given |= {
-        "lda": first.lda if first else 1, "ldb": first.ldb if first else 1, "ldc": first.ldc if first else 1, "m": m, "n": n, "k": k,
-        "alpha": products[0].alpha if held else 1.0, "beta": products[0].beta if held else 0.0,
-    }
+    return given | _one_size(device, plan, problems, held)
+
+
+def one_size_arguments(kind: str, problems: np.ndarray) -> dict[str, Any]:
+    """What kernels for products of one size are told besides the matrices, by name.
+
+    Args:
+        kind: `strided` or `pointers`.
+        problems: [products] of PROBLEM, all of one size and one placement.
+    """
+    first = problems[0] if len(problems) else np.zeros((), PROBLEM)
+    given: dict[str, Any] = {name: int(first[name]) for name in ("m", "n", "k")} | {name: float(first[name]) for name in ("alpha", "beta")}
+    given |= {name: max(int(first[name]), 1) for name in ("lda", "ldb", "ldc")}
+    if kind == "strided":
+        given |= {f"stride_{name}": (int(problems[name][1]) - int(problems[name][0])) // 4 if len(problems) > 1 else 0 for name in "abc"}
+    return given
+
+
+def _one_size(device: Device, plan: Plan, problems: np.ndarray, held: Sequence[_Held]) -> dict[str, Any]:
+    given = one_size_arguments(plan.kind, problems)
     if plan.kind == "pointers":
-        for name in "abc":
-            given[name] = device.upload(problems[name].copy(), f"{name}_list")
-        return given
-    given |= {name: first.buffers[at] if first else device.empty(1, name) for at, name in enumerate("abc")}
-    return given | {
-        f"stride_{name}": (int(problems[name][1]) - int(problems[name][0])) // 4 if len(products) > 1 else 0 for name in "abc"
-    }
+        return given | {name: device.upload(problems[name].copy(), f"{name}_list") for name in "abc"}
+    return given | {name: held[0].buffers[at] if held else device.empty(1, name) for at, name in enumerate("abc")}

@@ -15,33 +15,16 @@ if TYPE_CHECKING:
     from gemmgen.build import Built
 
 
-class OneByOne:
-    """cupy's product of each matrix, one after the other: right and slow, what the race itself is tried with."""
-
-    name = "one by one"
-
-    def prepare(self, batch: DeviceBatch, set_index: int) -> Callable[[], None]:
-        import cupy
-
-        triples = [batch.matrices(set_index, number) for number in range(len(batch.products))]
-        whole = [(a, b, c) for a, b, c in triples if c.size]
-
-        def enqueue() -> None:
-            for a, b, c in whole:
-                cupy.matmul(a, b, out=c)
-
-        return enqueue
-
-
 class BatchKernel:
     """A kernel whose launches take a whole batch of products."""
 
-    def __init__(self, built: Built, threshold: int | None = None):
+    def __init__(self, built: Built, threshold: int | None = None, upload_list: bool = False):
         from gemmgen.run import open_device
 
         self.name = built.source.name
         self._plan, self._interface = built.plan, built.source.interface
         self._threshold = built.plan.own.threshold if threshold is None and built.plan.batch.tiles else threshold
+        self._upload_list = upload_list and self._interface.asks("list")
         self._device: Any = open_device("cuda", built.plan, built.source, built.binary)
 
     def prepare(self, batch: DeviceBatch, set_index: int) -> Callable[[], None]:
@@ -49,6 +32,7 @@ class BatchKernel:
         import cupy
 
         from gemmgen.run import allocated, arguments
+        from gemmgen.run.batch import one_size_arguments
 
         plan = self._plan
         if plan.kind != "grouped" and not batch.is_uniform:
@@ -59,27 +43,25 @@ class BatchKernel:
         listed = plan.design.listed(plan, sizes, self._threshold)
         extents = listed.extents | self._interface.constants
         given: dict[str, Any] = {
-            "batch": len(sizes), "threshold": self._threshold, "alpha": 1.0, "beta": 0.0, "listed": len(listed.rows), "turns": extents["turns"],
+            "batch": len(sizes), "threshold": self._threshold, "listed": len(listed.rows), "turns": extents["turns"],
             "list": cupy.asarray(np.frombuffer(listed.rows.tobytes(), np.uint8)),
         }
         if plan.kind == "grouped":
             given["problems"] = batch.problems[set_index]
         else:
-            m, n, k = map(int, sizes[0])
-            given |= {"m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n}
-            host = batch.hosts[set_index]
-            for at, name in enumerate("abc"):
-                given[name] = batch.pointers[set_index][at] if plan.kind == "pointers" else (batch.a, batch.b, batch.c)[at][set_index]
-                given[f"stride_{name}"] = (int(host[name][1]) - int(host[name][0])) // 4 if len(host) > 1 else 0
+            given |= one_size_arguments(plan.kind, batch.hosts[set_index])
+            given |= dict(zip("abc", batch.pointers[set_index] if plan.kind == "pointers" else (x[set_index] for x in (batch.a, batch.b, batch.c))))
         memory = allocated(self._device, self._interface, extents)
-        calls: list[Callable[[], None]] = []
+        calls = [_upload(listed.rows, given["list"])] if self._upload_list and len(listed.rows) else []
+        follows = False  # one of these launches
         for launch in self._interface.launches:
             given["blocks"] = launch.blocks(extents)
             if given["blocks"]:
                 calls.append(self._device.prepared(
-                    launch.symbol, given["blocks"], launch.threads, launch.shared_bytes, arguments(launch, given, memory), launch.overlaps and bool(calls),
+                    launch.symbol, given["blocks"], launch.threads, launch.shared_bytes, arguments(launch, given, memory), launch.overlaps and follows,
                     direct=True,
                 ))
+            follows = given["blocks"] > 0
 
         def enqueue() -> None:
             for call in calls:
@@ -88,16 +70,32 @@ class BatchKernel:
         return calls[0] if len(calls) == 1 else enqueue
 
 
-def contender(built: Built, threshold: int | None = None) -> BatchContender:
+def _upload(rows: np.ndarray, place: Any) -> Callable[[], None]:
+    """A call that enqueues the copy of a list from page-locked memory of the host to its place on the device."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    pinned = cupy.cuda.alloc_pinned_memory(rows.nbytes)
+    np.frombuffer(pinned, rows.dtype, rows.size)[:] = rows.ravel()
+
+    def copy() -> None:
+        runtime.memcpyAsync(place.data.ptr, pinned.ptr, rows.nbytes, runtime.memcpyHostToDevice, cupy.cuda.get_current_stream().ptr)
+
+    return copy
+
+
+def contender(built: Built, threshold: int | None = None, upload_list: bool = False) -> BatchContender:
     """What multiplies a batch with this kernel.
 
     Args:
         threshold: threads at work from which on a tiling is parallel enough; None for the plan's.
+        upload_list: whether a list of tiles that the host makes is copied to the device before every launch, as a program has
+            to whose sizes change from call to call.
 
     Raises:
         InfeasibleSpec: it multiplies one pair of matrices a launch.
     """
-    if not getattr(getattr(built, "plan", None), "of_products", False):
+    if not built.plan.of_products:
         raise InfeasibleSpec("bench-batches", "is given a kernel of one product", got=built.source.name, needs="one whose launch takes many",
                              remedy="gemmgen bench, for kernels of one product")
-    return BatchKernel(built, threshold)
+    return BatchKernel(built, threshold, upload_list)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from gemmgen.bench import batches as benching
-from gemmgen.timing.batch_contender import OneByOne
 from gemmgen.timing.batches import NAMES, BatchReference, Cell, DeviceBatch, Prepared, Product, cells, prepared, race_batches, rivals, suited
 from gemmgen.timing.batches.cells import routed
 from gemmgen.timing.batches.race import replay
 from gemmgen.timing.racing import Stopwatch
+from one_by_one import OneByOne
 
 pytestmark = pytest.mark.device
 

@@ -25,6 +25,7 @@ from gemmgen.timing.batches import native
 from gemmgen.timing.batches.contender import checked
 from gemmgen.timing.batches.device import places
 from gemmgen.timing.batches.race import repeats
+from one_by_one import OneByOne
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -256,7 +257,7 @@ class _Wrong:
         self.fault = fault
 
     def prepare(self, batch, set_index):
-        right = batch_contender.OneByOne().prepare(batch, set_index)
+        right = OneByOne().prepare(batch, set_index)
 
         def enqueue():
             right()
@@ -285,7 +286,7 @@ def _in_the_last_set(batch, at):
 @pytest.mark.parametrize("fault", [_beside, _unwritten, _imprecise, _in_the_last_set])
 def test_who_is_wrong_is_not_timed(gpu, fault):
     told = []
-    found = prepared({"fine": batch_contender.OneByOne(), "bad": _Wrong(fault)}, DeviceBatch(SIZES, sets=3), told.append)
+    found = prepared({"fine": OneByOne(), "bad": _Wrong(fault)}, DeviceBatch(SIZES, sets=3), told.append)
     assert [entry.name for entry in found] == ["fine"] and found[0].scaled < 1e-6
     assert len(told) == 1 and told[0].startswith("bad: not timed: it is wrong")
 
@@ -335,7 +336,7 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
             self.name, self.takes = name, takes
 
         def prepare(self, batch, at):
-            right = batch_contender.OneByOne().prepare(batch, at)
+            right = OneByOne().prepare(batch, at)
             return lambda: (ran.append((self.name, at, self.takes)), right())
 
     def elapsed(self, action):
@@ -356,7 +357,7 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
 
 def test_the_stand_in_of_a_kernel_for_batches_refuses_kernels_of_one_product():
     with pytest.raises(InfeasibleSpec, match="one product"):
-        batch_contender.contender(SimpleNamespace(source=SimpleNamespace(name="gemmgen_x")))
+        batch_contender.contender(SimpleNamespace(plan=SimpleNamespace(batch=None), source=SimpleNamespace(name="gemmgen_x")))
 
 
 def test_forms_are_those_for_the_batchs_sizes():
@@ -470,13 +471,13 @@ def test_a_bench_of_batches(gpu, monkeypatch):
     monkeypatch.setattr(benching, "require_gpu", lambda where: None)
     monkeypatch.setattr(benching.timing, "versions", dict)
     monkeypatch.setattr(benching.timing, "conditions", dict)
-    monkeypatch.setattr(benching, "rivals", lambda: {"cublas-loop": batch_contender.OneByOne(), "cublas-grouped": _Wrong(_imprecise)})
+    monkeypatch.setattr(benching, "rivals", lambda: {"cublas-loop": OneByOne(), "cublas-grouped": _Wrong(_imprecise)})
     monkeypatch.setattr(racing.Stopwatch, "seconds", lambda self, action: action() or 1e-3)
     so_far = []
     wanted = cells(["inception"])[2:4]
     small = [type(cell)(cell.suite, cell.label, tuple(Product(m // 8, n // 8, k // 8) for m, n, k in cell.products)) for cell in wanted]
     table = benching.bench_batches(
-        {"ours": batch_contender.OneByOne()}, small, against=("cublas-loop", "cublas-grouped"), rounds=2, slice_ms=0.1, notes=["one"], measured=so_far.append,
+        {"ours": OneByOne()}, small, against=("cublas-loop", "cublas-grouped"), rounds=2, slice_ms=0.1, notes=["one"], measured=so_far.append,
     )
     assert [(one.label, one.name, one.kind, len(one.rounds)) for one in table.rows] == [
         (label, name, kind, 2) for label in ("module 3", "module 4") for name, kind in (("cublas-loop", "rival"), ("ours", "kernel"))
@@ -499,7 +500,7 @@ def test_a_cell_that_does_not_fit_is_noted_and_the_others_stay(gpu, monkeypatch)
         return DeviceBatch(products, sets=1)
 
     monkeypatch.setattr(benching, "DeviceBatch", batch)
-    field = {"ours": batch_contender.OneByOne()}
+    field = {"ours": OneByOne()}
     table = benching.bench_batches(field, cells(["inception"])[2:4], against=(), rounds=2, slice_ms=0.1)
     assert {one.label for one in table.rows} == {"module 4"} and "memory is too small" in table.notes[0]
     with pytest.raises(DeviceError, match="memory is too small"):
