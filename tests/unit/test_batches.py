@@ -357,7 +357,7 @@ def test_the_race_rotates_sets_and_interleaves(gpu, monkeypatch, captured):
 
 def test_the_stand_in_of_a_kernel_for_batches_refuses_kernels_of_one_product():
     with pytest.raises(InfeasibleSpec, match="one product"):
-        batch_contender.contender(SimpleNamespace(plan=SimpleNamespace(batch=None), source=SimpleNamespace(name="gemmgen_x")))
+        batch_contender.contender(SimpleNamespace(plan=SimpleNamespace(of_products=False), source=SimpleNamespace(name="gemmgen_x")))
 
 
 def test_forms_are_those_for_the_batchs_sizes():

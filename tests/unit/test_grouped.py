@@ -87,9 +87,13 @@ def test_tables_that_are_none_are_refused_with_their_place(tiles, what):
     assert what in str(caught.value) and "[batch] tiles" in caught.value.where and caught.value.remedy
 
 
+MMA = {"fragment": {"policy": "mma"}}
+"""Of the grouped design alone."""
+
+
 @pytest.mark.parametrize("sections, where", [
-    ({"tile": {"block": [64, 64, 32]}}, "[tile] block"), ({"tile": {"split_k": 2}}, "[tile] split_k"), ({"pipeline": {"loads": "bulk"}}, "[fragment] policy"),
-    ({"split": {"where": "prepass"}}, "[fragment] policy"), ({"fragment": {"policy": "wgmma"}}, "[problem] kind"), ({"problem": {"c": "bf16"}}, "c"),
+    ({"tile": {"block": [64, 64, 32]}, **MMA}, "[tile] block"), ({"tile": {"split_k": 2}}, "[tile] split_k"), ({"pipeline": {"loads": "bulk"}, **MMA}, "[fragment] policy"),
+    ({"split": {"where": "prepass"}, **MMA}, "[fragment] policy"), ({"fragment": {"policy": "wmma"}}, "[problem] kind"), ({"problem": {"c": "bf16"}}, "c"),
 ])
 def test_what_a_batch_has_no_kernels_for_is_refused(sections, where):
     with pytest.raises((InfeasibleSpec, SpecError)) as caught:

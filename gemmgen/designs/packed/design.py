@@ -11,7 +11,7 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
-from gemmgen.designs.design import Asked, Way, refuse_pipeline
+from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
 from gemmgen.designs.packed import refusals
 from gemmgen.designs.specialised.design import Specialised
 
@@ -22,10 +22,15 @@ class Packed(Specialised):
     words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
     all_ways = (Way("prepass", "bulk"),)
     schedule = "lib/products.j2"
+    narrow = True
 
     @property
     def template(self) -> str:
         return "designs/specialised/kernel.j2"
+
+    def suits(self, hints: Hints) -> bool:
+        """For who asks for it: the hints of a batch tell one size of many, and small ones lose most of a tile."""
+        return False
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
         found = self.left(asked)
