@@ -165,23 +165,32 @@ def multiply(
         opened.release()
 
 
-def multiply_batch(kernel: Kernel, products: Sequence[Product], *, device: str = "auto") -> BatchResult:
+def multiply_batch(kernel: Kernel, products: Sequence[Product], *, device: str = "auto", beside: Kernel | None = None) -> BatchResult:
     """alpha A B + beta C of each product of a batch, for a look; of a kernel whose spec asks for a batch that is no strided one without tiles.
+
+    Args:
+        beside: another kernel for grouped batches, which gets the products that the model says it is faster with.
 
     Raises:
         SpecError: shapes or types do not fit, two products write one place, or the kernel is for one product; others as `build` and `open_device`.
     """
     from gemmgen.run.batch import batch
+    from gemmgen.run.mixed import mixed
 
     built = build(kernel)
     if not built.plan.of_products:
         raise SpecError("multiply_batch", "is given a kernel of another kind", got=f"kind {built.plan.kind}", needs='[problem] kind = "grouped" or "pointers"',
                         remedy="road.multiply for one product, gemmgen.run.strided for a strided batch")
-    opened = open_device(built, device)
+    opened = [open_device(built, device)]
     try:
-        return batch(opened, built.plan, built.source, products)
+        if beside is None:
+            return batch(opened[0], built.plan, built.source, products)
+        other = build(beside)
+        opened.append(open_device(other, device))
+        return mixed(opened, (built, other), products)
     finally:
-        opened.release()
+        for one in opened:
+            one.release()
 
 
 def verify(

@@ -490,7 +490,7 @@ def bench_batches(
         "Spec files (.toml) of kernels for batches; none for the rivals alone."))] = None,
     suite: Annotated[str, typer.Option(metavar="NAMES", help=(
         "Comma-separated: paper (BatchGEMM's twelve ranges and six batch sizes), inception (its Table 6), transformers (experts, LoRA), "
-        "uniform (WMMAe's 256 products of 1024 x k x 1024)."))] = "paper",
+        "experts (busy ones, of 64 to 2048 rows), uniform (WMMAe's 256 products of 1024 x k x 1024)."))] = "paper",
     batches: Annotated[str, typer.Option(metavar="COUNTS", help="Comma-separated: only cells of so many products.")] = "",
     against: Annotated[str, typer.Option(metavar="NAMES", help=(
         "Comma-separated rivals, or all: cublas-loop, cublas-streams, cublas-graph, cublas-graph-streams, cublas-grouped, "
@@ -506,6 +506,8 @@ def bench_batches(
         "Capture every contender as a CUDA graph: the GPU's time, without the host's."))] = False,
     upload_lists: Annotated[bool, typer.Option("--upload-lists", help=(
         "Time kernels whose tiles the host lists once more, as NAME-upload: with the copy of the list to the GPU before every launch."))] = False,
+    mix: Annotated[bool, typer.Option("--mix", help=(
+        "Time the first two specs' kernels once more, as `mixed`: each product by the one that the model says is faster with its size."))] = False,
     gpu: OtherGpu = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write batches.csv, batches.json and batches.txt there.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
@@ -542,7 +544,7 @@ def bench_batches(
     if out:
         write_files(out, {})  # before minutes are spent
     progress = Progress("bench-batches", quiet or as_json)
-    kernels, notes = batch_racers(specs, progress, gpu, asked_thresholds, upload_lists)
+    kernels, notes = batch_racers(specs, progress, gpu, asked_thresholds, upload_lists, mix)
 
     def save(table: benching.BatchTable) -> None:
         if out:

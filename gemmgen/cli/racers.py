@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmgen import road
-from gemmgen.errors import GemmgenError, InfeasibleSpec
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 
 if TYPE_CHECKING:
     from gemmgen.bench import Kernel
@@ -64,6 +64,7 @@ def racers(
 
 def batch_racers(
     specs: Sequence[Path], progress: road.Watcher, gpu: str | None = None, thresholds: Sequence[int] = (), upload_lists: bool = False,
+    mix: bool = False,
 ) -> tuple[dict[str, BatchContender], list[str]]:
     """(what specs give to time in batches by name, what the compiler refused and why), compiled side by side.
 
@@ -72,24 +73,32 @@ def batch_racers(
         thresholds: each kernel once for each of these instead of its own; none for its own.
         upload_lists: kernels whose tiles the host lists once more, as NAME-upload, with the list's copy before each launch.
 
+        mix: the first two specs' kernels once more, sharing each batch, as `mixed`.
+
     Raises:
         GemmgenError: a spec cannot be read, is for no GPU that is here, is none for batches, or cannot be built.
     """
     from gemmgen.bench import require_timed
-    from gemmgen.timing.batch_contender import contender
+    from gemmgen.timing.batch_contender import MixedKernels, contender
 
     contenders: dict[str, BatchContender] = {}
     notes: list[str] = []
+    made: list[Built] = []
     for name, one in zip(_names(specs), _built([road.load(path, gpu) for path in specs], progress)):
         if isinstance(one, GemmgenError):
             raise one
+        made.append(one)
         require_timed(one.plan, "bench-batches")
         for threshold in thresholds or (None,):
             called = name if threshold is None else f"{name}-{threshold}"
             contenders[called] = contender(one, threshold)
-            if upload_lists and one.plan.batch.walk == "workgroups":
+            if upload_lists and one.source.interface.asks("list"):
                 contenders[f"{called}-upload"] = contender(one, threshold, upload_list=True)
         notes += [f"{name}: passed over: {refusal}" for refusal in one.refused]
+    if mix and len(made) < 2:
+        raise SpecError("--mix", "divides batches between two kernels", got=f"{len(made)} specs", needs="two", remedy="gemmgen bench-batches SPEC SPEC --mix")
+    if mix:
+        contenders["mixed"] = MixedKernels(*made[:2])
     return contenders, notes
 
 

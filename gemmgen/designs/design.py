@@ -35,6 +35,10 @@ class Hints:
     matrices: int = 1
 
 
+FULL = 1024
+"""Products of one size that surely fill a GPU."""
+
+
 @dataclass(frozen=True)
 class Way:
     """Where operands are split and how their tiles reach shared memory."""
@@ -232,6 +236,14 @@ class Design:
 
         Raises:
             SpecError: the batch is larger than a launch can be.
+        """
+        raise NotImplementedError
+
+    def each_seconds(self, plan: Any, sizes: np.ndarray) -> np.ndarray:
+        """[products] seconds by which each makes a batch longer that fills the GPU, by the model.
+
+        Args:
+            sizes: [products, 3] of m, n, k.
         """
         raise NotImplementedError
 

@@ -121,3 +121,21 @@ def listed(tiles: Sequence[Tile], sizes: np.ndarray, chosen: Tiling) -> np.ndarr
         rows, columns = np.meshgrid(np.arange(0, sizes[at, 0], one.m), np.arange(0, sizes[at, 1], one.n), indexing="ij")
         found.append(np.stack([np.full(rows.size, at), rows.ravel(), columns.ravel(), np.full(rows.size, chosen.tile[at])], axis=1))
     return np.concatenate(found).astype(np.int32) if found else np.zeros((0, 4), np.int32)
+
+
+ANOTHER_CLASS = 5e-6
+"""Seconds that the launches of another kernel make a batch longer: what a class of products has to gain by it."""
+
+
+def divided(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """[products] whether each goes to the second of two kernels: those that it makes the batch shorter by, if together they gain what
+    another kernel's launches take; and all of them where the others lose less than that.
+
+    Args:
+        first, second: [products] seconds by which each makes a batch longer that is given to that kernel.
+    """
+    gain = first - second
+    to_second = gain > 0
+    if gain[to_second].sum() <= ANOTHER_CLASS:
+        return np.zeros(len(gain), bool) if gain.sum() <= 0 else np.ones(len(gain), bool)
+    return to_second if -gain[~to_second].sum() > ANOTHER_CLASS else np.ones(len(gain), bool)

@@ -27,8 +27,14 @@ class BatchKernel:
         self._upload_list = upload_list and self._interface.asks("list")
         self._device: Any = open_device("cuda", built.plan, built.source, built.binary)
 
-    def prepare(self, batch: DeviceBatch, set_index: int) -> Callable[[], None]:
-        """Raises: DeviceError: a kernel for products of one size gets several."""
+    def prepare(self, batch: DeviceBatch, set_index: int, entries: np.ndarray | None = None) -> Callable[[], None]:
+        """
+        Args:
+            entries: of a grouped kernel, the numbers of the products that it multiplies; None for all.
+
+        Raises:
+            DeviceError: a kernel for products of one size gets several.
+        """
         import cupy
 
         from gemmgen.run import allocated, arguments
@@ -40,14 +46,16 @@ class BatchKernel:
                 "bench-batches", f"a kernel for problems of kind {plan.kind} has one size", got="a batch of several sizes", needs="kind = grouped",
             )
         sizes = np.stack([batch.m, batch.n, batch.k], axis=1).astype(np.int64)
+        if entries is not None:
+            sizes = sizes[entries]
         listed = plan.design.listed(plan, sizes, self._threshold)
         extents = listed.extents | self._interface.constants
         given: dict[str, Any] = {
             "batch": len(sizes), "threshold": self._threshold, "listed": len(listed.rows), "turns": extents["turns"],
-            "list": cupy.asarray(np.frombuffer(listed.rows.tobytes(), np.uint8)),
+            "list": cupy.asarray(np.ascontiguousarray(listed.rows).view(np.uint8)),
         }
         if plan.kind == "grouped":
-            given["problems"] = batch.problems[set_index]
+            given["problems"] = batch.problems[set_index] if entries is None else cupy.asarray(batch.hosts[set_index][entries].view(np.uint8))
         else:
             given |= one_size_arguments(plan.kind, batch.hosts[set_index])
             given |= dict(zip("abc", batch.pointers[set_index] if plan.kind == "pointers" else (x[set_index] for x in (batch.a, batch.b, batch.c))))
@@ -68,6 +76,33 @@ class BatchKernel:
                 call()
 
         return calls[0] if len(calls) == 1 else enqueue
+
+
+class MixedKernels:
+    """Two kernels that share a batch, as `gemmgen.run.mixed` divides it."""
+
+    name = "mixed"
+
+    def __init__(self, first: Built, second: Built):
+        """Raises: SpecError: they cannot share a batch."""
+        from gemmgen.run.mixed import check_pair
+
+        check_pair(first.plan, second.plan)
+        self._plans, self._kernels = (first.plan, second.plan), (BatchKernel(first), BatchKernel(second))
+
+    def prepare(self, batch: DeviceBatch, set_index: int) -> Callable[[], None]:
+        from gemmgen.run.mixed import division
+
+        second = division(*self._plans, np.stack([batch.m, batch.n, batch.k], axis=1).astype(np.int64))
+        calls = [
+            kernel.prepare(batch, set_index, np.flatnonzero(mine)) for kernel, mine in zip(self._kernels, (~second, second)) if mine.any()
+        ]
+
+        def enqueue() -> None:
+            for call in calls:
+                call()
+
+        return enqueue
 
 
 def _upload(rows: np.ndarray, place: Any) -> Callable[[], None]:

@@ -15,7 +15,7 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
 from gemmgen.designs.common import SLICES
-from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.design import FULL, Asked, Choices, Design, Hints, Way, refuse_pipeline
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.model import batch as tilings
 from gemmgen.model import resources
@@ -252,6 +252,18 @@ class Grouped(Design):
     def listed(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> Listed:
         rows = tilings.listed(plan.batch.tiles, sizes, self.tiling(plan, sizes, threshold)) if len(sizes) else np.zeros((0, 4), np.int32)
         return Listed(rows, {"turns": len(rows)})
+
+    def each_seconds(self, plan: Any, sizes: np.ndarray) -> np.ndarray:
+        tiles = plan.batch.tiles
+        m, n, k = np.maximum(sizes, 1).astype(np.float64).T
+        tile = tilings.tile_of(tiles, sizes[:, 0], sizes[:, 1])
+        known = self.resources(plan) | {"M": m, "N": n, "K": k, "matrices": FULL}
+        for symbol, values in {
+            "BM": [one.m for one in tiles], "BN": [one.n for one in tiles], "BK": [one.k for one in tiles], "W_num": [one.threads for one in tiles],
+            "tile_warps": [one.threads // plan.lanes for one in tiles],
+        }.items():
+            known[symbol] = np.array(values)[tile]
+        return solved(self.predictions, known)["seconds"] / FULL
 
     @cached_property
     def known_symbols(self) -> frozenset[str]:

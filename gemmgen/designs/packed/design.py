@@ -11,9 +11,10 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
-from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
+from gemmgen.designs.design import FULL, Asked, Hints, Way, refuse_pipeline
 from gemmgen.designs.packed import refusals
 from gemmgen.designs.specialised.design import Specialised
+from gemmgen.model.equation import solved
 
 
 class Packed(Specialised):
@@ -72,6 +73,10 @@ class Packed(Specialised):
                 raise refusals.too_many(field.replace("_", " ") + "s", int(count.sum()))
             listed[field] = np.cumsum(count) - count
         return Listed(listed, {name: int(count.sum()) for name, count in counts.items()})
+
+    def each_seconds(self, plan: Any, sizes: np.ndarray) -> np.ndarray:
+        m, n, k = np.maximum(sizes, 1).astype(np.float64).T
+        return solved(self.predictions, self.resources(plan) | {"M": m, "N": n, "K": k, "batch": FULL})["seconds"] / FULL
 
     def told_of(self, plan: Any) -> dict[str, str]:
         bm, bn, _ = plan.block

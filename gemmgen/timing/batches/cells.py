@@ -122,6 +122,21 @@ def transformers() -> list[Cell]:
     return cells
 
 
+EXPERT_TOKENS = (64, 2048)
+EXPERT_LAYERS = ((8, 1024, 1024), (8, 4096, 4096), (16, 2048, 2048), (64, 1024, 4096), (64, 4096, 1024))
+"""(experts, K, N)."""
+
+
+def experts() -> list[Cell]:
+    """Layers of experts that are busy: M uniform in EXPERT_TOKENS."""
+    cells = []
+    for number, (count, k, n) in enumerate(EXPERT_LAYERS):
+        seed = (count, EXPERT_TOKENS[1], number)
+        tokens = np.random.default_rng(seed).integers(EXPERT_TOKENS[0], EXPERT_TOKENS[1] + 1, count)
+        cells.append(Cell("experts", f"{k}x{n}", tuple(Product(int(m), n, k) for m in tokens), seed))
+    return cells
+
+
 UNIFORM_EXTENT, UNIFORM_BATCH, UNIFORM_K = 1024, 256, (16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -130,7 +145,9 @@ def uniform() -> list[Cell]:
     return [Cell("uniform", f"1024x1024x{k}", (Product(UNIFORM_EXTENT, UNIFORM_EXTENT, k),) * UNIFORM_BATCH) for k in UNIFORM_K]
 
 
-SUITES: dict[str, Callable[[], list[Cell]]] = {"paper": paper, "inception": inception, "transformers": transformers, "uniform": uniform}
+SUITES: dict[str, Callable[[], list[Cell]]] = {
+    "paper": paper, "inception": inception, "transformers": transformers, "experts": experts, "uniform": uniform,
+}
 
 
 def cells(suites: Sequence[str] = tuple(SUITES), batches: Sequence[int] = ()) -> list[Cell]:
