@@ -123,8 +123,9 @@ def listed(tiles: Sequence[Tile], sizes: np.ndarray, chosen: Tiling) -> np.ndarr
     return np.concatenate(found).astype(np.int32) if found else np.zeros((0, 4), np.int32)
 
 
-ANOTHER_CLASS = 5e-6
-"""Seconds that the launches of another kernel make a batch longer: what a class of products has to gain by it."""
+ANOTHER_CLASS = 30e-6
+"""Seconds that a class of products has to gain by a kernel of its own: its launches, and an end of its own at which SMs idle. On an H200 a
+division by which the model gains 5 us lost 23 (docs/results/batches.md)."""
 
 
 def divided(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -102,18 +102,18 @@ def test_what_is_not_finite_is_repaired_from_its_own_operands_and_counted_once()
     assert found.status["a_nonfinite"] == found.status["b_overflow"] == 1 and found.status["repaired"] == 68 + 9
 
 
-def test_a_batch_that_two_kernels_share():
+def test_a_batch_that_two_kernels_share(monkeypatch):
     """Large products go to packed words, small ones to the grouped design, and each result to its place."""
     large = road.build(loads({
         "problem": {"kind": "grouped"}, "split": {"scheme": "ootomo", "promote": 64}, "tile": {"cluster": 1, **SMALL}, "pipeline": {"stages": 3},
         "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
     }))
     small = road.build(loads({"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups"}, "target": {"gpu": "h200"}}))
+    monkeypatch.setattr("gemmgen.model.batch.ANOTHER_CLASS", 0.0)  # of so few products no class gains what another kernel takes
     rng = np.random.default_rng(5)
-    sizes = [(16, 16, 32), (256, 192, 128), (1, 1, 1), (20, 30, 64), (192, 256, 96)]
+    sizes = [(16, 16, 32), (256, 192, 40), (1, 1, 1), (20, 30, 64), (192, 256, 96)]
     products = [Product(*(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))) for m, n, k in sizes]
-    seconds = division(small.plan, large.plan, sizes_of(products * 50))
-    assert seconds[:5].tolist() == [False, True, False, False, True]
+    assert division(small.plan, large.plan, sizes_of(products)).tolist() == [False, True, False, False, True]
     devices = [EmulatorDevice(one.plan, one.source, one.binary) for one in (small, large)]
     found = mixed(devices, (small, large), products)
     for one, c in zip(products, found.products):
