@@ -123,20 +123,23 @@ def listed(tiles: Sequence[Tile], sizes: np.ndarray, chosen: Tiling) -> np.ndarr
     return np.concatenate(found).astype(np.int32) if found else np.zeros((0, 4), np.int32)
 
 
-ANOTHER_CLASS = 30e-6
-"""Seconds that a class of products has to gain by a kernel of its own: its launches, and an end of its own at which SMs idle. On an H200 a
-division by which the model gains 5 us lost 23 (docs/results/batches.md)."""
+PASS_SECONDS = 6e-6
+"""What a kernel with a pass before it takes longer, however little it is given."""
+CLASS_SECONDS = 25e-6
+"""What a second class of products takes beside its own work: launches, and an end of its own at which SMs idle. Both are measured on an H200
+(docs/results/batches.md)."""
 
 
 def divided(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """[products] whether each goes to the second of two kernels: those that it makes the batch shorter by, if together they gain what
-    another kernel's launches take; and all of them where the others lose less than that.
+    """[products] whether each goes to the second of two kernels, one with a pass before it: none, all, or those that it is faster with, whichever
+    takes the least time.
 
     Args:
         first, second: [products] seconds by which each makes a batch longer that is given to that kernel.
     """
-    gain = first - second
-    to_second = gain > 0
-    if gain[to_second].sum() <= ANOTHER_CLASS:
-        return np.zeros(len(gain), bool) if gain.sum() <= 0 else np.ones(len(gain), bool)
-    return to_second if -gain[~to_second].sum() > ANOTHER_CLASS else np.ones(len(gain), bool)
+    faster = second < first
+    ways = (
+        (first.sum(), np.zeros(len(first), bool)), (second.sum() + PASS_SECONDS, np.ones(len(first), bool)),
+        (np.minimum(first, second).sum() + PASS_SECONDS + CLASS_SECONDS, faster),
+    )
+    return min(ways, key=lambda way: way[0])[1]

@@ -263,7 +263,9 @@ class Grouped(Design):
             "tile_warps": [one.threads // plan.lanes for one in tiles],
         }.items():
             known[symbol] = np.array(values)[tile]
-        return solved(self.predictions, known)["seconds"] / FULL
+        known = solved(self.predictions, known)
+        stored = known["workgroups"] * known["BM"] * known["BN"] * known["tile_cycles"] / (known["sms"] * known["clock_hz"])  # as M15 has it
+        return (known["seconds"] + stored) / FULL
 
     @cached_property
     def known_symbols(self) -> frozenset[str]:
