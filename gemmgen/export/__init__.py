@@ -70,6 +70,15 @@ def target_archs(plan: Plan, asked: Iterable[str]) -> list[str]:
     return [plan.arch, *others]
 
 
+def _refuse_packed(plan: Plan) -> None:
+    """Kernels of such batches need a workspace and a list of products that exported C does not make yet."""
+    if plan.packs_products:
+        raise SpecError(
+            "export", "writes no kernels for batches whose words are packed first", got=f"kind {plan.kind} on policy {plan.fragment.policy}",
+            needs="a kernel that splits on the way, or a strided batch", remedy=f'[fragment] policy = "{plan.gpu.portable_policy}", or kind = "strided"',
+        )
+
+
 def export(
     plan: Plan, source: Source, binary: Binary, directory: str | Path, *, others: Sequence[Binary] = (),
     name: str | None = None, force: bool = False, refused: Sequence[Mapping[str, Any]] = (),
@@ -89,12 +98,13 @@ def export(
         The files, sorted.
 
     Raises:
-        SpecError: the name will not do, or C is not of FP32.
+        SpecError: the name will not do, C is not of FP32, or the kernels are for a batch whose words are packed first.
         GemmgenError: the folder holds something else, or cannot be written.
     """
     name = default_name(plan) if name is None else name
     check_name(name)
     require_f32(plan.output, "exported C has")
+    _refuse_packed(plan)
     target = Path(directory)
     try:
         final = resolved(target)

@@ -606,24 +606,6 @@ CODE = {
     "gflops / 1000": (
         lambda gflops: gflops / 1000
     ),
-    # G24
-    (
-    "where((fragment_buffers > 1) | (spread > 0) | where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 * "
-    "registers_per_thread, unroll_share), accumulator_registers + fragment_registers < where(split_register > 0, min(192, unroll_share), 192)), 1, "
-    "0)"): (
-        lambda fragment_buffers, spread, amd, accumulator_registers, fragment_registers, BK, FK, registers_per_thread, unroll_share, split_register:
-        where(((fragment_buffers > 1) | (spread > 0)) | (((amd > 0) & (accumulator_registers + fragment_registers * BK / FK < min(0.75 *
-        registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers < where(split_register > 0,
-        min(192, unroll_share), 192)))), 1, 0)
-    ),
-    # S7
-    "min(register_budget, ceil(demand))": (
-        lambda register_budget, demand: min(register_budget, ceil(demand))
-    ),
-    # C21
-    "(held * fragment_buffers < 2) | (BK > FK)": (
-        lambda held, fragment_buffers, BK, FK: (held * fragment_buffers < 2) | (BK > FK)
-    ),
     # W1
     "(BM / WM) * (BN / WN) * (1 + pingpong)": (
         lambda BM, WM, BN, WN, pingpong: BM / WM * (BN / WN) * (1 + pingpong)
@@ -805,6 +787,24 @@ CODE = {
     # C29
     "min(WN, 256) / 2 + 4 * mixed + 28 <= registers": (
         lambda WN, mixed, registers: min(WN, 256) / 2 + 4 * mixed + 28 <= registers
+    ),
+    # G24
+    (
+    "where((fragment_buffers > 1) | (spread > 0) | where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 * "
+    "registers_per_thread, unroll_share), accumulator_registers + fragment_registers < where(split_register > 0, min(192, unroll_share), 192)), 1, "
+    "0)"): (
+        lambda fragment_buffers, spread, amd, accumulator_registers, fragment_registers, BK, FK, registers_per_thread, unroll_share, split_register:
+        where(((fragment_buffers > 1) | (spread > 0)) | (((amd > 0) & (accumulator_registers + fragment_registers * BK / FK < min(0.75 *
+        registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers < where(split_register > 0,
+        min(192, unroll_share), 192)))), 1, 0)
+    ),
+    # S7
+    "min(register_budget, ceil(demand))": (
+        lambda register_budget, demand: min(register_budget, ceil(demand))
+    ),
+    # C21
+    "(held * fragment_buffers < 2) | (BK > FK)": (
+        lambda held, fragment_buffers, BK, FK: (held * fragment_buffers < 2) | (BK > FK)
     ),
     # S1
     "(BM / WM) * (BN / WN) * (BK / WK)": (
@@ -1094,6 +1094,10 @@ MOST_STAGES = {
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
     'grouped':
     "floor((shared_bytes_per_block - shared_bytes) / 0)",
+    'packed':
+    (
+    "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
+    " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"),
     'portable':
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
     'specialised':
