@@ -1,0 +1,133 @@
+"""Batches on packed words: who gets them, the host's list, what is refused, and how a batch is divided between two kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen import abi, road
+from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.model import batch as model
+from gemmgen.model.batch import divided
+from gemmgen.paths import SPECS
+from gemmgen.render import render
+from gemmgen.run.mixed import check_pair, division
+from gemmgen.solve import explain, solve
+from gemmgen.spec import loads
+
+KERNELS = SPECS / "kernels"
+US = 1e-6
+
+
+def asked(**sections):
+    data = {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"}}
+    return loads({name: data.get(name, {}) | sections.get(name, {}) for name in {**data, **sections}})
+
+
+def test_who_asks_for_warpgroups_gets_packed_words_and_who_leaves_it_open_does_not():
+    assert solve(asked()).design.name == "packed"
+    assert solve(asked(problem={"kind": "pointers"})).packs_products
+    assert solve(asked(fragment={"policy": "auto"})).design.name == "grouped"
+    assert solve(asked(fragment={"policy": "auto"}, pipeline={"design": "packed"})).design.name == "packed"
+    assert solve(asked(problem={"kind": "strided"})).design.name == "specialised"
+
+
+def test_the_main_kernel_is_the_strided_ones_but_for_its_list():
+    """Whatever the schedules ask, both have the same pipeline and output: what they differ in is said in schedules."""
+    tile = {"tile": {"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2, "split_k": 1}, "pipeline": {"stages": 3}}
+    grouped, strided = solve(asked(**tile)), solve(asked(problem={"kind": "strided"}, **tile))
+    assert grouped.design.template == strided.design.template and grouped.numbers == strided.numbers and grouped.hash != strided.hash
+
+
+@pytest.mark.parametrize(("sections", "where"), [
+    ({"batch": {"walk": "workgroups"}}, "[batch] walk"), ({"batch": {"tiles": [[64, 64, 32, 128]]}}, "[batch] tiles"),
+    ({"batch": {"threshold": 5}}, "[batch] threshold"), ({"batch": {"tlp": "workgroup"}}, "[batch] tlp"), ({"tile": {"split_k": 2}}, "[tile] split_k"),
+    ({"split": {"scheme": "scaled"}}, "[split] scheme"), ({"split": {"where": "mixed"}}, "[fragment] policy"),
+    ({"pipeline": {"loads": "async"}}, "[fragment] policy"), ({"target": {"gpu": "a100"}}, "[fragment] policy"),
+])
+def test_what_it_does_not_have_is_refused(sections, where):
+    with pytest.raises(InfeasibleSpec) as caught:
+        solve(asked(**sections))
+    assert where in str(caught.value)
+
+
+def test_export_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(SpecError, match="packed first"):
+        road.export(KERNELS / "batch_packed_h200.toml", tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
+def test_an_explanation_tells_the_batch():
+    explained = explain(asked())
+    told = explained.plan.design.told_of(explained.plan)
+    assert told["batch"].startswith("grouped: ") and "longest k first" in told["walk"] and "x" in told["tiles"]
+
+
+# ---- the host's list
+
+
+def test_places_follow_one_another_without_gaps_in_any_batch():
+    """Sums over random batches: each product's blocks, turns and stages begin where those before it end, and the last ends at the extents."""
+    plan, rng = solve(asked(tile={"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2})), np.random.default_rng(1)
+    for _ in range(20):
+        sizes = rng.integers(0, 700, (rng.integers(1, 60), 3))
+        listed = plan.design.listed(plan, sizes)
+        places = dict.fromkeys(("block", "turn", "a_stage", "b_stage"), 0)
+        last = None
+        for row in listed.rows:
+            m, n, k = map(int, sizes[row["entry"]])
+            rows, columns, stages = -(-m // 128), -(-n // 128), -(-k // 64)
+            assert m and n and {name: int(row[name]) for name in places} == places and (last is None or stages <= last)
+            last = stages
+            places["block"] += max(1, (rows + columns) * stages)
+            places["turn"] += -(-rows // 2) * columns
+            places["a_stage"] += rows * stages
+            places["b_stage"] += columns * stages
+        assert tuple(listed.extents.values()) == tuple(places.values())
+        assert len(listed.rows) == np.count_nonzero((sizes[:, 0] > 0) & (sizes[:, 1] > 0))
+
+
+def test_an_empty_batch_needs_no_launch():
+    plan = solve(asked())
+    table = abi.interface(plan)
+    for sizes in (np.zeros((0, 3), np.int64), np.array([[0, 5, 5], [5, 0, 5]])):
+        extents = plan.design.listed(plan, sizes).extents | table.constants
+        assert [one.blocks(extents) for one in table.launches] == [0, 0] and table.laid_out(extents).bytes == abi.WORKSPACE_ALIGNMENT
+
+
+def test_a_batch_beyond_32_bits_is_refused():
+    plan = solve(asked())
+    with pytest.raises(SpecError, match="more"):
+        plan.design.listed(plan, np.full((9, 3), 2**31 - 5000))
+
+
+def test_struct_and_text_agree():
+    text = render(solve(asked())).text
+    assert "sizeof(Placed) == 32" in text and "sizeof(Work) == 32" in text and abi.WORK_BYTES == 32
+
+
+# ---- two kernels
+
+
+def test_a_batch_is_divided_where_that_gains_what_another_class_takes():
+    assert model.PASS_SECONDS == 6e-6 and model.CLASS_SECONDS == 25e-6
+    second = np.array([10, 40.0]) * US
+    assert divided(np.array([80, 20.0]) * US, second).tolist() == [True, True]  # 100 in the first, 56 in the second, 61 divided
+    assert divided(np.array([80, 1.0]) * US, second).tolist() == [True, False]  # 81, 56, 42
+    assert divided(np.array([15, 40.0]) * US, second).tolist() == [False, False]  # 55, 56, 81
+    assert divided(np.zeros(0), np.zeros(0)).tolist() == []
+
+
+def test_large_products_go_to_packed_words_and_small_ones_do_not():
+    small, large = road.plan(KERNELS / "batch_listed_h200.toml"), road.plan(KERNELS / "batch_packed_h200.toml")
+    sizes = np.array([[1024, 1024, 1024]] * 20 + [[64, 64, 512]] * 2000 + [[0, 9, 9], [9, 9, 0]])
+    assert division(small, large, sizes).tolist() == [True] * 20 + [False] * 2002
+    # rows of C that do not begin at 16 bytes make packed words dearer
+    one, other = large.design.each_seconds(large, np.array([[512, 512, 256], [512, 513, 256]]))
+    assert other - one > 0.5 * 512 * 513 * 1.26 / (132 * 1.74e9)
+
+
+@pytest.mark.parametrize("other", [{"problem": {"kind": "pointers"}}, {"problem": {"layout": "nt"}}, {"split": {"special": "fast"}}])
+def test_kernels_that_differ_in_more_than_speed_share_no_batch(other):
+    with pytest.raises(SpecError, match="share"):
+        check_pair(solve(asked()), solve(asked(**other)))
