@@ -1,10 +1,11 @@
 """BatchGEMM's figure 3: how fast FP32 kernels of one tile are on so many threads, for each size of tile; and how many warps they keep active.
 
-    python bench/threads_by_tile.py --out DIR      writes threads_by_tile.csv and .png there, prints the table
-    python bench/threads_by_tile.py --once         launches each kernel once, for a profiler
-    python bench/threads_by_tile.py --list         the kernels and the occupancy that the model predicts, without a GPU
+    python bench/threads_by_tile.py --out DIR
+    python bench/threads_by_tile.py --once
+    python bench/threads_by_tile.py --list
 
-Each kernel is one of the grouped design with a single tile in its table and a block for each tile of C (`walk = "workgroups"`). All of them multiply one batch, large enough
+The first writes threads_by_tile.csv and .png and prints the table, the second launches each kernel once, for a profiler, the third tells the kernels and the occupancy that
+the model predicts, without a GPU. Each kernel is one of the grouped design with a single tile in its table and a block for each tile of C (`walk = "workgroups"`). All of them multiply one batch, large enough
 to fill the GPU, in one interleaved race. Active warps are BatchGEMM eq. 12's: the model predicts them from the compiler's registers, and ncu counts them with
 
     ncu -k regex:gemmgen --metrics sm__warps_active.avg.pct_of_peak_sustained_active --csv python bench/threads_by_tile.py --once

@@ -468,6 +468,9 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 96;
+        // A lane stores one column, of every 8th row.
+        const int row0 = lane / 8, in_line = lane % 8;
+        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
         for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
             const int i = part / 2, first = part % 2 * 8;
@@ -480,29 +483,57 @@ GG_DEVICE void work_off(
                     line[(in_row - first) * 12 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
-            // A lane takes one column; 8 rows go together.
-#pragma unroll 1
-            for (int at = lane / 8; at < 8; at += 8) {
-                const long long row = m0 + warp_m + i * 16 + first + at;
-                if (row >= m) break;
-                {
-                    constexpr int e = 0;
+            const int in_c = m0 + warp_m + i * 16 + first;  // this part's first row
+            const int left = min(8, m - in_c);  // rows of it that C has
+            float product[1];
+            {
+                constexpr int x = 0;
 
-                    const int in_line = lane % 8;
-                    const long long column = n0 + warp_n + in_line;
-                    if (column >= n) continue;
-                    float product = line[at * 12 + in_line];
-                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                        // element is computed again from the operands themselves.
-                        product = 0.0f;
+                product[x] = line[(row0 + x * 8) * 12 + in_line];
+            }
+            float zero = 0.0f;  // as long as all of them are finite
+            {
+                constexpr int x = 0;
+
+                zero = fmaf(product[x], 0.0f, zero);
+            }
+            if (zero != 0.0f) {
+                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                // element is computed again from the operands themselves.
+#pragma unroll 1
+                for (int at = row0; at < left; at += 8)
+#pragma unroll 1
+                    for (int beside = 0; beside < min(8, columns); beside += 8) {
+                        float* const element = line + at * 12 + in_line + beside;
+                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
+                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
+                        float again = 0.0f;
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
-                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
+                        *element = again;
                         __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
                     }
-                    const long long place = row * ldc + column;
-                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
+                {
+                    constexpr int x = 0;
+
+                    product[x] = line[(row0 + x * 8) * 12 + in_line];
+                }
+            }
+            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
+            if (read_c) {
+                {
+                    constexpr int x = 0;
+
+                    float* const element = to + x * 8 * ldc;
+                    if (row0 + x * 8 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
+                }
+            } else {
+                {
+                    constexpr int x = 0;
+
+                    float* const element = to + x * 8 * ldc;
+                    if (row0 + x * 8 < left && columns > 0) *element = alpha * product[x];
                 }
             }
             wavefront_barrier();
@@ -719,6 +750,9 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 160;
+        // A lane stores one column, of every 4th row.
+        const int row0 = lane / 16, in_line = lane % 16;
+        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
         for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
             const int i = part / 2, first = part % 2 * 8;
@@ -731,29 +765,52 @@ GG_DEVICE void work_off(
                     line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
-            // A lane takes one column; 4 rows go together.
+            const int in_c = m0 + warp_m + i * 16 + first;  // this part's first row
+            const int left = min(8, m - in_c);  // rows of it that C has
+            float product[2];
+#pragma unroll
+            for (int x = 0; x < 2; ++x) {
+                product[x] = line[(row0 + x * 4) * 20 + in_line];
+            }
+            float zero = 0.0f;  // as long as all of them are finite
+#pragma unroll
+            for (int x = 0; x < 2; ++x) {
+                zero = fmaf(product[x], 0.0f, zero);
+            }
+            if (zero != 0.0f) {
+                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                // element is computed again from the operands themselves.
 #pragma unroll 1
-            for (int at = lane / 16; at < 8; at += 4) {
-                const long long row = m0 + warp_m + i * 16 + first + at;
-                if (row >= m) break;
-                {
-                    constexpr int e = 0;
-
-                    const int in_line = lane % 16;
-                    const long long column = n0 + warp_n + in_line;
-                    if (column >= n) continue;
-                    float product = line[at * 20 + in_line];
-                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                        // element is computed again from the operands themselves.
-                        product = 0.0f;
+                for (int at = row0; at < left; at += 4)
+#pragma unroll 1
+                    for (int beside = 0; beside < min(16, columns); beside += 16) {
+                        float* const element = line + at * 20 + in_line + beside;
+                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
+                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
+                        float again = 0.0f;
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
-                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
+                        *element = again;
                         __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
                     }
-                    const long long place = row * ldc + column;
-                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
+#pragma unroll
+                for (int x = 0; x < 2; ++x) {
+                    product[x] = line[(row0 + x * 4) * 20 + in_line];
+                }
+            }
+            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
+            if (read_c) {
+#pragma unroll
+                for (int x = 0; x < 2; ++x) {
+                    float* const element = to + x * 4 * ldc;
+                    if (row0 + x * 4 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
+                }
+            } else {
+#pragma unroll
+                for (int x = 0; x < 2; ++x) {
+                    float* const element = to + x * 4 * ldc;
+                    if (row0 + x * 4 < left && columns > 0) *element = alpha * product[x];
                 }
             }
             wavefront_barrier();
@@ -970,6 +1027,9 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 320;
+        // A lane stores one column, of every 4th row.
+        const int row0 = lane / 16, in_line = lane % 16;
+        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
         for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
             const int i = part / 2, first = part % 2 * 16;
@@ -982,29 +1042,52 @@ GG_DEVICE void work_off(
                     line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
-            // A lane takes one column; 4 rows go together.
+            const int in_c = m0 + warp_m + i * 32 + first;  // this part's first row
+            const int left = min(16, m - in_c);  // rows of it that C has
+            float product[4];
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+                product[x] = line[(row0 + x * 4) * 20 + in_line];
+            }
+            float zero = 0.0f;  // as long as all of them are finite
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+                zero = fmaf(product[x], 0.0f, zero);
+            }
+            if (zero != 0.0f) {
+                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                // element is computed again from the operands themselves.
 #pragma unroll 1
-            for (int at = lane / 16; at < 16; at += 4) {
-                const long long row = m0 + warp_m + i * 32 + first + at;
-                if (row >= m) break;
-                {
-                    constexpr int e = 0;
-
-                    const int in_line = lane % 16;
-                    const long long column = n0 + warp_n + in_line;
-                    if (column >= n) continue;
-                    float product = line[at * 20 + in_line];
-                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                        // element is computed again from the operands themselves.
-                        product = 0.0f;
+                for (int at = row0; at < left; at += 4)
+#pragma unroll 1
+                    for (int beside = 0; beside < min(16, columns); beside += 16) {
+                        float* const element = line + at * 20 + in_line + beside;
+                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
+                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
+                        float again = 0.0f;
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
-                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
+                        *element = again;
                         __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
                     }
-                    const long long place = row * ldc + column;
-                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
+#pragma unroll
+                for (int x = 0; x < 4; ++x) {
+                    product[x] = line[(row0 + x * 4) * 20 + in_line];
+                }
+            }
+            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
+            if (read_c) {
+#pragma unroll
+                for (int x = 0; x < 4; ++x) {
+                    float* const element = to + x * 4 * ldc;
+                    if (row0 + x * 4 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
+                }
+            } else {
+#pragma unroll
+                for (int x = 0; x < 4; ++x) {
+                    float* const element = to + x * 4 * ldc;
+                    if (row0 + x * 4 < left && columns > 0) *element = alpha * product[x];
                 }
             }
             wavefront_barrier();
@@ -1221,6 +1304,9 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 320;
+        // A lane stores one column, of every 4th row.
+        const int row0 = lane / 16, in_line = lane % 16;
+        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
         for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
             const int i = part / 2, first = part % 2 * 16;
@@ -1233,29 +1319,52 @@ GG_DEVICE void work_off(
                     line[(in_row - first) * 20 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
-            // A lane takes one column; 4 rows go together.
+            const int in_c = m0 + warp_m + i * 32 + first;  // this part's first row
+            const int left = min(16, m - in_c);  // rows of it that C has
+            float product[4];
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+                product[x] = line[(row0 + x * 4) * 20 + in_line];
+            }
+            float zero = 0.0f;  // as long as all of them are finite
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+                zero = fmaf(product[x], 0.0f, zero);
+            }
+            if (zero != 0.0f) {
+                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                // element is computed again from the operands themselves.
 #pragma unroll 1
-            for (int at = lane / 16; at < 16; at += 4) {
-                const long long row = m0 + warp_m + i * 32 + first + at;
-                if (row >= m) break;
-                {
-                    constexpr int e = 0;
-
-                    const int in_line = lane % 16;
-                    const long long column = n0 + warp_n + in_line;
-                    if (column >= n) continue;
-                    float product = line[at * 20 + in_line];
-                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                        // element is computed again from the operands themselves.
-                        product = 0.0f;
+                for (int at = row0; at < left; at += 4)
+#pragma unroll 1
+                    for (int beside = 0; beside < min(16, columns); beside += 16) {
+                        float* const element = line + at * 20 + in_line + beside;
+                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
+                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
+                        float again = 0.0f;
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
-                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
+                        *element = again;
                         __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
                     }
-                    const long long place = row * ldc + column;
-                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
+#pragma unroll
+                for (int x = 0; x < 4; ++x) {
+                    product[x] = line[(row0 + x * 4) * 20 + in_line];
+                }
+            }
+            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
+            if (read_c) {
+#pragma unroll
+                for (int x = 0; x < 4; ++x) {
+                    float* const element = to + x * 4 * ldc;
+                    if (row0 + x * 4 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
+                }
+            } else {
+#pragma unroll
+                for (int x = 0; x < 4; ++x) {
+                    float* const element = to + x * 4 * ldc;
+                    if (row0 + x * 4 < left && columns > 0) *element = alpha * product[x];
                 }
             }
             wavefront_barrier();
@@ -1472,6 +1581,9 @@ GG_DEVICE void work_off(
         const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
         const int my_row = (lane >> 3), my_column = (lane & 7);
         float* const line = (float*)(shared + 16384) + warp * 576;
+        // A lane stores one column, of every 2th row.
+        const int row0 = lane / 32, in_line = lane % 32;
+        const int columns = n - n0 - warp_n - in_line;  // from its first one to the end of C's row
 #pragma unroll
         for (int part = 0; part < FRAGMENTS_M * 2; ++part) {
             const int i = part / 2, first = part % 2 * 16;
@@ -1484,29 +1596,52 @@ GG_DEVICE void work_off(
                     line[(in_row - first) * 36 + in_column] = acc_main[i][j][r];
                 }
             wavefront_barrier();
-            // A lane takes one column; 2 rows go together.
+            const int in_c = m0 + warp_m + i * 32 + first;  // this part's first row
+            const int left = min(16, m - in_c);  // rows of it that C has
+            float product[8];
+#pragma unroll
+            for (int x = 0; x < 8; ++x) {
+                product[x] = line[(row0 + x * 2) * 36 + in_line];
+            }
+            float zero = 0.0f;  // as long as all of them are finite
+#pragma unroll
+            for (int x = 0; x < 8; ++x) {
+                zero = fmaf(product[x], 0.0f, zero);
+            }
+            if (zero != 0.0f) {
+                // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
+                // element is computed again from the operands themselves.
 #pragma unroll 1
-            for (int at = lane / 32; at < 16; at += 2) {
-                const long long row = m0 + warp_m + i * 32 + first + at;
-                if (row >= m) break;
-                {
-                    constexpr int e = 0;
-
-                    const int in_line = lane % 32;
-                    const long long column = n0 + warp_n + in_line;
-                    if (column >= n) continue;
-                    float product = line[at * 36 + in_line];
-                    if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
-                        // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32 does not: such an
-                        // element is computed again from the operands themselves.
-                        product = 0.0f;
+                for (int at = row0; at < left; at += 2)
+#pragma unroll 1
+                    for (int beside = 0; beside < min(32, columns); beside += 32) {
+                        float* const element = line + at * 36 + in_line + beside;
+                        if (fabsf(*element) < __uint_as_float(0x7f800000u)) continue;
+                        const long long row = in_c + at, column = n0 + warp_n + in_line + beside;
+                        float again = 0.0f;
 #pragma unroll 1
                         for (long long kk = 0; kk < k; ++kk)
-                            product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                            again = fmaf(a[row * lda + kk], b[kk * ldb + column], again);
+                        *element = again;
                         __hip_atomic_fetch_add(repaired, (u64)1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
                     }
-                    const long long place = row * ldc + column;
-                    c[place] = read_c ? fmaf(alpha, product, beta * c[place]) : alpha * product;
+#pragma unroll
+                for (int x = 0; x < 8; ++x) {
+                    product[x] = line[(row0 + x * 2) * 36 + in_line];
+                }
+            }
+            float* const to = c + (long long)(in_c + row0) * ldc + n0 + warp_n + in_line;
+            if (read_c) {
+#pragma unroll
+                for (int x = 0; x < 8; ++x) {
+                    float* const element = to + x * 2 * ldc;
+                    if (row0 + x * 2 < left && columns > 0) *element = fmaf(alpha, product[x], beta * *element);
+                }
+            } else {
+#pragma unroll
+                for (int x = 0; x < 8; ++x) {
+                    float* const element = to + x * 2 * ldc;
+                    if (row0 + x * 2 < left && columns > 0) *element = alpha * product[x];
                 }
             }
             wavefront_barrier();

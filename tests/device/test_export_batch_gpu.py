@@ -29,7 +29,7 @@ FIELDS = [field for fields in COUNTERS.values() for field in fields]
 def prepared(kind: str, walk: str, scheme: str, layout: str = "nn"):
     plan = solve(loads({
         "problem": {"kind": kind, "layout": layout, "m": 264, "n": 264, "k": 264, "matrices": 64}, "split": {"scheme": scheme}, "batch": {"walk": walk},
-        "target": {"gpu": local_gpu()},
+        "pipeline": {"design": "grouped"}, "target": {"gpu": local_gpu()},
     }))
     source = render(plan)
     return plan, source, build(source)
