@@ -48,7 +48,7 @@ def prepared(**sections):
     return plan, source, EmulatorDevice(plan, source, build(source))
 
 
-@pytest.mark.parametrize("way", tailed(WAYS, {"clusters", "taking turns", "side by side, transposed"}))
+@pytest.mark.parametrize("way", tailed(WAYS, {"packed words", "taking turns", "below one another", "odd groups of columns"}))
 def test_a_batch_is_right_in_every_way_and_order(way):
     plan, source, device = prepared(**WAYS[way])
     for order in (emulate.LAZY_HIGHEST, emulate.EAGER_LOWEST):
