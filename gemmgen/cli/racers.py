@@ -50,7 +50,7 @@ def racers(
         if isinstance(one, GemmgenError):
             errors.append(one)
             notes.append(f"{what}: not built: {one.where}: {one.problem}")
-        elif one.plan.batch and one.plan.batch.tiles:
+        elif one.plan.of_products:
             errors.append(InfeasibleSpec("bench", "times kernels of one product", got=f"{what}, of kind {one.plan.kind}", needs='[problem] kind = "gemm"',
                                          remedy="gemmgen bench-batches"))
             notes.append(f"{what}: for batches: gemmgen bench-batches times it")
