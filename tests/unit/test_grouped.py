@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from gemmgen import abi, spec
-from gemmgen.batch import PROBLEM, Tile
+from gemmgen.batch import KINDS, PROBLEM, Tile
+from gemmgen.catalog.output import F32
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model import batch as tilings
 from gemmgen.model.equation import solved
 from gemmgen.render import render
 from gemmgen.run.batch import refuse_overlap
-from gemmgen.solve import explain, solve
+from gemmgen.solve import explain, request, solve
 
 TABLE_3 = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32, 64, 16, 256), (64, 64, 16, 256))
 
@@ -89,12 +92,43 @@ def test_tables_that_are_none_are_refused_with_their_place(tiles, what):
 
 @pytest.mark.parametrize("sections, where", [
     ({"tile": {"block": [64, 64, 32]}}, "[tile] block"), ({"tile": {"split_k": 2}}, "[tile] split_k"), ({"pipeline": {"loads": "bulk"}}, "[fragment] policy"),
-    ({"split": {"where": "prepass"}}, "[fragment] policy"), ({"fragment": {"policy": "wgmma"}}, "[problem] kind"), ({"problem": {"c": "bf16"}}, "c"),
+    ({"split": {"where": "prepass"}}, "[fragment] policy"), ({"fragment": {"policy": "wgmma"}}, "[problem] kind"),
 ])
 def test_what_a_batch_has_no_kernels_for_is_refused(sections, where):
-    with pytest.raises((InfeasibleSpec, SpecError)) as caught:
+    with pytest.raises(InfeasibleSpec) as caught:
         planned(**sections)
-    assert where in str(caught.value)
+    assert where in caught.value.where
+
+
+def test_a_c_of_another_type_is_refused(monkeypatch):
+    """As another package may bring one: what tells a product has a pointer to FP32."""
+    monkeypatch.setattr(request, "all_outputs", lambda: {"f32": F32, "half": replace(F32, name="half")})
+    loaded = asked()
+    for kind in KINDS:
+        loaded.spec.problem.__dict__ |= {"c": "half", "kind": kind}
+        if kind in ("gemm", "strided"):  # other designs serve these
+            assert solve(loaded).output.name == "half"
+        if kind != "gemm":
+            loaded.spec.pipeline.__dict__["design"] = "grouped"
+            with pytest.raises(InfeasibleSpec) as caught:
+                solve(loaded)
+            assert caught.value.where.endswith("[problem] c") and caught.value.got == "half" and "f32" in caught.value.remedy
+            loaded.spec.pipeline.__dict__["design"] = "auto"
+
+
+@pytest.mark.parametrize("name, value", [("tiles", [[32, 32, 32, 128]]), ("walk", "workgroups"), ("tlp", "workgroup"), ("threshold", 5)])
+@pytest.mark.parametrize("kind, policy", [("gemm", "auto"), ("strided", "wgmma")])
+def test_what_is_said_of_tiles_is_refused_where_a_kernel_has_one(name, value, kind, policy):
+    with pytest.raises(InfeasibleSpec) as caught:
+        planned(kind=kind, batch={name: value}, fragment={"policy": policy})
+    assert caught.value.where.endswith(f"[batch] {name}") and caught.value.remedy
+    usual = {"tiles": "auto", "walk": "auto", "tlp": "wavefront", "threshold": "auto"}
+    assert planned(kind=kind, batch=usual, fragment={"policy": policy}).hash == planned(kind=kind, fragment={"policy": policy}).hash
+
+
+def test_a_strided_batch_of_which_tiles_are_told_is_the_grouped_designs():
+    assert planned(kind="strided").design.name != "grouped"
+    assert planned(kind="strided", batch={"tiles": [[32, 32, 32, 128]]}).design.name == "grouped"
 
 
 def test_row_scales_are_refused():

@@ -131,6 +131,7 @@ class Grouped(Design):
         asked = spec.batch
         refusals.refuse_tile(spec, place)
         refusals.refuse_scales(scheme, place)
+        refusals.refuse_output(spec, place)
         walk = "persistent" if asked.walk == "auto" else asked.walk
         stays = walk == "persistent"
         usual = (EVEN_MATRIX_TILES if stays else MATRIX_TILES) if fragment.on_matrix_unit else EVEN_TILES if stays else BATCH_GEMM_TILES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemmgen.batch import Tile
+from gemmgen.catalog.output import F32
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers
@@ -34,6 +35,14 @@ def refuse_scales(scheme: Scheme, place: str) -> None:
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"{scheme.name} scales rows, so a pass over the operands comes first", got=scheme.name,
             needs="a scheme without normalize = row: a batch's kernel is one launch, which splits on the way", remedy='scheme = "ootomo", or "fp32"',
+        )
+
+
+def refuse_output(spec: Any, place: str) -> None:
+    """What tells a product points to a C of FP32."""
+    if spec.problem.c != F32.name:
+        raise InfeasibleSpec(
+            f"{place}: [problem] c", "kernels that have several tiles have a C in FP32 alone", got=spec.problem.c, needs=F32.name, remedy='c = "f32"',
         )
 
 
