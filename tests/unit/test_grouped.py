@@ -15,7 +15,7 @@ from gemmgen.model import batch as tilings
 from gemmgen.model.equation import solved
 from gemmgen.render import render
 from gemmgen.run.batch import refuse_overlap
-from gemmgen.solve import explain, request, solve
+from gemmgen.solve import explain, judged, request, solve
 
 TABLE_3 = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32, 64, 16, 256), (64, 64, 16, 256))
 
@@ -134,6 +134,19 @@ def test_a_strided_batch_of_which_tiles_are_told_is_the_grouped_designs():
 def test_row_scales_are_refused():
     with pytest.raises(InfeasibleSpec, match="scale"):
         planned(scheme="scaled")
+
+
+@pytest.mark.parametrize("gpu, stages, number", [("h200", 9, "C41"), ("mi210", 3, "C42"), ("t4", 3, "C42"), ("h200", 8, None), ("mi210", 2, None)])
+def test_stages_that_a_kernel_would_not_have_are_refused(gpu, stages, number):
+    loaded = asked(gpu, "fp32" if gpu == "h200" else "ootomo", pipeline={"stages": stages})
+    if number is None:
+        assert judged(loaded).plan.stages == stages
+        return
+    for decide in (solve, judged):
+        with pytest.raises(InfeasibleSpec) as caught:
+            decide(loaded)
+        assert caught.value.where.endswith("[pipeline] stages") and caught.value.got == stages and "stages = " in caught.value.remedy
+    assert f"it breaks {number}" in caught.value.problem
 
 
 def test_a_candidate_of_a_batchs_kernel_is_judged(gemmgen, write_spec):

@@ -17,6 +17,7 @@ from gemmgen.designs import common
 from gemmgen.designs.common import SLICES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
 from gemmgen.designs.grouped import equations, refusals
+from gemmgen.designs.portable.refusals import held_stages
 from gemmgen.model import batch as tilings
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers, figure, solved
@@ -28,7 +29,7 @@ RING = 16
 WORK_BYTES = 72
 """Of one: a product's struct, first row and column, the tile's number."""
 MOST_STAGES = 8
-"""Of a smaller tile."""
+"""Of a tile: with one work a stage on its way, half of RING."""
 QUEUED_LANE_REGISTERS = 200
 """Of kernels whose lanes multiply and whose blocks stay: with less, five tiles and the queue were seen to spill."""
 LANE_COLUMNS = 8
@@ -46,6 +47,10 @@ EVEN_MATRIX_TILES = ((32, 32, 32, 128), (64, 64, 32, 128))
 """The same for blocks that stay, which pay for each size with a longer way into the kernel."""
 
 TILE = Constraint("C40", "tiles of a batch", "threads <= threads_per_block", "the hardware's limit", refusals.threads)
+STAGES = Constraint("C41", "stages", f"stages <= {MOST_STAGES}", "a block knows no more works at a time than a ring holds", refusals.stages(MOST_STAGES))
+HELD_STAGES = Constraint(
+    "C42", "stages that are held", "(held == 0) | (stages == 2)", "two stages take turns while the next tile is in registers", held_stages,
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Grouped(Design):
     tile_equations = equations.RESOURCES
     plan_equations = equations.LAUNCH
     predictions = equations.PROBLEM
-    constraints = (TILE, common.PROMOTION, common.SHARED_MEMORY)
+    constraints = (TILE, STAGES, HELD_STAGES, common.PROMOTION, common.SHARED_MEMORY)
     equation_groups = (
         ("Resources", equations.RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
         ("A batch of the hints' size", equations.PROBLEM),
