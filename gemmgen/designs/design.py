@@ -220,7 +220,7 @@ class Design:
         refuse_batch(spec, place)
         return Batch(spec.problem.kind, matrices=spec.problem.matrices)
 
-    def settled(self, batch: Batch, gpu: Gpu) -> dict[str, Any]:
+    def settled(self, batch: Batch) -> dict[str, Any]:
         """Decisions by name that follow from a batch's description."""
         return {}
 

@@ -161,7 +161,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
         )
     batch = None if spec.problem.kind == "gemm" else design.batch(spec, gpu, scheme, fragment, place)
-    fixed = _fixed(loaded) | (design.settled(batch, gpu) if batch else {})
+    fixed = _fixed(loaded) | (design.settled(batch) if batch else {})
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, batch=batch, choices=Choices(

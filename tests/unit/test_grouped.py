@@ -183,7 +183,15 @@ def test_new_and_old_tlp():
     assert tilings.TLP_NEW.value(known | {"wavefronts": 40}) == 40 * 64
 
 
+def test_of_every_tile_count_its_own_wavefronts_or_those_of_a_workgroup():
+    new, old = (planned("mi210", "fp32", batch={"tiles": TABLE_3, "walk": "workgroups", "tlp": tlp}) for tlp in ("wavefront", "workgroup"))
+    assert new.own.tile_wavefronts == (2, 2, 2, 4, 4) and old.own.tile_wavefronts == (4,) * 5
+    one = np.array([[16, 16, 16]])
+    assert new.design.tiling(new, one).tlp == 2 * 64 and old.design.tiling(old, one).tlp == 4 * 64
+
+
 TILES = tuple(Tile(m, n, k, threads, (m, n)) for m, n, k, threads in TABLE_3)
+WAVEFRONTS = [tile.threads // 64 for tile in TILES]
 
 
 def by_hand(sizes, threshold, lanes, most, workgroup=None):
@@ -206,7 +214,8 @@ def test_the_tiling_algorithm_as_its_text_has_it(seed, workgroup):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(0, 300, (int(rng.integers(1, 40)), 3))
     threshold = int(rng.integers(0, 60000))
-    found = tilings.tiling(TILES, sizes, threshold, lanes=64, most_wavefronts=700, workgroup=workgroup)
+    found = tilings.tiling(TILES, sizes, threshold, wavefronts=WAVEFRONTS if workgroup is None else [workgroup // 64] * len(TILES), lanes=64,
+                           most_wavefronts=700 if workgroup is None else None)
     tile, tlp = by_hand([tuple(map(int, row)) for row in sizes], threshold, 64, 700, workgroup)
     whole = (sizes[:, 0] > 0) & (sizes[:, 1] > 0)
     assert found.tlp == tlp and found.tile[whole].tolist() == np.array(tile)[whole].tolist() and (found.tile[~whole] == -1).all()
@@ -214,14 +223,14 @@ def test_the_tiling_algorithm_as_its_text_has_it(seed, workgroup):
 
 def test_a_threshold_of_nothing_gives_the_largest_tiles_and_one_out_of_reach_the_smallest():
     sizes = np.array([[64, 64, 9], [33, 70, 9], [5, 5, 9]])
-    assert tilings.tiling(TILES, sizes, 0, lanes=64, most_wavefronts=700).tile.tolist() == [4, 3, 0]
-    assert tilings.tiling(TILES, sizes, 1 << 30, lanes=64, most_wavefronts=700).tile.tolist() == [0, 0, 0]
+    assert tilings.tiling(TILES, sizes, 0, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).tile.tolist() == [4, 3, 0]
+    assert tilings.tiling(TILES, sizes, 1 << 30, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).tile.tolist() == [0, 0, 0]
 
 
 def test_the_list_covers_every_c_once_and_goes_from_large_to_small():
     rng = np.random.default_rng(3)
     sizes = rng.integers(0, 150, (30, 3))
-    chosen = tilings.tiling(TILES, sizes, 3000, lanes=64, most_wavefronts=700)
+    chosen = tilings.tiling(TILES, sizes, 3000, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700)
     rows = tilings.listed(TILES, sizes, chosen)
     covered = [np.zeros((m, n), int) for m, n, _ in sizes]
     for entry, m0, n0, tile in rows:
@@ -229,7 +238,7 @@ def test_the_list_covers_every_c_once_and_goes_from_large_to_small():
     assert all((one == 1).all() for one in covered)
     keys = [(-tile, -sizes[entry, 2]) for entry, _, _, tile in rows]
     assert keys == sorted(keys)
-    assert tilings.listed(TILES, np.zeros((0, 3), int), tilings.tiling(TILES, np.zeros((0, 3), int), 5, lanes=64, most_wavefronts=7)).shape == (0, 4)
+    assert tilings.listed(TILES, np.zeros((0, 3), int), tilings.tiling(TILES, np.zeros((0, 3), int), 5, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=7)).shape == (0, 4)
 
 
 def test_the_threshold_is_the_gpus_and_never_out_of_reach():

@@ -26,7 +26,8 @@ def stages(most: int) -> Refusal:
     """
     def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
         return InfeasibleSpec(
-            f"{place}: [pipeline] stages", "a batch's kernel cannot have so many", got=plan.stages, needs=f"at most {most}", remedy=f"stages = {most}, or fewer",
+            f"{place}: [pipeline] stages", "a batch's kernel cannot have so many", got=plan.stages, needs=f"at most {most}",
+            remedy=f"stages = {most}, or fewer",
         )
     return message
 
