@@ -25,13 +25,13 @@ MIXED = dict(SMALL_GROUPS, where="mixed")
 SLICED = dict(SMALL_GROUPS, split_k=2)
 
 
-def outcome(way: dict, edit=lambda text: text, *, until_noticed: bool = False, k: int = 5 * 64 + 5) -> list[str]:
+def outcome(way: dict, edit=lambda text: text, *, until_noticed: bool = False, m: int = 140, k: int = 5 * 64 + 5) -> list[str]:
     """What each schedule, or each up to the first that notices, says of the edited kernel: `right`, `wrong`, or the emulator's complaint."""
     plan = plan_of(**way)
     source = render(plan)
     source = replace(source, text=edit(source.text))
     binary = assembled(source)
-    problem = oracles.uniform(plan, -1, 1, (140, 100, k), 0)
+    problem = oracles.uniform(plan, -1, 1, (m, 100, k), 0)
     product = exact(problem.a, problem.b)
     limit = bound(plan, problem.a, problem.b, product)
     told = []
@@ -96,12 +96,14 @@ FAULTS = {
 
 LONGER = ("the other's stages not skipped",)
 """Faults that take more stages to show."""
+TALLER = ("a turn not passed on",)
+"""And more tiles."""
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_is_noticed(name):
     way, edit = FAULTS[name]
-    told = outcome(way, edit, until_noticed=True, k=9 * 64 + 5 if name in LONGER else 5 * 64 + 5)
+    told = outcome(way, edit, until_noticed=True, m=140 if name in TALLER else 70, k=9 * 64 + 5 if name in LONGER else 5 * 64 + 5)
     assert told != ["right", "right"], told
 
 
