@@ -25,7 +25,7 @@ CONVERSION = {
 }
 """CUDA. Word type -> instruction that rounds an FP32 value to it, C type and asm constraint of the word, the rounding."""
 
-WORDS = {"f16": "unsigned short", "bf16": "unsigned short", "tf32": "unsigned", "f32": "unsigned", "i8": "signed char"}
+WORDS = {"f16": "unsigned short", "bf16": "unsigned short", "tf32": "unsigned", "f32": "unsigned", "s8": "signed char"}
 """HIP. Word type -> C type of the word."""
 
 
@@ -118,7 +118,7 @@ def _hip(fragment: Fragment) -> dict[str, Any]:
     """What HIP calls words and elements, and how the builtin is called."""
     *others, last = fragment.archs
     return {
-        "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word],
+        "value": "int" if fragment.word == "s8" else "float", "word": WORDS[fragment.word],
         "operand": _operand(fragment) if fragment.on_matrix_unit else None, "call": fragment.call,
         "targets": f"{', '.join(others)} or {last}" if others else last,
     }
@@ -127,8 +127,8 @@ def _hip(fragment: Fragment) -> dict[str, Any]:
 def _operand(fragment: Fragment) -> str:
     """The declaration of the type that the builtin takes of a lane of A or B."""
     count = fragment.a.register_count // (fragment.instructions or 1)
-    if fragment.word == "i8":  # two registers are one number to CDNA, a vector to RDNA
-        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.interface.i8_pair_is_number else ("int", count)
+    if fragment.word_bytes == 1:  # two registers are one number to CDNA, a vector to RDNA
+        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.interface.pair_is_number else ("int", count)
     else:  # builtins of bf16 take its bits, but for those that gfx950 alone has
         bf16 = "__bf16" if fragment.archs == ("gfx950",) else "short"
         element, count = {"f16": "_Float16", "bf16": bf16, "tf32": "float"}[fragment.word], count * fragment.a.packed_count

@@ -33,14 +33,14 @@ def kernel(row: Fragment) -> str:
     """Operands as LLVM's BuiltinsAMDGPU declares them."""
     m, n, k = row.shape
     count = m * k * row.a.copies // row.threads
-    element = {"f16": "_Float16", "tf32": "float", "bf16": "__bf16" if row.archs == ("gfx950",) else "short", "i8": "int"}[row.word]
-    if row.word == "i8":
+    element = {"f16": "_Float16", "tf32": "float", "bf16": "__bf16" if row.archs == ("gfx950",) else "short", "s8": "int"}[row.word]
+    if row.word == "s8":
         count //= 4
         if count == 2 and row.policy == "mfma":
             element, count = "long", 1
     vector = f" __attribute__((ext_vector_type({count})))" if count > 1 else ""
-    call = CALL["signed wmma" if (row.word, row.policy) == ("i8", "wmma") else row.policy]
-    return KERNEL % (element, vector, "int" if row.word == "i8" else "float", m * n // row.threads, call.format(row.builtin))
+    call = CALL["signed wmma" if (row.word, row.policy) == ("s8", "wmma") else row.policy]
+    return KERNEL % (element, vector, "int" if row.word == "s8" else "float", m * n // row.threads, call.format(row.builtin))
 
 
 def bare(mnemonic: str) -> str:

@@ -44,7 +44,7 @@ def each(question: int, every: Sequence[tuple[Fragment, str]] = EVERY):
 
 def unit_of(row: Fragment, arch: str) -> MatrixUnit:
     """The target's, or, where nobody knows how that sums these words, another: whole numbers come out the same."""
-    return UNIT[arch] if row.word in ("i8", *UNIT[arch].block) else UNITS.get("ampere")
+    return UNIT[arch] if row.word in ("s8", *UNIT[arch].block) else UNITS.get("ampere")
 
 
 @cache
@@ -63,7 +63,7 @@ def run(
     for before, after in faults:
         assert before in body, f"the fault has nothing to change: {before}"
         body = body.replace(before, after)
-    name, dtype = ("int", np.int32) if row.word == "i8" else ("float", np.float32)
+    name, dtype = ("int", np.int32) if row.word == "s8" else ("float", np.float32)
     text = (
         f"{fragment_header(row)}\nusing namespace {row.name};\n"
         f'extern "C" __attribute__((global)) void kernel(const {name}* x, const {name}* y, {name}* out) {{\n{body}\n}}\n'
@@ -78,7 +78,7 @@ def run(
 def operands(row: Fragment) -> tuple[np.ndarray, np.ndarray]:
     """A [m, k] and B [k, n] of whole numbers: any bytes, or so few bits that neither words nor sums round."""
     m, n, k = row.shape
-    ends = (-128, 128) if row.word == "i8" else (-15, 16)
+    ends = (-128, 128) if row.word == "s8" else (-15, 16)
     rng = np.random.default_rng(1)
     return rng.integers(*ends, (m, k)), rng.integers(*ends, (k, n))
 
@@ -246,7 +246,7 @@ def rounded(word: str, x: np.ndarray) -> np.ndarray:
     return (bits >> (16 if word == "bf16" else 0)).astype(np.uint32)
 
 
-ROUNDED = [(row, arch) for row, arch in EVERY if row.word not in ("i8", "f32") and not row.instructions]
+ROUNDED = [(row, arch) for row, arch in EVERY if row.word not in ("s8", "f32") and not row.instructions]
 
 
 @pytest.mark.parametrize(("row", "arch"), covering(ROUNDED), ids=name_of)
@@ -265,7 +265,7 @@ AS_IT_WAS = """
 """
 
 
-@pytest.mark.parametrize(("row", "arch"), covering((row, arch) for row, arch in EVERY if row.word == "i8"), ids=name_of)
+@pytest.mark.parametrize(("row", "arch"), covering((row, arch) for row, arch in EVERY if row.word == "s8"), ids=name_of)
 def test_bytes_keep_their_sign(row, arch):
     m, _, k = row.shape
     numbers = np.resize([-128, -127, -1, 0, 1, 126, 127, 64, -2], (m, k))

@@ -14,26 +14,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from gemmgen.catalog.conversion import RAW, decode
+from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core.rounding import canonical
 from gemmgen.emulate.core.unit_rules import RULES, Rule
 from gemmgen.errors import EmulationError
-
-RAW = {"f16": np.dtype(np.uint16), "bf16": np.dtype(np.uint16), "tf32": np.dtype(np.uint32)}
-"""How a word type is stored; tf32 lies in the upper 19 bits of 32."""
-
-
-def decode(word: str, raw: np.ndarray) -> np.ndarray:
-    """Stored words as the float32 values they stand for.
-
-    The 13 low bits of a tf32 word are not looked at, as in the hardware.
-    """
-    if word == "f16":
-        return raw.view(np.float16).astype(np.float32)
-    if word == "bf16":
-        return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return (raw & np.uint32(0xFFFFE000)).view(np.float32)
-
 
 def _rule(unit: MatrixUnit, word: str) -> Rule:
     """The unit's rule for that word type, or the reason why there is none."""
