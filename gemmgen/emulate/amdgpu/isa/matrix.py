@@ -160,18 +160,6 @@ def spread_rdna4(d: np.ndarray, shape: Shape) -> np.ndarray:
 # ---------------------------------------------------------------- products
 
 
-def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, clamp: bool) -> np.ndarray:
-    """`[k, m, W]` by `[k, n, W]` plus `[m, n, W]` int32. FP32 holds every sum of products exactly:
-    64 * 255 * 255 < 2**24."""
-    left, right = (x.astype(np.float32).transpose(2, 1, 0) for x in (a, b))
-    product = np.ascontiguousarray((left @ right.transpose(0, 2, 1)).transpose(1, 2, 0)).astype(np.int64)
-    total = product + c
-    if clamp:
-        ends = np.iinfo(np.int32)
-        total = np.clip(total, ends.min, ends.max)
-    return total.astype(I32)
-
-
 class Product:
     """One matrix instruction.
 
@@ -222,7 +210,7 @@ class Product:
             c = self.sums(self._registers(wave, self.c), shape).view(I32 if integer else np.float32)
         if integer:
             a, b = (x.view(np.int8) if signed else x for x, signed in zip((a, b), self.signed, strict=True))
-            d = integer_product(a, b, c, self.clamp)
+            d = units.integer_product(a, b, c, saturate=self.clamp)
         else:
             unit = wave.strip.launch.unit
             if shape.block:
