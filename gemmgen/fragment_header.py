@@ -14,7 +14,7 @@ from typing import Any
 
 from gemmgen import __version__
 from gemmgen.catalog.fragment import Fragment, FragmentMap
-from gemmgen.catalog.number import sum_type
+from gemmgen.catalog.number import FORMATS, sum_type
 from gemmgen.errors import SpecError
 from gemmgen.render import render_text
 
@@ -130,10 +130,18 @@ def _hip(fragment: Fragment) -> dict[str, Any]:
     """What HIP calls words and elements, and how the builtin is called."""
     *others, last = fragment.archs
     return {
-        "value": _value(fragment), "word": WORDS[fragment.word],
+        **_conversion(fragment.word), "value": _value(fragment), "word": WORDS[fragment.word],
         "operand": _operand(fragment) if fragment.on_matrix_unit else None, "call": fragment.call,
         "targets": f"{', '.join(others)} or {last}" if others else last,
     }
+
+
+def _conversion(word: str) -> dict[str, Any]:
+    """Of 8-bit floating-point words: the builtin that makes two of them, and the largest, to which it does not clamp by itself."""
+    form = FORMATS.get(word)
+    if form is None or form.bytes > 1:
+        return {"largest": None}
+    return {"largest": form.largest, "convert": f"__builtin_amdgcn_cvt_pk_{'fp8' if word.startswith('e4m3') else 'bf8'}_f32"}
 
 
 def _operand(fragment: Fragment) -> str:

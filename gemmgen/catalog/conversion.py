@@ -1,7 +1,7 @@
 """Words as they are stored, and what they stand for, in NumPy: the reference of every conversion that kernels make.
 
 Conversions to words of 8 bits are to nearest, ties to even, and saturate: PTX's `cvt.rn.satfinite` of `e4m3x2` and `e5m2x2`, AMD's
-`v_cvt_pk_fp8_f32` and `v_cvt_pk_bf8_f32` after a clamp. Integers are rounded likewise and clamped.
+`v_cvt_pk_fp8_f32` and `v_cvt_pk_bf8_f32` of what is clamped before. Integers are rounded likewise and clamped.
 """
 
 from __future__ import annotations
@@ -60,16 +60,22 @@ def nan_of(form: Format) -> int:
     return 0x80 if form.specials == "unsigned_zero" else 0x7F
 
 
-def to_float8(x: np.ndarray, word: str) -> np.ndarray:
+def to_float8(x: np.ndarray, word: str, *, saturate: bool = True) -> np.ndarray:
     """FP32 or FP64 values to 8-bit floating-point words, uint8 of the same shape.
 
     To nearest, ties to even; what is larger than the largest finite word, Inf too, becomes that; NaN stays one. Subnormal words are kept.
+
+    Args:
+        saturate: False: what is rounded to something larger becomes Inf, or NaN in formats without it.
     """
     form, x = FORMATS[word], np.asarray(x, np.float64)
-    safe = np.where(np.isnan(x), 0.0, np.clip(x, -form.largest, form.largest))
+    bound = form.largest * (1 if saturate else 4)
+    safe = np.where(np.isnan(x), 0.0, np.clip(x, -bound, bound))
     exponent = np.where(safe == 0, form.min_exponent, np.maximum(np.frexp(safe)[1] - 1, form.min_exponent))
     fraction = np.rint(np.abs(np.ldexp(safe, form.fraction_bits - exponent))).astype(np.int64)  # with the leading 1, if normal
     code = (exponent - form.min_exponent << form.fraction_bits) + fraction  # a carry runs into the exponent, as it should
+    top = (form.max_exponent - form.min_exponent + 2 << form.fraction_bits) - (2 if form.specials == "nan" else 1)
+    code = np.where(code > top, top + 1 if form.specials == "ieee" else nan_of(form), code)
     negative = np.signbit(safe) & ((code > 0) | (form.specials != "unsigned_zero"))
     return np.where(np.isnan(x), nan_of(form), code | negative.astype(np.int64) << 7).astype(np.uint8)
 

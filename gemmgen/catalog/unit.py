@@ -14,6 +14,9 @@ being the next one's accumulator. What happens within a block is the row's `rule
   and the last one onto the accumulator.
 - `floor_apart` (CDNA 3 on 8-bit words): as `floor`, but the products of even and of odd k are aligned and summed apart,
   and the two sums to each other before the accumulator joins them.
+- `by_f16` (NVIDIA's `mma.sync` on 8-bit floating-point words where the unit has no such instruction): the compiler converts the words to
+  FP16, which is exact, and multiplies as of those, under the unit's own rule and block: first the first two of every four k, from zero, then the
+  others; what comes of it is added to the accumulator, to nearest.
 - `exact` (CDNA 1): products and accumulator are summed exactly and rounded to nearest once.
 
 Products of integers are exact, and so is their sum, which wraps around in INT32: no rule is needed.
@@ -31,9 +34,9 @@ from gemmgen.catalog.number import INTEGERS, UnitWord
 from gemmgen.catalog.policy import NAMES
 from gemmgen.catalog.table import Prose, Row, Strict, Table, Title
 
-ALIGNING = ("truncate", "floor", "floor_apart")
+ALIGNING = ("truncate", "by_f16", "floor", "floor_apart")
 """Rules that align terms and cut them; the others round as FP32 arithmetic does."""
-Rule = Literal["truncate", "floor", "floor_apart", "tree", "exact"]
+Rule = Literal["truncate", "by_f16", "floor", "floor_apart", "tree", "exact"]
 _Block = Annotated[int, Field(ge=1, le=64)]
 
 
@@ -101,6 +104,8 @@ class MatrixUnit(Row):
         if self.flushes_subnormals and self.rule != "tree":
             raise ValueError("flushes_subnormals with rule tree, of which alone it is known")
         for one in self.variants:
+            if one.rule == "by_f16" and (self.rule != "truncate" or (one.fraction_bits, one.block % self.block["f16"]) != (self.fraction_bits, 0)):
+                raise ValueError("rule by_f16 with the fraction_bits of a unit of rule truncate, and a block of whole blocks of f16")
             if (one.fraction_bits is not None) != (one.rule in ALIGNING):
                 raise ValueError(f"fraction_bits with the rules that align, {' and '.join(ALIGNING)}, and with no other, in variants too")
         for one in (self, *self.variants):
@@ -127,7 +132,7 @@ class MatrixUnit(Row):
         if found is None:
             return self
         told = {name: getattr(found, name) for name in ("rule", "fraction_bits", "sum_bits", "verified", "unchecked", "source")}
-        return self.model_copy(update={**told, "block": {word: found.block}, "variants": (), "unverified_words": ()})
+        return self.model_copy(update={**told, "block": {**self.block, word: found.block}, "variants": (), "unverified_words": ()})
 
     @property
     def rounds_to_nearest(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate.core.rounding import add_to_odd, flush, two_sum
+from gemmgen.emulate.core.rounding import add_to_odd, canonical, flush, two_sum
 
 Factor = tuple[np.ndarray, ...]
 """Values of a factor, and what a rule wants to know of them beforehand, all of one shape."""
@@ -131,6 +131,31 @@ class Truncate(Rule):
         result = total.astype(np.float32)
         result *= _power(top - self.bits)
         return result, doubt
+
+
+class ByF16(Rule):
+    """What the compiler makes of 8-bit floating-point words where NVIDIA's unit has no instruction of them.
+
+    1. words become FP16, which is exact; of every four k, which a register holds, the first two go to the first products of
+       FP16 words, the others to the second;
+    2. both are summed as `Truncate` sums FP16 words, the first from zero, the second onto that;
+    3. the sum is added to the accumulator by FP32 arithmetic, to nearest.
+    """
+
+    has_fast_blocks = False
+
+    def __init__(self, unit: MatrixUnit, word: str):
+        super().__init__(unit, word)
+        self.inner = Truncate(unit, "f16")
+
+    def one_block(self, a, b, c):
+        total = np.zeros_like(c)
+        for half in range(2):
+            left, right = (x.reshape(*x.shape[:-1], -1, 2, 2)[..., half, :].reshape(*x.shape[:-1], -1) for x in (a, b))
+            for k in range(0, left.shape[-1], self.inner.length):
+                step = slice(k, k + self.inner.length)
+                total = canonical(self.inner.one_block(left[..., step], right[..., step], total))
+        return c + total
 
 
 _SUM_BITS = 31
@@ -375,4 +400,4 @@ def _to_odd(whole: int) -> float:
     return wide
 
 
-RULES: dict[str, type[Rule]] = {"truncate": Truncate, "floor": Floor, "floor_apart": FloorApart, "tree": Tree, "exact": Exact}
+RULES: dict[str, type[Rule]] = {"truncate": Truncate, "by_f16": ByF16, "floor": Floor, "floor_apart": FloorApart, "tree": Tree, "exact": Exact}

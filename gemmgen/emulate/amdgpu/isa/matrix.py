@@ -26,18 +26,17 @@ and their sum wraps at 32 bits unless it is asked to stop there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gemmgen.catalog.number import word_bytes
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.operands import NULL, S
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.memory import Fault
 
 U32, I32 = np.dtype(np.uint32), np.dtype(np.int32)
-_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "s8": 1}
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -57,11 +56,11 @@ class Shape:
 
     @property
     def registers(self) -> int:
-        return self.words * _BYTES[self.word] // 4
+        return self.words * self.dtype.itemsize // 4
 
     @property
     def dtype(self) -> np.dtype:
-        return np.dtype(f"u{_BYTES[self.word]}")
+        return np.dtype(f"u{word_bytes(self.word)}")
 
 
 def _mfma(m: int, k: int, word: str, block: int | None = None) -> Shape:
@@ -79,12 +78,14 @@ MFMA = {
     "f32_32x32x8_bf16": _mfma(32, 8, "bf16"), "f32_16x16x16_bf16": _mfma(16, 16, "bf16"),
     "f32_32x32x4_xf32": _mfma(32, 4, "tf32"), "f32_16x16x8_xf32": _mfma(16, 8, "tf32"),
     "i32_32x32x16_i8": _mfma(32, 16, "s8"), "i32_16x16x32_i8": _mfma(16, 32, "s8"),
+    "f32_32x32x16_fp8_fp8": _mfma(32, 16, "e4m3"), "f32_16x16x32_fp8_fp8": _mfma(16, 32, "e4m3"),
+    "f32_32x32x16_bf8_bf8": _mfma(32, 16, "e5m2"), "f32_16x16x32_bf8_bf8": _mfma(16, 32, "e5m2"),
     # CDNA 4
     "f32_32x32x16_f16": _mfma(32, 16, "f16"), "f32_16x16x32_f16": _mfma(16, 32, "f16"),
     "f32_32x32x16_bf16": _mfma(32, 16, "bf16"), "f32_16x16x32_bf16": _mfma(16, 32, "bf16"),
     "i32_32x32x32_i8": _mfma(32, 32, "s8"), "i32_16x16x64_i8": _mfma(16, 64, "s8"),
 }  # fmt: skip
-"""Those that work on one matrix; the ones on several small blocks are not supported."""
+"""Those that work on one matrix; the ones on several small blocks are not supported. CDNA 3's fp8 and bf8 are its own formats of as many bits."""
 WMMA = {"f32_16x16x16_f16": "f16", "f32_16x16x16_bf16": "bf16", "i32_16x16x16_iu8": "s8"}
 
 
@@ -242,6 +243,8 @@ for _name, _shape in MFMA.items():
         for name in ("cbsz", "abid", "blgp"):
             if cursor.number(name):
                 cursor.refuse(f"{name} other than 0 is not supported")
+        if "f8" in cursor.name and cursor.target.family == "cdna3":
+            shape = replace(shape, word=f"{shape.word}fnuz")
         return Product(cursor, shape, operand_mfma, sums_mfma, spread_mfma, whole=False)
 
 
