@@ -68,7 +68,7 @@ def to_float8(x: np.ndarray, word: str, *, saturate: bool = True) -> np.ndarray:
     Args:
         saturate: False: what is rounded to something larger becomes Inf, or NaN in formats without it.
     """
-    form, x = FORMATS[word], np.asarray(x, np.float64)
+    form, x = FORMATS[word], _wide(x)
     bound = form.largest * (1 if saturate else 4)
     safe = np.where(np.isnan(x), 0.0, np.clip(x, -bound, bound))
     exponent = np.where(safe == 0, form.min_exponent, np.maximum(np.frexp(safe)[1] - 1, form.min_exponent))
@@ -78,6 +78,12 @@ def to_float8(x: np.ndarray, word: str, *, saturate: bool = True) -> np.ndarray:
     code = np.where(code > top, top + 1 if form.specials == "ieee" else nan_of(form), code)
     negative = np.signbit(safe) & ((code > 0) | (form.specials != "unsigned_zero"))
     return np.where(np.isnan(x), nan_of(form), code | negative.astype(np.int64) << 7).astype(np.uint8)
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    """FP64, of any NaN without a word."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(x, np.float64)
 
 
 def to_integer(x: np.ndarray, word: str = "s8", *, symmetric: bool = True) -> np.ndarray:
@@ -90,5 +96,5 @@ def to_integer(x: np.ndarray, word: str = "s8", *, symmetric: bool = True) -> np
         int8 (int32 of `s32`), same shape; NaN gives 0.
     """
     form = INTEGERS[word]
-    whole = np.rint(np.where(np.isnan(x), 0.0, np.asarray(x, np.float64)))
+    whole = np.rint(np.where(np.isnan(x), 0.0, _wide(x)))
     return np.clip(whole, -form.largest if symmetric else form.least, form.largest).astype(f"i{form.bytes}")

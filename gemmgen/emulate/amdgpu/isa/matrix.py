@@ -243,7 +243,7 @@ for _name, _shape in MFMA.items():
         for name in ("cbsz", "abid", "blgp"):
             if cursor.number(name):
                 cursor.refuse(f"{name} other than 0 is not supported")
-        if "f8" in cursor.name and cursor.target.family == "cdna3":
+        if shape.word in ("e4m3", "e5m2") and cursor.target.family == "cdna3":
             shape = replace(shape, word=f"{shape.word}fnuz")
         return Product(cursor, shape, operand_mfma, sums_mfma, spread_mfma, whole=False)
 
