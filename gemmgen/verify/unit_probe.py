@@ -19,10 +19,11 @@ from gemmgen.catalog.number import FORMATS, INTEGERS, Format, Integer, sum_type
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.rounding import fma
+from gemmgen.errors import SpecError
 from gemmgen.fragment_header import fragment_header
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render_text
-from gemmgen.run import Device, open_device
+from gemmgen.run import Device, open_device, open_on, why_not
 
 KERNEL = "unit_probe"
 _RAW = units.RAW | {"f32": np.dtype(np.uint32)}
@@ -115,6 +116,30 @@ def probe_source(fragment: Fragment, arch: str) -> Source:
     template = {"cuda": "unit_probe.j2", "hip": "unit_probe_hip.j2"}[fragment.maker.platform]
     text = render_text(template, header=fragment_header(fragment), fragment=fragment, name=KERNEL, m=m, n=n, k=k, value=value)
     return Source(name=KERNEL, text=text, suffix=fragment.maker.source_suffix, interface=None, arch=arch, allow_spills=False)
+
+
+def probe_here(fragment: Fragment, gpu: Gpu) -> Tiles:
+    """Run one instruction on the GPU at hand.
+
+    Args:
+        gpu: the row that it is one of.
+
+    Raises:
+        SpecError: the row's GPUs do not have the instruction, or lanes hold none of its operands.
+        DeviceError: no such GPU is here, or it failed.
+    """
+    if not fragment.runs_on(gpu.arch):
+        raise SpecError(
+            "gemmgen fragments", "is no instruction of that GPU", got=f"{fragment.name} on {gpu.name}, {gpu.arch}",
+            needs=fragment.arch or " ".join(fragment.archs or (f"sm_{fragment.min_arch} or newer",)), remedy="gemmgen gpus",
+        )
+    if reason := why_not(gpu):
+        raise reason
+    device = open_on(gpu, build(probe_source(fragment, fragment.arch or gpu.arch)))
+    try:
+        return probe(device, fragment, gpu)
+    finally:
+        device.release()
 
 
 def probe(device: Device, fragment: Fragment, gpu: Gpu) -> Tiles:
