@@ -14,6 +14,7 @@ from typing import Any
 
 from gemmgen import __version__
 from gemmgen.catalog.fragment import Fragment, FragmentMap
+from gemmgen.catalog.number import FORMATS, sum_type
 from gemmgen.errors import SpecError
 from gemmgen.render import render_text
 
@@ -22,10 +23,16 @@ CONVERSION = {
     "bf16": ("cvt.rn.bf16.f32", "unsigned short", "h", "to nearest, ties to even"),
     "tf32": ("cvt.rna.tf32.f32", "unsigned", "r", "to nearest, ties away from zero"),
     "f32": ("mov.b32", "unsigned", "r", "nothing: the word is FP32 itself"),
+    "e4m3": ("cvt.rn.satfinite.e4m3x2.f32", "unsigned char", "h", "to nearest, ties to even; what is larger than the largest word becomes that"),
+    "e5m2": ("cvt.rn.satfinite.e5m2x2.f32", "unsigned char", "h", "to nearest, ties to even; what is larger than the largest word becomes that"),
+    "s8": (None, "signed char", None, None),
 }
-"""CUDA. Word type -> instruction that rounds an FP32 value to it, C type and asm constraint of the word, the rounding."""
+"""CUDA. Word type -> instruction that rounds an FP32 value to it, C type and asm constraint of what it writes, the rounding; integers are set as such."""
 
-WORDS = {"f16": "unsigned short", "bf16": "unsigned short", "tf32": "unsigned", "f32": "unsigned", "i8": "signed char"}
+WORDS = {
+    "f16": "unsigned short", "bf16": "unsigned short", "tf32": "unsigned", "f32": "unsigned", "s8": "signed char",
+    **dict.fromkeys(("e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz"), "unsigned char"),
+}
 """HIP. Word type -> C type of the word."""
 
 
@@ -38,7 +45,7 @@ class Operand:
         axes: what its rows and columns are.
         rows, columns: its extents.
         map: who holds which element.
-        accumulates: whether its elements are FP32 instead of words.
+        accumulates: whether its elements are sums instead of words.
     """
 
     name: str
@@ -90,9 +97,14 @@ def fragment_header(fragment: Fragment) -> str:
 def _cuda(fragment: Fragment) -> dict[str, Any]:
     instruction, word, constraint, rounding = CONVERSION[fragment.word]
     return {
-        "issuers": "warp" if fragment.threads == 32 else "warpgroup", "bytes": fragment.word_bytes,
+        "value": _value(fragment), "issuers": "warp" if fragment.threads == 32 else "warpgroup", "bytes": fragment.word_bytes,
         "convert": instruction, "word": word, "constraint": constraint, "rounding": rounding, **_multiply(fragment),
     }
+
+
+def _value(fragment: Fragment) -> str:
+    """The C type of sums, and of what elements are set to."""
+    return {"s32": "int", "f32": "float"}[sum_type(fragment.word)]
 
 
 def _multiply(fragment: Fragment) -> dict[str, Any]:
@@ -105,7 +117,7 @@ def _multiply(fragment: Fragment) -> dict[str, Any]:
             continue
         numbers = range(held.register_count)
         lists[letter] = "{" + ", ".join(f"%{first + i}" for i in numbers) + "}"
-        kind = "+f" if letter == "c" else "r"
+        kind = ("+r" if sum_type(fragment.word) == "s32" else "+f") if letter == "c" else "r"
         constraints[letter] = ", ".join(f'"{kind}"({letter}.r[{i}])' for i in numbers)
         first += len(numbers)
     return {
@@ -118,17 +130,25 @@ def _hip(fragment: Fragment) -> dict[str, Any]:
     """What HIP calls words and elements, and how the builtin is called."""
     *others, last = fragment.archs
     return {
-        "value": "int" if fragment.word == "i8" else "float", "word": WORDS[fragment.word],
+        **_conversion(fragment.word), "value": _value(fragment), "word": WORDS[fragment.word],
         "operand": _operand(fragment) if fragment.on_matrix_unit else None, "call": fragment.call,
         "targets": f"{', '.join(others)} or {last}" if others else last,
     }
 
 
+def _conversion(word: str) -> dict[str, Any]:
+    """Of 8-bit floating-point words: the builtin that makes two of them, and the largest, to which it does not clamp by itself."""
+    form = FORMATS.get(word)
+    if form is None or form.bytes > 1:
+        return {"largest": None}
+    return {"largest": form.largest, "convert": f"__builtin_amdgcn_cvt_pk_{'fp8' if word.startswith('e4m3') else 'bf8'}_f32"}
+
+
 def _operand(fragment: Fragment) -> str:
     """The declaration of the type that the builtin takes of a lane of A or B."""
     count = fragment.a.register_count // (fragment.instructions or 1)
-    if fragment.word == "i8":  # two registers are one number to CDNA, a vector to RDNA
-        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.interface.i8_pair_is_number else ("int", count)
+    if fragment.word_bytes == 1:  # two registers are one number to CDNA, a vector to RDNA
+        element, count = ("__INT64_TYPE__", 1) if count == 2 and fragment.interface.pair_is_number else ("int", count)
     else:  # builtins of bf16 take its bits, but for those that gfx950 alone has
         bf16 = "__bf16" if fragment.archs == ("gfx950",) else "short"
         element, count = {"f16": "_Float16", "bf16": bf16, "tf32": "float"}[fragment.word], count * fragment.a.packed_count

@@ -115,7 +115,7 @@ class Rates(Strict):
     l2_mib: _rate(0.03, 1e4, "L2 cache, 2^20 bytes")
     tensor_fma_per_clock: Annotated[
         dict[UnitWord, _count(1, 1 << 16)],
-        Field(description="multiply-adds of one SM's matrix units in a clock, with FP32 accumulation, by word type"),
+        Field(description="multiply-adds of one SM's matrix units in a clock, with FP32 accumulation (INT32 of s8), by word type"),
     ]
 
     @model_validator(mode="after")

@@ -28,8 +28,8 @@ class Policy:
         fetched_together: fragments of B, side by side along n, that one fetch from shared memory brings.
         lanes_along_k: lanes that share a row's k in runs of our choice; None where the map of a tells what a lane holds of a row.
         rows_together: neighbouring rows whose elements of one k the lanes read at once; None for all rows of the fragment.
-        builtin_call: how the builtin is called, with `{builtin}`, `{a}`, `{b}`, `{c}`; builtin_call_i8: on 8-bit words.
-        i8_pair_is_number: whether two registers of 8-bit words are one 64-bit number to the builtin, instead of a vector.
+        builtin_call: how the builtin is called, with `{builtin}`, `{a}`, `{b}`, `{c}`; builtin_call_s8: on 8-bit words.
+        pair_is_number: whether two registers of 8-bit words are one 64-bit number to the builtin, instead of a vector.
         library_fragment: the library's type whose elements have the same order in a lane, if there is one.
     """
 
@@ -47,8 +47,8 @@ class Policy:
     lanes_along_k: int | None = None
     rows_together: int | None = None
     builtin_call: str | None = None
-    builtin_call_i8: str | None = None
-    i8_pair_is_number: bool = False
+    builtin_call_s8: str | None = None
+    pair_is_number: bool = False
     library_fragment: str | None = None
 
     @property
@@ -58,7 +58,7 @@ class Policy:
 
     def call(self, word: str, **parts: str) -> str:
         """The builtin's call on words of a type; `parts` are its name and operands."""
-        return (self.builtin_call_i8 if word == "i8" else self.builtin_call).format(**parts)
+        return (self.builtin_call_s8 if word == "s8" else self.builtin_call).format(**parts)
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ _ROWS = (
     Policy("tcgen05", "nvidia", "tcgen05.j2", from_shared=True, in_tensor_memory=True),
     Policy(
         "mfma", "amd", "matrix_core.j2", by_lanes=True, by_place=True,
-        builtin_call=_NEITHER_PERMUTED_NOR_NEGATED, builtin_call_i8=_NEITHER_PERMUTED_NOR_NEGATED, i8_pair_is_number=True,
+        builtin_call=_NEITHER_PERMUTED_NOR_NEGATED, builtin_call_s8=_NEITHER_PERMUTED_NOR_NEGATED, pair_is_number=True,
     ),
     Policy(
         "wmma", "amd", "matrix_core.j2", by_lanes=True, by_place=True,
-        builtin_call="{builtin}({a}, {b}, {c})", builtin_call_i8="{builtin}(true, {a}, true, {b}, {c}, false)",  # both signed; sums wrap
+        builtin_call="{builtin}({a}, {b}, {c})", builtin_call_s8="{builtin}(true, {a}, true, {b}, {c}, false)",  # both signed; sums wrap
     ),
     Policy("fma", "amd", "valu.j2", on_matrix_unit=False, arithmetic="FP32 VALU lane", builtin_call="{builtin}({a}, {b}, {c})"),
 )

@@ -607,11 +607,15 @@ def schemes(name: Name = None, as_json: Json = False) -> None:
     "gemmgen fragments wgmma_m64n128k16_f16",
     "gemmgen fragments mma_m16n8k16_f16 --header -o mma_m16n8k16_f16.cuh",
     "gemmgen fragments mfma_m32n32k8_f16 --header -o mfma_m32n32k8_f16.hip.hpp",
+    "gemmgen fragments wgmma_m64n8k32_e4m3 --probe h200",
 ))
 def fragments(
     name: Name = None,
     header: Annotated[bool, typer.Option("--header", help="Print NAME as a header for one's own kernels: CUDA, or HIP where it is AMD's.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header goes.")] = None,
+    probe: Annotated[str | None, typer.Option(
+        "--probe", metavar="GPU", help="Run NAME on the GPU here, a GPU of gemmgen gpus, and tell whether it returns what that one's model says.",
+    )] = None,
     as_json: Json = False,
 ) -> None:
     """List the matrix instructions, or tell which lane of one holds which element.
@@ -627,6 +631,14 @@ def fragments(
                         needs="a NAME, without --json", remedy="gemmgen fragments")
     if output and not header:
         raise SpecError("--output", "belongs to a header", got=str(output), needs="--header", remedy="gemmgen fragments --help")
+    if probe and (not name or header):
+        raise SpecError("--probe", "asks one instruction", got="--header" if name else "no NAME", needs="a NAME, without --header", remedy="gemmgen fragments")
+    if probe and name:
+        from gemmgen.catalog.gpu import GPUS
+        from gemmgen.verify.unit_probe import probe_here
+
+        tiles = probe_here(find(name, "gemmgen fragments"), GPUS.get(probe, where="--probe"))
+        return emit_json(tiles.as_dict()) if as_json else emit(tiles.summary)
     if header and name:
         from gemmgen.fragment_header import fragment_header
 

@@ -252,7 +252,8 @@ def widths(fragment: Fragment) -> str:
     n = fragment.shape[1]
     if not fragment.widest:
         return str(n)
-    return f"{n} to {n * fragment.widest} in steps of {n}"
+    steps = f"{n} to {n * fragment.widest} in steps of {n}"
+    return f"{steps}, {2 * n} above {fragment.sparse_from}" if fragment.sparse_from else steps
 
 
 def _depths(fragment: Fragment) -> str:

@@ -221,9 +221,10 @@ class Design:
         Raises:
             InfeasibleSpec: what the spec says of it cannot be.
         """
+        refuse_batch(spec, place)
         return Batch(spec.problem.kind, matrices=spec.problem.matrices)
 
-    def settled(self, batch: Batch, gpu: Gpu) -> dict[str, Any]:
+    def settled(self, batch: Batch) -> dict[str, Any]:
         """Decisions by name that follow from a batch's description."""
         return {}
 
@@ -380,6 +381,21 @@ class Design:
     def order_told(self) -> str:
         """`order` with the equations' numbers."""
         return self.order.format_map({one.symbol: one.number for _, group in self.equation_groups for one in group})
+
+
+def refuse_batch(spec: Any, place: str) -> None:
+    """Kernels of one tile have nothing that a spec's section [batch] tells of.
+
+    Raises:
+        InfeasibleSpec: it says something else than it means by itself.
+    """
+    for name, known in type(spec.batch).model_fields.items():
+        value = getattr(spec.batch, name)
+        if value != known.default:
+            raise InfeasibleSpec(
+                f"{place}: [batch] {name}", "is for kernels that have several tiles", got=value,
+                needs="a batch, [problem] kind = grouped, pointers or strided, and a design with tiles for it", remedy="leave it out",
+            )
 
 
 def refuse_pipeline(asked: Asked, needs: str, *names: str) -> InfeasibleSpec:

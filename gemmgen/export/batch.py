@@ -153,7 +153,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     return {
         "kind": batch.kind, "walk": batch.walk, "lanes": plan.lanes, "tlp": batch.tlp, "tiles": batch.tiles, "threshold": own.threshold,
         "most_counted": own.most_counted,
-        "enough": -(-own.threshold // plan.lanes), "wavefronts": wavefronts(plan),
+        "enough": -(-own.threshold // plan.lanes), "wavefronts": list(own.tile_wavefronts),
         "shifts": [[getattr(tile, x).bit_length() - 1 for tile in batch.tiles] for x in "mn"] if powers else None,
         # A turn's number and those of blocks that look for one beyond the last are 32-bit integers.
         "most_tiles": min(limit, 2**31 - 1 - (2 * launch.most_blocks if stays else 0)),
@@ -176,13 +176,6 @@ def _const(argument: Argument) -> str:
         argument.name, argument.declared)
 
 
-def wavefronts(plan: Plan) -> list[int]:
-    """That count for each tile: those that compute it, or with BatchGEMM's eq. 3 those of every workgroup."""
-    if plan.batch.tlp == "workgroup":
-        return [plan.threads // plan.lanes] * len(plan.batch.tiles)
-    return list(plan.own.tile_wavefronts)
-
-
 def products_of_a_list(plan: Plan) -> int | None:
     """Products whose tiles are chosen together where blocks make the list themselves; None: all."""
     return plan.own.listed if plan.batch.walk == "persistent" and plan.batch.kind == "grouped" else None
@@ -202,7 +195,7 @@ def manifest_values(plan: Plan) -> Mapping[str, Any]:
             "most_counted": plan.own.most_counted,
             "products_of_a_list": products_of_a_list(plan), "largest_batch": LARGEST_BATCH,
             "tiles": [{"m": tile.m, "n": tile.n, "k": tile.k, "threads": tile.threads, "wavefronts": count}
-                      for tile, count in zip(batch.tiles, wavefronts(plan))],
+                      for tile, count in zip(batch.tiles, plan.own.tile_wavefronts)],
             "problem": {"bytes": PROBLEM.itemsize, "alignment": 16, "fields": [
                 {"name": field, "offset": PROBLEM.fields[field][1],
                  "type": "reserved" if field == "reserved" else c_types[PROBLEM.fields[field][0].str[1:]]} for field in PROBLEM.names

@@ -77,7 +77,7 @@ def tile_of(tiles: Sequence[Tile], m: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 def tiling(
-    tiles: Sequence[Tile], sizes: np.ndarray, threshold: int, *, lanes: int, most_wavefronts: int | None, workgroup: int | None = None,
+    tiles: Sequence[Tile], sizes: np.ndarray, threshold: int, *, wavefronts: Sequence[int], lanes: int, most_wavefronts: int | None,
 ) -> Tiling:
     """BatchGEMM's Algorithm 1, as its text has it: while the parallelism misses the threshold, every tile steps down one size.
 
@@ -85,21 +85,21 @@ def tiling(
         tiles: the table, the smallest first.
         sizes: [products, 3] of m, n, k.
         threshold: threads.
+        wavefronts: [tiles] that count of each tile: with eq. 4 those that compute it, with eq. 3 those of the launch's workgroups.
         lanes: of a wavefront.
-        most_wavefronts: that are active at once on the whole GPU (eq. 9), for eq. 4.
-        workgroup: threads of every workgroup, for eq. 3 instead of eq. 4.
+        most_wavefronts: that are active at once on the whole GPU (eq. 9), for eq. 4; None for eq. 3.
     """
     m, n = sizes[:, 0].astype(np.int64), sizes[:, 1].astype(np.int64)
     empty = (m <= 0) | (n <= 0)
     largest = tile_of(tiles, m, n)
     rows, columns = np.array([tile.m for tile in tiles]), np.array([tile.n for tile in tiles])
-    wavefronts = np.array([(workgroup or tile.threads) // lanes for tile in tiles])
+    counted = np.array(wavefronts)
 
     def parallel(level: int) -> int:
         tile = np.maximum(largest - level, 0)
         blocks = -(-m // rows[tile]) * -(-n // columns[tile])
-        count = int(np.minimum(blocks * wavefronts[tile], MOST_COUNTED)[~empty].sum())
-        return (count if workgroup or most_wavefronts is None else min(count, most_wavefronts)) * lanes
+        count = int(np.minimum(blocks * counted[tile], MOST_COUNTED)[~empty].sum())
+        return (count if most_wavefronts is None else min(count, most_wavefronts)) * lanes
 
     levels = tuple(parallel(level) for level in range(len(tiles)))
     level = next((at for at, tlp in enumerate(levels) if tlp >= threshold), len(tiles) - 1)

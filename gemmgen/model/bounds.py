@@ -510,7 +510,8 @@ def _minus(right: Any, constant: Any) -> str:
 
 
 def most(equations: Sequence[Equation], constraint: Constraint, decision: str) -> Equation | None:
-    """The largest value of a decision that a constraint leaves, over the symbols that no equation gives; None where that is not linear in the decision.
+    """The largest value of a decision that a constraint leaves, over the symbols that no equation gives; None where that is not linear in the decision, or
+    does not rest on it.
 
     Args:
         equations: those that are not evaluated yet when the bound is asked for.
@@ -521,7 +522,7 @@ def most(equations: Sequence[Equation], constraint: Constraint, decision: str) -
     for equation in reversed(equations):
         difference = difference.xreplace({symbol(equation.symbol): equation.expression})
     slope = sympy.diff(difference, x)
-    if not isinstance(constraint.expression, sympy.LessThan) or x in slope.free_symbols:
+    if not isinstance(constraint.expression, sympy.LessThan) or x in slope.free_symbols or slope == 0:
         return None
     room = sympy.expand(-difference.xreplace({x: sympy.Integer(0)}))
     form = code((), sympy.Mul(room, sympy.Pow(sympy.factor(slope), -1, evaluate=False), evaluate=False)).partition(": ")[2]

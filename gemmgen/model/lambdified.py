@@ -606,6 +606,14 @@ CODE = {
     "gflops / 1000": (
         lambda gflops: gflops / 1000
     ),
+    # C41
+    "stages <= 8": (
+        lambda stages: stages <= 8
+    ),
+    # C42
+    "(held == 0) | (stages == 2)": (
+        lambda held, stages: (held == 0) | (stages == 2)
+    ),
     # W1
     "(BM / WM) * (BN / WN) * (1 + pingpong)": (
         lambda BM, WM, BN, WN, pingpong: BM / WM * (BN / WN) * (1 + pingpong)
@@ -1065,10 +1073,6 @@ CODE = {
         where(split_register > 0, 4, word_bytes * words) + padding * words)))
     ),
     # C10
-    "floor((shared_bytes_per_block - shared_bytes) / 0)": (
-        lambda shared_bytes_per_block, shared_bytes: floor((shared_bytes_per_block - shared_bytes) / 0)
-    ),
-    # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
     " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"): (
@@ -1092,8 +1096,6 @@ CODE = {
 MOST_STAGES = {
     'cuda_cores':
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
-    'grouped':
-    "floor((shared_bytes_per_block - shared_bytes) / 0)",
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"

@@ -317,6 +317,11 @@ def _driver(target: Target) -> Any:
     return import_module(f"gemmgen.run.{vendor_of(target.arch).platform}")
 
 
+def open_on(target: Target, binary: Any) -> Device:
+    """A driver for a binary on the GPU here, which `why_not` has nothing against."""
+    return _driver(target).open_device(binary)
+
+
 def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: str = "--device") -> Device:
     """A driver for `binary`.
 
@@ -336,7 +341,7 @@ def open_device(kind: str, plan: Plan, source: Source, binary: Any, *, where: st
     if kind in ("auto", own):
         reason = why_not(plan)
         if reason is None:
-            return _driver(plan).open_device(binary)
+            return open_on(plan, binary)
         if kind == own:
             raise reason
     if not emulated(plan):

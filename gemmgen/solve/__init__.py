@@ -20,6 +20,7 @@ from gemmgen.catalog.scheme import preferred_scheme
 from gemmgen.designs import Design, common
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Constraint
+from gemmgen.model.expressions import Required
 from gemmgen.plan import Plan
 from gemmgen.solve import search
 from gemmgen.solve.request import Request, requests
@@ -148,13 +149,19 @@ def judged(loaded: LoadedSpec) -> Explanation:
     """
     errors = []
     for request in requests(loaded):
-        searched = search.enumerate_space(
-            request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number, (*request.design.constraints, *request.required),
-        )
-        if searched.feasible:
+        if request.batch and request.batch.tiles:  # the batch tells all tiles, and no search has them as its axes
+            plan = request.plan({})
+            broken, numbers = _broken(plan, request.design.constraints, request.required)
+        else:
+            searched = search.enumerate_space(
+                request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number,
+                (*request.design.constraints, *request.required),
+            )
+            if broken := searched.broken:
+                plan = request.plan(searched.nearest)
+                numbers = plan.model
+        if not broken:
             return explain(loaded)
-        plan = request.plan(searched.nearest)
-        numbers, broken = plan.model, searched.broken
         error = broken.refusal(plan, numbers, loaded.place)
         error.problem += f"; it breaks {broken.number}, {broken.form}: {broken.filled(numbers)}"
         errors.append(error)
@@ -170,9 +177,9 @@ def check(plan: Plan, place: str = "plan") -> None:
     Raises:
         InfeasibleSpec: the first constraint that the plan breaks.
     """
-    broken = next((one for one in _certain(plan.design, plan.allow_spills) if not one.holds(plan.numbers)), None)
+    broken, numbers = _broken(plan, _certain(plan.design, plan.allow_spills))
     if broken:
-        raise broken.refusal(plan, plan.numbers, place)
+        raise broken.refusal(plan, numbers, place)
 
 
 # ---- deciding
@@ -265,13 +272,24 @@ def _way_told(plan: Plan) -> str:
     return plan.fragment.policy + (f" {plan.designed}" if plan.designed else "")
 
 
+def _broken(plan: Plan, constraints: Sequence[Constraint], required: Sequence[Required] = ()) -> tuple[Constraint | None, Mapping[str, Any]]:
+    """The first inequality that a plan breaks, None for none, and the numbers that show it.
+
+    Args:
+        constraints: of the design; what they leave out has no traffic or time, which `required` may ask for.
+    """
+    broken = next((one for one in constraints if not one.holds(plan.numbers)), None)
+    if broken or not required:
+        return broken, plan.numbers
+    return next((one for one in required if not one.holds(plan.model)), None), plan.model
+
+
 def _checked(request: Request) -> Iterator[_Solution]:
     """The plan of a spec that leaves nothing open."""
     plan = request.plan({})
-    check(plan, request.loaded.place)
-    broken = next((one for one in request.required if not one.holds(plan.model)), None)
+    broken, numbers = _broken(plan, _certain(plan.design, plan.allow_spills), request.required)
     if broken:
-        raise broken.refusal(plan, plan.model, request.loaded.place)
+        raise broken.refusal(plan, numbers, request.loaded.place)
     yield _Solution(request, replace(plan, predicted_registers=int(plan.numbers["registers"])))
 
 

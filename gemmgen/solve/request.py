@@ -14,6 +14,7 @@ from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
 from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of, owners_of
+from gemmgen.designs.design import refuse_batch
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.decisions import Decision
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
@@ -102,6 +103,8 @@ def requests(loaded: LoadedSpec) -> list[Request]:
             f"{place}: [problem] c", f"kernels for {gpu.name} have no C of this type", got=spec.problem.c,
             needs=f"functions of the type for {gpu.maker.platform}", remedy='c = "f32", or another gpu',
         )
+    if spec.problem.kind == "gemm":
+        refuse_batch(spec, place)
     name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
     scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
     requests, found, refused = [], [], []
@@ -158,7 +161,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
         )
     batch = None if spec.problem.kind == "gemm" else design.batch(spec, gpu, scheme, fragment, place)
-    fixed = _fixed(loaded) | (design.settled(batch, gpu) if batch else {})
+    fixed = _fixed(loaded) | (design.settled(batch) if batch else {})
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, batch=batch, choices=Choices(

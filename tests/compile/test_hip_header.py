@@ -37,7 +37,7 @@ HIP = tuple(f"-D__{word}__=__attribute__(({word}))" for word in ("host", "device
 
 
 def source(row: Fragment) -> str:
-    value = "int" if row.word == "i8" else "float"
+    value = "int" if row.word == "s8" else "float"
     return fragment_header(row) + KERNEL % (row.name, value, value, value)
 
 

@@ -9,6 +9,7 @@ import pytest
 from ways import NVIDIA, WAYS, plan_of
 
 from gemmgen.build import build, compile_cuda
+from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate.core.units import dot
@@ -17,6 +18,7 @@ from gemmgen.run import Placement, cuda, gemm
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles, verify
+from gemmgen.verify.unit_probe import probe_here
 
 pytestmark = pytest.mark.device
 
@@ -92,6 +94,17 @@ def test_two_runs_agree_bit_for_bit():
     device = cuda.CudaDevice(binary)
     first, second = (gemm(device, plan, source, problem.a, problem.b).c for _ in range(2))
     assert np.array_equal(first.view(np.uint32), second.view(np.uint32))
+
+
+@pytest.mark.parametrize("name", [
+    row.name for row in FRAGMENTS.rows() if row.vendor == "nvidia" and row.policy in ("mma", "wgmma")
+])
+def test_an_instruction_is_as_its_model_says(name):
+    """Of every word type, integers too."""
+    row, gpu = FRAGMENTS.get(name), GPUS.get(local_gpu())
+    if not row.runs_on(gpu.arch):
+        pytest.skip(f"{gpu.arch} does not have it")
+    assert probe_here(row, gpu).summary.endswith("dot products as modelled")
 
 
 MMA = """

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from gemmgen.build import Binary, compile_hip
+from gemmgen.catalog.conversion import to_float8
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment, FragmentMap
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.unit import UNITS, MatrixUnit
@@ -44,7 +45,7 @@ def each(question: int, every: Sequence[tuple[Fragment, str]] = EVERY):
 
 def unit_of(row: Fragment, arch: str) -> MatrixUnit:
     """The target's, or, where nobody knows how that sums these words, another: whole numbers come out the same."""
-    return UNIT[arch] if row.word in ("i8", *UNIT[arch].block) else UNITS.get("ampere")
+    return UNIT[arch] if row.word in UNIT[arch].words else UNITS.get("ampere")
 
 
 @cache
@@ -63,7 +64,7 @@ def run(
     for before, after in faults:
         assert before in body, f"the fault has nothing to change: {before}"
         body = body.replace(before, after)
-    name, dtype = ("int", np.int32) if row.word == "i8" else ("float", np.float32)
+    name, dtype = ("int", np.int32) if row.word == "s8" else ("float", np.float32)
     text = (
         f"{fragment_header(row)}\nusing namespace {row.name};\n"
         f'extern "C" __attribute__((global)) void kernel(const {name}* x, const {name}* y, {name}* out) {{\n{body}\n}}\n'
@@ -78,7 +79,7 @@ def run(
 def operands(row: Fragment) -> tuple[np.ndarray, np.ndarray]:
     """A [m, k] and B [k, n] of whole numbers: any bytes, or so few bits that neither words nor sums round."""
     m, n, k = row.shape
-    ends = (-128, 128) if row.word == "i8" else (-15, 16)
+    ends = {"s8": (-128, 128), "e5m2": (-7, 8), "e5m2fnuz": (-7, 8)}.get(row.word, (-15, 16))
     rng = np.random.default_rng(1)
     return rng.integers(*ends, (m, k)), rng.integers(*ends, (k, n))
 
@@ -235,8 +236,14 @@ WORDS = """
 """
 
 
+NANS = {"e4m3": {0x7F, 0xFF}, "e5m2": {0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF}, "e4m3fnuz": {0x80}, "e5m2fnuz": {0x80}}
+"""Of 8-bit words, whose conversion saturates: tests/unit/test_conversion.py holds it against the formats."""
+
+
 def rounded(word: str, x: np.ndarray) -> np.ndarray:
     """Bits of the words, to nearest, ties to even; of no NaN."""
+    if word in NANS:
+        return to_float8(x, word).astype(np.uint32)
     if word == "f16":
         with np.errstate(over="ignore"):
             return x.astype(np.float16).view(np.uint16).astype(np.uint32)
@@ -246,7 +253,7 @@ def rounded(word: str, x: np.ndarray) -> np.ndarray:
     return (bits >> (16 if word == "bf16" else 0)).astype(np.uint32)
 
 
-ROUNDED = [(row, arch) for row, arch in EVERY if row.word not in ("i8", "f32") and not row.instructions]
+ROUNDED = [(row, arch) for row, arch in EVERY if row.word not in ("s8", "f32") and not row.instructions]
 
 
 @pytest.mark.parametrize(("row", "arch"), covering(ROUNDED), ids=name_of)
@@ -254,6 +261,9 @@ def test_words_are_rounded_to_nearest(row, arch):
     got = run(row, arch, WORDS, (32,), SPECIAL, SPECIAL).view(np.uint32)
     finite = ~np.isnan(SPECIAL)
     assert np.array_equal(got[finite], rounded(row.word, SPECIAL)[finite])
+    if row.word in NANS:
+        assert set(got[~finite].tolist()) <= NANS[row.word]
+        return
     infinity, sign = {"f16": (0x7C00, 0x8000), "bf16": (0x7F80, 0x8000), "tf32": (0x7F800000, 0x80000000)}[row.word]
     assert all(bits & ~sign > infinity for bits in got[~finite].tolist())
 
@@ -265,7 +275,7 @@ AS_IT_WAS = """
 """
 
 
-@pytest.mark.parametrize(("row", "arch"), covering((row, arch) for row, arch in EVERY if row.word == "i8"), ids=name_of)
+@pytest.mark.parametrize(("row", "arch"), covering((row, arch) for row, arch in EVERY if row.word == "s8"), ids=name_of)
 def test_bytes_keep_their_sign(row, arch):
     m, _, k = row.shape
     numbers = np.resize([-128, -127, -1, 0, 1, 126, 127, 64, -2], (m, k))

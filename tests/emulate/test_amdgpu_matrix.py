@@ -31,30 +31,30 @@ MFMA = {
     "mfma_f32_16x16x16bf16_1k": (CDNA, 16, 16, "bf16", "i16x4", "floatx4"),
     "mfma_f32_32x32x4bf16": (("gfx90a",), 32, 4, "bf16", "i16x2", "floatx16"),
     "mfma_f32_16x16x8bf16": (("gfx90a",), 16, 8, "bf16", "i16x2", "floatx4"),
-    "mfma_i32_32x32x8i8": (("gfx90a",), 32, 8, "i8", "int", "intx16"),
-    "mfma_i32_16x16x16i8": (("gfx90a",), 16, 16, "i8", "int", "intx4"),
-    "mfma_i32_32x32x16_i8": (CDNA_3_4, 32, 16, "i8", "i64", "intx16"),
-    "mfma_i32_16x16x32_i8": (CDNA_3_4, 16, 32, "i8", "i64", "intx4"),
+    "mfma_i32_32x32x8i8": (("gfx90a",), 32, 8, "s8", "int", "intx16"),
+    "mfma_i32_16x16x16i8": (("gfx90a",), 16, 16, "s8", "int", "intx4"),
+    "mfma_i32_32x32x16_i8": (CDNA_3_4, 32, 16, "s8", "i64", "intx16"),
+    "mfma_i32_16x16x32_i8": (CDNA_3_4, 16, 32, "s8", "i64", "intx4"),
     "mfma_f32_32x32x4_xf32": (("gfx942",), 32, 4, "tf32", "floatx2", "floatx16"),
     "mfma_f32_16x16x8_xf32": (("gfx942",), 16, 8, "tf32", "floatx2", "floatx4"),
     "mfma_f32_32x32x16_f16": (("gfx950",), 32, 16, "f16", "f16x8", "floatx16"),
     "mfma_f32_16x16x32_f16": (("gfx950",), 16, 32, "f16", "f16x8", "floatx4"),
     "mfma_f32_32x32x16_bf16": (("gfx950",), 32, 16, "bf16", "bf16x8", "floatx16"),
     "mfma_f32_16x16x32_bf16": (("gfx950",), 16, 32, "bf16", "bf16x8", "floatx4"),
-    "mfma_i32_32x32x32_i8": (("gfx950",), 32, 32, "i8", "intx4", "intx16"),
-    "mfma_i32_16x16x64_i8": (("gfx950",), 16, 64, "i8", "intx4", "intx4"),
+    "mfma_i32_32x32x32_i8": (("gfx950",), 32, 32, "s8", "intx4", "intx16"),
+    "mfma_i32_16x16x64_i8": (("gfx950",), 16, 64, "s8", "intx4", "intx4"),
 }
 WMMA = {
     "wmma_f32_16x16x16_f16_w32": (("gfx1100",), 16, 16, "f16", "f16x16", "floatx8"),
     "wmma_f32_16x16x16_bf16_w32": (("gfx1100",), 16, 16, "bf16", "i16x16", "floatx8"),
-    "wmma_i32_16x16x16_iu8_w32": (("gfx1100",), 16, 16, "i8", "intx4", "intx8"),
+    "wmma_i32_16x16x16_iu8_w32": (("gfx1100",), 16, 16, "s8", "intx4", "intx8"),
     "wmma_f32_16x16x16_f16_w32_gfx12": (("gfx1201",), 16, 16, "f16", "f16x8", "floatx8"),
     "wmma_f32_16x16x16_bf16_w32_gfx12": (("gfx1201",), 16, 16, "bf16", "i16x8", "floatx8"),
-    "wmma_i32_16x16x16_iu8_w32_gfx12": (("gfx1201",), 16, 16, "i8", "intx2", "intx8"),
+    "wmma_i32_16x16x16_iu8_w32_gfx12": (("gfx1201",), 16, 16, "s8", "intx2", "intx8"),
 }
 ALL = MFMA | WMMA
 CASES = [(name, target) for name, row in ALL.items() for target in row[0]]
-FLOATING = [(name, target) for name, target in CASES if ALL[name][3] != "i8"]
+FLOATING = [(name, target) for name, target in CASES if ALL[name][3] != "s8"]
 
 
 def wave_of(target):
@@ -99,7 +99,7 @@ def holder_of_word(target, m, k, word):
     """(lanes, position) that hold element (i, kk) of A, or of B transposed."""
     if target == "gfx1100":
         return lambda i, kk: ((i, i + 16), kk)
-    if target == "gfx1201" and word != "i8":
+    if target == "gfx1201" and word != "s8":
         return lambda i, kk: ((i + 16 * (kk // 4 % 2),), kk // 8 * 4 + kk % 4)
     each = k * m // wave_of(target)
     return lambda i, kk: ((i + m * (kk // each),), kk % each)
@@ -116,7 +116,7 @@ def holder_of_sum(target, m):
     return lambda i, j: (j + 32 * (i // 4 % 2), i % 4 + 4 * (i // 8))
 
 
-RAW = {"f16": np.float16, "bf16": np.uint16, "tf32": np.float32, "i8": np.int8}
+RAW = {"f16": np.float16, "bf16": np.uint16, "tf32": np.float32, "s8": np.int8}
 
 
 def stored(word, x):
@@ -172,7 +172,7 @@ def operands(name, groups=1, seed=0, low=-9, high=10):
     _, m, k, word, _, _ = ALL[name]
     rng = np.random.default_rng(seed)
     a, b = rng.integers(low, high, (groups, m, k)), rng.integers(low, high, (groups, k, m))
-    return a, b, rng.integers(-500, 500, (groups, m, m)).astype(np.int32 if word == "i8" else np.float32)
+    return a, b, rng.integers(-500, 500, (groups, m, m)).astype(np.int32 if word == "s8" else np.float32)
 
 
 @pytest.mark.parametrize(("name", "target"), CASES)
@@ -190,7 +190,7 @@ def test_each_k_is_met_by_its_own(name, target):
     rng = np.random.default_rng(1)
     groups = 2 * k
     a, b = np.zeros((groups, m, k), int), np.zeros((groups, k, m), int)
-    c = np.zeros((groups, m, m), np.int32 if word == "i8" else np.float32)
+    c = np.zeros((groups, m, m), np.int32 if word == "s8" else np.float32)
     for group in range(groups):
         mine, theirs = group % k, (group + (group >= k)) % k
         a[group, rng.integers(m), mine] = 3

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from gemmgen.build import compile_cuda
+import assembled
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator
 from gemmgen.emulate.core import units
@@ -21,7 +21,7 @@ UNIT_OF = {"sm_80": "ampere", "sm_90": "hopper", "sm_120": "blackwell"}
 
 @cache
 def ptx_of(text, arch="sm_80"):
-    return compile_cuda(text, arch, allow_spills=True).assembly
+    return assembled.ptx_of(text, arch)
 
 
 def emulator(text, arch="sm_80", **options):

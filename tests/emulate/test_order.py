@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from test_sabotage import swap
 
-from gemmgen.build import compile_cuda
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, NOT_MODELLED, TOGETHER, Emulator
 from gemmgen.errors import EmulationError
@@ -22,6 +21,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import oracles
+from assembled import assembled, ptx_of
 from ways import SMALL_GROUPS, plan_of
 
 EVERY = (LAZY_HIGHEST, EAGER_LOWEST, TOGETHER)
@@ -87,15 +87,17 @@ def outcomes(name: str, edit=lambda text: text) -> list:
     plan = planned(name)
     source = render(plan)
     source = replace(source, text=edit(source.text))
-    binary = compile_cuda(source.text, source.arch, name=source.file_name, allow_spills=True)
+    binary = assembled(source)
     problem = oracles.permutation(plan)
     found = []
+    device = EmulatorDevice(plan, source, binary, processes=1)
     for schedule in EVERY:
-        device = EmulatorDevice(plan, source, binary, schedule=schedule, processes=1)
+        device.set_schedule(schedule)
         try:
             found.append(gemm(device, plan, source, problem.a, problem.b).c)
         except EmulationError as error:
             found.append(str(error))
+        device.release()
     return found
 
 
@@ -185,7 +187,7 @@ MESSAGES = {
 
 
 def send(text: str, ctas: int = 4, **options) -> np.ndarray:
-    ptx = compile_cuda(text, "sm_90", allow_spills=True).assembly
+    ptx = ptx_of(text, "sm_90")
     with Emulator(ptx, UNITS.get("hopper"), source=text, source_name="kernel.cu", **options) as machine:
         data, out = machine.alloc(4 * 64 * ctas, name="data"), machine.alloc(4 * 64, name="out")
         machine.launch("k", (ctas, 1, 1), (64, 1, 1), 0, [data, machine.alloc(8, name="flag", fill=0), out])
@@ -274,7 +276,7 @@ DEPENDENT = {
 def test_a_launch_that_overlaps_the_one_before(name):
     body, complaint = DEPENDENT[name]
     text = TWO.replace("BODY", body)
-    ptx = compile_cuda(text, "sm_90", allow_spills=True).assembly
+    ptx = ptx_of(text, "sm_90")
     for overlaps in (True, False):
         with Emulator(ptx, UNITS.get("hopper"), source=text, source_name="kernel.cu", processes=1) as machine:
             data, out = machine.alloc(4 * 128, name="data"), machine.alloc(4 * 64, name="out")

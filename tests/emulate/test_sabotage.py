@@ -20,6 +20,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles
+from assembled import assembled
 from ways import covering, sampled
 
 
@@ -36,7 +37,7 @@ def judge_of(plan, edit=lambda text: text) -> Judge:
     source = render(plan)
     text = edit(source.text)
     source = replace(source, text=text)
-    binary = build(source)
+    binary = assembled(source) if plan.gpu.vendor == "nvidia" else build(source)
     return Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
 
 

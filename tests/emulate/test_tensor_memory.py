@@ -15,6 +15,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles, verify
+from assembled import assembled
 from verifying import assert_passed
 from ways import sampled
 
@@ -82,7 +83,7 @@ def test_sabotage_is_found(before, after, problem):
     plan, source, _ = kernel()
     assert source.text.count(before) == 1
     wrong = source.__class__(**{**source.__dict__, "text": source.text.replace(before, after)})
-    binary = build(wrong)
+    binary = assembled(wrong)
     device = emulator(plan, wrong, binary)
     device.set_schedule(AHEAD)
     judge = Judge(plan, wrong, binary, device)

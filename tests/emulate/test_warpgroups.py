@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from test_sabotage import swap
 
-from gemmgen.build import compile_cuda
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
@@ -16,6 +15,7 @@ from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import kept_products, split
 from gemmgen.verify import bound, errors, exact, oracles
+from assembled import assembled
 from ways import HOPPER, SMALL_GROUPS, plan_of, sampled
 
 ALONE = dict(SMALL_GROUPS, promote=128)
@@ -25,13 +25,13 @@ MIXED = dict(SMALL_GROUPS, where="mixed")
 SLICED = dict(SMALL_GROUPS, split_k=2)
 
 
-def outcome(way: dict, edit=lambda text: text, *, until_noticed: bool = False, k: int = 5 * 64 + 5) -> list[str]:
+def outcome(way: dict, edit=lambda text: text, *, until_noticed: bool = False, m: int = 140, k: int = 5 * 64 + 5) -> list[str]:
     """What each schedule, or each up to the first that notices, says of the edited kernel: `right`, `wrong`, or the emulator's complaint."""
     plan = plan_of(**way)
     source = render(plan)
     source = replace(source, text=edit(source.text))
-    binary = compile_cuda(source.text, source.arch, name=source.file_name, allow_spills=True)
-    problem = oracles.uniform(plan, -1, 1, (140, 100, k), 0)
+    binary = assembled(source)
+    problem = oracles.uniform(plan, -1, 1, (m, 100, k), 0)
     product = exact(problem.a, problem.b)
     limit = bound(plan, problem.a, problem.b, product)
     told = []
@@ -96,12 +96,14 @@ FAULTS = {
 
 LONGER = ("the other's stages not skipped",)
 """Faults that take more stages to show."""
+TALLER = ("a turn not passed on",)
+"""And more tiles."""
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_is_noticed(name):
     way, edit = FAULTS[name]
-    told = outcome(way, edit, until_noticed=True, k=9 * 64 + 5 if name in LONGER else 5 * 64 + 5)
+    told = outcome(way, edit, until_noticed=True, m=140 if name in TALLER else 70, k=9 * 64 + 5 if name in LONGER else 5 * 64 + 5)
     assert told != ["right", "right"], told
 
 
@@ -120,7 +122,7 @@ def test_mixed_and_prepass_keep_the_same_words(scheme):
     for where in ("prepass", "mixed"):
         plan = plan_of(**dict(SMALL_GROUPS, scheme=scheme, where=where, promote=16))
         source = render(plan)
-        binary = compile_cuda(source.text, source.arch, name=source.file_name, allow_spills=True)
+        binary = assembled(source)
         found.append(gemm(EmulatorDevice(plan, source, binary), plan, source, a, b))
     assert found[0].status == found[1].status
     assert scheme == "bf16x6" or found[0].status["a_lossy"] > 100 and found[0].status["a_overflow"] > 10
@@ -131,7 +133,7 @@ def test_cut_residuals_are_what_the_scheme_says():
     """The kernel's words of `ootomo8` are NumPy's, whose products come out bit for bit where they are exact."""
     plan = plan_of(**dict(SMALL_GROUPS, scheme="ootomo8"))
     source = render(plan)
-    binary = compile_cuda(source.text, source.arch, name=source.file_name)
+    binary = assembled(source)
     x = np.random.default_rng(4).uniform(-1, 1, (65, 1)).astype(np.float32)
     one = np.ones((1, 3), np.float32)
     c = gemm(EmulatorDevice(plan, source, binary), plan, source, x, one).c

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemmgen.build import compile_cuda
+import assembled
 from gemmgen.catalog.fragment import FragmentMap
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import SCHEDULES, TOGETHER, Emulator
@@ -80,7 +80,7 @@ SHARED_ADDRESS = "(unsigned)__cvta_generic_to_shared({})".format
 
 @cache
 def ptx_of(text, arch):
-    return compile_cuda(text, arch, name="kernel.cu", allow_spills=True).assembly
+    return assembled.ptx_of(text, arch)
 
 
 def run(text, grid, block, shared, *args, out, arch="sm_80", offset=0, **options):

@@ -212,7 +212,7 @@ def test_cdna3_cuts_downwards():
     ("cdna2", 'rule = "tree"', 'rule = "tree"\nfraction_bits = 24', "fraction_bits with the rules that align"),
     ("cdna3", "fraction_bits = 24", "", "fraction_bits with the rules that align"),
     ("cdna3", "fraction_bits = 24", "fraction_bits = 24\nflushes_subnormals = true", "of which alone it is known"),
-    ("cdna3", 'rule = "floor"', 'rule = "nearest"', "'truncate', 'floor', 'tree' or 'exact'"),
+    ("cdna3", 'rule = "floor"', 'rule = "nearest"', "'truncate', 'by_f16', 'floor', 'floor_apart', 'tree' or 'exact'"),
     ("cdna1", 'verified = ""', 'verified = "an MI100"', "verified or unchecked"),
 ])
 def test_a_wrong_row_is_refused(tmp_path, name, before, after, complaint):

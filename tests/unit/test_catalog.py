@@ -93,7 +93,36 @@ def ptx_wgmma_k8(group: int, thread: int, warp: int = 0) -> dict[str, list[tuple
     return {"a": a, **ptx_wgmma(group, thread, warp)}
 
 
+# "Matrix Fragments for mma.m16n8k32", of 8-bit words, "... for mma.m8n8k16" and "Register Fragments for wgmma.mma_async.m64nNk32".
+
+
+def ptx_m16n8k32(group: int, thread: int) -> dict[str, list[tuple[int, int]]]:
+    return {
+        "a": [
+            (group if (0 <= i < 4) or (8 <= i < 12) else group + 8, thread * 4 + (i & 3) if i < 8 else thread * 4 + (i & 3) + 16)
+            for i in range(16)
+        ],
+        "b": [(thread * 4 + (i & 3) if i < 4 else thread * 4 + (i & 3) + 16, group) for i in range(8)],
+        "c": [(group if i < 2 else group + 8, thread * 2 + (i & 1)) for i in range(4)],
+    }
+
+
+def ptx_m8n8k16(group: int, thread: int) -> dict[str, list[tuple[int, int]]]:
+    return {
+        "a": [(group, thread * 4 + i) for i in range(4)],
+        "b": [(thread * 4 + i, group) for i in range(4)],
+        "c": [(group, thread * 2 + i) for i in range(2)],
+    }
+
+
+def ptx_wgmma_k32(group: int, thread: int, warp: int = 0) -> dict[str, list[tuple[int, int]]]:
+    return {"a": [(row + 16 * warp, k) for row, k in ptx_m16n8k32(group, thread)["a"]], **ptx_wgmma(group, thread, warp)}
+
+
 PTX = {
+    **{f"mma_m16n8k32_{word}": ptx_m16n8k32 for word in ("s8", "e4m3", "e5m2")},
+    **{f"wgmma_m64n8k32_{word}": ptx_wgmma_k32 for word in ("s8", "e4m3", "e5m2")},
+    "mma_m8n8k16_s8": ptx_m8n8k16,
     "wgmma_m64n8k16_f16": ptx_wgmma_k16,
     "wgmma_m64n8k16_bf16": ptx_wgmma_k16,
     "wgmma_m64n8k8_tf32": ptx_wgmma_k8,
@@ -356,4 +385,6 @@ def test_a_unit_says_what_was_not_checked():
     partly = ada.model_copy(update={"unverified_words": ("tf32",)})
     assert (partly.label(), partly.label("f16"), partly.label("tf32")) == ("ada", "ada", "ada, unverified")
     assert (ada.label("tf32"), turing.label("f16")) == ("ada", "turing, unverified")
+    assert UNITS.get("hopper").label("s8") == "hopper"  # sums of integers are exact
+    assert UNITS.get("cdna3").label("e4m3fnuz") == "cdna3, after a published simulator, not checked on hardware"
     assert UNITS.get("blackwell_rtx").label("f16") == "blackwell_rtx, after two published models, not checked on hardware"

@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, candidates, shapes
+from gemmgen.catalog.fragment import FRAGMENTS, FragmentMap, candidates, find, shapes
 from gemmgen.catalog.gpu import arch_number
-from gemmgen.errors import SpecError
+from gemmgen.errors import SpecError, UnknownName
 from gemmgen.paths import TEMPLATES
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -19,7 +19,8 @@ ROWS = {row.name: row for row in FRAGMENTS.rows() if not row.in_tensor_memory}  
 NVIDIA = [name for name, row in ROWS.items() if row.vendor == "nvidia"]
 AMD = [name for name, row in ROWS.items() if row.vendor == "amd" and row.on_matrix_unit]
 VALU = {"valu_m32n32k4_f32": "gfx9", "valu_m16n32k4_f32": "gfx1"}
-BYTES = {"i8": 1, "f16": 2, "bf16": 2, "tf32": 4, "f32": 4}
+FLOAT8 = ("e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz")
+BYTES = dict.fromkeys(("s8", *FLOAT8), 1) | {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4}
 
 
 @pytest.mark.parametrize("name", NVIDIA)
@@ -27,20 +28,30 @@ def test_names_instructions_and_shapes_agree(name):
     row = ROWS[name]
     assert name == f"{row.policy}_{row.shape_name}_{row.word}"
     m, n, k = row.shape
+    sums = "s32" if row.word == "s8" else "f32"
     assert row.on_matrix_unit == (row.policy != "fma")
     if row.policy == "fma":
         assert (row.instruction, row.map_source, row.min_arch) == ("fma.rn.f32", "constructed", 75)
         return
     if row.policy == "wgmma":
-        assert row.instruction == f"wgmma.mma_async.sync.aligned.{row.shape_name}.f32.{row.word}.{row.word}"
+        assert row.instruction == f"wgmma.mma_async.sync.aligned.{row.shape_name}.{sums}.{row.word}.{row.word}"
         assert (row.map_source, row.min_arch, row.arch, row.threads) == ("documented", 90, "sm_90a", 128)
         return
-    types = f"f32.{row.word}.{row.word}.f32" if row.policy == "mma" else "f32.f32"
+    types = f"{sums}.{row.word}.{row.word}.{sums}" if row.policy == "mma" else "f32.f32"
     order = (f"m{m}n{n}k{k}.row.col", f"row.col.m{m}n{n}k{k}")[row.policy == "wmma"]
     assert row.instruction == f"{row.policy}{'.mma' if row.policy == 'wmma' else ''}.sync.aligned.{order}.{types}"
     assert row.map_source == {"mma": "documented", "wmma": "measured"}[row.policy]
-    # PTX ISA, target notes of mma: .bf16, .tf32 and m16n8k16 need sm_80, .f16 with m16n8k8 sm_75.
-    assert row.min_arch == (80 if row.word in ("bf16", "tf32") or row.shape == (16, 8, 16) else 75)
+    # PTX ISA, target notes of mma: .bf16, .tf32, m16n8k16 and m16n8k32 need sm_80, .f16 with m16n8k8 and m8n8k16 sm_75, .e4m3 and .e5m2 sm_89.
+    assert row.min_arch == (89 if row.word in FLOAT8 else 80 if row.word in ("bf16", "tf32") or row.policy == "mma" and row.shape[2] * BYTES[row.word] == 32 else 75)
+
+
+def test_integers_have_fewer_widths():
+    """PTX ISA, wgmma: N of s8 is 8, 16, 24, 32, then multiples of 16; of e4m3 any multiple of 8."""
+    widths = {word: [one.shape[1] for one in ROWS[f"wgmma_m64n8k32_{word}"].shapes.values()] for word in ("s8", "e4m3")}
+    assert widths == {"s8": [8, 16, 24, *range(32, 257, 16)], "e4m3": [*range(8, 257, 8)]}
+    assert find("wgmma_m64n48k32_s8", "here").instruction.endswith("m64n48k32.s32.s8.s8")
+    with pytest.raises(UnknownName):
+        find("wgmma_m64n40k32_s8", "here")
 
 
 @pytest.mark.parametrize("name", AMD)
@@ -49,14 +60,16 @@ def test_names_mnemonics_and_builtins_agree(name):
     row = ROWS[name]
     m, n, k = row.shape
     family, policy, words = {
-        "gfx9": ("mfma", "mfma", {"tf32": "xf32"}),
-        "gfx11": ("rdna3", "wmma", {"i8": "iu8"}),
-        "gfx12": ("rdna4", "wmma", {"i8": "iu8"}),
+        "gfx9": ("mfma", "mfma", {"tf32": "xf32", "s8": "i8", **dict.fromkeys(FLOAT8[::2], "fp8_fp8"), **dict.fromkeys(FLOAT8[1::2], "bf8_bf8")}),
+        "gfx11": ("rdna3", "wmma", {"s8": "iu8"}),
+        "gfx12": ("rdna4", "wmma", {"s8": "iu8"}),
     }[row.archs[0][:-2]]
     assert (name, row.policy) == (f"{family}_{row.shape_name}_{row.word}", policy)
     assert all(arch.startswith(row.archs[0][:-2]) for arch in row.archs) and list(row.archs) == sorted(row.archs)
     sums = {"INT32": "i32", "FP32": "f32"}[row.sums]
-    assert (row.word == "i8") == (sums == "i32")
+    assert (row.word == "s8") == (sums == "i32")
+    if row.word in FLOAT8:  # the same instruction, other formats
+        assert row.archs == (("gfx942",) if row.word.endswith("fnuz") else ("gfx950",))
     start, last = f"{policy}_{sums}_{m}x{n}x{k}", words.get(row.word, row.word)
     assert row.instruction in (f"v_{start}{last}", f"v_{start}_{last}")  # without the bar before gfx942
     ends = {"mfma": ("", "_1k"), "rdna3": ("_w32",), "rdna4": ("_w32_gfx12",)}[family]
@@ -180,7 +193,7 @@ def test_wide_tiles_are_pictured_in_strips():
     ]
 
 
-@pytest.mark.parametrize(("name", "suffix"), [("wmma_m16n16k16_f16", ".cuh"), ("rdna4_m16n16k16_i8", ".hip.hpp")])
+@pytest.mark.parametrize(("name", "suffix"), [("wmma_m16n16k16_f16", ".cuh"), ("rdna4_m16n16k16_s8", ".hip.hpp")])
 def test_the_header_goes_where_it_is_told(gemmgen, tmp_path, name, suffix):
     path = tmp_path / f"mine{suffix}"
     ran = gemmgen("fragments", name, "--header", "-o", path)
@@ -206,7 +219,7 @@ def test_a_picture_of_who_holds_what(gemmgen):
 def test_the_table_tells_where_each_is(gemmgen):
     rows = {line.split()[0]: line for line in gemmgen("fragments").out.splitlines()}
     assert set(ROWS) <= set(rows)
-    assert " gfx1100 to gfx1153 " in rows["rdna3_m16n16k16_f16"] and " gfx908 gfx90a " in rows["mfma_m16n16k16_i8"]
+    assert " gfx1100 to gfx1153 " in rows["rdna3_m16n16k16_f16"] and " gfx908 gfx90a " in rows["mfma_m16n16k16_s8"]
 
 
 @pytest.mark.parametrize(("name", "guard"), [("mma_m16n8k8_f16", "MINE_CUH"), ("mfma_m32n32k8_f16", "MINE_HIP_HPP")])

@@ -75,7 +75,7 @@ def test_rates_a_clock_are_those_of_the_compute_capability(name):
 def test_the_matrix_unit_is_the_generations_and_its_words_have_rates(name):
     row = ROWS[name]
     assert row.matrix_unit == UNIT_OF[capability(name)]
-    assert set(row.unit.block) <= set(row.rates.tensor_fma_per_clock)
+    assert set(row.unit.words) == set(row.rates.tensor_fma_per_clock)
 
 
 # Dense TFLOPS of TF32 as the vendor states them: a word type that the rows give only as a rate.
@@ -85,6 +85,13 @@ TF32 = {
     "mi100": None, "mi210": None, "mi250x": None, "mi300x": 653.7, "mi355x": None, "rx7600": None, "rx7800xt": None, "rx7900xtx": None,
     "rx9060xt": None, "rx9070xt": None,
 }
+# Dense TOPS of INT8 and TFLOPS of FP8, of the formats that the chip has, with FP32 accumulation; a figure of one die of the MI250X's two.
+WORDS_8 = {
+    "t4": (130, None), "a100": (624, None), "a100_80gb": (624, None), "a800": (624, None), "h100": (1978.9, 1978.9), "h200": (1979, 1979),
+    "b200": (4500, 4500), "l40s": (733, 733), "rtx3090": (284, None), "rtx4090": (660.6, 330.3), "rtx5090": (838, 419),
+    "mi100": (184.6, None), "mi210": (181, None), "mi250x": (191.5, None), "mi300x": (2614.9, 2614.9), "mi355x": (5033, 5033),
+    "rx7600": (43.5, None), "rx7800xt": (74.65, None), "rx7900xtx": (122.8, None), "rx9060xt": (205, None), "rx9070xt": (389, None),
+}
 BF16 = {"t4": None, "mi100": 92.3}  # where it differs from f16
 
 
@@ -93,6 +100,11 @@ def test_rates_of_other_words(name):
     rates = ROWS[name].rates
     assert rates.tensor_tflops("f16") == rates.f16_tflops
     assert rates.tensor_tflops("tf32") == (TF32[name] and pytest.approx(TF32[name], rel=0.02))
+    integers, floats = WORDS_8[name]
+    assert rates.tensor_tflops("s8") == pytest.approx(integers, rel=0.02)
+    for word in ("e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz"):
+        has = floats and word.endswith("fnuz") == (ROWS[name].arch == "gfx942")
+        assert rates.tensor_tflops(word) == (pytest.approx(floats, rel=0.02) if has else None)
     assert rates.tensor_tflops("bf16") == (BF16[name] and pytest.approx(BF16[name], rel=0.02) if name in BF16 else rates.f16_tflops)
 
 
@@ -119,7 +131,7 @@ def test_gpus_of_one_chip_differ_only_where_they_do(one, other, differing):
     ("f16 = 1024", "f16 = 2048", "f16_tflops within 2 %"),
     ("{ f16 = 1024, bf16", "{ bf16", "tensor_fma_per_clock of f16"),
     ("tf32 = 512", "tf32 = 0", "greater than 0"),
-    ("tf32 = 512", "f8 = 512", "'f16', 'bf16' or 'tf32'"),
+    ("tf32 = 512", "f8 = 512", "'f16', 'bf16', 'tf32', 's8'"),
     ("shared_bytes_per_block = 166912", "shared_bytes_per_block = 167936", "less shared_bytes_reserved_per_block"),
     ("shared_bytes_per_clock = 128", "", "is missing"),
     ("l2_mib = 40", "l2_mib = 40\nl3_mib = 1", "unknown key"),
@@ -184,7 +196,7 @@ def test_an_amd_chip_is_its_compute_units(name):
     assert row.rates.sms * share == units
     assert (2 * row.rates.f32_fma_per_clock, 2 * row.rates.tensor_fma_per_clock["f16"]) == (f32 * share, f16 * share)
     assert row.matrix_unit == AMD_UNITS[row.arch]
-    assert set(row.unit.block) <= set(row.rates.tensor_fma_per_clock)
+    assert set(row.unit.words) == set(row.rates.tensor_fma_per_clock)
     assert not row.async_copies
 
 

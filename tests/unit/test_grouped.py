@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from gemmgen import abi, spec
-from gemmgen.batch import PROBLEM, Tile
+from gemmgen.batch import KINDS, PROBLEM, Tile
+from gemmgen.catalog.output import F32
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model import batch as tilings
 from gemmgen.model.equation import solved
 from gemmgen.render import render
 from gemmgen.run.batch import refuse_overlap
-from gemmgen.solve import explain, solve
+from gemmgen.solve import explain, judged, request, solve
 
 TABLE_3 = ((16, 16, 16, 128), (16, 32, 16, 128), (32, 32, 16, 128), (32, 64, 16, 256), (64, 64, 16, 256))
 
@@ -92,18 +95,71 @@ MMA = {"fragment": {"policy": "mma"}}
 
 
 @pytest.mark.parametrize("sections, where", [
-    ({"tile": {"block": [64, 64, 32]}, **MMA}, "[tile] block"), ({"tile": {"split_k": 2}}, "[tile] split_k"), ({"pipeline": {"loads": "bulk"}, **MMA}, "[fragment] policy"),
-    ({"split": {"where": "prepass"}, **MMA}, "[fragment] policy"), ({"fragment": {"policy": "wmma"}}, "[problem] kind"), ({"problem": {"c": "bf16"}}, "c"),
+    ({"tile": {"block": [64, 64, 32]}, **MMA}, "[tile] block"), ({"tile": {"split_k": 2}}, "[tile] split_k"),
+    ({"pipeline": {"loads": "bulk"}, **MMA}, "[fragment] policy"), ({"split": {"where": "prepass"}, **MMA}, "[fragment] policy"),
+    ({"fragment": {"policy": "wmma"}}, "[problem] kind"),
 ])
 def test_what_a_batch_has_no_kernels_for_is_refused(sections, where):
-    with pytest.raises((InfeasibleSpec, SpecError)) as caught:
+    with pytest.raises(InfeasibleSpec) as caught:
         planned(**sections)
-    assert where in str(caught.value)
+    assert where in caught.value.where
+
+
+def test_a_c_of_another_type_is_refused(monkeypatch):
+    """As another package may bring one: what tells a product has a pointer to FP32."""
+    monkeypatch.setattr(request, "all_outputs", lambda: {"f32": F32, "half": replace(F32, name="half")})
+    loaded = asked()
+    for kind in KINDS:
+        loaded.spec.problem.__dict__ |= {"c": "half", "kind": kind}
+        if kind in ("gemm", "strided"):  # other designs serve these
+            assert solve(loaded).output.name == "half"
+        if kind != "gemm":
+            loaded.spec.pipeline.__dict__["design"] = "grouped"
+            with pytest.raises(InfeasibleSpec) as caught:
+                solve(loaded)
+            assert caught.value.where.endswith("[problem] c") and caught.value.got == "half" and "f32" in caught.value.remedy
+            loaded.spec.pipeline.__dict__["design"] = "auto"
+
+
+@pytest.mark.parametrize("name, value", [("tiles", [[32, 32, 32, 128]]), ("walk", "workgroups"), ("tlp", "workgroup"), ("threshold", 5)])
+@pytest.mark.parametrize("kind, policy", [("gemm", "auto"), ("strided", "wgmma")])
+def test_what_is_said_of_tiles_is_refused_where_a_kernel_has_one(name, value, kind, policy):
+    with pytest.raises(InfeasibleSpec) as caught:
+        planned(kind=kind, batch={name: value}, fragment={"policy": policy})
+    assert caught.value.where.endswith(f"[batch] {name}") and caught.value.remedy
+    usual = {"tiles": "auto", "walk": "auto", "tlp": "wavefront", "threshold": "auto"}
+    assert planned(kind=kind, batch=usual, fragment={"policy": policy}).hash == planned(kind=kind, fragment={"policy": policy}).hash
+
+
+def test_a_strided_batch_of_which_tiles_are_told_is_the_grouped_designs():
+    assert planned(kind="strided").design.name != "grouped"
+    assert planned(kind="strided", batch={"tiles": [[32, 32, 32, 128]]}).design.name == "grouped"
 
 
 def test_row_scales_are_refused():
     with pytest.raises(InfeasibleSpec, match="scale"):
         planned(scheme="scaled")
+
+
+@pytest.mark.parametrize("gpu, stages, number", [("h200", 9, "C41"), ("mi210", 3, "C42"), ("t4", 3, "C42"), ("h200", 8, None), ("mi210", 2, None)])
+def test_stages_that_a_kernel_would_not_have_are_refused(gpu, stages, number):
+    loaded = asked(gpu, "fp32" if gpu == "h200" else "ootomo", pipeline={"stages": stages})
+    if number is None:
+        assert judged(loaded).plan.stages == stages
+        return
+    for decide in (solve, judged):
+        with pytest.raises(InfeasibleSpec) as caught:
+            decide(loaded)
+        assert caught.value.where.endswith("[pipeline] stages") and caught.value.got == stages and "stages = " in caught.value.remedy
+    assert f"it breaks {number}" in caught.value.problem
+
+
+def test_a_candidate_of_a_batchs_kernel_is_judged(gemmgen, write_spec):
+    path = write_spec('[problem]\nkind = "grouped"\n[target]\ngpu = "h200"\n')
+    ran = gemmgen("explain", path, "--candidate", "stages=3")
+    assert ran.code == 0 and "64x64x32 on 128 threads, warps of 32x32, 3 stages" in ran.out
+    ran = gemmgen("explain", write_spec('[problem]\nkind = "grouped"\n[target]\ngpu = "h200"\n[solve]\nrequire = ["shared_bytes < 9"]\n'), "--candidate", "stages=3")
+    assert ran.code and "it breaks U1, shared_bytes < 9" in ran.err and "Traceback" not in ran.err
 
 
 # ---- BatchGEMM's equations
@@ -132,7 +188,15 @@ def test_new_and_old_tlp():
     assert tilings.TLP_NEW.value(known | {"wavefronts": 40}) == 40 * 64
 
 
+def test_of_every_tile_count_its_own_wavefronts_or_those_of_a_workgroup():
+    new, old = (planned("mi210", "fp32", batch={"tiles": TABLE_3, "walk": "workgroups", "tlp": tlp}) for tlp in ("wavefront", "workgroup"))
+    assert new.own.tile_wavefronts == (2, 2, 2, 4, 4) and old.own.tile_wavefronts == (4,) * 5
+    one = np.array([[16, 16, 16]])
+    assert new.design.tiling(new, one).tlp == 2 * 64 and old.design.tiling(old, one).tlp == 4 * 64
+
+
 TILES = tuple(Tile(m, n, k, threads, (m, n)) for m, n, k, threads in TABLE_3)
+WAVEFRONTS = [tile.threads // 64 for tile in TILES]
 
 
 def by_hand(sizes, threshold, lanes, most, workgroup=None):
@@ -155,7 +219,8 @@ def test_the_tiling_algorithm_as_its_text_has_it(seed, workgroup):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(0, 300, (int(rng.integers(1, 40)), 3))
     threshold = int(rng.integers(0, 60000))
-    found = tilings.tiling(TILES, sizes, threshold, lanes=64, most_wavefronts=700, workgroup=workgroup)
+    found = tilings.tiling(TILES, sizes, threshold, wavefronts=WAVEFRONTS if workgroup is None else [workgroup // 64] * len(TILES), lanes=64,
+                           most_wavefronts=700 if workgroup is None else None)
     tile, tlp = by_hand([tuple(map(int, row)) for row in sizes], threshold, 64, 700, workgroup)
     whole = (sizes[:, 0] > 0) & (sizes[:, 1] > 0)
     assert found.tlp == tlp and found.tile[whole].tolist() == np.array(tile)[whole].tolist() and (found.tile[~whole] == -1).all()
@@ -163,14 +228,14 @@ def test_the_tiling_algorithm_as_its_text_has_it(seed, workgroup):
 
 def test_a_threshold_of_nothing_gives_the_largest_tiles_and_one_out_of_reach_the_smallest():
     sizes = np.array([[64, 64, 9], [33, 70, 9], [5, 5, 9]])
-    assert tilings.tiling(TILES, sizes, 0, lanes=64, most_wavefronts=700).tile.tolist() == [4, 3, 0]
-    assert tilings.tiling(TILES, sizes, 1 << 30, lanes=64, most_wavefronts=700).tile.tolist() == [0, 0, 0]
+    assert tilings.tiling(TILES, sizes, 0, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).tile.tolist() == [4, 3, 0]
+    assert tilings.tiling(TILES, sizes, 1 << 30, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700).tile.tolist() == [0, 0, 0]
 
 
 def test_the_list_covers_every_c_once_and_goes_from_large_to_small():
     rng = np.random.default_rng(3)
     sizes = rng.integers(0, 150, (30, 3))
-    chosen = tilings.tiling(TILES, sizes, 3000, lanes=64, most_wavefronts=700)
+    chosen = tilings.tiling(TILES, sizes, 3000, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=700)
     rows = tilings.listed(TILES, sizes, chosen)
     covered = [np.zeros((m, n), int) for m, n, _ in sizes]
     for entry, m0, n0, tile in rows:
@@ -178,7 +243,7 @@ def test_the_list_covers_every_c_once_and_goes_from_large_to_small():
     assert all((one == 1).all() for one in covered)
     keys = [(-tile, -sizes[entry, 2]) for entry, _, _, tile in rows]
     assert keys == sorted(keys)
-    assert tilings.listed(TILES, np.zeros((0, 3), int), tilings.tiling(TILES, np.zeros((0, 3), int), 5, lanes=64, most_wavefronts=7)).shape == (0, 4)
+    assert tilings.listed(TILES, np.zeros((0, 3), int), tilings.tiling(TILES, np.zeros((0, 3), int), 5, wavefronts=WAVEFRONTS, lanes=64, most_wavefronts=7)).shape == (0, 4)
 
 
 def test_the_threshold_is_the_gpus_and_never_out_of_reach():

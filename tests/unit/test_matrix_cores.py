@@ -20,9 +20,10 @@ RUN = {
     "mfma_m16n16k8_bf16": 2, "mfma_m32n32k4_bf16": 2,
     "mfma_m16n16k16_f16": 4, "mfma_m32n32k8_f16": 4, "mfma_m16n16k16_bf16": 4, "mfma_m32n32k8_bf16": 4,
     "mfma_m16n16k32_f16": 8, "mfma_m32n32k16_f16": 8, "mfma_m16n16k32_bf16": 8, "mfma_m32n32k16_bf16": 8,
-    "mfma_m16n16k16_i8": 4, "mfma_m32n32k8_i8": 4,
-    "mfma_m16n16k32_i8": 8, "mfma_m32n32k16_i8": 8,
-    "mfma_m16n16k64_i8": 16, "mfma_m32n32k32_i8": 16,
+    "mfma_m16n16k16_s8": 4, "mfma_m32n32k8_s8": 4,
+    "mfma_m16n16k32_s8": 8, "mfma_m32n32k16_s8": 8,
+    "mfma_m16n16k64_s8": 16, "mfma_m32n32k32_s8": 16,
+    **{f"{shape}_{word}": 8 for shape in ("mfma_m16n16k32", "mfma_m32n32k16") for word in ("e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz")},
 }  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def documented(name: str, lane: int, held: str, index: int) -> tuple[int, int]:
     if name.startswith("rdna3"):
         k = index  # all of them; lanes 16 to 31 hold what lanes 0 to 15 hold
     elif name.startswith("rdna4"):
-        k = 8 * group + index if name.endswith("i8") else 8 * (index // 4) + 4 * group + index % 4
+        k = 8 * group + index if name.endswith("s8") else 8 * (index // 4) + 4 * group + index % 4
     else:
         k = RUN[name] * group + index
     return (outer, k) if held == "a" else (k, outer)
@@ -61,7 +62,7 @@ def test_lanes_hold_what_amd_says(name):
 
 def test_every_row_is_documented_once():
     assert {name for name in ROWS if name.startswith("mfma")} == set(RUN)
-    assert len(ROWS) == 24
+    assert len(ROWS) == 32
 
 
 def test_kernels_close_the_gaps_of_rdna_4():
@@ -133,7 +134,7 @@ def test_instructions_share_the_k_of_a_fragment(name):
 def test_a_lane_holds_a_whole_chunk(name):
     deep = DEEP[name]
     assert not ROWS[name].whole_chunks and deep.whole_chunks
-    size = {"f16": 2, "bf16": 2, "tf32": 4}[deep.word]
+    size = {"f16": 2, "bf16": 2, "tf32": 4}.get(deep.word, 1)
     assert deep.a.elements * size == 16
     for lane in range(64):
         held = [deep.a.element(lane, r, p) for r in range(deep.a.register_count) for p in range(deep.a.packed_count)]
@@ -177,8 +178,8 @@ def test_a_deep_and_b_not_is_seen(name):
     ("__builtin_amdgcn_mfma_f32_32x32x8f16", "__builtin_trap(); __builtin_amdgcn_mfma", "match pattern"),
     ('"gfx908", ', '"sm_80", ', "match pattern"),
     ("deepest = 2", "instructions = 2", "no number of instructions"),
-    ('word = "f16"', 'word = "i8"', "4 to a 32-bit register in the map of a, not 2"),
-    ('word = "f16"', 'word = "u8"', "'i8'"),
+    ('word = "f16"', 'word = "s8"', "4 to a 32-bit register in the map of a, not 2"),
+    ('word = "f16"', 'word = "u8"', "'s8'"),
 ])
 def test_a_row_that_cannot_be_is_refused(tmp_path, before, after, complaint):
     good = (FRAGMENTS.folder / "mfma_m32n32k8_f16.toml").read_text()

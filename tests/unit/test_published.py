@@ -27,6 +27,17 @@ PUBLISHED_UNITS = {
     "rdna4": ("exact", None, (1, 1, None)),
 }
 
+# Words of 8 bits: (rule, fraction bits, fraction bits of the sums, products summed at once), by words, OCP's where none are named, and policy.
+# MMA-Sim 2.1.1, mmasim/nv_ptx/sim.py (`MMA`, `WGMMA`, `TCGen05MMA`) and mmasim/amd/sim.py (`MMA_GTR_FDPA`).
+PUBLISHED_VARIANTS = {
+    "ada": {((), None): ("truncate", 13, 13, 16)},
+    "hopper": {((), "wgmma"): ("truncate", 13, 13, 32), ((), "mma"): ("truncate", 25, None, 32)},
+    "blackwell": {((), None): ("truncate", 25, None, 32)},
+    "blackwell_rtx": {((), None): ("truncate", 25, None, 32)},
+    "cdna3": {(("e4m3fnuz", "e5m2fnuz"), None): ("floor_apart", 24, None, 16)},
+    "cdna4": {((), None): ("floor_apart", 24, None, 16)},
+}
+
 # GPUs: SMs, compute units of CDNA or workgroup processors of RDNA; boost MHz; dense f16 and f32 TFLOPS; GB/s and GiB of
 # memory; MiB of L2. Data sheets and architecture papers, as each row's source names them; bandwidths follow from bus and
 # memory clock: 256 bits x 10 Gb/s of the T4, 5120 x 2.43 of the A100 40 GB, 384 x 19.5 of the RTX 3090, 384 x 21 of the
@@ -74,6 +85,11 @@ def test_a_matrix_unit_is_as_published(name):
     assert (row.rule, row.fraction_bits) == (rule, bits)
     assert row.block == {word: block for word, block in zip(("f16", "bf16", "tf32"), blocks) if block}
     assert bool(row.flushes_subnormals) == (name == "cdna2")
+    assert row.integers == (("s8",) if name != "volta" else ())
+    variants = {(word, policy): (one.rule, one.fraction_bits, one.sum_bits, one.block)
+                for one in row.variants for word in one.words for policy in one.policies or (None,)}  # fmt: skip
+    ocp = ("e4m3", "e5m2")
+    assert variants == {(word, policy): told for (words, policy), told in PUBLISHED_VARIANTS.get(name, {}).items() for word in words or ocp}
 
 
 @pytest.mark.parametrize("name", GPUS.names())

@@ -145,7 +145,7 @@ def test_a_fragment_asks_its_rows():
     assert (mma.rows_together, mfma.rows_together) == (8, 32)
     assert mma.maker is VENDORS["nvidia"] and mfma.interface is POLICIES["amd", "mfma"]
     assert mfma.call("x", "y", "z") == "__builtin_amdgcn_mfma_f32_32x32x8f16(x, y, z, 0, 0, 0)"
-    assert FRAGMENTS.get("rdna3_m16n16k16_i8").call("x", "y", "z").endswith("(true, x, true, y, z, false)")
+    assert FRAGMENTS.get("rdna3_m16n16k16_s8").call("x", "y", "z").endswith("(true, x, true, y, z, false)")
 
 
 @pytest.mark.parametrize("name", GPUS.names())

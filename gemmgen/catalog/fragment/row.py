@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from gemmgen.catalog.fragment.encoding import Descriptor, InstructionWord
 from gemmgen.catalog.fragment.map import MAX_EXTENT, FragmentMap, Offset
 from gemmgen.catalog.gpu import arch_number
-from gemmgen.catalog.number import FORMATS, WordType
+from gemmgen.catalog.number import UnitWord, sum_type, word_bytes
 from gemmgen.catalog.policy import NAMES, POLICIES, Policy, owners
 from gemmgen.catalog.table import Row
 from gemmgen.catalog.vendor import VENDORS, Vendor
@@ -45,10 +45,11 @@ class Fragment(Row):
         instruction: its mnemonic as the compiler's assembly prints it, of AMD's for the newest of its targets.
         builtin: what compilers call AMD's; the mnemonic gives NVIDIA's.
         shape: (m, n, k).
-        word: type of A and B; sums are FP32, of `i8` INT32.
+        word: type of A and B; sums are FP32, of `s8` INT32.
         a, b, c: the maps, over (m, k), (k, n) and (m, n); no a or b where it never is in registers.
         arch: the one target that has the instruction, where later ones do not.
         widest: instructions of up to this many times n exist; `wide` gives them.
+        sparse_from: n above which only every second of those exists.
         deepest: as many of the instruction, one k after another, make a fragment of which a lane holds
             whole 16-byte chunks; `deep` gives it.
         instructions: how many of the instruction make this fragment; none for one.
@@ -64,12 +65,13 @@ class Fragment(Row):
     instruction: Annotated[str, Field(pattern=r"^[a-z0-9_.:]{1,100}$")]
     shape: Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
     builtin: Annotated[str, Field(pattern=r"^__builtin_(amdgcn_[a-z0-9_]{1,60}|fmaf)$")] | None = None
-    word: Literal[WordType, "i8"]
+    word: Literal[UnitWord, "f32"]
     a: FragmentMap | None = None
     b: FragmentMap | None = None
     c: FragmentMap
     arch: Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]$")] | None = None
     widest: Annotated[int, Field(gt=1, le=32)] | None = None
+    sparse_from: Annotated[int, Field(ge=8, le=MAX_EXTENT)] | None = None
     deepest: Annotated[int, Field(gt=1, le=8)] | None = None
     instructions: Annotated[int, Field(ge=1, le=8)] | None = None
     descriptor: Descriptor | None = None
@@ -163,12 +165,12 @@ class Fragment(Row):
 
     @property
     def word_bytes(self) -> int:
-        return 1 if self.word == "i8" else FORMATS[self.word].bytes
+        return word_bytes(self.word)
 
     @property
     def sums(self) -> str:
         """Type of C."""
-        return "INT32" if self.word == "i8" else "FP32"
+        return {"s32": "INT32", "f32": "FP32"}[sum_type(self.word)]
 
     @property
     def by_stride(self) -> bool:
@@ -234,7 +236,8 @@ class Fragment(Row):
     @property
     def shapes(self) -> dict[str, Fragment]:
         """Itself and its wider and deeper ones, by shape name."""
-        wide = map(self.wide, range(1, (self.widest or 1) + 1))
+        n, sparse = self.shape[1], self.sparse_from or MAX_EXTENT
+        wide = (self.wide(times) for times in range(1, (self.widest or 1) + 1) if n * times <= sparse or times % 2 == 0)
         return {one.shape_name: one for one in (*wide, *([self.deep(self.deepest)] if self.deepest else []))}
 
     def wide(self, times: int) -> Fragment:
@@ -244,7 +247,7 @@ class Fragment(Row):
         m, n, k = self.shape
         return self.model_copy(update={
             "shape": (m, n * times, k), "instruction": self.instruction.replace(f"n{n}k", f"n{n * times}k"),
-            "c": FragmentMap(**self.c.model_dump(), repeats=times), "widest": None,
+            "c": FragmentMap(**self.c.model_dump(), repeats=times), "widest": None, "sparse_from": None,
         })
 
     def deep(self, times: int) -> Fragment:

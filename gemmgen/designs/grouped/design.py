@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from gemmgen.catalog.fragment import Fragment, FragmentMap
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
-from gemmgen.designs.common import SLICES
-from gemmgen.designs.design import FULL, Asked, Choices, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.design import FULL, Asked, Design, Hints, Way, refuse_pipeline
 from gemmgen.designs.grouped import equations, refusals
+from gemmgen.designs.portable.refusals import held_stages
 from gemmgen.model import batch as tilings
 from gemmgen.model import resources
 from gemmgen.model.equation import Constraint, Numbers, figure, solved
@@ -28,7 +27,7 @@ RING = 16
 WORK_BYTES = 72
 """Of one: a product's struct, first row and column, the tile's number."""
 MOST_STAGES = 8
-"""Of a smaller tile."""
+"""Of a tile: with one work a stage on its way, half of RING."""
 QUEUED_LANE_REGISTERS = 200
 """Of kernels whose lanes multiply and whose blocks stay: with less, five tiles and the queue were seen to spill."""
 LANE_COLUMNS = 8
@@ -46,6 +45,10 @@ EVEN_MATRIX_TILES = ((32, 32, 32, 128), (64, 64, 32, 128))
 """The same for blocks that stay, which pay for each size with a longer way into the kernel."""
 
 TILE = Constraint("C40", "tiles of a batch", "threads <= threads_per_block", "the hardware's limit", refusals.threads)
+STAGES = Constraint("C41", "stages", f"stages <= {MOST_STAGES}", "a block knows no more works at a time than a ring holds", refusals.stages(MOST_STAGES))
+HELD_STAGES = Constraint(
+    "C42", "stages that are held", "(held == 0) | (stages == 2)", "two stages take turns while the next tile is in registers", held_stages,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Facts:
         tiles: a plan of the portable design for each tile, the smallest first.
         listed: products that a list holds.
         threshold: threads at work that are enough: those that the spec or the GPU's row says, or all that the GPU can have at work.
-        tile_wavefronts: that compute each tile; most_wavefronts: active at once on the whole GPU; most_counted: of one product.
+        tile_wavefronts: those that count of each tile; most_wavefronts: active at once on the whole GPU; most_counted: of one product.
         ring: tiles that a block knows at a time.
         lines_at, works_at, list_at: where rows of C, these and the list lie in shared memory, behind the stages of the largest tile.
         blocks_an_sm: resident blocks that the compiler is told to leave registers for.
@@ -76,13 +79,15 @@ class Facts:
 
 
 class Grouped(Design):
+    """Its tiles are a batch's own, so that nothing is left to a search."""
+
     name = "grouped"
     kinds = ("grouped", "pointers", "strided")
     all_ways = (Way("shared", "async"), Way("shared", "grouped"), Way("register", "async"), Way("register", "grouped"))
     tile_equations = equations.RESOURCES
     plan_equations = equations.LAUNCH
     predictions = equations.PROBLEM
-    constraints = (TILE, common.PROMOTION, common.SHARED_MEMORY)
+    constraints = (TILE, STAGES, HELD_STAGES, common.PROMOTION, common.SHARED_MEMORY)
     equation_groups = (
         ("Resources", equations.RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
         ("A batch of the hints' size", equations.PROBLEM),
@@ -131,6 +136,7 @@ class Grouped(Design):
         asked = spec.batch
         refusals.refuse_tile(spec, place)
         refusals.refuse_scales(scheme, place)
+        refusals.refuse_output(spec, place)
         walk = "persistent" if asked.walk == "auto" else asked.walk
         stays = walk == "persistent"
         usual = (EVEN_MATRIX_TILES if stays else MATRIX_TILES) if fragment.on_matrix_unit else EVEN_TILES if stays else BATCH_GEMM_TILES
@@ -141,7 +147,7 @@ class Grouped(Design):
         threshold = gpu.batch_threshold if asked.threshold is None else asked.threshold
         return Batch(spec.problem.kind, tiles, walk, asked.tlp, threshold, spec.problem.matrices)
 
-    def settled(self, batch: Batch, gpu: Gpu) -> dict[str, Any]:
+    def settled(self, batch: Batch) -> dict[str, Any]:
         largest = batch.tiles[-1]
         return {"block": (largest.m, largest.n, largest.k), "warp": (*largest.warp, largest.k), "group": 1, "split_k": 1}
 
@@ -149,7 +155,7 @@ class Grouped(Design):
         numbers = plan.numbers
         return Facts(
             tiles=self.tiles(plan), listed=LISTED,
-            threshold=self.threshold(plan), tile_wavefronts=tuple(one.threads // plan.lanes for one in plan.batch.tiles), most_counted=tilings.MOST_COUNTED,
+            threshold=self.threshold(plan), tile_wavefronts=self.tile_wavefronts(plan), most_counted=tilings.MOST_COUNTED,
             most_wavefronts=numbers["most_wavefronts"], ring=RING,
             lines_at=numbers["stage_bytes"], works_at=numbers["stage_bytes"] + numbers["line_bytes"],
             list_at=numbers["stage_bytes"] + numbers["line_bytes"] + RING * WORK_BYTES, blocks_an_sm=numbers["resident_blocks"],
@@ -192,12 +198,8 @@ class Grouped(Design):
 
     def model(self, plan: Any) -> dict[str, Any]:
         known = self.resources(plan)
-        sizes = np.array([[plan.hints.m, plan.hints.n, plan.hints.k]])
-        tile = plan.batch.tiles[int(max(0, self.tiling(plan, np.repeat(sizes, max(1, min(plan.batch.matrices, LISTED)), axis=0)).tile[0]))]
-        known |= {
-            "BM": tile.m, "BN": tile.n, "BK": tile.k, "tile_warps": tile.threads // plan.lanes, "W_num": tile.threads,
-            "registers": known["registers"],
-        }
+        tile = plan.batch.tiles[max(0, int(self.tiling_of_hints(plan).tile[0]))]
+        known |= {"BM": tile.m, "BN": tile.n, "BK": tile.k, "tile_warps": tile.threads // plan.lanes, "W_num": tile.threads}
         known = solved(self.predictions, known)
         return known | {"tlp": known["tlp_new"]}
 
@@ -209,8 +211,7 @@ class Grouped(Design):
 
     def told_of(self, plan: Any) -> dict[str, str]:
         batch, numbers = plan.batch, plan.numbers
-        sizes = np.array([[plan.hints.m, plan.hints.n, plan.hints.k]] * max(1, min(batch.matrices, LISTED)))
-        found = self.tiling(plan, sizes)
+        found = self.tiling_of_hints(plan)
         steps = "the largest that C allows" if found.level == 0 else f"{found.level} size{'s' * (found.level > 1)} below the largest that C allows"
         levels = ", ".join(f"{figure(tlp)}" for tlp in found.tlp_of[:found.level + 1])
         return {
@@ -236,6 +237,10 @@ class Grouped(Design):
             )
         return lines
 
+    def tiling_of_hints(self, plan: Any) -> tilings.Tiling:
+        """That of the products of a list that all have the hints' size."""
+        return self.tiling(plan, np.array([[plan.hints.m, plan.hints.n, plan.hints.k]] * max(1, min(plan.batch.matrices, LISTED))))
+
     def tiling(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> tilings.Tiling:
         """The tile that each product of a batch gets.
 
@@ -243,10 +248,9 @@ class Grouped(Design):
             sizes: [products, 3] of m, n, k.
             threshold: threads at work that are enough; None for the plan's.
         """
-        old = plan.batch.tlp == "workgroup"
         return tilings.tiling(
-            plan.batch.tiles, sizes, self.threshold(plan) if threshold is None else threshold, lanes=plan.lanes,
-            most_wavefronts=plan.numbers["most_wavefronts"], workgroup=plan.numbers["launch_threads"] if old else None,
+            plan.batch.tiles, sizes, self.threshold(plan) if threshold is None else threshold, wavefronts=self.tile_wavefronts(plan), lanes=plan.lanes,
+            most_wavefronts=None if plan.batch.tlp == "workgroup" else plan.numbers["most_wavefronts"],
         )
 
     def listed(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> Listed:
@@ -267,21 +271,9 @@ class Grouped(Design):
         stored = known["workgroups"] * known["BM"] * known["BN"] * known["tile_cycles"] / (known["sms"] * known["clock_hz"])  # as M15 has it
         return (known["seconds"] + stored) / FULL
 
-    @cached_property
-    def known_symbols(self) -> frozenset[str]:
-        return super().known_symbols
-
-    # ---- search: a spec's tiles leave nothing open
-
-    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
-        block, warp = choices["block"], choices["warp"]
-        tiles = dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), ([block[0]], [warp[0]], [block[1]], [warp[1]], [block[2]], [warp[2]])))
-        rows = [(promote, stages) for promote in choices.promote for stages in choices.among("stages", SLICES[1:4])]
-        return [
-            {name: np.array(value) for name, value in tiles.items()},
-            {"split_k": np.array([1]), **{name: np.array([self.way_symbols(way)[name] for way in choices.ways]) for name in self.way_names}},
-            dict(zip(("promote", "stages"), np.array(rows).T)), {"group": np.array([1])},
-        ]
+    def tile_wavefronts(self, plan: Any) -> tuple[int, ...]:
+        """Those that count of each tile: with BatchGEMM's eq. 4 those that compute it, with eq. 3 all of the launch's workgroups."""
+        return tuple((plan.threads if plan.batch.tlp == "workgroup" else one.threads) // plan.lanes for one in plan.batch.tiles)
 
 
 def raw_bytes(tile: Any) -> int:

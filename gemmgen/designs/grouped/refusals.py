@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gemmgen.batch import Tile
+from gemmgen.catalog.output import F32
 from gemmgen.catalog.scheme import Scheme
+from gemmgen.designs.common import Refusal
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers
 
@@ -15,6 +17,19 @@ def threads(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
         f"{place}: [batch] tiles", "too many threads in a block", got=numbers["launch_threads"], needs="what a block may have",
         has=f"{plan.gpu.limits.threads_per_block} on {plan.gpu.name}", remedy="fewer threads for the largest tile",
     )
+
+
+def stages(most: int) -> Refusal:
+    """
+    Args:
+        most: that a kernel may have.
+    """
+    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+        return InfeasibleSpec(
+            f"{place}: [pipeline] stages", "a batch's kernel cannot have so many", got=plan.stages, needs=f"at most {most}",
+            remedy=f"stages = {most}, or fewer",
+        )
+    return message
 
 
 def refuse_tile(spec: Any, place: str) -> None:
@@ -34,6 +49,14 @@ def refuse_scales(scheme: Scheme, place: str) -> None:
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"{scheme.name} scales rows, so a pass over the operands comes first", got=scheme.name,
             needs="a scheme without normalize = row: a batch's kernel is one launch, which splits on the way", remedy='scheme = "ootomo", or "fp32"',
+        )
+
+
+def refuse_output(spec: Any, place: str) -> None:
+    """What tells a product points to a C of FP32."""
+    if spec.problem.c != F32.name:
+        raise InfeasibleSpec(
+            f"{place}: [problem] c", "kernels that have several tiles have a C in FP32 alone", got=spec.problem.c, needs=F32.name, remedy='c = "f32"',
         )
 
 

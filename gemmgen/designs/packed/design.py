@@ -48,7 +48,7 @@ class Packed(Specialised):
         refusals.refuse_scales(scheme, place)
         return super().batch(spec, gpu, scheme, fragment, place)
 
-    def settled(self, batch: Batch, gpu: Gpu) -> dict[str, Any]:
+    def settled(self, batch: Batch) -> dict[str, Any]:
         return {"split_k": 1}
 
     def listed(self, plan: Any, sizes: np.ndarray, threshold: int | None = None) -> Listed:

@@ -268,6 +268,8 @@ def _operands(tail: str, number: int) -> tuple[list[str], dict[str, str]]:
 
 def _split(text: str, separator: str) -> list[str]:
     """The parts of `text` between separators that stand outside brackets."""
+    if "[" not in text and "(" not in text:
+        return [part.strip() for part in text.split(separator) if part.strip()]
     parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
         if char in "[(":

@@ -4,6 +4,7 @@ the operation without the later ones' particles (`_nc_`, `_co_`, `_num_`)."""
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _ENCODINGS = re.compile(r"(.*?)((?:_e32|_e64)?(?:_dpp|_sdwa)?)$")
 
@@ -50,6 +51,7 @@ _PARTS = (
 )
 
 
+@cache  # of a few hundred names
 def canonical(mnemonic: str) -> tuple[str, str]:
     """(name, encoding): `v_add_nc_u32_e32` is (`v_add_u32`, `e32`)."""
     name, encoding = _ENCODINGS.match(mnemonic.replace("v_dual_", "v_")).groups()

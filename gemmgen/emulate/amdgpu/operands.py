@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ class Operand:
         return self.slot is not None and self.slot != NULL and not self.select and self.moved is None
 
 
+@lru_cache(1 << 14)  # every kernel has the same registers
 def parse_operand(text: str) -> Operand:
     """An operand as written; one with neither register nor constant, if it is something else: a label, `off`."""
     flags = {"negated": False, "absolute": False, "extended": False}

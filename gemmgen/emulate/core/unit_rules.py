@@ -11,15 +11,15 @@ from math import frexp, inf, ldexp, nextafter
 
 import numpy as np
 
+from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.emulate.core.rounding import add_to_odd, flush, two_sum
+from gemmgen.emulate.core.rounding import add_to_odd, canonical, flush, two_sum
 
 Factor = tuple[np.ndarray, ...]
 """Values of a factor, and what a rule wants to know of them beforehand, all of one shape."""
 
 _NO_EXPONENT = -20000  # of a zero: below every real one, and safe to add and to ldexp with
-SMALLEST = {"f16": -14, "bf16": -126, "tf32": -126}
-"""Exponent of a word type's smallest normal number."""
+_FRACTION_BITS = FORMATS["f32"].fraction_bits
 
 
 def exponent(x: np.ndarray, smallest: int) -> np.ndarray:
@@ -32,12 +32,12 @@ class Rule:
 
     def __init__(self, unit: MatrixUnit, word: str):
         self.length, self.bits = unit.block[word], unit.fraction_bits
-        self.smallest = SMALLEST[word]
+        self.sum_bits = unit.sum_bits or _FRACTION_BITS
+        self.form, self.smallest = FORMATS[word], FORMATS[word].min_exponent
         self.flushes = bool(unit.flushes_subnormals)
 
-    @property
-    def has_fast_blocks(self) -> bool:
-        return True
+    has_fast_blocks = True
+    """Whether `fast_block` can be asked; else the definition computes all."""
 
     @property
     def bytes_at_once(self) -> int:
@@ -75,7 +75,7 @@ Where the floor changes a result, the definition decides."""
 _CEILING = 125
 """Above this exponent a product might overflow float32; the definition takes over."""
 _ZERO = -1000  # exponent of a zero factor; a product with one stays below -600
-_KEEP_24_BITS = np.int64(-1 << 29)  # of a float64's 53
+_FLOAT64_BITS = FORMATS["f32"].fraction_bits + 29  # fraction bits of a float64
 
 
 class Truncate(Rule):
@@ -87,14 +87,14 @@ class Truncate(Rule):
     2. products and accumulator are aligned to the largest exponent among them and
        cut, toward zero, to `fraction_bits` bits after the binary point; a zero
        takes no part in choosing that exponent;
-    3. the sum is exact, and is cut toward zero to FP32; an empty sum is +0;
+    3. the sum is exact, and is cut toward zero to FP32, or to fewer bits behind its binary point, `sum_bits`; an empty sum is +0;
     4. a block that holds an Inf or a NaN gives what IEEE addition gives.
     """
 
     @property
-    def has_fast_blocks(self) -> bool:
-        """Whether int32 can hold a block's sum."""
-        return self.length * (2 - 2**-10) ** 2 * 2**self.bits < 2**31
+    def sum_dtype(self) -> type[np.signedinteger]:
+        """What can hold a block's sum of products."""
+        return np.int32 if self.length * (2 - 2.0**-self.form.fraction_bits) ** 2 * 2**self.bits < 2**31 else np.int64
 
     def one_block(self, a, b, c):
         c = c.astype(np.float64)
@@ -103,7 +103,7 @@ class Truncate(Rule):
         top = np.maximum(exponents.max(-1), np.where(c == 0, _NO_EXPONENT, exponent(c, -126)))
         total = np.trunc(np.ldexp(products, (self.bits - top)[..., None])).sum(-1)
         total = total + np.trunc(np.ldexp(c, self.bits - top))
-        result = _toward_zero(np.ldexp(total, top - self.bits))
+        result = _toward_zero(np.ldexp(total, top - self.bits), self.sum_bits)
         special = ~(np.isfinite(products).all(-1) & np.isfinite(c))
         if special.any():
             result = np.where(special, (products.sum(-1) + c).astype(np.float32), result)
@@ -124,13 +124,38 @@ class Truncate(Rule):
             doubt = low if doubt is None else doubt | low
             np.maximum(top, np.int16(_FLOOR), out=top)
         top = top.astype(np.int32)
-        total = _aligned_sum(a, b, top, self.bits)
+        total = _aligned_sum(a, b, top, self.bits, self.sum_dtype)
         total = np.add(total, (c * _power(self.bits - top)).astype(np.int32), dtype=np.float64)
         whole = total.view(np.int64)
-        whole &= _KEEP_24_BITS
+        whole &= np.int64(-1 << _FLOAT64_BITS - self.sum_bits)
         result = total.astype(np.float32)
         result *= _power(top - self.bits)
         return result, doubt
+
+
+class ByF16(Rule):
+    """What the compiler makes of 8-bit floating-point words where NVIDIA's unit has no instruction of them.
+
+    1. words become FP16, which is exact; of every four k, which a register holds, the first two go to the first products of
+       FP16 words, the others to the second;
+    2. both are summed as `Truncate` sums FP16 words, the first from zero, the second onto that;
+    3. the sum is added to the accumulator by FP32 arithmetic, to nearest.
+    """
+
+    has_fast_blocks = False
+
+    def __init__(self, unit: MatrixUnit, word: str):
+        super().__init__(unit, word)
+        self.inner = Truncate(unit, "f16")
+
+    def one_block(self, a, b, c):
+        total = np.zeros_like(c)
+        for half in range(2):
+            left, right = (x.reshape(*x.shape[:-1], -1, 2, 2)[..., half, :].reshape(*x.shape[:-1], -1) for x in (a, b))
+            for k in range(0, left.shape[-1], self.inner.length):
+                step = slice(k, k + self.inner.length)
+                total = canonical(self.inner.one_block(left[..., step], right[..., step], total))
+        return c + total
 
 
 _SUM_BITS = 31
@@ -155,11 +180,11 @@ class Floor(Rule):
         products = a * b
         products = np.where(np.abs(products) >= 2.0**128, np.copysign(np.inf, products), products)
         exponents = np.where(products == 0, _NO_EXPONENT, exponent(a, self.smallest) + exponent(b, self.smallest))
-        top = exponents.max(-1)
-        dot = np.trunc(np.ldexp(products, (self.bits - top)[..., None])).sum(-1)
-        both = np.maximum(top, np.where(c == 0, -126, exponent(c, -126)))
+        dot, top = self._dot(products, exponents)
+        from_c = np.where(c == 0, -126, exponent(c, -126))
+        both = np.maximum(top, from_c)
         dot = np.ldexp(np.floor(np.ldexp(dot, top - self.bits - both + _SUM_BITS + 1)), -_SUM_BITS - 1)
-        addend = np.ldexp(np.floor(np.ldexp(c, self.bits - both)), -self.bits)
+        addend = np.ldexp(np.floor(np.ldexp(self._addend(c, both - from_c), self.bits - both)), -self.bits)
         total = np.ldexp(dot + addend, both)
         unit = exponent(total, -126) - _SUM_BITS
         result = np.ldexp(np.floor(np.ldexp(total, -unit)), unit).astype(np.float32)
@@ -167,6 +192,15 @@ class Floor(Rule):
         if special.any():
             result = np.where(special, (products.sum(-1) + c).astype(np.float32), result)
         return result + np.float32(0)
+
+    def _dot(self, products: np.ndarray, exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The aligned products' sum in units of 2**(top - bits), and top."""
+        top = exponents.max(-1)
+        return np.trunc(np.ldexp(products, (self.bits - top)[..., None])).sum(-1), top
+
+    def _addend(self, c: np.ndarray, below: np.ndarray) -> np.ndarray:
+        """The accumulator, whose exponent is so much below the larger of both."""
+        return c
 
     def factor(self, x):
         exponents = _factor_exponents(x, self.smallest)
@@ -196,6 +230,25 @@ class Floor(Rule):
         return total.astype(np.float32), doubt
 
 
+class FloorApart(Floor):
+    """CDNA 3's rule of 8-bit floating-point words, MMA-Sim's GTR-FDPA: `Floor` but for two things.
+
+    1. products of even and of odd k have a largest exponent and a sum each; the two sums are aligned to the
+       larger of those and cut, downwards, to `fraction_bits` bits before they are added;
+    2. an accumulator that lies more than a bit below the last one kept does not count, where a negative one would count as -1.
+    """
+
+    has_fast_blocks = False
+
+    def _dot(self, products, exponents):
+        halves = [super(FloorApart, self)._dot(products[..., odd::2], exponents[..., odd::2]) for odd in range(2)]
+        top = np.maximum(halves[0][1], halves[1][1])
+        return sum(np.floor(np.ldexp(dot, own - top)) for dot, own in halves), top
+
+    def _addend(self, c, below):
+        return np.where(below > self.bits + 1, 0.0, c)
+
+
 def _floor_32_bits(x: np.ndarray) -> np.ndarray:
     """float64 cut downwards to 32 significant bits, in place: a negative number's magnitude is rounded up."""
     raw = x.view(np.int64)
@@ -204,9 +257,9 @@ def _floor_32_bits(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _toward_zero(x: np.ndarray) -> np.ndarray:
-    """float64 to the next FP32 toward zero; from 2**128 on, Inf."""
-    ulp = exponent(x, -126) - 23
+def _toward_zero(x: np.ndarray, bits: int) -> np.ndarray:
+    """float64 to the next FP32 of so many fraction bits toward zero; from 2**128 on, Inf."""
+    ulp = exponent(x, -126) - bits
     return np.ldexp(np.trunc(np.ldexp(x, -ulp)), ulp).astype(np.float32)
 
 
@@ -243,11 +296,11 @@ def _power64(e: np.ndarray) -> np.ndarray:
     return ((e.astype(np.int64) + 1023) << 52).view(np.float64)
 
 
-def _aligned_sum(a: np.ndarray, b: np.ndarray, top: np.ndarray, bits: int) -> np.ndarray:
-    """The products, cut at 2**(top - bits) and summed in int32."""
+def _aligned_sum(a: np.ndarray, b: np.ndarray, top: np.ndarray, bits: int, dtype: type[np.signedinteger] = np.int32) -> np.ndarray:
+    """The products, each cut at 2**(top - bits) and so an int32, summed."""
     products = a * b
     products *= _power(bits - top)
-    return np.add.reduce(products.astype(np.int32), 0, dtype=np.int32)  # the cast truncates
+    return np.add.reduce(products.astype(np.int32), 0, dtype=dtype)  # the cast truncates
 
 
 # ---------------------------------------------------------------- rules that round to nearest
@@ -347,4 +400,4 @@ def _to_odd(whole: int) -> float:
     return wide
 
 
-RULES: dict[str, type[Rule]] = {"truncate": Truncate, "floor": Floor, "tree": Tree, "exact": Exact}
+RULES: dict[str, type[Rule]] = {"truncate": Truncate, "by_f16": ByF16, "floor": Floor, "floor_apart": FloorApart, "tree": Tree, "exact": Exact}

@@ -14,35 +14,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from gemmgen.catalog.conversion import RAW, decode
+from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core.rounding import canonical
 from gemmgen.emulate.core.unit_rules import RULES, Rule
 from gemmgen.errors import EmulationError
 
-RAW = {"f16": np.dtype(np.uint16), "bf16": np.dtype(np.uint16), "tf32": np.dtype(np.uint32)}
-"""How a word type is stored; tf32 lies in the upper 19 bits of 32."""
-
-
-def decode(word: str, raw: np.ndarray) -> np.ndarray:
-    """Stored words as the float32 values they stand for.
-
-    The 13 low bits of a tf32 word are not looked at, as in the hardware.
-    """
-    if word == "f16":
-        return raw.view(np.float16).astype(np.float32)
-    if word == "bf16":
-        return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return (raw & np.uint32(0xFFFFE000)).view(np.float32)
-
-
 def _rule(unit: MatrixUnit, word: str) -> Rule:
     """The unit's rule for that word type, or the reason why there is none."""
+    unit = unit.of(word)
     if word not in unit.block:
         raise EmulationError(
             f"matrix unit {unit.name}",
             "the unit has no such words",
             got=word,
-            needs="one of: " + ", ".join(sorted(unit.block)),
+            needs="one of: " + ", ".join(sorted(unit.words)),
         )
     return RULES[unit.rule](unit, word)
 
@@ -54,7 +41,8 @@ def dot(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
     """sum_k a_k b_k + c as the unit computes it, block after block.
 
     Args:
-        a, b: `[..., k]` float32, holding values of the word type.
+        unit: its row; where that has more than one rule for the word, `unit.of(word, policy)`.
+        a, b: `[..., k]` float32, holding values of the word type, which is none of integers.
         c: `[...]` float32, the accumulator.
 
     Returns:
@@ -82,12 +70,13 @@ def mma(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
     """D = A B + C for many warps, bit-identical to `dot`.
 
     Args:
-        a: `[W, m, k]` raw words (uint16; uint32 for tf32).
+        unit: its row; where that has more than one rule for the word, `unit.of(word, policy)`.
+        a: `[W, m, k]` raw words (uint16; uint32 for tf32; uint8 or int8 for those of 8 bits).
         b: `[W, k, n]` raw words.
-        c: `[W, m, n]` float32.
+        c: `[W, m, n]` float32, int32 of integers.
 
     Returns:
-        `[W, m, n]` float32.
+        `[W, m, n]`, as c.
     """
     columns = mma_columns(
         unit,
@@ -105,11 +94,13 @@ def mma_columns(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
     Args:
         a: `[k, m, W]` raw words, contiguous.
         b: `[k, n, W]` raw words, contiguous.
-        c: `[m, n, W]` float32, contiguous.
+        c: `[m, n, W]` float32, int32 of integers, contiguous.
 
     Returns:
-        `[m, n, W]` float32.
+        `[m, n, W]`, as c. Sums of integers wrap around.
     """
+    if word in INTEGERS:
+        return integer_product(*(x.view(RAW[word]) for x in (a, b)), c)
     rule = _rule(unit, word)
     a, b = decode(word, a), decode(word, b)
     if not rule.has_fast_blocks:
@@ -140,6 +131,25 @@ def mma_columns(unit: MatrixUnit, word: str, a, b, c) -> np.ndarray:
             unit, word, a[..., doubtful], b[..., doubtful], c[..., doubtful]
         )
     return result
+
+
+def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, saturate: bool = False) -> np.ndarray:
+    """Exact sums of products of 8-bit integers.
+
+    Args:
+        a: `[k, m, W]`, b: `[k, n, W]`, int8 or uint8; k of at most 256, whose sums FP32 holds exactly: 256 * 255 * 255 < 2**24.
+        c: `[m, n, W]` int32.
+        saturate: stop at the ends of INT32 instead of wrapping around.
+
+    Returns:
+        `[m, n, W]` int32.
+    """
+    left, right = (np.ascontiguousarray(x.astype(np.float32).transpose(2, 1, 0)) for x in (a, b))
+    total = (left @ right.transpose(0, 2, 1)).transpose(1, 2, 0).astype(np.int64) + c
+    if saturate:
+        ends = np.iinfo(np.int32)
+        total = np.clip(total, ends.min, ends.max)
+    return np.ascontiguousarray(total.astype(np.int32))
 
 
 def _turn(x: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ DTYPES = {
     "f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16),
     "b32": np.dtype(np.uint32), "u32": np.dtype(np.uint32), "s32": np.dtype(np.int32),
     "f32": np.dtype(np.float32), "f16x2": np.dtype(np.uint32), "bf16x2": np.dtype(np.uint32),
-    "tf32": np.dtype(np.uint32),
+    "tf32": np.dtype(np.uint32), "e4m3x2": np.dtype(np.uint16), "e5m2x2": np.dtype(np.uint16),
     "b64": np.dtype(np.uint64), "u64": np.dtype(np.uint64), "s64": np.dtype(np.int64),
     "f64": np.dtype(np.float64), "f32x2": np.dtype(np.uint64),
 }  # fmt: skip

@@ -144,7 +144,7 @@ class Registers:
             value, groups = data, np.where(mask, groups, before)
         self.r[slot] = InFlight(value, groups, True)
 
-    def accumulator(self, slot: int) -> np.ndarray | None:
+    def accumulator(self, slot: int, dtype: np.dtype = _F32) -> np.ndarray | None:
         """A register as the next matrix instruction reads it, in flight or not; None if never written."""
         value = self.r[slot]
         if value is _UNSET:
@@ -153,7 +153,7 @@ class Registers:
             if not value.written and self._flying(value).any():
                 self._beside(value, value.data, self.active)
             value = value.data
-        value = value if value.dtype is _F32 else reinterpret(value, _F32)
+        value = value if value.dtype is dtype else reinterpret(value, dtype)
         return value if value.ndim else np.broadcast_to(value, self.lanes)
 
     def rename(self, target: int, slot: int, mask: np.ndarray | None) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gemmgen.catalog.conversion import decode, to_float8
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.isa.alu import Elementwise, put_half, writes
 from gemmgen.emulate.amdgpu.isa.integer import saturating
@@ -440,6 +441,36 @@ for _name, (_from, _function) in _PACKING.items():
     def _build_packing(cursor: Cursor, from_=_from, function=_function):
         cursor.count(3)
         return floating(cursor, function, [from_] * 2, "u32", arithmetic=False)
+
+
+def _float8(cursor: Cursor) -> str:
+    """The format that the mnemonic's fp8 or bf8 is on this target: CDNA 3 has its own, later ones have OCP's."""
+    return ("e4m3" if "fp8" in cursor.name else "e5m2") + ("fnuz" if cursor.target.family == "cdna3" else "")
+
+
+@instruction("v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32")
+def pack_float8(cursor: Cursor):
+    """Two 8-bit floating-point words in one half of a register, the other of which stays.
+
+    What is too large becomes Inf or NaN: kernels leave the mode bit that would clamp it as it is.
+    """
+    cursor.count(3)
+    word, high = _float8(cursor), cursor.bits("op_sel", (0, 0, 0))[2]
+    finish, slot, reads = Finish(cursor, False), cursor.slot(0), [cursor.read(1 + i, "f32") for i in range(2)]
+
+    def function(x, y):
+        low, upper = (to_float8(v, word, saturate=False).astype(U16) for v in (x, y))
+        return upper << U16.type(8) | low
+
+    return Elementwise(lambda wave: finish(wave, function, [read(wave) for read in reads]), lambda wave, value: put_half(wave, slot, value, high))
+
+
+@instruction("v_cvt_f32_fp8", "v_cvt_f32_bf8")
+def widen_float8(cursor: Cursor):
+    """The lowest byte, or that which SDWA chooses."""
+    cursor.count(2)
+    word = _float8(cursor)
+    return floating(cursor, lambda x: decode(word, (x & np.uint32(255)).astype(np.uint8)), ["u32"], "f32", arithmetic=False)
 
 
 @instruction("v_pack_b32_f16")

@@ -26,18 +26,17 @@ and their sum wraps at 32 bits unless it is asked to stop there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gemmgen.catalog.number import word_bytes
 from gemmgen.emulate.amdgpu.decode import Cursor, instruction
 from gemmgen.emulate.amdgpu.operands import NULL, S
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.memory import Fault
 
 U32, I32 = np.dtype(np.uint32), np.dtype(np.int32)
-_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "i8": 1}
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -57,11 +56,11 @@ class Shape:
 
     @property
     def registers(self) -> int:
-        return self.words * _BYTES[self.word] // 4
+        return self.words * self.dtype.itemsize // 4
 
     @property
     def dtype(self) -> np.dtype:
-        return np.dtype(f"u{_BYTES[self.word]}")
+        return np.dtype(f"u{word_bytes(self.word)}")
 
 
 def _mfma(m: int, k: int, word: str, block: int | None = None) -> Shape:
@@ -73,19 +72,21 @@ MFMA = {
     "f32_32x32x8f16": _mfma(32, 8, "f16"), "f32_16x16x16f16": _mfma(16, 16, "f16"),
     "f32_32x32x4bf16": _mfma(32, 4, "bf16", 2), "f32_16x16x8bf16": _mfma(16, 8, "bf16", 2),
     "f32_32x32x8bf16_1k": _mfma(32, 8, "bf16"), "f32_16x16x16bf16_1k": _mfma(16, 16, "bf16"),
-    "i32_32x32x8i8": _mfma(32, 8, "i8"), "i32_16x16x16i8": _mfma(16, 16, "i8"),
+    "i32_32x32x8i8": _mfma(32, 8, "s8"), "i32_16x16x16i8": _mfma(16, 16, "s8"),
     # CDNA 3
     "f32_32x32x8_f16": _mfma(32, 8, "f16"), "f32_16x16x16_f16": _mfma(16, 16, "f16"),
     "f32_32x32x8_bf16": _mfma(32, 8, "bf16"), "f32_16x16x16_bf16": _mfma(16, 16, "bf16"),
     "f32_32x32x4_xf32": _mfma(32, 4, "tf32"), "f32_16x16x8_xf32": _mfma(16, 8, "tf32"),
-    "i32_32x32x16_i8": _mfma(32, 16, "i8"), "i32_16x16x32_i8": _mfma(16, 32, "i8"),
+    "i32_32x32x16_i8": _mfma(32, 16, "s8"), "i32_16x16x32_i8": _mfma(16, 32, "s8"),
+    "f32_32x32x16_fp8_fp8": _mfma(32, 16, "e4m3"), "f32_16x16x32_fp8_fp8": _mfma(16, 32, "e4m3"),
+    "f32_32x32x16_bf8_bf8": _mfma(32, 16, "e5m2"), "f32_16x16x32_bf8_bf8": _mfma(16, 32, "e5m2"),
     # CDNA 4
     "f32_32x32x16_f16": _mfma(32, 16, "f16"), "f32_16x16x32_f16": _mfma(16, 32, "f16"),
     "f32_32x32x16_bf16": _mfma(32, 16, "bf16"), "f32_16x16x32_bf16": _mfma(16, 32, "bf16"),
-    "i32_32x32x32_i8": _mfma(32, 32, "i8"), "i32_16x16x64_i8": _mfma(16, 64, "i8"),
+    "i32_32x32x32_i8": _mfma(32, 32, "s8"), "i32_16x16x64_i8": _mfma(16, 64, "s8"),
 }  # fmt: skip
-"""Those that work on one matrix; the ones on several small blocks are not supported."""
-WMMA = {"f32_16x16x16_f16": "f16", "f32_16x16x16_bf16": "bf16", "i32_16x16x16_iu8": "i8"}
+"""Those that work on one matrix; the ones on several small blocks are not supported. CDNA 3's fp8 and bf8 are its own formats of as many bits."""
+WMMA = {"f32_16x16x16_f16": "f16", "f32_16x16x16_bf16": "bf16", "i32_16x16x16_iu8": "s8"}
 
 
 # ---------------------------------------------------------------- maps
@@ -142,7 +143,7 @@ def spread_rdna3(d: np.ndarray, shape: Shape) -> np.ndarray:
 
 def operand_rdna4(registers: np.ndarray, shape: Shape) -> np.ndarray:
     words = _words(registers, shape, 2)
-    if shape.word != "i8":  # [h, e, row] as [e / 4, h, e % 4, row]
+    if shape.word != "s8":  # [h, e, row] as [e / 4, h, e % 4, row]
         words = words.reshape(2, 2, 4, 16, -1).transpose(1, 0, 2, 3, 4)
     return np.ascontiguousarray(words.reshape(16, 16, -1))
 
@@ -158,18 +159,6 @@ def spread_rdna4(d: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 # ---------------------------------------------------------------- products
-
-
-def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, clamp: bool) -> np.ndarray:
-    """`[k, m, W]` by `[k, n, W]` plus `[m, n, W]` int32. FP32 holds every sum of products exactly:
-    64 * 255 * 255 < 2**24."""
-    left, right = (x.astype(np.float32).transpose(2, 1, 0) for x in (a, b))
-    product = np.ascontiguousarray((left @ right.transpose(0, 2, 1)).transpose(1, 2, 0)).astype(np.int64)
-    total = product + c
-    if clamp:
-        ends = np.iinfo(np.int32)
-        total = np.clip(total, ends.min, ends.max)
-    return total.astype(I32)
 
 
 class Product:
@@ -192,7 +181,7 @@ class Product:
         self.a, self.b = (self._slots(cursor, i, shape.registers) for i in (1, 2))
         constant = cursor.operands[3].slot is None
         self.c = None if constant else self._slots(cursor, 3, count)
-        self.start = cursor.read(3, "i32" if shape.word == "i8" else "f32") if constant else None
+        self.start = cursor.read(3, "i32" if shape.word == "s8" else "f32") if constant else None
 
     @staticmethod
     def _slots(cursor: Cursor, index: int, count: int) -> range:
@@ -213,7 +202,7 @@ class Product:
         if self.whole and wave.lanes is not None and not (wave.lanes | ~self._chosen(wave)).all():
             lane = int(np.argmin(wave.lanes | ~self._chosen(wave)))
             raise Fault("a matrix instruction is executed while EXEC switches lanes off", lane=lane, needs="all lanes")
-        shape, integer = self.shape, self.shape.word == "i8"
+        shape, integer = self.shape, self.shape.word == "s8"
         a, b = (self.operand(self._registers(wave, slots), shape) for slots in (self.a, self.b))
         columns = a.shape[-1]
         if self.c is None:
@@ -222,7 +211,7 @@ class Product:
             c = self.sums(self._registers(wave, self.c), shape).view(I32 if integer else np.float32)
         if integer:
             a, b = (x.view(np.int8) if signed else x for x, signed in zip((a, b), self.signed, strict=True))
-            d = integer_product(a, b, c, self.clamp)
+            d = units.integer_product(a, b, c, saturate=self.clamp)
         else:
             unit = wave.strip.launch.unit
             if shape.block:
@@ -254,6 +243,8 @@ for _name, _shape in MFMA.items():
         for name in ("cbsz", "abid", "blgp"):
             if cursor.number(name):
                 cursor.refuse(f"{name} other than 0 is not supported")
+        if shape.word in ("e4m3", "e5m2") and cursor.target.family == "cdna3":
+            shape = replace(shape, word=f"{shape.word}fnuz")
         return Product(cursor, shape, operand_mfma, sums_mfma, spread_mfma, whole=False)
 
 
@@ -264,8 +255,8 @@ for _name, _word in WMMA.items():
         older = cursor.target.family == "rdna3"
         shape = Shape(16, 16, word, 16 if older else 8)
         low, high = cursor.bits("neg_lo", (0, 0, 0)), cursor.bits("neg_hi", (0, 0, 0))
-        if any(high) or (word != "i8" and any(low)):
+        if any(high) or (word != "s8" and any(low)):
             cursor.refuse("negated operands are not supported")
         maps = (operand_rdna3, sums_rdna3, spread_rdna3) if older else (operand_rdna4, sums_rdna4, spread_rdna4)
-        signed = (bool(low[0]), bool(low[1])) if word == "i8" else (True, True)
+        signed = (bool(low[0]), bool(low[1])) if word == "s8" else (True, True)
         return Product(cursor, shape, *maps, whole=True, signed=signed, clamp=cursor.flag("clamp"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gemmgen.catalog.conversion import decode, to_float8
 from gemmgen.emulate.core import rounding
 from gemmgen.emulate.core.rounding import canonical, flush
 from gemmgen.emulate.ptx.decode import DTYPES, Cursor, instruction
@@ -225,10 +226,14 @@ def testp(cursor: Cursor):
 
 _INTEGER_MODES = {"rzi": np.trunc, "rni": np.rint, "rmi": np.floor, "rpi": np.ceil}
 _SMALL_INTEGERS = ("u8", "s8")
+_PAIRS = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
+"""Types of two 8-bit floating-point words, and the word's."""
 
 
 @instruction("cvt")
 def convert(cursor: Cursor):
+    if cursor.flag("pack"):
+        return _packed(cursor)
     source = cursor.type()
     target = cursor.type()
     integers = (*INTEGERS, *_SMALL_INTEGERS)
@@ -312,7 +317,52 @@ def _from_integer(cursor: Cursor, source: str, target: str):
     return lambda x: x.astype(dtype)
 
 
+def _packed(cursor: Cursor):
+    """`cvt.pack`: two integers, clamped to 8 bits, below the low half of a third operand."""
+    cursor.choice("sat")
+    target, *others = cursor.modifiers
+    if target not in _SMALL_INTEGERS or others != ["s32", "b32"]:
+        cursor.refuse("only two INT32 become words of 8 bits", needs="cvt.pack.sat.s8.s32.b32 or cvt.pack.sat.u8.s32.b32")
+    cursor.modifiers.clear()
+    cursor.count(4)
+    ends = np.iinfo(DTYPES[target])
+
+    def pack(a, b, c):
+        upper, lower = (np.clip(x, ends.min, ends.max).astype(np.uint8).astype(np.uint32) for x in (a, b))
+        return c << np.uint32(16) | upper << np.uint32(8) | lower
+
+    return elementwise(cursor, ["s32", "s32", "b32"], pack)
+
+
+def _with_pairs(cursor: Cursor, source: str, target: str):
+    """Between two FP32 and two 8-bit words, and from those to two FP16; the first source goes to the upper word."""
+    cursor.choice("rn")
+    saturate, relu = cursor.flag("satfinite"), cursor.flag("relu")
+    if relu or (source, target) not in {*(("f32", pair) for pair in _PAIRS), *((pair, "f16x2") for pair in _PAIRS)}:
+        cursor.refuse(f"conversion from {source} to {target} is not supported")
+    if target in _PAIRS:
+        if not saturate:
+            cursor.refuse("conversions to words of 8 bits saturate", needs=f"cvt.rn.satfinite.{target}.{source}")
+        cursor.count(3)
+
+        def narrow(high, low):
+            upper, lower = (to_float8(x, _PAIRS[target]).astype(np.uint16) for x in (high, low))
+            return upper << np.uint16(8) | lower
+
+        return elementwise(cursor, ["f32", "f32"], narrow)
+    cursor.count(2)
+
+    def widen(x):
+        both = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
+        halves = canonical(decode(_PAIRS[source], both).astype(np.float16))
+        return halves.view(np.uint32).reshape(np.shape(x))
+
+    return elementwise(cursor, ["b16"], widen)
+
+
 def _between_floats(cursor: Cursor, source: str, target: str):
+    if source in _PAIRS or target in _PAIRS:
+        return _with_pairs(cursor, source, target)
     ftz, sat, relu = cursor.flag("ftz"), cursor.flag("sat"), cursor.flag("relu")
     if target in ("f16x2", "bf16x2") and source == "f32":
         mode = cursor.choice("rn", "rz")

@@ -194,6 +194,27 @@ def sad(cursor: Cursor):
     return elementwise(cursor, [type_] * 3, lambda x, y, z: np.maximum(x, y) - np.minimum(x, y) + z)
 
 
+@instruction("dp4a")
+def dot_of_bytes(cursor: Cursor):
+    """Four products of bytes onto a 32-bit sum, which wraps around."""
+    second, first = cursor.type(), cursor.type()
+    if {first, second} - {"s32", "u32"}:
+        cursor.refuse("operands are not 32 bits")
+    cursor.count(4)
+    signed = "s32" in (first, second)
+    bytes_of = {"s32": np.int8, "u32": np.uint8}
+
+    def parts(x, type_):
+        return np.ascontiguousarray(x).reshape(-1, 1).view(bytes_of[type_]).astype(np.int64)
+
+    def function(a, b, c):
+        a, b = np.broadcast_arrays(a, b)
+        total = (parts(a, first) * parts(b, second)).sum(1).reshape(a.shape) + c.astype(np.int64)
+        return total.astype(np.int32 if signed else np.uint32)
+
+    return elementwise(cursor, [first, second, "s32" if signed else "u32"], function)
+
+
 # ---------------------------------------------------------------- bits
 
 

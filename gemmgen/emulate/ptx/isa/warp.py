@@ -10,7 +10,9 @@ group g = lane / 4 and thread t = lane % 4, and words of 16 bits two a register:
     C  register 2i + h holds row g + 8i, column 2t + h
 
 tf32 has one word a register: A's register 2j + i holds row g + 8i, column
-t + 4j; B's register j holds row t + 4j, column g.
+t + 4j; B's register j holds row t + 4j, column g. Words of 8 bits, m16n8k32, are four
+a register: A's register 2j + i holds row g + 8i, columns 4t to 4t + 3, plus 16j; B's
+register j rows 4t to 4t + 3, plus 16j, column g. m8n8k16 has the half of them, without i and j.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gemmgen.catalog.number import INTEGERS, sum_type
+from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.memory import Fault, at_part
 from gemmgen.emulate.ptx.decode import DTYPES, Cursor, instruction
@@ -311,6 +315,8 @@ _SHAPES = {
     ("m16n8k16", "f16"): (4, 2), ("m16n8k16", "bf16"): (4, 2),
     ("m16n8k8", "f16"): (2, 1), ("m16n8k8", "bf16"): (2, 1),
     ("m16n8k8", "tf32"): (4, 2), ("m16n8k4", "tf32"): (2, 1),
+    ("m16n8k32", "s8"): (4, 2), ("m16n8k16", "s8"): (2, 1), ("m8n8k16", "s8"): (1, 1),
+    ("m16n8k32", "e4m3"): (4, 2), ("m16n8k32", "e5m2"): (4, 2),
 }  # fmt: skip
 """(shape, words) -> (registers of A, registers of B)."""
 
@@ -319,13 +325,14 @@ _SHAPES = {
 def matrix_product(cursor: Cursor):
     cursor.choice("sync")
     cursor.choice("aligned")
-    shape = cursor.choice("m16n8k16", "m16n8k8", "m16n8k4")
+    shape = cursor.choice(*dict.fromkeys(shape for shape, _ in _SHAPES))
     cursor.choice("row")
     cursor.choice("col")
-    if cursor.modifiers[:1] != ["f32"] or cursor.modifiers[3:] != ["f32"]:
-        cursor.refuse("only FP32 accumulators are supported", needs="mma....f32.<words>.<words>.f32")
-    word = cursor.modifiers[1]
-    if (shape, word) not in _SHAPES or cursor.modifiers[2] != word:
+    saturate = cursor.flag("satfinite")
+    sums, word, other, *last = (*cursor.modifiers, "", "", "")[:4]
+    if last != [sums] or sums not in ("f32", "s32"):
+        cursor.refuse("only FP32 and INT32 accumulators are supported", needs="mma....f32.<words>.<words>.f32, or s32")
+    if (shape, word) not in _SHAPES or other != word or sums != sum_type(word) or saturate and sums != "s32":
         cursor.refuse("matrix instruction is not supported")
     cursor.modifiers.clear()
     cursor.count(4)
@@ -333,10 +340,11 @@ def matrix_product(cursor: Cursor):
     targets = [cursor.target(name) for name in cursor.vector(0)]
     a = [cursor.source(name, "b32") for name in cursor.vector(1)]
     b = [cursor.source(name, "b32") for name in cursor.vector(2)]
-    c = [cursor.source(name, "f32") for name in cursor.vector(3)]
-    if (len(targets), len(a), len(b), len(c)) != (4, count_a, count_b, 4):
+    c = [cursor.source(name, sums) for name in cursor.vector(3)]
+    count_c = 2 if shape.startswith("m8") else 4
+    if (len(targets), len(a), len(b), len(c)) != (count_c, count_a, count_b, count_c):
         cursor.refuse("operands do not have the registers the shape needs")
-    return Mma(word, a, [Part(b, c, targets)])
+    return Mma(word, a, [Part(b, c, targets)], saturate)
 
 
 @dataclass(frozen=True)
@@ -357,6 +365,7 @@ class Product:
     Args:
         a: slots of the registers of A.
         parts: the instructions, none of which reads what an earlier one writes.
+        saturate: whether INT32 sums stop at their ends instead of wrapping around.
 
     Attributes:
         name: as errors call it; counted: how many m16n8k16 it counts for.
@@ -364,12 +373,13 @@ class Product:
 
     name, counted = "", 1
 
-    def __init__(self, word: str, a: list[int], parts: list[Part]):
-        self.word, self.a, self.parts = word, a, parts
+    def __init__(self, word: str, a: list[int], parts: list[Part], saturate: bool = False):
+        self.word, self.a, self.parts, self.saturate = word, a, parts, saturate
+        self.dtype = DTYPES[sum_type(word)]
 
     # Of fragments, `[registers, 32, W]`, those of B, C and D for each part:
     def left(self, a: np.ndarray) -> np.ndarray:
-        """A `[k, 16, W]`."""
+        """A `[k, m, W]`."""
         raise NotImplementedError
 
     def right(self, b: np.ndarray) -> np.ndarray:
@@ -377,7 +387,7 @@ class Product:
         raise NotImplementedError
 
     def sums(self, c: np.ndarray) -> np.ndarray:
-        """C `[16, n * parts, W]`."""
+        """C `[m, n * parts, W]`."""
         raise NotImplementedError
 
     def fragments(self, d: np.ndarray) -> np.ndarray:
@@ -390,20 +400,26 @@ class Product:
             return None
         written = {slot for part in self.parts for slot in part.d}
         read = {*following.a, *(slot for part in following.parts for slot in part.b + part.c)}
-        if (self.word, self.a) != (following.word, following.a) or written & read:
+        if (self.word, self.a, self.saturate) != (following.word, following.a, following.saturate) or written & read:
             return None
-        return type(self)(self.word, self.a, self.parts + following.parts)
+        return type(self)(self.word, self.a, self.parts + following.parts, self.saturate)
+
+    def product(self, unit: MatrixUnit, policy: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """D `[m, n, W]` of A `[k, m, W]`, B `[k, n, W]` and C `[m, n, W]`, by the instructions of an interface."""
+        if self.word in INTEGERS:
+            return units.integer_product(*(x.view(np.int8) for x in (a, b)), c, saturate=self.saturate)
+        return units.mma_columns(unit.of(self.word, policy), self.word, a, b, c)
 
     def __call__(self, warp, mask) -> None:
         ctas = warp.whole(mask, self.name)
         targets = [slot for part in self.parts for slot in part.d]
         if ctas is not None and not ctas.any():
             for target in targets:
-                warp.put(target, np.zeros((), np.float32), mask)
+                warp.put(target, np.zeros((), self.dtype), mask)
             return
         chosen = slice(None) if ctas is None else np.flatnonzero(ctas)
         a, b, c = self._read(warp, chosen)
-        d = units.mma_columns(warp.strip.launch.unit, self.word, self.left(a), self.right(b), self.sums(c))
+        d = self.product(warp.strip.launch.unit, "mma", self.left(a), self.right(b), self.sums(c))
         columns = d.shape[-1]
         for target, words in zip(targets, self.fragments(d).reshape(-1, 32, columns), strict=True):
             warp.put(target, _spread(words, chosen, warp), mask)
@@ -416,18 +432,23 @@ class Product:
         for number, part in enumerate(self.parts):
             with at_part(number):
                 b += [warp.full(slot, U32) for slot in part.b]
-                c += [warp.full(slot, F32) for slot in part.c]
+                c += [warp.full(slot, self.dtype) for slot in part.c]
         a, b, c = (np.stack(registers).reshape(-1, 32, warp.columns)[..., chosen] for registers in (a, b, c))
         return [a, *(x.reshape(len(self.parts), -1, *x.shape[1:]) for x in (b, c))]
 
 
 class Mma(Product):
-    """`mma`, whose n is 8; the dimensions i, h, j, g and t are those above."""
+    """`mma`, whose n is 8 and m 16, or 8; the dimensions i, h, j, g and t are those above."""
 
     name = "mma"
 
+    @property
+    def _eights(self) -> int:
+        """Groups of 8 rows."""
+        return len(self.parts[0].d) // 2 if self.parts else 2
+
     def left(self, a):
-        return self._gather(a.reshape(-1, 2, *a.shape[1:]).swapaxes(0, 1))
+        return self._gather(a.reshape(-1, self._eights, *a.shape[1:]).swapaxes(0, 1))
 
     def right(self, b):
         return self._gather(b)
@@ -439,16 +460,17 @@ class Mma(Product):
         if self.word == "tf32":
             gathered = words.transpose(1, 3, 0, 2, 4)
         else:
-            halves = words.view(np.uint16).reshape(*words.shape, 2)
-            gathered = halves.transpose(1, 3, 5, 0, 2, 4)
+            stored = units.RAW[self.word]
+            places = words.view(stored).reshape(*words.shape, 4 // stored.itemsize)
+            gathered = places.transpose(1, 3, 5, 0, 2, 4)
         return np.ascontiguousarray(gathered).reshape(-1, 8 * blocks, columns)
 
     def sums(self, c):
         parts, _, _, columns = c.shape
-        turned = c.reshape(parts, 2, 2, 8, 4, columns).transpose(1, 3, 0, 4, 2, 5)  # [i, g, part, t, h, W]
-        return np.ascontiguousarray(turned).reshape(16, 8 * parts, columns)
+        turned = c.reshape(parts, -1, 2, 8, 4, columns).transpose(1, 3, 0, 4, 2, 5)  # [i, g, part, t, h, W]
+        return np.ascontiguousarray(turned).reshape(-1, 8 * parts, columns)
 
     def fragments(self, d):
-        _, width, columns = d.shape
-        turned = d.reshape(2, 8, -1, 4, 2, columns).transpose(2, 0, 4, 1, 3, 5)
-        return np.ascontiguousarray(turned).reshape(width // 8, 4, 32, columns)
+        rows, width, columns = d.shape
+        turned = d.reshape(rows // 8, 8, -1, 4, 2, columns).transpose(2, 0, 4, 1, 3, 5)
+        return np.ascontiguousarray(turned).reshape(width // 8, rows // 4, 32, columns)

@@ -12,7 +12,7 @@ changed by the three above them, whatever the descriptor's start, which is why o
 moved along k. Not swizzled, the 8 rows are 16 bytes apart and the units of the next
 k are at the leading offset.
 
-Turned (M- or N-major, for words of 16 bits), the unit is 8 k of 16 bytes along the rows.
+Turned (M- or N-major, for words of 16 bits and no others), the unit is 8 k of 16 bytes along the rows.
 Swizzled, the k follow one another at 32, 64 or 128 bytes, the next rows are at the leading
 offset and the next 8 k at the stride. Not swizzled, the k are 16 bytes apart, the next rows at the
 stride and the next 8 k at the leading offset.
@@ -29,15 +29,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from gemmgen.emulate.core import units
+from gemmgen.catalog.conversion import RAW
+from gemmgen.catalog.number import sum_type
 from gemmgen.emulate.core.memory import Fault
 from gemmgen.emulate.ptx.decode import Cursor, instruction
 from gemmgen.emulate.ptx.isa.integer import BOOL, U64
 from gemmgen.emulate.ptx.isa.warp import Mma
 from gemmgen.emulate.ptx.program import Instruction
 
-_K = {"f16": 16, "bf16": 16, "tf32": 8}
-_RAW = {"f16": np.uint16, "bf16": np.uint16, "tf32": np.uint32}
+_K = {"f16": 16, "bf16": 16, "tf32": 8, "s8": 32, "e4m3": 32, "e5m2": 32}
+_TURNING = ("f16", "bf16")
+_EVERY_WIDTH_OF_S8 = 32
+"""Up to this n there is an s8 product for every eight columns, above for every 16."""
 _SWIZZLES = {0: 0, 1: 128, 2: 64, 3: 32}
 ROWS = 16  # of a warp
 
@@ -178,16 +181,19 @@ def _wait(warp, mask, allowed: int) -> None:
 def _product(cursor: Cursor):
     shape = next((each for each in cursor.modifiers if each.startswith("m64n")), "")
     cursor.flag(shape)
-    if cursor.modifiers[:1] != ["f32"] or len(cursor.modifiers) != 3 or cursor.modifiers[1] != cursor.modifiers[2]:
-        cursor.refuse("only FP32 sums of equal words are supported", needs="wgmma....f32.<words>.<words>")
-    word = cursor.modifiers[1]
+    saturate = cursor.flag("satfinite")
+    if len(cursor.modifiers) != 3 or cursor.modifiers[0] not in ("f32", "s32") or cursor.modifiers[1] != cursor.modifiers[2]:
+        cursor.refuse("only FP32 or INT32 sums of equal words are supported", needs="wgmma....f32.<words>.<words>, or s32")
+    sums, word = cursor.modifiers[:2]
     cursor.modifiers.clear()
-    columns = int(shape.removeprefix("m64n").partition("k")[0] or 0)
+    columns, integers = int(shape.removeprefix("m64n").partition("k")[0] or 0), sums == "s32"
     if word not in _K or shape != f"m64n{columns}k{_K.get(word)}" or columns % 8 or not 8 <= columns <= 256:
         cursor.refuse("matrix instruction is not supported")
+    if sums != sum_type(word) or saturate and not integers or integers and columns > _EVERY_WIDTH_OF_S8 and columns % 16:
+        cursor.refuse("matrix instruction is not supported")
     in_registers = cursor.operands[1].startswith("{")
-    turns = 0 if word == "tf32" else 1 if in_registers else 2
-    cursor.count(6 + turns)
+    turns = 0 if word not in _TURNING else 1 if in_registers else 2
+    cursor.count(4 if integers else 6 + turns)
     turned = [bool(cursor.constant(operand)) for operand in range(6, 6 + turns)]
     turned = [False] * (2 - turns) + turned
     targets = [cursor.target(name) for name in cursor.vector(0)]
@@ -195,28 +201,28 @@ def _product(cursor: Cursor):
     if len(targets) != columns // 2 or in_registers and len(a) != 4:
         cursor.refuse("operands do not have the registers the shape needs")
     scale = cursor.source(3, "pred")
-    signs = cursor.constant(4), cursor.constant(5)
+    signs = (1, 1) if integers else (cursor.constant(4), cursor.constant(5))
     if not set(signs) <= {1, -1}:
         cursor.refuse("a factor can be multiplied by 1 or -1 only")
     cursor.decoder.program.reads_async = True
-    return _Wgmma(cursor, word, columns, targets, a, cursor.source(2, "b64"), scale, signs, turned)
+    return _Wgmma(cursor, Mma(word, [], [], saturate), columns, targets, a, cursor.source(2, "b64"), scale, signs, turned)
 
 
 class _Wgmma:
     """One `wgmma.mma_async`.
 
     Args:
-        targets: slots of D; a: those of A's registers, or the slot of its descriptor.
+        fragments: what the registers of one warp are; targets: slots of D; a: those of A's registers, or the slot of its descriptor.
         b: slot of B's descriptor; scale: that of the predicate that D is added to.
         signs: what A and B are multiplied by; turned: whether they are not K-major.
     """
 
-    def __init__(self, cursor: Cursor, word: str, columns: int, targets, a, b: int, scale: int, signs, turned):
-        self.word, self.columns, self.targets, self.a, self.b = word, columns, targets, a, b
+    def __init__(self, cursor: Cursor, fragments: Mma, columns: int, targets, a, b: int, scale: int, signs, turned):
+        self.fragments, self.raw, self.dtype = fragments, RAW[fragments.word], fragments.dtype
+        self.columns, self.targets, self.a, self.b = columns, targets, a, b
         self.scale, self.signs, self.turned = scale, signs, turned
         self.place = cursor.decoder.source.site(cursor.statement)
         self.instruction = Instruction(None, -1, False, cursor.statement, 0)
-        self.fragments = Mma(word, [], [])
 
     def __call__(self, warp, mask) -> None:
         active = warp.whole(mask, "wgmma")
@@ -237,16 +243,16 @@ class _Wgmma:
         b = self._matrix(warp, self.b, chosen, np.zeros(len(chosen), np.int64), self.columns, self.turned[1], read)
         if self.signs[0] * self.signs[1] < 0:
             a = a ^ a.dtype.type(1 << 8 * a.itemsize - 1)
-        d = units.mma_columns(warp.strip.launch.unit, self.word, a, b, self._sums(warp, chosen))
+        d = self.fragments.product(warp.strip.launch.unit, "wgmma", a, b, self._sums(warp, chosen))
         sums, d = d, self.fragments.fragments(d).reshape(len(self.targets), 32, len(chosen))
         groups = warp.products
         for slot, values in zip(self.targets, d, strict=True):
             if len(chosen) < warp.columns:
-                spread = np.zeros((32, warp.columns), np.float32)
+                spread = np.zeros((32, warp.columns), self.dtype)
                 spread[:, chosen] = values
                 values = spread
             warp.fly(slot, values.reshape(-1), groups, mask)
-        warp.sums[self.targets[0]] = [warp.accumulator(slot) for slot in self.targets], chosen, sums
+        warp.sums[self.targets[0]] = [warp.accumulator(slot, self.dtype) for slot in self.targets], chosen, sums
         if not isinstance(self.a, int):
             for slot in self.a:
                 warp.fly(slot, None, groups, mask)
@@ -283,7 +289,7 @@ class _Wgmma:
                 fault.lane = int(chosen[fault.lane // flat.shape[1]])
             raise
         read.append((offsets.reshape(flat.shape), values.reshape(flat.shape)))
-        words = values.view(_RAW[self.word])
+        words = values.view(self.raw)
         if turned:
             words = words.reshape(len(chosen), -1, 16, 8).transpose(2, 1, 3, 0)
             return np.ascontiguousarray(words).reshape(16, count, -1)
@@ -294,8 +300,8 @@ class _Wgmma:
         """What the product is added to, `[16, N, columns]`."""
         keep = warp.full(self.scale, BOOL).reshape(32, -1)[0, chosen]
         if not keep.any():
-            return np.zeros((ROWS, self.columns, len(chosen)), np.float32)
-        registers = [warp.accumulator(slot) for slot in self.targets]
+            return np.zeros((ROWS, self.columns, len(chosen)), self.dtype)
+        registers = [warp.accumulator(slot, self.dtype) for slot in self.targets]
         if any(register is None for register in registers):
             raise Fault("a wgmma adds to a register that was never written", needs="scale-d false the first time")
         before, columns, sums = warp.sums.get(self.targets[0], ([], None, None))
@@ -304,7 +310,7 @@ class _Wgmma:
                 return sums  # what the last one left, not yet torn into registers
         c = np.stack(registers).reshape(-1, 4, 32, warp.columns)[..., chosen]
         if not keep.all():
-            c = np.where(keep, c, np.float32(0))
+            c = np.where(keep, c, self.dtype.type(0))
         return self.fragments.sums(c)
 
     def _agree(self, warp, chosen: np.ndarray) -> None:
