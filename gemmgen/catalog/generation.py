@@ -109,8 +109,9 @@ class Measured(Strict):
     wgmma: Wgmma | None = None
     tcgen05: Tcgen05 | None = None
     straight: Straight | None = None
+    thin: Straight | None = None
 
-    def of(self, policy: Literal["wgmma", "tcgen05", "straight"], place: str) -> Any:
+    def of(self, policy: Literal["wgmma", "tcgen05", "straight", "thin"], place: str) -> Any:
         """The constants of kernels of a policy, or of a design that has its own.
 
         Args:

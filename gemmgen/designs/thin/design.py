@@ -1,0 +1,200 @@
+"""The thin design's decisions, constraints and axes of search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.decisions import Word
+from gemmgen.designs import common
+from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
+from gemmgen.designs.straight.refusals import threads
+from gemmgen.designs.thin import equations, refusals
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.model import resources
+from gemmgen.model.equation import Constraint, Numbers, solved
+
+MOST = 16
+"""Rows of the thin operand in a tile: as many sums as a lane has for one element of the other."""
+THINS = (1, 2, 4, 8, 16)
+ROWS = (8, 16, 32, 64, 128)
+"""Of the large operand, that a warp takes."""
+WARPS, WARPS_K, WARP_K = (1, 2, 4, 8), (1, 2, 4, 8), (32, 64, 128)
+STAGES = (2, 3, 4)
+SLICES = (1, 2, 3, 4, 6, 8, 12, 16)
+
+CONSTRAINTS = (
+    Constraint(
+        "C50", "thin", "(thin == 1) | (thin == 2) | (thin == 4) | (thin == 8) | (thin == 16)", "one side of a tile is thin, and sums are halved among lanes",
+        refusals.thin,
+    ),
+    Constraint("C51", "warp of all", "where(BM < BN, WM, WN) == thin", "every warp takes all of the thin side", refusals.whole_side),
+    Constraint(
+        "C52", "warp rows",
+        "where(large_strided > 0, (warp_rows == warp_size) | (warp_rows == 2 * warp_size) | (warp_rows == 4 * warp_size), (warp_rows * lanes_k) % warp_size == 0)",
+        "all lanes load: four neighbours each along the large side, or rows of it by eight lanes", refusals.rows,
+    ),
+    Constraint("C53", "large side", "max(BM, BN) % warp_rows == 0", "whole warps", refusals.large_side),
+    Constraint(
+        "C54", "block k", "(WK % (where(large_strided > 0, 1, 4) * lanes_k) == 0) & (BK % WK == 0)", "every lane has as many loads, and every warp as many k",
+        refusals.depth,
+    ),
+    Constraint("C55", "threads", "threads <= threads_per_block", "the hardware's limit", threads),
+    Constraint("C56", "shared memory", "shared_bytes <= shared_bytes_per_block", "the thin operand's part of two stages, and the sums", refusals.shared),
+    common.FEW_TILES,
+    Constraint("C57", "predicted to spill", "demand <= register_budget", "what the compiler cannot hold it spills", refusals.spills),
+)
+
+
+@dataclass(frozen=True)
+class Halving:
+    """A step in which two lanes add up their sums.
+
+    Attributes:
+        mask: in which their numbers differ.
+        left: sums of a lane afterwards.
+        halves: whether each keeps one half; else both have all.
+    """
+
+    mask: int
+    left: int
+    halves: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the template asks of a plan besides.
+
+    Attributes:
+        large, thin_operand: the operands (`gemmgen.plan.Operand`).
+        thin: of the tile's smaller side.
+        rows, warps: of the large operand a warp takes; warps side by side.
+        strided: whether the large operand's k lie apart.
+        lanes_k: lanes of a warp that share its rows.
+        loads, sums: of 16 bytes of a stage, of a lane; its sums.
+        pitch, held: floats of a row of the thin operand's part of a stage; of the whole.
+        together: elements of the thin operand that are fetched at once where its rows lie together.
+        pieces, uneven: of such a part that a thread brings; whether the last one is not every thread's.
+        halvings, left: how lanes add up their sums; what each has at the end.
+        row_floats, tile_floats: of a row of sums in shared memory; of one warp's share.
+    """
+
+    large: Any
+    thin_operand: Any
+    thin: int
+    rows: int
+    warps: int
+    strided: bool
+    lanes_k: int
+    loads: int
+    sums: int
+    pitch: int
+    held: int
+    together: int
+    pieces: int
+    uneven: bool
+    halvings: tuple[Halving, ...]
+    left: int
+    row_floats: int
+    tile_floats: int
+
+
+class Thin(Design):
+    name = "thin"
+    places_itself = True
+    words = {
+        "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),
+        "loads": (Word("streamed", "the large operand from global memory to the registers of the lane that multiplies, once; the thin one through shared memory"),),
+    }
+    all_ways = (Way("lane", "streamed"),)
+    tile_equations, pipeline_equations = equations.TILES, equations.PIPELINE
+    predictions = (*equations.TRAFFIC, *equations.TIME)
+    constraints = CONSTRAINTS
+    steering = (common.FEW_TILES, CONSTRAINTS[-1])
+    equation_groups = (
+        ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
+        ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
+    )
+    order = "the least {kernel_cycles}, which device memory hides, then the most bytes on their way ({flying_bytes})"
+    of_registers = ("WM", "WN", "WK", "stages", "register_budget")
+    parts = "[blocks of C][SLICES][BLOCK_M][BLOCK_N]"
+    narrow = True
+
+    def serves(self, fragment: Fragment) -> bool:
+        return not fragment.on_matrix_unit and fragment.vendor == "nvidia"
+
+    def suits(self, hints: Hints) -> bool:
+        return min(hints.m, hints.n) <= MOST
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        ways = self.left(asked)
+        if not ways or asked.foreign:
+            raise InfeasibleSpec(
+                f"{asked.place}: [pipeline] loads", "kernels of the thin design have no such pipeline",
+                got=", ".join(f"{name} = {asked.said(name)}" for name in ("where", "loads")), needs="where = lane, loads = streamed, no fragment buffers",
+                remedy='leave them "auto", or another design',
+            )
+        return ways
+
+    def facts(self, plan: Any) -> Facts:
+        numbers, (a, b) = plan.numbers, plan.operands
+        thin, large = (a, b) if plan.block[0] < plan.block[1] else (b, a)
+        rows, lanes_k, strided = int(numbers["warp_rows"]), int(numbers["lanes_k"]), not large.k_contiguous
+        sums = left = int(numbers["accumulator_registers"])
+        halvings, mask = [], plan.lanes // lanes_k if strided else 1
+        for _ in range(lanes_k.bit_length() - 1):
+            halves = left > 1 and left % 2 == 0
+            left = left // 2 if halves else left
+            halvings.append(Halving(mask, left, halves))
+            mask *= 2
+        part = thin.tile * plan.block[2]
+        held = int(numbers["held_floats"])
+        return Facts(
+            large, thin, thin.tile, rows, large.tile // rows, strided, lanes_k, rows * plan.warp[2] // plan.lanes // 4, sums,
+            held // (plan.block[2] if strided else thin.tile), held, min(4, thin.tile), -(-part // plan.threads), part % plan.threads > 0,
+            tuple(halvings), left, plan.block[1], plan.block[0] * plan.block[1],
+        )
+
+    def way_symbols(self, way: Way) -> dict[str, int]:
+        return {}
+
+    def way_of(self, numbers: Numbers) -> Way:
+        return self.all_ways[0]
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(gpu)
+
+    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
+        return solved(equations.BUDGETS, numbers)
+
+    # ---- search
+
+    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+        """Tiles; slices of k; stages; groups."""
+        block, warp = choices["block"], choices["warp"]
+        tiles = []
+        for m_thin in (True, False):
+            thin_at, large_at = (0, 1) if m_thin else (1, 0)
+            for thin in ((block or warp)[thin_at],) if block or warp else THINS:
+                for rows in (warp[large_at],) if warp else ROWS:
+                    for large in (block[large_at],) if block else [rows * count for count in WARPS]:
+                        for wk in (warp[2],) if warp else WARP_K:
+                            for bk in (block[2],) if block else [wk * count for count in WARPS_K]:
+                                m, n = ((thin, thin), (large, rows)) if m_thin else ((large, rows), (thin, thin))
+                                tiles.append((*m, *n, bk, wk))
+        if block and warp:
+            tiles = [(block[0], warp[0], block[1], warp[1], block[2], warp[2])]
+        return [
+            dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)), {"split_k": np.array(choices.among("split_k", SLICES))},
+            {"promote": np.zeros(len(choices.among("stages", STAGES)), int), "stages": np.array(choices.among("stages", STAGES))},
+            {"group": np.array(choices.among("group", (1,)))},
+        ]
+
+    def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
+        """The least cycles (D18), which device memory hides, then the most bytes on their way (D19), the least shared memory."""
+        return known["kernel_cycles"], -known["flying_bytes"], known["shared_bytes"], -known["BM"], -known["WM"]
