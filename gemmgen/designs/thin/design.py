@@ -22,9 +22,9 @@ from gemmgen.model.equation import Constraint, Numbers, solved
 MOST = 16
 """Rows of the thin operand in a tile: as many sums as a lane has for one element of the other."""
 THINS = (1, 2, 4, 8, 16)
-ROWS = (8, 16, 32, 64, 128)
+ROWS = (8, 16, 32, 64)
 """Of the large operand, that a warp takes."""
-WARPS, WARPS_K, WARP_K = (1, 2, 4, 8), (1, 2, 4, 8), (32, 64, 128)
+WARPS, WARPS_K, WARP_K = (1, 2, 4, 8), (1, 2, 4, 8), (96, 128, 256, 384, 512)
 STAGES = (2, 3, 4)
 SLICES = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -35,14 +35,12 @@ CONSTRAINTS = (
     ),
     Constraint("C51", "warp of all", "where(BM < BN, WM, WN) == thin", "every warp takes all of the thin side", refusals.whole_side),
     Constraint(
-        "C52", "warp rows",
-        "where(large_strided > 0, (warp_rows == warp_size) | (warp_rows == 2 * warp_size) | (warp_rows == 4 * warp_size), (warp_rows * lanes_k) % warp_size == 0)",
-        "all lanes load: four neighbours each along the large side, or rows of it by eight lanes", refusals.rows,
+        "C52", "warp rows", "(lane_rows >= 1) & (lane_rows % where(large_strided > 0, 4, 1) == 0)",
+        "all lanes load: rows by eight lanes each, or four neighbours along the large side", refusals.rows,
     ),
     Constraint("C53", "large side", "max(BM, BN) % warp_rows == 0", "whole warps", refusals.large_side),
     Constraint(
-        "C54", "block k", "(WK % (where(large_strided > 0, 1, 4) * lanes_k) == 0) & (BK % WK == 0)", "every lane has as many loads, and every warp as many k",
-        refusals.depth,
+        "C54", "block k", "(WK % (4 * lanes_k * stages) == 0) & (BK % WK == 0)", "every warp has as many steps in a stage, and goes round its registers", refusals.depth,
     ),
     Constraint("C55", "threads", "threads <= threads_per_block", "the hardware's limit", threads),
     Constraint("C56", "shared memory", "shared_bytes <= shared_bytes_per_block", "the thin operand's part of two stages, and the sums", refusals.shared),
@@ -73,13 +71,9 @@ class Facts:
     Attributes:
         large, thin_operand: the operands (`gemmgen.plan.Operand`).
         thin: of the tile's smaller side.
-        rows, warps: of the large operand a warp takes; warps side by side.
+        rows, warps: of the large operand that a warp takes; warps side by side.
         strided: whether the large operand's k lie apart.
-        lanes_k: lanes of a warp that share its rows.
-        loads, sums: of 16 bytes of a stage, of a lane; its sums.
-        pitch, held: floats of a row of the thin operand's part of a stage; of the whole.
-        together: elements of the thin operand that are fetched at once where its rows lie together.
-        pieces, uneven: of such a part that a thread brings; whether the last one is not every thread's.
+        lanes_k, lanes: of a warp that share its rows; that have other rows.
         halvings, left: how lanes add up their sums; what each has at the end.
         row_floats, tile_floats: of a row of sums in shared memory; of one warp's share.
     """
@@ -91,13 +85,7 @@ class Facts:
     warps: int
     strided: bool
     lanes_k: int
-    loads: int
-    sums: int
-    pitch: int
-    held: int
-    together: int
-    pieces: int
-    uneven: bool
+    lanes: int
     halvings: tuple[Halving, ...]
     left: int
     row_floats: int
@@ -145,19 +133,16 @@ class Thin(Design):
         numbers, (a, b) = plan.numbers, plan.operands
         thin, large = (a, b) if plan.block[0] < plan.block[1] else (b, a)
         rows, lanes_k, strided = int(numbers["warp_rows"]), int(numbers["lanes_k"]), not large.k_contiguous
-        sums = left = int(numbers["accumulator_registers"])
+        left = int(numbers["accumulator_registers"])
         halvings, mask = [], plan.lanes // lanes_k if strided else 1
         for _ in range(lanes_k.bit_length() - 1):
-            halves = left > 1 and left % 2 == 0
+            halves = left % 2 == 0
             left = left // 2 if halves else left
             halvings.append(Halving(mask, left, halves))
             mask *= 2
-        part = thin.tile * plan.block[2]
-        held = int(numbers["held_floats"])
         return Facts(
-            large, thin, thin.tile, rows, large.tile // rows, strided, lanes_k, rows * plan.warp[2] // plan.lanes // 4, sums,
-            held // (plan.block[2] if strided else thin.tile), held, min(4, thin.tile), -(-part // plan.threads), part % plan.threads > 0,
-            tuple(halvings), left, plan.block[1], plan.block[0] * plan.block[1],
+            large, thin, thin.tile, rows, large.tile // rows, strided, lanes_k, plan.lanes // lanes_k, tuple(halvings), left,
+            plan.block[1], plan.block[0] * plan.block[1],
         )
 
     def way_symbols(self, way: Way) -> dict[str, int]:

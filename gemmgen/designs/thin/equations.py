@@ -11,36 +11,34 @@ from gemmgen.designs.straight import equations as straight
 from gemmgen.model import registers, resources, time, traffic
 from gemmgen.model.equation import Equation
 
-K_LANES = 8
-"""Of a warp, whose loads of 16 bytes make a line of 128 where k lies together."""
+LINE_LANES = 8
+"""Of a warp, whose loads of 16 bytes make a line of 128."""
 
 THIN = Equation("D1", "thin", "min(BM, BN)", "rows", "the smaller side of a block's tile: that operand's part of a stage lies in shared memory")
 STRIDED = Equation("D2", "large_strided", "where(BM < BN, b_strided, a_strided)", "", "whether the k of the other, the large operand lie apart")
 ROWS = Equation("D3", "warp_rows", "where(BM < BN, WN, WM)", "rows", "of the large operand, that a warp takes")
 LANES_K = Equation(
-    "D4", "lanes_k", f"where(large_strided > 0, max(1, 4 * warp_size / warp_rows), {K_LANES})", "lanes",
-    "lanes of a warp that have other k of the same rows: each loads four neighbours, and neighbouring lanes what follows",
+    "D4", "lanes_k", f"where(large_strided > 0, warp_size / {LINE_LANES}, {LINE_LANES})", "lanes",
+    "lanes of a warp that have other k of the same rows: eight load a line of 128 bytes, along k or along the large side",
 )
-HELD_FLOATS = Equation(
-    "D5", "held_floats", "where(large_strided > 0, BK * (thin + where(thin >= 8, 4, 0)), thin * (BK + 4))", "floats",
-    "the thin operand's part of a stage, padded so that few threads that fill it meet in a bank",
-)
+LANE_ROWS = Equation("D5", "lane_rows", "warp_rows * lanes_k / warp_size", "rows", "of the large operand, that a lane has; and its loads of 16 bytes in a step")
 SHARED_BYTES = Equation(
-    "D6", "shared_bytes", "4 * max(2 * held_floats, BM * BN * BK / WK)", "B", "two such parts in turn; then the sums of all warps, once",
+    "D6", "shared_bytes", "4 * max(2 * thin * (BK + 4), BM * BN * BK / WK)", "B",
+    "the thin operand's parts of two stages, their rows padded; then the sums of all warps, once",
 )
 ACCUMULATORS = Equation(
-    "D7", "accumulator_registers", "thin * warp_rows * lanes_k / warp_size", "registers a thread", "lanes that share rows have sums of their own",
+    "D7", "accumulator_registers", "thin * lane_rows", "registers a thread", "lanes that share rows have sums of their own",
 )
 RAW_REGISTERS = Equation(
-    "D8", "raw_registers", "stages * warp_rows * WK / warp_size", "registers a thread", "of every stage that is on its way or being multiplied",
+    "D8", "raw_registers", "4 * stages * lane_rows", "registers a thread", "of every step that is on its way or being multiplied",
 )
 DEMAND = Equation(
     "D9", "demand", "accumulator_registers + raw_registers + 44", "registers a thread", "with addresses, the thin operand's elements and the loop",
 )
 REGISTERS = Equation("D10", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest")
 
-TILES = (straight.WARPS, resources.THREADS, traffic.TILES, THIN, STRIDED, ROWS, LANES_K)
-PIPELINE = (HELD_FLOATS, SHARED_BYTES, resources.ACCUMULATORS, ACCUMULATORS, RAW_REGISTERS)
+TILES = (straight.WARPS, resources.THREADS, traffic.TILES, THIN, STRIDED, ROWS, LANES_K, LANE_ROWS)
+PIPELINE = (SHARED_BYTES, resources.ACCUMULATORS, ACCUMULATORS, RAW_REGISTERS)
 BUDGETS = (DEMAND, registers.BUDGET, REGISTERS)
 
 DRAM_BYTES = Equation(
@@ -55,8 +53,7 @@ TRAFFIC = (
 
 WARP_INSTRUCTIONS = Equation(
     "D12", "warp_instructions",
-    "warp_rows * WK / warp_size * (thin + 0.5)"
-    " + where(large_strided > 0, WK / lanes_k * ceil(thin / 4), WK / (4 * lanes_k) * thin) + 4 * thin * BK / threads + stage_instructions",
+    "warp_rows * WK / warp_size * (thin + 0.5) + thin * WK / (4 * lanes_k) + 2 * thin * BK / threads + stage_instructions",
     "issue slots a warp and stage", "multiply-adds, loads, fetches of the thin operand and its way to shared memory, and what a stage takes besides",
 )
 BLOCK_CYCLES = Equation(
@@ -64,8 +61,8 @@ BLOCK_CYCLES = Equation(
     "cycles a block and stage", "the schedulers, or the SM's share of L2: what blocks on one SM add up to",
 )
 ALONE_CYCLES = Equation(
-    "D14", "alone_cycles", "max(warp_instructions * cycles_per_instruction, memory_cycles / (stages - 1))", "cycles a stage",
-    "a warp by itself: one instruction after another, and loads that have all other stages' time to arrive",
+    "D14", "alone_cycles", "max(warp_instructions * cycles_per_instruction, WK / (4 * lanes_k) * memory_cycles / (stages - 1))", "cycles a stage",
+    "a warp by itself: one instruction after another, and loads that have all other steps' time to arrive",
 )
 STAGE_CYCLES = Equation("D15", "stage_cycles", "max(resident_blocks * block_cycles, alone_cycles)", "cycles a stage", "with every SM full")
 TAIL_CYCLES = Equation("D16", "tail_cycles", "max(tail_blocks * block_cycles, alone_cycles)", "cycles a stage", "D15 for the last wave")
@@ -80,7 +77,7 @@ KERNEL_CYCLES = Equation(
     "cycles", "a wave begins with a load whose latency nothing hides",
 )
 FLYING_BYTES = Equation(
-    "D19", "flying_bytes", "min(resident_blocks, blocks / sms) * warps * warp_rows * WK * 4 * (stages - 1)", "B an SM", "of the large operand, on their way at once",
+    "D19", "flying_bytes", "min(resident_blocks, blocks / sms) * warps * warp_size * lane_rows * 16 * (stages - 1)", "B an SM", "of the large operand, on their way at once",
 )
 KERNEL_SECONDS = Equation(
     "D20", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / min(once_rate, sms * flying_bytes * clock_hz / memory_cycles))", "s",

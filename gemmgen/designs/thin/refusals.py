@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemmgen.designs.thin.equations import DEMAND, K_LANES, SHARED_BYTES
+from gemmgen.designs.thin.equations import DEMAND, LINE_LANES, SHARED_BYTES
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers
 
@@ -24,13 +24,12 @@ def whole_side(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 
 def rows(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    lanes = plan.lanes
-    least = lanes // K_LANES
-    needs = f"{lanes}, {2 * lanes} or {4 * lanes}, of which each lane loads four neighbours" if numbers["large_strided"] else (
-        f"a multiple of {least}: {K_LANES} lanes load a line of a row")
+    unit = 4 * LINE_LANES if numbers["large_strided"] else plan.lanes // LINE_LANES
+    rows = int(numbers["warp_rows"])
     return InfeasibleSpec(
-        f"{place}: [tile] warp", "a warp's lanes do not share the large side evenly", got=int(numbers["warp_rows"]), needs=needs,
-        remedy=f"{lanes} there" if numbers["large_strided"] else f"{max(least, int(numbers['warp_rows']) // least * least)} there",
+        f"{place}: [tile] warp", "a warp's lanes do not share the large side evenly", got=rows,
+        needs=f"a multiple of {unit}: " + ("each lane loads four neighbours" if numbers["large_strided"] else f"{LINE_LANES} lanes load a line of a row"),
+        remedy=f"{max(unit, rows // unit * unit)} there",
     )
 
 
@@ -43,10 +42,11 @@ def large_side(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 
 def depth(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    unit = int(numbers["lanes_k"]) * (1 if numbers["large_strided"] else 4)
+    unit = int(4 * numbers["lanes_k"]) * plan.stages
     return InfeasibleSpec(
-        f"{place}: [tile] warp", "lanes or warps do not take equal parts of a stage", got=f"warp k = {plan.warp[2]} of block k = {plan.block[2]}",
-        needs=f"a warp k that is a multiple of {unit} and divides block k", remedy=f"warp k = {unit}, block k = {-(-plan.block[2] // unit) * unit}",
+        f"{place}: [tile] warp", "warps do not go round their registers in a stage, or do not share it evenly",
+        got=f"warp k = {plan.warp[2]} of block k = {plan.block[2]}", needs=f"a warp k that is a multiple of {unit}, {plan.stages} steps, and divides block k",
+        remedy=f"warp k = {unit}, block k = {-(-plan.block[2] // unit) * unit}",
     )
 
 
