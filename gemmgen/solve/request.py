@@ -111,9 +111,9 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     fragments = [(fragment, designs_of(fragment, spec.problem.kind)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
     refused += [_kindless(spec.problem.kind, fragment, place) for fragment, designs in fragments if not designs]
     sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
-    # Whom all designs refuse is told by one that serves any sizes.
+    # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
     ways = [(scheme, fragment, design) for fragment, designs in fragments for design in designs] + _plain_ways(spec, gpu, sizes)
-    ways.sort(key=lambda way: not way[2].narrow)
+    ways.sort(key=lambda way: (way[2].name == spec.pipeline.design, not way[2].narrow))
     for suits in (True, False):  # a design that is not meant for such sizes serves those who ask for what it alone has
         for of_words, fragment, design in ways:
             if requests or design.suits(sizes) is not suits:

@@ -120,6 +120,11 @@ class Thin(Design):
         return min(hints.m, hints.n) <= MOST
 
     def ways(self, asked: Asked) -> tuple[Way, ...]:
+        if not asked.gpu.async_copies:
+            raise InfeasibleSpec(
+                f"{asked.place}: [target] gpu", "the thin design copies past the registers", got=asked.gpu.name,
+                needs=f"asynchronous copies: sm_{asked.gpu.maker.first_async} or newer", has=asked.gpu.arch, remedy='design = "cuda_cores"',
+            )
         ways = self.left(asked)
         if not ways or asked.foreign:
             raise InfeasibleSpec(
