@@ -46,9 +46,9 @@ def counted_registers(plan) -> dict[str, int]:
     counted = {"accumulator_registers": plan.accumulator_sets * plan.elements}
     if held.from_shared:
         return counted
-    if plan.design is thin.DESIGN:  # sums of each row that a lane has, by each of the thin operand; four elements of each row and step
+    if plan.design is thin.DESIGN:  # sums of each row that a lane has, by each of the thin operand; four elements of each row
         rows = max(plan.warp[:2]) * plan.own.lanes_k // plan.lanes
-        return {"accumulator_registers": rows * min(plan.warp[:2]), "raw_registers": 4 * rows * plan.stages}
+        return {"accumulator_registers": rows * min(plan.warp[:2]), "raw_registers": 4 * rows}
     if plan.design is straight.DESIGN:  # of one step; and all elements of a warp's stages
         raw = plan.stages * (plan.warp[0] + plan.warp[1]) * plan.warp[2] // plan.lanes
         one_word = plan.tiles_m * held.a.register_count + plan.tiles_n * held.b.register_count
@@ -81,7 +81,7 @@ def test_the_plan_the_model_and_the_text_agree(design):
             staged = known["SUMS_BYTES"] + 4 * plan.threads // plan.lanes * plan.warp[2] * max(plan.warp[:2])
             assert known["SUMS_BYTES"] == 4 * known["WARPS_K"] * plan.block[0] * known["ROW_FLOATS"]
         elif design is thin.DESIGN:
-            staged = max(2 * known["HELD_BYTES"], 4 * known["WARPS_K"] * plan.block[0] * known["ROW_FLOATS"])
+            staged = max(2 * known["HELD_BYTES"] + plan.threads // plan.lanes * plan.stages * known["SLOT_BYTES"], 4 * known["WARPS_K"] * plan.block[0] * known["ROW_FLOATS"])
         else:
             staged = known["STAGES"] * known["STAGE_BYTES"]
         barriers = numbers["shared_bytes"] - staged

@@ -24,8 +24,8 @@ MOST = 16
 THINS = (1, 2, 4, 8, 16)
 ROWS = (8, 16, 32, 64)
 """Of the large operand, that a warp takes."""
-WARPS, WARPS_K, WARP_K = (1, 2, 4, 8), (1, 2, 4, 8), (96, 128, 256, 384, 512)
-STAGES = (2, 3, 4)
+WARPS, WARPS_K, WARP_K = (1, 2, 4, 8), (1, 2, 4, 8), (64, 128, 256, 512)
+STAGES = (3, 4, 6, 8)
 SLICES = (1, 2, 3, 4, 6, 8, 12, 16)
 
 CONSTRAINTS = (
@@ -40,7 +40,8 @@ CONSTRAINTS = (
     ),
     Constraint("C53", "large side", "max(BM, BN) % warp_rows == 0", "whole warps", refusals.large_side),
     Constraint(
-        "C54", "block k", "(WK % (4 * lanes_k * stages) == 0) & (BK % WK == 0)", "every warp has as many steps in a stage, and goes round its registers", refusals.depth,
+        "C54", "block k", "(WK % (4 * lanes_k) == 0) & (WK >= 4 * lanes_k * (stages - 1)) & (BK % WK == 0)",
+        "whole steps, as many for each warp; and what is on its way does not reach beyond the next stage", refusals.depth,
     ),
     Constraint("C55", "threads", "threads <= threads_per_block", "the hardware's limit", threads),
     Constraint("C56", "shared memory", "shared_bytes <= shared_bytes_per_block", "the thin operand's part of two stages, and the sums", refusals.shared),
@@ -97,7 +98,7 @@ class Thin(Design):
     places_itself = True
     words = {
         "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),
-        "loads": (Word("streamed", "the large operand from global memory to the registers of the lane that multiplies, once; the thin one through shared memory"),),
+        "loads": (Word("streamed", "the large operand to shared memory by the lane that multiplies it, once; the thin one for all warps"),),
     }
     all_ways = (Way("lane", "streamed"),)
     tile_equations, pipeline_equations = equations.TILES, equations.PIPELINE

@@ -1,7 +1,7 @@
 """What a kernel takes that streams one operand through registers, and how long it lasts.
 
-A thread's registers hold the elements of the large operand that are on their way (D8) and its sums (D7); shared memory two
-stages' parts of the thin one, and at the end the sums of all warps (D6).
+A thread's registers hold its sums (D7) and a step's elements of the large operand (D8). Shared memory holds that operand's steps on
+their way and two stages' parts of the thin one, and at the end the sums of all warps (D6).
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ LANES_K = Equation(
 )
 LANE_ROWS = Equation("D5", "lane_rows", "warp_rows * lanes_k / warp_size", "rows", "of the large operand, that a lane has; and its loads of 16 bytes in a step")
 SHARED_BYTES = Equation(
-    "D6", "shared_bytes", "4 * max(2 * thin * (BK + 4), BM * BN * BK / WK)", "B",
-    "the thin operand's parts of two stages, their rows padded; then the sums of all warps, once",
+    "D6", "shared_bytes", "max(8 * thin * (BK + 4) + 16 * threads * stages * lane_rows, 4 * BM * BN * BK / WK)", "B",
+    "the thin operand's parts of two stages, their rows padded, and all steps of the large one on their way; then the sums of all warps, once",
 )
 ACCUMULATORS = Equation(
     "D7", "accumulator_registers", "thin * lane_rows", "registers a thread", "lanes that share rows have sums of their own",
 )
-RAW_REGISTERS = Equation(
-    "D8", "raw_registers", "4 * stages * lane_rows", "registers a thread", "of every step that is on its way or being multiplied",
-)
+RAW_REGISTERS = Equation("D8", "raw_registers", "4 * lane_rows", "registers a thread", "of the step that is multiplied")
 DEMAND = Equation(
     "D9", "demand", "accumulator_registers + raw_registers + 44", "registers a thread", "with addresses, the thin operand's elements and the loop",
 )

@@ -42,11 +42,12 @@ def large_side(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 
 def depth(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    unit = int(4 * numbers["lanes_k"]) * plan.stages
+    unit = int(4 * numbers["lanes_k"])
+    least = unit * (plan.stages - 1)
     return InfeasibleSpec(
-        f"{place}: [tile] warp", "warps do not go round their registers in a stage, or do not share it evenly",
-        got=f"warp k = {plan.warp[2]} of block k = {plan.block[2]}", needs=f"a warp k that is a multiple of {unit}, {plan.stages} steps, and divides block k",
-        remedy=f"warp k = {unit}, block k = {-(-plan.block[2] // unit) * unit}",
+        f"{place}: [tile] warp", "warps do not share a stage's steps evenly, or fewer than are on their way", got=f"warp k = {plan.warp[2]} of block k = {plan.block[2]}",
+        needs=f"a warp k that is a multiple of {unit}, {least} at least with {plan.stages} stages, and divides block k",
+        remedy=f"warp k = {least}, block k = {-(-plan.block[2] // least) * least}",
     )
 
 
