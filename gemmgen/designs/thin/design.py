@@ -22,11 +22,11 @@ from gemmgen.model.equation import Constraint, Numbers, solved
 MOST = 16
 """Rows of the thin operand in a tile: as many sums as a lane has for one element of the other."""
 THINS = (1, 2, 4, 8, 16)
-ROWS = (8, 16, 32, 64)
+ROWS = (16, 32, 64)
 """Of the large operand, that a warp takes."""
-WARPS, WARPS_K, WARP_K = (1, 2, 4, 8), (1, 2, 4, 8), (64, 128, 256, 512)
-STAGES = (3, 4, 6, 8)
-SLICES = (1, 2, 3, 4, 6, 8, 12, 16)
+WARPS, WARPS_K, WARP_K = (1, 2, 4, 8), (1, 2, 4, 8), (64, 128, 256)
+STAGES = (3, 4, 6)
+SLICES = (1, 2, 4, 8, 16)
 
 CONSTRAINTS = (
     Constraint(

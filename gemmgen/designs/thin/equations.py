@@ -40,7 +40,7 @@ PIPELINE = (SHARED_BYTES, resources.ACCUMULATORS, ACCUMULATORS, RAW_REGISTERS)
 BUDGETS = (DEMAND, registers.BUDGET, REGISTERS)
 
 DRAM_BYTES = Equation(
-    "D11", "dram_bytes",
+    "D20", "dram_bytes",
     "where(plane_bytes + 4 * M * N <= l2_size, 0, 4 * (where(BM < BN, ceil(M / BM) * N + M, ceil(N / BN) * M + N) * K + M * N))", "B",
     "the large operand once for each tile's width of the thin one, where L2 does not hold it from before",
 )
@@ -50,46 +50,49 @@ TRAFFIC = (
 )
 
 WARP_INSTRUCTIONS = Equation(
-    "D12", "warp_instructions",
-    "warp_rows * WK / warp_size * (thin + 0.5) + thin * WK / (4 * lanes_k) + 2 * thin * BK / threads + stage_instructions",
-    "issue slots a warp and stage", "multiply-adds, loads, fetches of the thin operand and its way to shared memory, and what a stage takes besides",
+    "D11", "warp_instructions",
+    "WK / (4 * lanes_k) * (4 * thin * lane_rows + thin + 4 * lane_rows + stage_instructions) + 2 * thin * BK / threads",
+    "issue slots a warp and stage", "of each step: products, fetches of the thin operand, the large one's way, and what a step takes besides",
 )
 BLOCK_CYCLES = Equation(
-    "D13", "block_cycles", "max(warps * warp_instructions / (partitions * issue_efficiency), l2_cycles)",
+    "D12", "block_cycles", "max(warps * warp_instructions / (partitions * issue_efficiency), l2_cycles)",
     "cycles a block and stage", "the schedulers, or the SM's share of L2: what blocks on one SM add up to",
 )
 ALONE_CYCLES = Equation(
-    "D14", "alone_cycles", "max(warp_instructions * cycles_per_instruction, WK / (4 * lanes_k) * memory_cycles / (stages - 1))", "cycles a stage",
+    "D13", "alone_cycles", "max(warp_instructions * cycles_per_instruction, WK / (4 * lanes_k) * memory_cycles / (stages - 1))", "cycles a stage",
     "a warp by itself: one instruction after another, and loads that have all other steps' time to arrive",
 )
-STAGE_CYCLES = Equation("D15", "stage_cycles", "max(resident_blocks * block_cycles, alone_cycles)", "cycles a stage", "with every SM full")
-TAIL_CYCLES = Equation("D16", "tail_cycles", "max(tail_blocks * block_cycles, alone_cycles)", "cycles a stage", "D15 for the last wave")
+STAGE_CYCLES = Equation("D14", "stage_cycles", "max(resident_blocks * block_cycles, alone_cycles)", "cycles a stage", "with every SM full")
+TAIL_CYCLES = Equation("D15", "tail_cycles", "max(tail_blocks * block_cycles, alone_cycles)", "cycles a stage", "D14 for the last wave")
 STORE_CYCLES = Equation(
-    "D17", "store_cycles", "BM * BN * (1 + BK / WK) * store_cycles_per_element", "cycles a block",
+    "D16", "store_cycles", "BM * BN * (1 + BK / WK) * store_cycles_per_element", "cycles a block",
     "the sums of all warps that share an element, and the element",
 )
 KERNEL_CYCLES = Equation(
-    "D18", "kernel_cycles",
+    "D17", "kernel_cycles",
     "full_waves * (start_cycles + memory_cycles + stages_k * stage_cycles + resident_blocks * store_cycles)"
-    " + where(tail_blocks > 0, start_cycles + memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0) + gather_cycles",
+    " + where(tail_blocks > 0, start_cycles + memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0)",
     "cycles", "a wave begins with a load whose latency nothing hides",
 )
 FLYING_BYTES = Equation(
-    "D19", "flying_bytes", "min(resident_blocks, blocks / sms) * warps * warp_size * lane_rows * 16 * (stages - 1)", "B an SM", "of the large operand, on their way at once",
+    "D18", "flying_bytes", "min(resident_blocks, blocks / sms) * warps * warp_size * lane_rows * 16 * (stages - 1)", "B an SM", "of the large operand, on their way at once",
 )
 KERNEL_SECONDS = Equation(
-    "D20", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / min(once_rate, sms * flying_bytes * clock_hz / memory_cycles))", "s",
-    "work, or device memory, which is as fast as there are bytes on their way (Little's law)",
+    "D19", "kernel_seconds",
+    "max(kernel_cycles / clock_hz, dram_bytes / min(once_rate, sms * flying_bytes * clock_hz / memory_cycles) + exposed_share * kernel_cycles / clock_hz)"
+    " + where(split_k > 1, gather_cycles / clock_hz, 0)", "s",
+    "work; or device memory, which is as fast as there are bytes on their way (Little's law), and some of the work; then slices of k, one after another",
 )
 SECONDS = Equation("D21", "seconds", "kernel_seconds + one_launch_seconds", "s", "there is no other launch")
 TIME = (
     WARP_INSTRUCTIONS, time.L2_CYCLES, BLOCK_CYCLES, ALONE_CYCLES, time.FULL_WAVES, time.TAIL_BLOCKS, STAGE_CYCLES, TAIL_CYCLES,
-    STORE_CYCLES, time.GATHER_CYCLES, KERNEL_CYCLES, FLYING_BYTES, KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
+    STORE_CYCLES, KERNEL_CYCLES, FLYING_BYTES, KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 
 CONSTANT_OF = {
     "one_launch_seconds": "launch_seconds", "start_cycles": "start_cycles", "stage_instructions": "stage_instructions",
     "cycles_per_instruction": "cycles_per_instruction", "issue_efficiency": "issue_efficiency", "store_cycles_per_element": "store_cycles_per_element",
+    "exposed_share": "exposed_share", "gather_cycles": "gather_cycles",
 }
 """Symbol: the constant of a GPU's row, under [measured.thin], that it stands for."""
 
