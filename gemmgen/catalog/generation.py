@@ -72,7 +72,6 @@ class Straight(Strict):
     cycles_per_instruction: _constant(1, 100, "what one of a warp's takes where it has its scheduler alone")
     issue_efficiency: _constant(*_Share, "the share of the schedulers' cycles in which they issue, with many warps")
     store_cycles_per_element: _constant(0, 100, "cycles an element of C, and as many for each warp that has a sum of it, from the last product to C")
-    exposed_share: _constant(0, 1, "of the shorter of work and device memory, how much shows beside the longer")
     dram_efficiency: _constant(*_Share, "what they reach of dram_gb_per_s where an operand is read once")
 
 

@@ -71,10 +71,7 @@ KERNEL_CYCLES = Equation(
     " + where(tail_blocks > 0, start_cycles + memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0) + gather_cycles",
     "cycles", "a wave begins with a load whose latency nothing hides",
 )
-KERNEL_SECONDS = Equation("S16", "kernel_seconds",
-    "max(kernel_cycles / clock_hz, dram_bytes / once_rate) + exposed_share * min(kernel_cycles / clock_hz, dram_bytes / once_rate)", "s",
-    "work, or device memory, and some of the other",
-)
+KERNEL_SECONDS = Equation("S16", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / once_rate)", "s", "work, or device memory")
 SECONDS = Equation("S17", "seconds", "kernel_seconds + one_launch_seconds", "s", "there is no other launch")
 TIME = (
     WARP_INSTRUCTIONS, time.TENSOR_CYCLES, time.L2_CYCLES, BLOCK_CYCLES, ALONE_CYCLES, time.FULL_WAVES, time.TAIL_BLOCKS, STAGE_CYCLES, TAIL_CYCLES,
@@ -84,7 +81,6 @@ TIME = (
 CONSTANT_OF = {
     "one_launch_seconds": "launch_seconds", "start_cycles": "start_cycles", "stage_instructions": "stage_instructions",
     "cycles_per_instruction": "cycles_per_instruction", "issue_efficiency": "issue_efficiency", "store_cycles_per_element": "store_cycles_per_element",
-    "exposed_share": "exposed_share",
 }
 """Symbol: the constant of a GPU's row, under [measured.straight], that it stands for."""
 
