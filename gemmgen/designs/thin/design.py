@@ -109,7 +109,7 @@ class Thin(Design):
         ("Resources", (*equations.TILES, *equations.PIPELINE)), ("Registers", equations.BUDGETS), ("Occupancy", resources.OCCUPANCY_EQUATIONS),
         ("Traffic", equations.TRAFFIC), ("Time", equations.TIME),
     )
-    order = "the least {kernel_cycles}, which device memory hides, then the most bytes on their way ({flying_bytes})"
+    order = "the fewest slices of k win, then the least {kernel_cycles}, which device memory hides, then the most bytes on their way ({flying_bytes})"
     of_registers = ("WM", "WN", "WK", "stages", "register_budget")
     parts = "[blocks of C][SLICES][BLOCK_M][BLOCK_N]"
     narrow = True
@@ -187,5 +187,6 @@ class Thin(Design):
         ]
 
     def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
-        """The least cycles (D18), which device memory hides, then the most bytes on their way (D19), the least shared memory."""
-        return known["kernel_cycles"], -known["flying_bytes"], known["shared_bytes"], -known["BM"], -known["WM"]
+        """The fewest slices of k, which cost a way through L2 that the model knows roughly; the least cycles (D17), which device memory hides; the
+        most bytes on their way (D18); the least shared memory."""
+        return known["split_k"], known["kernel_cycles"], -known["flying_bytes"], known["shared_bytes"], -known["BM"], -known["WM"]
