@@ -202,7 +202,8 @@ gemmgen_fp32_fma_4x64x512_73d3a3e0(
 #pragma unroll 1
                 for (int at = 0; at < LANE_ROWS * 4; ++at) {
                     const int kk = k_next + lane_k + at / 4 % 4, row = min(first_row + at / 16 * (LANES * 4) + at % 4, n - 1);
-                    cp_async_4_part(to + at / 4 * 512 + at % 4 * 4, kk < k ? b + (long long)kk * ldb + row : b, kk < k ? 4 : 0);
+                    const float* const element = b + (long long)kk * ldb + row;
+                    cp_async_4_part(to + at / 4 * 512 + at % 4 * 4, kk < k ? element : b, kk < k ? 4 : 0);
                 }
             }
 #pragma unroll

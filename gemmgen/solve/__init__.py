@@ -209,7 +209,9 @@ class _Solution:
         if self.request.loaded.spec.split.scheme != "auto":
             return ""
         preferred = preferred_scheme(self.plan.gpu.unit)
-        return preferred.reason if self.plan.scheme.name == preferred.name else f"no word need be split where memory binds; {preferred.name} is predicted slower"
+        if self.plan.scheme.name == preferred.name:
+            return preferred.reason
+        return f"no word need be split where memory binds; {preferred.name} is predicted slower"
 
     def plan_at(self, at: int) -> Plan:
         """The plan of a candidate."""

@@ -76,7 +76,8 @@ KERNEL_CYCLES = Equation(
     "cycles", "a wave begins with a load whose latency nothing hides",
 )
 FLYING_BYTES = Equation(
-    "D18", "flying_bytes", "min(resident_blocks, blocks / sms) * warps * warp_size * lane_rows * 16 * (stages - 1)", "B an SM", "of the large operand, on their way at once",
+    "D18", "flying_bytes", "min(resident_blocks, blocks / sms) * warps * warp_size * lane_rows * 16 * (stages - 1)", "B an SM",
+    "of the large operand, on their way at once",
 )
 KERNEL_SECONDS = Equation(
     "D19", "kernel_seconds",

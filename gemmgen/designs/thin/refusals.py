@@ -18,7 +18,8 @@ def thin(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 def whole_side(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [tile] warp", "warps divide the thin side of the tile", got=f"warp {plan.warp[0]} x {plan.warp[1]} of block {plan.block[0]} x {plan.block[1]}",
+        f"{place}: [tile] warp", "warps divide the thin side of the tile",
+        got=f"warp {plan.warp[0]} x {plan.warp[1]} of block {plan.block[0]} x {plan.block[1]}",
         needs=f"{numbers['thin']}: every warp takes all of it", remedy="the block's extent there",
     )
 
@@ -45,7 +46,8 @@ def depth(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     unit = int(4 * numbers["lanes_k"])
     least = unit * (plan.stages - 1)
     return InfeasibleSpec(
-        f"{place}: [tile] warp", "warps do not share a stage's steps evenly, or fewer than are on their way", got=f"warp k = {plan.warp[2]} of block k = {plan.block[2]}",
+        f"{place}: [tile] warp", "warps do not share a stage's steps evenly, or fewer than are on their way",
+        got=f"warp k = {plan.warp[2]} of block k = {plan.block[2]}",
         needs=f"a warp k that is a multiple of {unit}, {least} at least with {plan.stages} stages, and divides block k",
         remedy=f"warp k = {least}, block k = {-(-plan.block[2] // least) * least}",
     )
