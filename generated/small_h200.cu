@@ -446,14 +446,14 @@ gemmgen_ootomo_mma_16x8x128_103ddaf2(
         return from[0] + from[1 * 128] + from[2 * 128] + from[3 * 128] + from[4 * 128] + from[5 * 128] + from[6 * 128] + from[7 * 128];
     };
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    const bool vectors = ldc % 4 == 0 && ((u64)c & 15) == 0;
+    const bool vectors_of_c = ldc % 4 == 0 && ((u64)c & 15) == 0;
 #pragma unroll 1
     for (int at = (int)threadIdx.x * 4; at < BLOCK_M * BLOCK_N; at += THREADS * 4) {
         const int in_row = at / BLOCK_N, in_column = at % BLOCK_N;
         const long long row = m0 + in_row, first_column = n0 + in_column;
         if (row >= m) continue;
         // Four neighbours together where they all are in C, and finite.
-        if (vectors && first_column + 4 <= n) {
+        if (vectors_of_c && first_column + 4 <= n) {
             float product[4];
             const float* const from = sums + in_row * ROW_FLOATS + in_column;
             float4 sum = *(const float4*)from;

@@ -449,14 +449,14 @@ gemmgen_ootomo_mma_64x8x128_a7bad72d(
         return from[0] + from[1 * 512] + from[2 * 512] + from[3 * 512] + from[4 * 512] + from[5 * 512] + from[6 * 512] + from[7 * 512];
     };
     const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-    const bool vectors = ldc % 4 == 0 && ((u64)c & 15) == 0;
+    const bool vectors_of_c = ldc % 4 == 0 && ((u64)c & 15) == 0;
 #pragma unroll 1
     for (int at = (int)threadIdx.x * 4; at < BLOCK_M * BLOCK_N; at += THREADS * 4) {
         const int in_row = at / BLOCK_N, in_column = at % BLOCK_N;
         const long long row = m0 + in_row, first_column = n0 + in_column;
         if (row >= m) continue;
         // Four neighbours together where they all are in C, and finite.
-        if (vectors && first_column + 4 <= n) {
+        if (vectors_of_c && first_column + 4 <= n) {
             float product[4];
             const float* const from = sums + in_row * ROW_FLOATS + in_column;
             float4 sum = *(const float4*)from;

@@ -98,6 +98,22 @@ def straight_specs(draw):
 
 
 @st.composite
+def thin_specs(draw):
+    """Likewise of the thin design."""
+    layout, thin, stages = draw(st.sampled_from(["nn", "nt", "tn", "tt"])), draw(mostly(st.sampled_from([1, 2, 4, 8, 16]), st.just(12))), draw(st.integers(2, 4))
+    rows, depth = draw(mostly(st.sampled_from([32, 64]), st.sampled_from([8, 12, 16]))), draw(mostly(st.sampled_from([32, 64]), st.just(24)))
+    wide, turns, swapped = draw(st.integers(1, 4)), draw(st.sampled_from([1, 2, 4])), draw(st.booleans())
+    block, warp = [(thin, rows * wide), (thin, rows)] if not swapped else [(rows * wide, thin), (rows, thin)]
+    return {
+        "problem": {"layout": layout, "m": draw(st.integers(0, 300)), "n": draw(st.integers(0, 300)), "k": 300},
+        "split": {"scheme": "fp32", "where": "lane", "promote": 0},
+        "tile": {"block": [*block, depth * stages * turns], "warp": [*warp, depth * stages], "split_k": draw(st.integers(1, 3)), "group": 1},
+        "pipeline": {"loads": "streamed", "stages": stages}, "target": {"gpu": draw(st.sampled_from(["a100", "h200", "rtx4090", "b200"]))},
+        "build": {"allow_spills": True},
+    }
+
+
+@st.composite
 def bulk_specs(draw, gpus=BULK_GPUS):
     """Likewise, of the warp-specialised design; mostly for GPUs that have its instruction.
 

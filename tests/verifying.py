@@ -22,7 +22,7 @@ def report_of(plan: Plan) -> Report:
     """With a headline product just large enough for stages to wrap and promotion to fire."""
     source = render(plan)
     binary = build(source)
-    size = None if plan.design.stays else (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
+    size = None if plan.design.stays else (plan.block[0] + 5, max(1, plan.block[1] - 3), oracles.wrapping_k(plan) + 5)
     return verify(plan, source, binary, EmulatorDevice(plan, source, binary), size=size)
 
 

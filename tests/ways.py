@@ -48,6 +48,7 @@ def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, 
 
 
 STRAIGHT = {"where": "lane", "loads": "direct"}
+THIN = {"scheme": "fp32", "where": "lane", "loads": "streamed", "promote": 0}
 HOPPER = {"gpu": "h100", "fragment": {"policy": "wgmma"}}
 SMALL_GROUPS = HOPPER | {"tile": {"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 1}, "stages": 3}
 
@@ -67,6 +68,11 @@ WAYS = {
     "straight, transposed, slices": dict(STRAIGHT, tile={"block": [64, 16, 32], "warp": [32, 16, 32]}, stages=3, layout="tn", split_k=3),
     "straight, thin": dict(STRAIGHT, tile={"block": [16, 64, 128], "warp": [16, 32, 16]}, stages=4, layout="nt", promote=16),
     "straight, thin the other way": dict(STRAIGHT, tile={"block": [64, 8, 64], "warp": [64, 8, 16]}, stages=2, layout="tt", promote=0),
+    "thin rows": dict(THIN, tile={"block": [4, 64, 64], "warp": [4, 32, 32]}, stages=2),
+    "thin rows, k together": dict(THIN, tile={"block": [16, 32, 96], "warp": [16, 16, 96]}, stages=3, layout="nt", split_k=2),
+    "thin columns": dict(THIN, tile={"block": [64, 8, 128], "warp": [16, 8, 64]}, stages=2, layout="nn"),
+    "thin columns, k apart, slices": dict(THIN, tile={"block": [128, 1, 64], "warp": [64, 1, 64]}, stages=4, layout="tt", split_k=3),
+    "thin columns, all apart": dict(THIN, tile={"block": [32, 2, 96], "warp": [32, 2, 48]}, stages=3, layout="tn"),
     "straight, three words": dict(STRAIGHT, scheme="bf16x6", tile={"block": [16, 16, 32], "warp": [16, 8, 32]}, stages=2, promote=32, layout="tn"),
     "straight, 32-bit words": dict(STRAIGHT, scheme="tf32x3", tile={"block": [32, 32, 32], "warp": [16, 16, 16]}, stages=2, promote=32),
     "straight, eight k at a time": dict(

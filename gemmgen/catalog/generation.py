@@ -75,6 +75,20 @@ class Straight(Strict):
     dram_efficiency: _constant(*_Share, "what they reach of dram_gb_per_s where an operand is read once")
 
 
+class Thin(Strict):
+    """Of kernels that read one operand once and multiply it by few rows in plain FP32, in one launch."""
+
+    launch_seconds: _constant(0, 1e-3, "such a kernel in a graph, from the end of the one before to its own first load, and from its last store on")
+    start_cycles: _constant(0, 1e5, "cycles from the first instruction to the first load, and from the last product to the first store")
+    stage_instructions: _constant(0, 1e4, "instructions of a warp and step beside products, fetches and copies")
+    cycles_per_instruction: _constant(1, 100, "what one of a warp's takes where it has its scheduler alone")
+    issue_efficiency: _constant(*_Share, "the share of the schedulers' cycles in which they issue, with many warps")
+    exposed_share: _constant(0, 1, "how much of the work's time shows although device memory binds")
+    store_cycles_per_element: _constant(0, 100, "cycles an element of C, and as many for each warp that has a sum of it, from the last product to C")
+    gather_cycles: _constant(0, 1e5, "cycles from a slice's last product to C that the sums' way through L2 adds: a fence, an arrival and the way back")
+    dram_efficiency: _constant(*_Share, "what they reach of dram_gb_per_s where an operand is read once and little is done with it")
+
+
 class Tcgen05(Strict):
     """Of kernels whose matrix unit keeps sums in tensor memory."""
 
@@ -109,8 +123,9 @@ class Measured(Strict):
     wgmma: Wgmma | None = None
     tcgen05: Tcgen05 | None = None
     straight: Straight | None = None
+    thin: Thin | None = None
 
-    def of(self, policy: Literal["wgmma", "tcgen05", "straight"], place: str) -> Any:
+    def of(self, policy: Literal["wgmma", "tcgen05", "straight", "thin"], place: str) -> Any:
         """The constants of kernels of a policy, or of a design that has its own.
 
         Args:

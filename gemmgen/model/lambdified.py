@@ -237,7 +237,7 @@ CODE = {
     "(BM + BN) * BK * moved_bytes": (
         lambda BM, BN, BK, moved_bytes: (BM + BN) * BK * moved_bytes
     ),
-    # W12
+    # T3
     "stage_flops / stage_bytes": (
         lambda stage_flops, stage_bytes: stage_flops / stage_bytes
     ),
@@ -420,7 +420,7 @@ CODE = {
     "BN % WN == 0": (
         lambda BN, WN: BN % WN == 0
     ),
-    # C32
+    # C55
     "threads <= threads_per_block": (
         lambda threads, threads_per_block: threads <= threads_per_block
     ),
@@ -464,7 +464,7 @@ CODE = {
     "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))": (
         lambda promote, FK, BK: (promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))
     ),
-    # C10
+    # C56
     "shared_bytes <= shared_bytes_per_block": (
         lambda shared_bytes, shared_bytes_per_block: shared_bytes <= shared_bytes_per_block
     ),
@@ -806,7 +806,7 @@ CODE = {
         registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers < where(split_register > 0,
         min(192, unroll_share), 192)))), 1, 0)
     ),
-    # S7
+    # D10
     "min(register_budget, ceil(demand))": (
         lambda register_budget, demand: min(register_budget, ceil(demand))
     ),
@@ -859,15 +859,15 @@ CODE = {
         lambda warp_instructions, cycles_per_instruction, memory_cycles, stages: max(warp_instructions * cycles_per_instruction, memory_cycles /
         (stages - 1))
     ),
-    # S12
+    # D14
     "max(resident_blocks * block_cycles, alone_cycles)": (
         lambda resident_blocks, block_cycles, alone_cycles: max(resident_blocks * block_cycles, alone_cycles)
     ),
-    # S13
+    # D15
     "max(tail_blocks * block_cycles, alone_cycles)": (
         lambda tail_blocks, block_cycles, alone_cycles: max(tail_blocks * block_cycles, alone_cycles)
     ),
-    # S14
+    # D16
     "BM * BN * (1 + BK / WK) * store_cycles_per_element": (
         lambda BM, BN, BK, WK, store_cycles_per_element: BM * BN * (1 + BK / WK) * store_cycles_per_element
     ),
@@ -883,7 +883,7 @@ CODE = {
     "max(kernel_cycles / clock_hz, dram_bytes / once_rate)": (
         lambda kernel_cycles, clock_hz, dram_bytes, once_rate: max(kernel_cycles / clock_hz, dram_bytes / once_rate)
     ),
-    # S17
+    # D21
     "kernel_seconds + one_launch_seconds": (
         lambda kernel_seconds, one_launch_seconds: kernel_seconds + one_launch_seconds
     ),
@@ -899,7 +899,7 @@ CODE = {
     "split_reads == 1": (
         lambda split_reads: split_reads == 1
     ),
-    # C35
+    # C57
     "demand <= register_budget": (
         lambda demand, register_budget: demand <= register_budget
     ),
@@ -971,6 +971,104 @@ CODE = {
     # C27
     "columns <= 512": (
         lambda columns: columns <= 512
+    ),
+    # D1
+    "min(BM, BN)": (
+        lambda BM, BN: min(BM, BN)
+    ),
+    # D2
+    "where(BM < BN, b_strided, a_strided)": (
+        lambda BM, BN, b_strided, a_strided: where(BM < BN, b_strided, a_strided)
+    ),
+    # D3
+    "where(BM < BN, WN, WM)": (
+        lambda BM, BN, WN, WM: where(BM < BN, WN, WM)
+    ),
+    # D4
+    "where(large_strided > 0, warp_size / 8, 8)": (
+        lambda large_strided, warp_size: where(large_strided > 0, warp_size / 8, 8)
+    ),
+    # D5
+    "warp_rows * lanes_k / warp_size": (
+        lambda warp_rows, lanes_k, warp_size: warp_rows * lanes_k / warp_size
+    ),
+    # D6
+    "max(8 * thin * (BK + 4) + 16 * threads * stages * lane_rows, 4 * BM * BN * BK / WK)": (
+        lambda thin, BK, threads, stages, lane_rows, BM, BN, WK: max(8 * thin * (BK + 4) + 16 * threads * stages * lane_rows, 4 * BM * BN * BK / WK)
+    ),
+    # D7
+    "thin * lane_rows": (
+        lambda thin, lane_rows: thin * lane_rows
+    ),
+    # D8
+    "4 * lane_rows": (
+        lambda lane_rows: 4 * lane_rows
+    ),
+    # D9
+    "1.12 * accumulator_registers + 1.4 * raw_registers + where(large_strided > 0, 31, 47)": (
+        lambda accumulator_registers, raw_registers, large_strided: 1.12 * accumulator_registers + 1.4 * raw_registers + where(large_strided > 0, 31,
+        47)
+    ),
+    # D20
+    "where(plane_bytes + 4 * M * N <= l2_size, 0, 4 * (where(BM < BN, ceil(M / BM) * N + M, ceil(N / BN) * M + N) * K + M * N))": (
+        lambda plane_bytes, M, N, l2_size, BM, BN, K: where(plane_bytes + 4 * M * N <= l2_size, 0, 4 * (where(BM < BN, ceil(M / BM) * N + M, ceil(N /
+        BN) * M + N) * K + M * N))
+    ),
+    # D11
+    "WK / (4 * lanes_k) * (4 * thin * lane_rows + thin + 4 * lane_rows + stage_instructions) + 2 * thin * BK / threads": (
+        lambda WK, lanes_k, thin, lane_rows, stage_instructions, BK, threads: WK / (4 * lanes_k) * (4 * thin * lane_rows + thin + 4 * lane_rows +
+        stage_instructions) + 2 * thin * BK / threads
+    ),
+    # D12
+    "max(warps * warp_instructions / (partitions * issue_efficiency), l2_cycles)": (
+        lambda warps, warp_instructions, partitions, issue_efficiency, l2_cycles: max(warps * warp_instructions / (partitions * issue_efficiency),
+        l2_cycles)
+    ),
+    # D13
+    "max(warp_instructions * cycles_per_instruction, WK / (4 * lanes_k) * memory_cycles / (stages - 1))": (
+        lambda warp_instructions, cycles_per_instruction, WK, lanes_k, memory_cycles, stages: max(warp_instructions * cycles_per_instruction, WK / (4
+        * lanes_k) * memory_cycles / (stages - 1))
+    ),
+    # D17
+    (
+    "full_waves * (start_cycles + memory_cycles + stages_k * stage_cycles + resident_blocks * store_cycles) + where(tail_blocks > 0, start_cycles +"
+    " memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0)"): (
+        lambda full_waves, start_cycles, memory_cycles, stages_k, stage_cycles, resident_blocks, store_cycles, tail_blocks, tail_cycles: full_waves *
+        (start_cycles + memory_cycles + stages_k * stage_cycles + resident_blocks * store_cycles) + where(tail_blocks > 0, start_cycles +
+        memory_cycles + stages_k * tail_cycles + tail_blocks * store_cycles, 0)
+    ),
+    # D18
+    "min(resident_blocks, blocks / sms) * warps * warp_size * lane_rows * 16 * (stages - 1)": (
+        lambda resident_blocks, blocks, sms, warps, warp_size, lane_rows, stages: min(resident_blocks, blocks / sms) * warps * warp_size * lane_rows *
+        16 * (stages - 1)
+    ),
+    # D19
+    (
+    "max(kernel_cycles / clock_hz, dram_bytes / min(once_rate, sms * flying_bytes * clock_hz / memory_cycles) + exposed_share * kernel_cycles / "
+    "clock_hz) + where(split_k > 1, gather_cycles / clock_hz, 0)"): (
+        lambda kernel_cycles, clock_hz, dram_bytes, once_rate, sms, flying_bytes, memory_cycles, exposed_share, split_k, gather_cycles:
+        max(kernel_cycles / clock_hz, dram_bytes / min(once_rate, sms * flying_bytes * clock_hz / memory_cycles) + exposed_share * kernel_cycles /
+        clock_hz) + where(split_k > 1, gather_cycles / clock_hz, 0)
+    ),
+    # C50
+    "(thin == 1) | (thin == 2) | (thin == 4) | (thin == 8) | (thin == 16)": (
+        lambda thin: ((((thin == 1) | (thin == 2)) | (thin == 4)) | (thin == 8)) | (thin == 16)
+    ),
+    # C51
+    "where(BM < BN, WM, WN) == thin": (
+        lambda BM, BN, WM, WN, thin: where(BM < BN, WM, WN) == thin
+    ),
+    # C52
+    "(lane_rows >= 1) & (lane_rows % where(large_strided > 0, 4, 1) == 0)": (
+        lambda lane_rows, large_strided: (lane_rows >= 1) & (lane_rows % where(large_strided > 0, 4, 1) == 0)
+    ),
+    # C53
+    "max(BM, BN) % warp_rows == 0": (
+        lambda BM, BN, warp_rows: max(BM, BN) % warp_rows == 0
+    ),
+    # C54
+    "(WK % (4 * lanes_k) == 0) & (WK >= 4 * lanes_k * (stages - 1)) & (BK % WK == 0)": (
+        lambda WK, lanes_k, stages, BK: ((WK % (4 * lanes_k) == 0) & (WK >= 4 * lanes_k * (stages - 1))) & (BK % WK == 0)
     ),
     # E1
     "u * sqrt(K / (16 * ln2))": (

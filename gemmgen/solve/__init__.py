@@ -213,7 +213,12 @@ class _Solution:
 
     @property
     def scheme_reason(self) -> str:
-        return preferred_scheme(self.plan.gpu.unit).reason if self.request.loaded.spec.split.scheme == "auto" else ""
+        if self.request.loaded.spec.split.scheme != "auto":
+            return ""
+        preferred = preferred_scheme(self.plan.gpu.unit)
+        if self.plan.scheme.name == preferred.name:
+            return preferred.reason
+        return f"no word need be split where memory binds; {preferred.name} is predicted slower"
 
     def plan_at(self, at: int) -> Plan:
         """The plan of a candidate."""

@@ -21,9 +21,12 @@ from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
-from gemmgen.spec import FragmentChoice, LoadedSpec
+from gemmgen.spec import FragmentChoice, LoadedSpec, Spec
 
 Own = TypeVar("Own", Required, Objective)
+
+PLAIN, PLAIN_POLICY = "fp32", "fma"
+"""The scheme and the policy of kernels without a matrix unit."""
 
 
 @dataclass(frozen=True)
@@ -110,22 +113,31 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     requests, found, refused = [], [], []
     fragments = [(fragment, designs_of(fragment, spec.problem.kind)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
     refused += [_kindless(spec.problem.kind, fragment, place) for fragment, designs in fragments if not designs]
-    # Whom all designs refuse is told by one that serves any sizes.
-    pairs = [(fragment, design) for fragment, designs in fragments for design in designs]
-    pairs.sort(key=lambda pair: not pair[1].narrow)
     sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
+    # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
+    ways = [(scheme, fragment, design) for fragment, designs in fragments for design in designs] + _plain_ways(spec, gpu, sizes)
+    ways.sort(key=lambda way: (way[2].name == spec.pipeline.design, not way[2].narrow))
     for suits in (True, False):  # a design that is not meant for such sizes serves those who ask for what it alone has
-        for fragment, design in pairs:
+        for of_words, fragment, design in ways:
             if requests or design.suits(sizes) is not suits:
                 continue
             try:
-                found.append(_request(loaded, scheme, gpu, fragment, design))
+                found.append(_request(loaded, of_words, gpu, fragment, design))
             except InfeasibleSpec as error:
                 refused.insert(len(refused) if suits else 0, error)
         requests = found
     if not requests:
         raise refused[-1]
     return requests
+
+
+def _plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragment, Design]]:
+    """Plain FP32, where the scheme is open and a design of it is for such sizes: memory binds there, and no word need be split."""
+    plain = SCHEMES.get(PLAIN)
+    if spec.split.scheme != "auto" or _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY) or spec.fragment.shape is not None:
+        return []
+    usable = [row for row in candidates(gpu.vendor, plain.word, PLAIN_POLICY) if row.runs_on(gpu.arch)][:1]
+    return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.narrow and one.suits(sizes)]
 
 
 def _kindless(kind: str, fragment: Fragment, place: str) -> InfeasibleSpec:

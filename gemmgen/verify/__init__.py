@@ -284,7 +284,7 @@ class Judge:
         """A C of more block rows than a group has, of two block columns, all ragged: what a block's number stands for."""
         bm, bn, _ = self.plan.block
         rows = (self.plan.group * self.plan.cluster + 1) * bm
-        return self._shapes("groups", "shape of two groups of blocks", (((rows - 3, bn + 5, 5), 1.0, 0.0),), placed=False)
+        return self._shapes("groups", "shape of two groups of blocks", (((max(1, rows - 3), bn + 5, 5), 1.0, 0.0),), placed=False)
 
     def batch(self) -> Check:
         """A strided batch: each product within the worst case whatever its place, and memory between the matrices of C left alone."""
@@ -364,7 +364,7 @@ def default_size(plan: Plan, kind: str) -> tuple[int, int, int]:
     if kind == "emulator":
         if plan.design.stays:
             return 2 * plan.block[0] + 13, plan.block[1] + 9, oracles.wrapping_k(plan) + 5
-        return plan.block[0] + 13, plan.block[1] - 7, max(1024, oracles.wrapping_k(plan)) + 5
+        return plan.block[0] + 13, max(1, plan.block[1] - 7), max(1024, oracles.wrapping_k(plan)) + 5
     if plan.design.stays:
         return 2571, 1533, max(4096, oracles.wrapping_k(plan)) + 3
     return 1031, 1013, max(4096, oracles.wrapping_k(plan)) + 3

@@ -58,7 +58,7 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     normalises must take out again.
     """
     rng = np.random.default_rng(seed)
-    k, n = wrapping_k(plan) + 3, plan.block[1] - 3
+    k, n = wrapping_k(plan) + 3, max(1, plan.block[1] - 3)
     order = rng.permutation(k)[: plan.block[0] + 7]
     rows = np.arange(len(order))
     a = np.zeros((len(order), k), np.float32)

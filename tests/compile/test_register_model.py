@@ -70,6 +70,26 @@ def test_straight_kernels_take_what_their_model_says():
     assert sum(errors) / len(errors) < 0.1 and max(errors) < 0.25, errors
 
 
+THIN_TILES = [  # block, warp, layout, stages
+    ((1, 64, 1024), (1, 64, 128), "nn", 3), ((4, 64, 512), (4, 32, 128), "nn", 6), ((8, 64, 512), (8, 32, 128), "nt", 3), ((16, 128, 256), (16, 32, 128), "nt", 4),
+    ((128, 16, 256), (64, 16, 64), "tn", 4), ((32, 4, 1024), (16, 4, 256), "nn", 6),
+]
+
+
+def test_thin_kernels_take_what_their_model_says():
+    errors = []
+    for block, warp, layout, stages in THIN_TILES:
+        plan = solve(loads({
+            "problem": {"layout": layout}, "split": {"scheme": "fp32", "where": "lane"}, "tile": {"block": block, "warp": warp, "split_k": 1},
+            "pipeline": {"stages": stages, "loads": "streamed"}, "target": {"gpu": "h200"},
+        }))
+        source = render(replace(plan, allow_spills=True))
+        used = build(source).kernels[source.name]
+        assert used.spill_bytes == 0
+        errors.append(abs(plan.predicted_registers / used.registers - 1))
+    assert sum(errors) / len(errors) < 0.12 and max(errors) < 0.3, errors
+
+
 FP32_TILES = [  # warp, warps down and across, block k, fragment buffers
     ((32, 32), (2, 2), 32, 1), ((48, 32), (2, 2), 16, 1), ((64, 32), (4, 2), 32, 1), ((32, 64), (4, 2), 16, 1), ((32, 64), (2, 2), 32, 1),
     ((96, 32), (2, 2), 16, 1), ((48, 64), (4, 2), 16, 1), ((64, 64), (2, 2), 16, 1), ((64, 64), (4, 2), 32, 1), ((80, 64), (2, 2), 16, 1),

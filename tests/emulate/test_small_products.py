@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 from verifying import assert_bits
-from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, TILE, covering, plan_of
+from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TILE, covering, plan_of
 
 from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
@@ -29,6 +29,8 @@ WAYS = {
     "portable, row scales": dict(scheme="scaled"),
     "straight": dict(STRAIGHT, tile={"block": [32, 32, 64], "warp": [32, 16, 16]}, stages=2),
     "straight, slices": dict(STRAIGHT, tile={"block": [16, 64, 32], "warp": [16, 32, 32]}, stages=3, layout="tt", split_k=2),
+    "thin rows": dict(THIN, tile={"block": [4, 64, 128], "warp": [4, 32, 32]}, stages=3),
+    "thin columns, slices": dict(THIN, tile={"block": [32, 16, 128], "warp": [16, 16, 64]}, stages=2, split_k=2),
     "warpgroups": SMALL_GROUPS,
     "warpgroups, slices": dict(SMALL_GROUPS, split_k=2),
     "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled"),
@@ -85,7 +87,7 @@ def test_with_alpha_0_c_is_scaled_and_the_operands_are_not_looked_at(name):
     assert np.array_equal(gemm(*made(name), a, b, c, alpha=0.0, beta=2.0).c, 2 * c)
 
 
-@pytest.mark.parametrize(("name", "beta"), covering(itertools.product([name for name in WAYS if "scales" not in name], [0.0, 2.0])))
+@pytest.mark.parametrize(("name", "beta"), covering(itertools.product([name for name in WAYS if "scales" not in name and "thin" not in name], [0.0, 2.0])))
 def test_alpha_and_beta_of_elements_that_are_computed_again(name, beta):
     a, b, c = integers(64, 64, 41)
     a[3, 7], b[5, 9] = LARGE, -LARGE
@@ -94,6 +96,19 @@ def test_alpha_and_beta_of_elements_that_are_computed_again(name, beta):
     result = gemm(*made(name), a, b, c if beta else None, alpha=-0.5, beta=beta)
     assert np.array_equal(result.c, -0.5 * (a @ b) + (2 * c if beta else 0))
     assert result.status["repaired"] == 64 + 64 - 1 and result.intact
+
+
+@pytest.mark.parametrize("name", [name for name in WAYS if "thin" in name])
+def test_what_is_not_finite_is_counted_once_where_no_element_is_looked_at(name):
+    """Its sums tell, in every tile; it is counted in one."""
+    a, b, _ = integers(9, 133, 290) if "rows" in name else integers(75, 18, 290)
+    a[7, 3] = a[7, 280] = np.nan
+    b[5, 0], b[200, -1], b[289, -1] = np.inf, -np.inf, np.nan
+    result = gemm(*made(name), a, b)
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(np.isfinite(result.c), np.isfinite(a @ b))
+    assert (result.status["a_nonfinite"], result.status["b_nonfinite"]) == (2, 3)
+    assert gemm(*made(name), np.nan_to_num(a, nan=1.0), np.nan_to_num(b, nan=1.0, posinf=1.0, neginf=1.0)).status["a_nonfinite"] == 0
 
 
 @pytest.mark.parametrize(("name", "extra", "misalign"), covering(

@@ -20,14 +20,14 @@ from ways import SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
 
 @pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN))
 def test_each_way_is_right_in_short(name, question):
-    assert_right_in_short(plan_of(**WAYS[name]), question, conflicts="wmma" in name or "straight" in name)
+    assert_right_in_short(plan_of(**WAYS[name]), question, conflicts=any(one in name for one in ("wmma", "straight", "thin")))
 
 
 @pytest.mark.parametrize("name", tailed(WAYS, WAYS.keys() - WHOLE))
 def test_each_way_verifies(name):
     report = report_of(plan_of(**WAYS[name]))
     assert_passed(report)
-    if "wmma" not in name and "straight" not in name:  # whose padded rows are read without conflicts, but not written
+    if not any(one in name for one in ("wmma", "straight", "thin")):  # whose rows are read without conflicts, but not written
         assert "0 bank conflicts" in report.checks[-1].detail
 
 

@@ -62,7 +62,8 @@ def test_every_kind_of_kernel_is_verified(in_short):
         assert {plan.layout for plan in mine} == {"nn", "nt", "tn", "tt"}, design
         assert {plan.split_k > 1 for plan in mine} == {False, True}, design
         assert {plan.scheme.normalize == "row" for plan in mine} == {False, any("prepass" in {way.where for way in plan.design.all_ways} for plan in mine)}, design
-        assert len({plan.promote for plan in mine}) > 3 and len({plan.stages for plan in mine}) >= 3, design
+        assert not mine[0].fragment.on_matrix_unit or len({plan.promote for plan in mine}) > 3, design
+        assert len({plan.stages for plan in mine}) >= 3, design
     assert {plan.where for plan in plans} >= {"prepass", "shared", "register", "mixed"}
     assert {plan.loads for plan in plans} >= {"async", "spread", "grouped", "bulk"}
     assert {(plan.cluster, plan.consumers) for plan in plans if plan.design.stays} >= {(1, "cooperative"), (2, "cooperative"), (1, "pingpong"), (2, "pingpong")}

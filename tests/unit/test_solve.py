@@ -177,6 +177,38 @@ def test_thin_and_small_products_are_one_launch(size, design):
     assert plan.design.name == design
 
 
+@pytest.mark.parametrize(("size", "layout"), [((4, 8192, 8192), "nn"), ((16384, 16, 4096), "tn"), ((1, 4096, 4096), "nt")])
+def test_where_the_scheme_is_open_plain_fp32_may_be_the_fastest(size, layout):
+    """Measured on an H200 (docs/results/small.md): splitting takes more instructions than the products of a thin C."""
+    asked = {"problem": dict(zip("mnk", size), layout=layout), "target": {"gpu": "h200"}}
+    found = explain(loads(asked))
+    assert (found.plan.scheme.name, found.plan.design.name) == ("fp32", "thin")
+    assert "ootomo is predicted slower" in found.scheme_reason
+    assert solve(loads(asked | {"fragment": {"policy": "mma"}})).scheme.name == "ootomo"
+    assert solve(loads({"problem": {"m": 17, "n": 4096, "k": 4096}, "target": {"gpu": "h200"}})).scheme.name == "ootomo"
+
+
+def test_the_thin_design_needs_asynchronous_copies():
+    asked = {"problem": {"m": 4}, "split": {"scheme": "fp32"}, "pipeline": {"design": "thin"}}
+    with pytest.raises(InfeasibleSpec, match="the thin design copies past the registers"):
+        solve(loads(asked | {"target": {"gpu": "t4"}}))
+    assert solve(loads(asked | {"target": {"gpu": "a100"}})).loads == "streamed"
+
+
+@pytest.mark.parametrize(("tile", "message"), [
+    ({"block": [12, 64, 128], "warp": [12, 32, 128]}, "no side of the tile is thin"),
+    ({"block": [8, 64, 128], "warp": [4, 32, 128]}, "warps divide the thin side"),
+    ({"block": [8, 64, 128], "warp": [8, 16, 128]}, "lanes do not share the large side"),
+    ({"block": [8, 80, 128], "warp": [8, 32, 128]}, "not a whole number of warps"),
+    ({"block": [8, 64, 128], "warp": [8, 32, 24]}, "share a stage's steps evenly"),
+    ({"block": [16, 2048, 1024], "warp": [16, 128, 1024]}, "do not fit"),
+])
+def test_what_a_thin_tile_cannot_be(tile, message):
+    asked = {"split": {"scheme": "fp32"}, "pipeline": {"design": "thin", "stages": 3}, "tile": tile, "target": {"gpu": "a100"}}
+    with pytest.raises(InfeasibleSpec, match=message):
+        solve(loads(asked))
+
+
 def test_a_design_for_some_sizes_serves_any_to_those_who_ask():
     large = {"split": {"scheme": "ootomo", "where": "lane"}, "target": {"gpu": "a100"}}
     assert solve(loads(large)).design.name == "straight"
