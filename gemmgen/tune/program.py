@@ -105,14 +105,15 @@ class Input(Strict):
 
     shape: Annotated[tuple[Extent, Extent], Field(strict=False, description="rows and columns, each a number or a name under [sizes]")] | None = None
     distribution: Literal["uniform", "normal", "covariance"] = Field("uniform", description=(
-        "uniform: between low and high; normal: of mean and deviation; covariance: exp(-distance) of random points of the unit cube, and "
-        "nugget on the diagonal, which is symmetric and positive definite"
+        "uniform: between low and high; normal: of mean and deviation; covariance: exp(-distance / length) of random points of the unit cube, "
+        "with nugget added on the diagonal, which is symmetric and positive definite"
     ))
     low: Real = Field(-1.0, description="least value of uniform data")
     high: Real = Field(1.0, description="largest value of uniform data")
     mean: Real = Field(0.0, description="of normal data")
     deviation: Annotated[float, Field(gt=0, le=1e30)] = Field(1.0, description="of normal data")
     nugget: Annotated[float, Field(gt=0, le=1e6)] = Field(0.1, description="what is added to a covariance's diagonal")
+    length: Annotated[float, Field(gt=0, le=1e6)] = Field(0.1, description="over which a covariance falls to 1 / e")
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(0, description="of the random numbers; two inputs want different ones")
     file: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(None, description="a .npy file, from the program's folder on")
 
@@ -123,7 +124,7 @@ class Input(Strict):
             raise ValueError("a file alone, or a shape and a distribution")
         if self.file is None and self.shape is None:
             raise ValueError("a shape, or a file")
-        belongs = {"low": "uniform", "high": "uniform", "mean": "normal", "deviation": "normal", "nugget": "covariance"}
+        belongs = {"low": "uniform", "high": "uniform", "mean": "normal", "deviation": "normal", "nugget": "covariance", "length": "covariance"}
         for name, distribution in belongs.items():
             if name in given and self.distribution != distribution:
                 raise ValueError(f"{name} with distribution = {distribution!r} alone")
@@ -218,7 +219,7 @@ def drawn(given: Input, shape: Shape) -> np.ndarray:
     for at in range(0, shape[0], 1024):
         rows = slice(at, at + 1024)
         distance = np.sqrt(np.maximum(squares[rows, None] + squares - 2 * points[rows] @ points.T, 0.0))
-        out[rows] = np.exp(-distance)
+        out[rows] = np.exp(-distance / given.length)
     out[np.arange(shape[0]), np.arange(shape[0])] = 1.0 + given.nugget
     return out
 
