@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 from gemmgen.errors import DeviceError, SpecError
-from gemmgen.tune.engine import Engine, Simulation
+from gemmgen.tune.engine import Engine, Simulation, Timed
 from gemmgen.tune.levels import USUAL, YARDSTICK, Level, levels_for
 from gemmgen.tune.program import Gemm, Listed, Program, load_program
 from gemmgen.tune.recorded import Recorded, recorded
@@ -28,12 +28,11 @@ from gemmgen.tune.run import EXACT, Runs
 from gemmgen.tune.search import Choice, Found, Question, search
 
 __all__ = [
-    "DEVICES", "USUAL", "Gemm", "Level", "Listed", "Program", "Recorded", "Tuned", "load_program", "recorded", "tune",
+    "DEVICES", "USUAL", "Gemm", "Level", "Listed", "Profile", "Program", "Recorded", "Tuned", "check_threshold", "load_program", "profile",
+    "recorded", "tune",
 ]
 
 DEVICES = ("auto", "cuda", "model", "emulator")
-SGEMM = "cublas-sgemm"
-
 
 @dataclass(frozen=True)
 class Tuned:
@@ -51,7 +50,7 @@ class Tuned:
         sgemm_seconds: of cuBLAS SGEMM for all GEMMs, where it was measured.
         together: measured seconds of all GEMMs one after the other, by `chosen`, `greedy`, `highest`, `exhaustive` and cublas-sgemm;
             empty where nothing was measured.
-        runs: of the program, the profile's among them.
+        runs: of the program, beside the profile's.
     """
 
     program: Program
@@ -131,28 +130,70 @@ class Tuned:
         }
 
 
-def tune(
-    program: Program | str | os.PathLike[str], threshold: float, *, gpu: str | None = None, device: str = "auto", levels: Sequence[str] = (),
-    exhaustive: bool = True, progress: Callable[[str], None] = lambda text: None,
-) -> Tuned:
-    """Choose a level for each GEMM so that the output's error is at most `threshold`.
+@dataclass(frozen=True)
+class Profile:
+    """A program's profile on a GPU, from which it is tuned for any threshold.
+
+    Attributes:
+        seconds: [gemm][level], Inf where a level cannot be had.
+        alone, floor: errors of the output as `search.Question` has them.
+        uniform: as `Tuned` has it.
+    """
+
+    program: Program
+    gpu: str
+    engine: Engine
+    levels: tuple[Level, ...]
+    left_out: tuple[str, ...]
+    seconds: list[list[float]]
+    alone: list[list[float]]
+    floor: float
+    uniform: tuple[tuple[str, float, float], ...]
+    runs: Runs
+
+    def tuned(self, threshold: float, *, exhaustive: bool = True, progress: Callable[[str], None] = lambda text: None) -> Tuned:
+        """Choose a level for each GEMM; arguments as `tune`.
+
+        Raises:
+            SpecError: the threshold is no positive number.
+        """
+        check_threshold(threshold)
+        program, engine, before = self.program, self.engine, self.runs.count
+        question = Question(self.seconds, self.alone, self.floor, [gemm.fed_by for gemm in program.gemms], threshold, self.runs.error)
+        progress(f"search for {threshold:g}")
+        found = search(question, exhaustive)
+        sgemm = engine.sgemm_seconds if isinstance(engine, Timed) else None
+        tuned = Tuned(
+            program, self.gpu, engine.name, engine.errors, engine.times, self.levels, self.left_out, question, found, self.uniform, sgemm, {},
+            self.runs.count - before,
+        )
+        return replace(tuned, together=engine.together(program.gemms, self.levels, tuned.choices)) if isinstance(engine, Timed) else tuned
+
+
+def check_threshold(threshold: float) -> None:
+    """Raises: SpecError: it is no positive number."""
+    if not (isfinite(threshold) and threshold > 0):
+        raise SpecError("--threshold", "is out of range", got=threshold, needs="a positive number, as 1e-6", remedy="--threshold 1e-6")
+
+
+def profile(
+    program: Program | str | os.PathLike[str], *, gpu: str | None = None, device: str = "auto", levels: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda text: None,
+) -> Profile:
+    """Time each GEMM at each level, and run the program with one GEMM at a level and the others exact.
 
     Args:
         program: what `load_program` or `recorded` gave, a .toml file, or the name of one under specs/programs.
-        threshold: of ||X - X*||_F / ||X*||_F of the output, X* in FP64 (MixPert eq. 10).
         gpu: a name under specs/gpus or a .toml file; None for the program's, or the GPU that is here.
         device: `cuda` measures on the GPU; `model` predicts times and simulates errors in NumPy; `emulator` predicts times and
             computes errors by the model of the matrix unit; `auto` is cuda where a GPU runs the kernels, else model.
         levels: schemes by name or .toml files; none for the usual.
-        exhaustive: whether programs of up to four GEMMs are also searched whole.
 
     Raises:
         SpecError, UnknownName: an argument or the program is not acceptable.
         InfeasibleSpec: the GPU serves no level for a GEMM.
         DeviceError, BuildError: the asked GPU or the compiler is not there.
     """
-    if not (isfinite(threshold) and threshold > 0):
-        raise SpecError("--threshold", "is out of range", got=threshold, needs="a positive number, as 1e-6", remedy="--threshold 1e-6")
     if device not in DEVICES:
         raise SpecError("--device", "is unknown", got=device, needs=", ".join(DEVICES), remedy="--device auto")
     if isinstance(program, str | os.PathLike):
@@ -160,29 +201,35 @@ def tune(
     gpu = gpu or program.gpu or _here(device)
     made, left_out = levels_for(program.gemms, gpu, levels, progress=progress)
     engine, made, refused = _engine(device, gpu, made, progress)
-    progress("time")
     seconds = engine.seconds(program.gemms, made)
     progress("run in FP64")
     runs = Runs(program, made, engine)
     count = len(program.gemms)
-    floor = runs.error((EXACT,) * count)
     alone = []
     for at, gemm in enumerate(program.gemms):
         progress(f"profile {gemm.name}")
-        alone.append([runs.alone(at, level) if isfinite(seconds[at][level]) else float("inf") for level in range(len(made))])
-    question = Question(seconds, alone, floor, [gemm.fed_by for gemm in program.gemms], threshold, runs.error)
-    progress("search")
-    found = search(question, exhaustive)
-    uniform = tuple(
-        (level.name, question.time((i,) * count), runs.error((i,) * count)) for i, level in enumerate(made) if isfinite(question.time((i,) * count))
-    )
-    tuned = Tuned(
-        program, gpu, engine.name, engine.errors, engine.times, made, (*left_out, *refused), question, found, uniform,
-        getattr(engine, "sgemm_seconds", None), {}, runs.count,
-    )
-    if engine.kind != "cuda":
-        return tuned
-    return Tuned(**{**tuned.__dict__, "together": engine.together(program.gemms, made, tuned.choices)})
+        alone.append([runs.alone(at, level) if isfinite(seconds[at][level]) else inf for level in range(len(made))])
+    every = [(i,) * count for i in range(len(made)) if all(isfinite(own[i]) for own in seconds)]
+    uniform = tuple((made[choice[0]].name, sum(own[choice[0]] for own in seconds), runs.error(choice)) for choice in every)
+    return Profile(program, gpu, engine, made, (*left_out, *refused), seconds, alone, runs.error((EXACT,) * count), uniform, runs)
+
+
+def tune(
+    program: Program | str | os.PathLike[str], threshold: float, *, gpu: str | None = None, device: str = "auto", levels: Sequence[str] = (),
+    exhaustive: bool = True, progress: Callable[[str], None] = lambda text: None,
+) -> Tuned:
+    """Choose a level for each GEMM so that the output's error is at most `threshold`.
+
+    Args:
+        threshold: of ||X - X*||_F / ||X*||_F of the output, X* in FP64 (MixPert eq. 10).
+        exhaustive: whether programs of up to four GEMMs are also searched whole.
+        program, gpu, device, levels: as `profile`.
+
+    Raises:
+        SpecError: the threshold is no positive number; others as `profile`.
+    """
+    check_threshold(threshold)
+    return profile(program, gpu=gpu, device=device, levels=levels, progress=progress).tuned(threshold, exhaustive=exhaustive, progress=progress)
 
 
 def _here(device: str) -> str:

@@ -58,6 +58,7 @@ class Gpu:
         )
         self._multipliers: dict[Any, products.Multiplier] = {}
         self._contenders: dict[Any, dict[str, timing.Contender]] = {}
+        self.sgemm_seconds = inf
 
     def array(self, x: np.ndarray) -> Any:
         return self.xp.asarray(x)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, split
 from gemmgen.tune.levels import Level
 from gemmgen.tune.program import Gemm
+from gemmgen.tune.search import Choice
 
 MOST_EMULATED = 1 << 28
 """Multiply-adds of a GEMM that the emulator's matrix unit is asked for: it does some 10^7 a second."""
@@ -48,6 +49,19 @@ class Engine(Protocol):
     def exact(self, gemm: Gemm, a: Any, b: Any, c: Any | None) -> Any: ...
     def product(self, gemm: Gemm, level: Level, a: Any, b: Any, c: Any | None) -> Any: ...
     def seconds(self, gemms: Sequence[Gemm], levels: Sequence[Level]) -> list[list[float]]: ...
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """An engine that measures.
+
+    Attributes:
+        sgemm_seconds: of cuBLAS SGEMM for all GEMMs of the last `seconds`.
+    """
+
+    sgemm_seconds: float
+
+    def together(self, gemms: Sequence[Gemm], levels: Sequence[Level], choices: Mapping[str, Choice]) -> dict[str, float]: ...
 
 
 def in_fp64(gemm: Gemm, a: Any, b: Any, c: Any | None) -> Any:

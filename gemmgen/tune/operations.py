@@ -126,7 +126,9 @@ OPERATIONS = {
     "tanh": Operation("tanh(x) of each element", 1, "one matrix", _same, lambda xp, of, grid, at: xp.tanh(of[0])),
     "add": Operation("the sum of two matrices", 2, "two matrices of one shape", _same, lambda xp, of, grid, at: of[0] + of[1]),
     "add_row": Operation("a row added to each row, as a bias is", 2, "[m, n] and [1, n]", _row_added, lambda xp, of, grid, at: of[0] + of[1]),
-    "tile": Operation("of a matrix cut evenly into a grid, the tile at a place", 1, "extents that the grid divides, and a place inside it", _tile_shape, _tile, True),
+    "tile": Operation(
+        "of a matrix cut evenly into a grid, the tile at a place", 1, "extents that the grid divides, and a place inside it", _tile_shape, _tile, True,
+    ),
     "lower_tiles": Operation(
         "tiles put together row by row as a lower triangle", None, "1, 3, 6, 10 ... square tiles of one shape", _triangle, _assembled,
     ),

@@ -130,8 +130,6 @@ class Input(Strict):
                 raise ValueError(f"{name} with distribution = {distribution!r} alone")
         if self.low >= self.high:
             raise ValueError("low below high")
-        if self.distribution == "covariance" and self.shape is not None and self.shape[0] != self.shape[1]:
-            raise ValueError("a square shape for a covariance")
         return self
 
 

@@ -14,7 +14,6 @@ from gemmgen.tune.levels import Level
 from gemmgen.tune.operations import OPERATIONS, Shape
 from gemmgen.tune.program import Program, behind
 from gemmgen.tune.search import Choice
-from gemmgen.verify.metrics import relative_frobenius
 
 EXACT = -1
 """In place of a level: the product in FP64, rounded once."""
@@ -113,12 +112,13 @@ class Runs:
     def __init__(self, program: Program, levels: Sequence[Level], engine: Engine):
         self.program, self.levels, self.engine = program, levels, engine
         self.memory, self.behind, self.count = Memory(engine.memory_bytes), behind(program.gemms), 0
-        self._reference = engine.host(program.run(_Exactly(engine, program)))
+        self._reference = program.run(_Exactly(engine, program))
         self._errors: dict[Choice, float] = {}
-        if not np.isfinite(self._reference).all():
+        self._norm = float(engine.xp.linalg.norm(self._reference))
+        if not np.isfinite(self._norm):
             raise SpecError(program.name, "has an output that is not finite, even in FP64", got=program.output,
                             needs="finite numbers; a positive definite matrix for cholesky", remedy="other inputs")
-        if not self._reference.any():
+        if not self._norm:
             raise SpecError(program.name, "has an output of zeros", got=program.output, needs="an output that errors can be related to", remedy="other inputs")
 
     def error(self, choice: Choice) -> float:
@@ -126,9 +126,9 @@ class Runs:
         if choice not in self._errors:
             self.count += 1
             with np.errstate(all="ignore"):
-                output = self.engine.host(self.program.run(_AtLevels(self, choice)))
-            finite = np.isfinite(output).all()
-            self._errors[choice] = relative_frobenius(output, self._reference) if finite else float("inf")
+                output = self.program.run(_AtLevels(self, choice))
+                error = float(self.engine.xp.linalg.norm(output - self._reference)) / self._norm
+            self._errors[choice] = error if np.isfinite(error) else float("inf")
         return self._errors[choice]
 
     def alone(self, gemm: int, level: int) -> float:
