@@ -606,18 +606,27 @@ def tune(
     loaded = tuner.load_program(program, sizes=chosen_sizes, read=lambda where, path: matrix(where, path, quiet=quiet))
     names = [name.strip() for name in levels.split(",")] if levels.strip() else []
     profile = tuner.profile(loaded, gpu=gpu, device=device, levels=names, progress=progress.step)
-    found = [profile.tuned(one, exhaustive=exhaustive, progress=progress.step) for one in wanted]
-    progress.clear()
+
+    def tell(text: str) -> None:
+        """As soon as it is known."""
+        progress.clear()
+        if not as_json and text:
+            emit(text + "\n")
+
+    tell(telling.profile_text(profile))
+    found = []
+    for one in wanted:
+        found.append(profile.tuned(one, exhaustive=exhaustive, progress=progress.step))
+        tell(telling.tuned_text(found[-1]))
+    found = profile.raced(found)
+    tell(telling.race_text(found))
     values = [one.as_dict() for one in found]
     value = values[0] if len(values) == 1 else values
     if output:
-        write_paths({output: json_text(value) + "\n"})
+        [written] = write_paths({output: json_text(value) + "\n"})
+        tell(f"wrote {written}")
     if as_json:
         emit_json(value)
-    else:
-        emit("\n\n".join([telling.profile_text(profile), *map(telling.tuned_text, found)]))
-        if output:
-            emit(f"\nwrote {output}")
     return EXIT_USAGE if any(one.choice is None for one in found) else EXIT_OK
 
 

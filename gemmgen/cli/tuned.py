@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -100,13 +101,13 @@ def tuned_text(tuned: Tuned) -> str:
     against = {"x highest": highest} | ({"x fp32": tuned.fp32_seconds} if tuned.fp32_seconds else {}) | (
         {"x cuBLAS SGEMM": tuned.sgemm_seconds} if tuned.sgemm_seconds else {}
     )
-    header = ["", *names, "microseconds", *against, "error", *(("in one race",) if tuned.together else ())]
+    header = ["", *names, "microseconds", *against, "error"]
     rows = []
     for name, choice in tuned.choices.items():
         seconds = tuned.seconds(choice)
         rows.append([
             MEANING[name], *tuned.levels_of(choice).values(), _microseconds(seconds), *(f"{base / seconds:.3g}" for base in against.values()),
-            f"{tuned.error(choice):.3g}", *((_microseconds(tuned.together[name]),) if tuned.together else ()),
+            f"{tuned.error(choice):.3g}",
         ])
     lines += ["", table(header, rows)]
     steps = [
@@ -119,3 +120,17 @@ def tuned_text(tuned: Tuned) -> str:
     if whole:
         lines += _lines("whole", [f"{whole.combinations} combinations, {whole.run} run until one held"])
     return "\n".join(lines)
+
+
+def race_text(tuned: Sequence[Tuned]) -> str:
+    """The measured times of whole programs: of each choice once, whichever thresholds it serves; an empty text where nothing was measured."""
+    measured: dict[str, float] = {}
+    for one in tuned:
+        for name, choice in one.choices.items():
+            if one.together:
+                measured[" ".join(one.levels_of(choice).values())] = one.together[name]
+        sgemm = one.together.get("cublas-sgemm")
+    if not measured or not sgemm:
+        return ""
+    rows = [(name, _microseconds(seconds), f"{sgemm / seconds:.3g}") for name, seconds in (*measured.items(), ("cublas-sgemm", sgemm))]
+    return table(("all GEMMs one after the other, in one race", "microseconds", "x cuBLAS SGEMM"), rows)

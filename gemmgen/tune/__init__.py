@@ -32,6 +32,7 @@ __all__ = [
     "recorded", "tune",
 ]
 
+SGEMM = "cublas-sgemm"
 DEVICES = ("auto", "cuda", "model", "emulator")
 
 @dataclass(frozen=True)
@@ -162,12 +163,24 @@ class Profile:
         question = Question(self.seconds, self.alone, self.floor, [gemm.fed_by for gemm in program.gemms], threshold, self.runs.error)
         progress(f"search for {threshold:g}")
         found = search(question, exhaustive)
-        sgemm = engine.sgemm_seconds if isinstance(engine, Timed) else None
-        tuned = Tuned(
-            program, self.gpu, engine.name, engine.errors, engine.times, self.levels, self.left_out, question, found, self.uniform, sgemm, {},
-            self.runs.count - before,
+        return Tuned(
+            program, self.gpu, engine.name, engine.errors, engine.times, self.levels, self.left_out, question, found, self.uniform,
+            engine.sgemm_seconds if isinstance(engine, Timed) else None, {}, self.runs.count - before,
         )
-        return replace(tuned, together=engine.together(program.gemms, self.levels, tuned.choices)) if isinstance(engine, Timed) else tuned
+
+    def raced(self, tuned: Sequence[Tuned]) -> list[Tuned]:
+        """The same with the times of whole programs, of all choices of all of them in one race; as they are where nothing measures.
+
+        Raises:
+            DeviceError: a launch failed.
+        """
+        engine, choices = self.engine, dict.fromkeys(choice for one in tuned for choice in one.choices.values())
+        if not isinstance(engine, Timed) or not choices:
+            return list(tuned)
+        measured = engine.together(self.program.gemms, self.levels, list(choices))
+        return [
+            replace(one, together={name: measured[choice] for name, choice in one.choices.items()} | {SGEMM: measured[None]}) for one in tuned
+        ]
 
 
 def check_threshold(threshold: float) -> None:
@@ -229,7 +242,8 @@ def tune(
         SpecError: the threshold is no positive number; others as `profile`.
     """
     check_threshold(threshold)
-    return profile(program, gpu=gpu, device=device, levels=levels, progress=progress).tuned(threshold, exhaustive=exhaustive, progress=progress)
+    profiled = profile(program, gpu=gpu, device=device, levels=levels, progress=progress)
+    return profiled.raced([profiled.tuned(threshold, exhaustive=exhaustive, progress=progress)])[0]
 
 
 def _here(device: str) -> str:

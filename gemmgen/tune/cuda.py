@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
@@ -85,19 +85,21 @@ class Gpu:
         self.sgemm_seconds = sum(measured[gemm.shape][products.SGEMM] for gemm in gemms)
         return [[measured[gemm.shape].get(level.name, inf) for level in levels] for gemm in gemms]
 
-    def together(self, gemms: Sequence[Gemm], levels: Sequence[Level], choices: Mapping[str, Choice]) -> dict[str, float]:
-        """Seconds of all GEMMs one after the other, of each choice and of cuBLAS SGEMM, in one race; after `seconds`.
+    def together(self, gemms: Sequence[Gemm], levels: Sequence[Level], choices: Sequence[Choice]) -> dict[Choice | None, float]:
+        """Seconds of all GEMMs one after the other, of each choice and, under None, of cuBLAS SGEMM, in one race; after `seconds`.
 
         Raises:
             DeviceError: a launch failed.
         """
         self._progress("time whole programs")
+        names = {choice: " ".join(levels[level].name for level in choice) for choice in choices}
         chains = {
             name: products.chain(name, [self._contenders[gemm.shape][levels[level].name] for gemm, level in zip(gemms, choice)])
-            for name, choice in choices.items()
+            for choice, name in names.items()
         }
         chains[products.SGEMM] = products.chain(products.SGEMM, [self._contenders[gemm.shape][products.SGEMM] for gemm in gemms])
-        return products.raced(chains, rounds=ROUNDS, slice_ms=3 * SLICE_MS, warm_up=WARM_UP_SECONDS)
+        measured = products.raced(chains, rounds=ROUNDS, slice_ms=3 * SLICE_MS, warm_up=WARM_UP_SECONDS)
+        return {**{choice: measured[name] for choice, name in names.items()}, None: measured[products.SGEMM]}
 
 
 def _built(levels: Sequence[Level], progress: Callable[[str], None]) -> tuple[dict[Any, Built], tuple[str, ...]]:

@@ -61,7 +61,7 @@ class Timed(Protocol):
 
     sgemm_seconds: float
 
-    def together(self, gemms: Sequence[Gemm], levels: Sequence[Level], choices: Mapping[str, Choice]) -> dict[str, float]: ...
+    def together(self, gemms: Sequence[Gemm], levels: Sequence[Level], choices: Sequence[Choice]) -> dict[Choice | None, float]: ...
 
 
 def in_fp64(gemm: Gemm, a: Any, b: Any, c: Any | None) -> Any:

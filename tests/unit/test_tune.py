@@ -11,14 +11,34 @@ import numpy as np
 import pytest
 
 from gemmgen import road, tune
+from gemmgen.build import Built
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
-from gemmgen.tune import operations
+from gemmgen.solve import solve
+from gemmgen.timing import Contender
+from gemmgen.tune import cuda, operations
+from gemmgen.tune import levels as levels_module
 from gemmgen.tune.engine import emulated, simulated
 from gemmgen.tune.levels import levels_for
 from gemmgen.tune.operations import OPERATIONS
 from gemmgen.tune.program import PROGRAMS, Gemm, Input, behind, drawn, load_program
 from gemmgen.tune.run import EXACT, Memory, Runs
 from gemmgen.tune.search import Question, Step, exhaustive, frontier, greedy, refined, search
+
+@pytest.fixture(autouse=True, scope="module")
+def _each_kernel_decided_once():
+    """Tests share their specs, and to decide a small kernel takes a second."""
+    kept = {}
+
+    def once(spec):
+        key = spec.model_dump_json()
+        if key not in kept:
+            kept[key] = solve(spec)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gemmgen.tune.levels.solve", once)
+        yield
+
 
 # ---- the search, on planted profiles
 
@@ -317,7 +337,7 @@ THREE = ["half", "bf16x3", "ootomo"]
 @pytest.fixture(scope="module")
 def profiles():
     return {
-        "mlp": tune.profile(load_program("mlp", sizes=dict(batch=64, inputs=96, hidden=128, outputs=32)), gpu="h100", device="model", levels=THREE),
+        "mlp": tune.profile(load_program("mlp", sizes=dict.fromkeys(("batch", "inputs", "hidden", "outputs"), 64)), gpu="h100", device="model", levels=THREE),
         "cholesky": tune.profile(load_program("cholesky", sizes={"n": 192}), gpu="h100", device="model", levels=THREE),
     }
 
@@ -374,6 +394,50 @@ def test_arguments_that_cannot_be(chain):
             tune.tune(chain, **{"threshold": 1e-3, "device": "model", "levels": ["half"], **arguments})
     with pytest.raises(SpecError, match="--gpu"):
         tune.tune("mlp", 1e-3, device="model")
+
+
+class OnFakeGpu:
+    """A multiplier whose kernels are simulated."""
+
+    def __init__(self, built):
+        self.plan = built.plan
+
+    def __call__(self, a, b, c, alpha, beta):
+        of = [np.ascontiguousarray(x if op == "n" else x.T) for x, op in zip((a, b), self.plan.layout)]
+        return (np.float32(alpha) * simulated(self.plan, *of) + (0 if c is None else np.float32(beta) * c)).astype(np.float32)
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch):
+    """A GPU that simulates, in place of cupy and its kernels; gives what was raced."""
+    races = []
+
+    def raced(timed, **how):
+        races.append(list(timed))
+        return {name: 1e-3 * (1 + at) for at, name in enumerate(timed)}
+
+    monkeypatch.setattr(cuda, "why_not", lambda plan: None)
+    monkeypatch.setattr("gemmgen.run.why_not", lambda plan: None)
+    monkeypatch.setattr(cuda.timing, "device_name", lambda: "NVIDIA H100 of paper")
+    monkeypatch.setattr(cuda, "first_that_builds", lambda spec: Built(levels_module.solve(spec), None, None))
+    monkeypatch.setattr(cuda.products, "arrays", lambda: np)
+    monkeypatch.setattr(cuda.products, "Multiplier", OnFakeGpu)
+    monkeypatch.setattr(cuda.products, "contenders", lambda size, kernels: {name: Contender(name, None) for name in (*kernels, "cublas-sgemm")})
+    monkeypatch.setattr(cuda.products, "raced", raced)
+    monkeypatch.setattr(cuda.Gpu, "host", lambda self, x: x)
+    return races
+
+
+def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):
+    out = tmp_path / "out.json"
+    same = [part for name in ("batch", "inputs", "hidden", "outputs") for part in ("--size", f"{name}=64")]
+    ran = gemmgen("tune", "mlp", *same, "--gpu", "h100", "--device", "auto", "--levels", ",".join(THREE), "--threshold", "1e-2,1e-5", "-o", out, "--quiet")
+    assert ran.code == 0 and "NVIDIA H100 of paper" in ran.out and "measured on the GPU" in ran.out and "x cuBLAS SGEMM" in ran.out
+    assert fake_gpu == [[*THREE, "cublas-sgemm"], ["half half half", "ootomo ootomo ootomo", "bf16x3 bf16x3 bf16x3", "cublas-sgemm"]]
+    loose, tight = json.loads(out.read_text())
+    assert loose["together"] == {"chosen": 0.001, "greedy": 0.001, "highest": 0.002, "exhaustive": 0.001, "cublas-sgemm": 0.004}
+    assert tight["together"]["chosen"] == 0.003 and loose["sgemm_seconds"] == pytest.approx(0.012)
+    assert cuda.gpu_here() == "h100"
 
 
 # ---- programs of functions
