@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 Shape = tuple[int, int]
-LEAF = 512
+LEAF = 128
 """Rows of a tile that the host factors or inverts at once."""
 
 
