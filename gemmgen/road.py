@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gemmgen.run.batch import BatchResult, Product
     from gemmgen.solve import Explanation
     from gemmgen.spec import LoadedSpec
+    from gemmgen.tune import Program, Tuned
     from gemmgen.verify import Report, Require
 
     Spec = str | os.PathLike[str] | Mapping[str, Any] | LoadedSpec
@@ -266,6 +267,26 @@ def export(
     built = build(kernel, gpu, archs=lambda made: exporter.target_archs(made, archs))
     refused = [refusal.as_dict() for refusal in built.refused]
     return exporter.export(built.plan, built.source, built.binary, Path(directory), others=built.others, name=name, force=force, refused=refused)
+
+
+def tune(
+    program: str | os.PathLike[str] | Program, threshold: float, gpu: str | None = None, *, device: str = "auto", levels: Iterable[str] = (),
+    progress: Watcher = NOBODY,
+) -> Tuned:
+    """The precision that each GEMM of a program may have, for an error of its output.
+
+    Args:
+        program: a .toml file, the name of one under specs/programs, or what `gemmgen.tune.load_program` or `recorded` gave.
+        threshold: of the output's relative Frobenius error against FP64.
+        device: `cuda`, `model`, `emulator`, or `auto`: a GPU if one runs the kernels, else the model.
+        levels: schemes to choose from; none for the usual ones that the GPU serves.
+
+    Raises:
+        SpecError, UnknownName, InfeasibleSpec, DeviceError, BuildError: as `gemmgen.tune.tune`.
+    """
+    from gemmgen.tune import tune as tuned
+
+    return tuned(program, threshold, gpu=gpu, device=device, levels=tuple(levels), progress=progress.step)
 
 
 def check_affordable(size: tuple[int, int, int], kind: str) -> None:

@@ -1,0 +1,525 @@
+"""The tuner: programs, the rule that walks, what it is compared with, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+
+from gemmgen import road, tune
+from gemmgen.build import Built
+from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
+from gemmgen.solve import solve
+from gemmgen.timing import Contender
+from gemmgen.tune import cuda, operations
+from gemmgen.tune import levels as levels_module
+from gemmgen.tune.engine import emulated, simulated
+from gemmgen.tune.levels import levels_for
+from gemmgen.tune.operations import OPERATIONS
+from gemmgen.tune.program import PROGRAMS, Gemm, Input, behind, drawn, load_program
+from gemmgen.tune.run import EXACT, Memory, Runs
+from gemmgen.tune.search import Question, Step, exhaustive, frontier, greedy, refined, search
+
+@pytest.fixture(autouse=True, scope="module")
+def _each_kernel_decided_once():
+    """Tests share their specs, and to decide a small kernel takes a second."""
+    kept = {}
+
+    def once(spec):
+        key = spec.model_dump_json()
+        if key not in kept:
+            kept[key] = solve(spec)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gemmgen.tune.levels.solve", once)
+        yield
+
+
+# ---- the search, on planted profiles
+
+
+def planted(seconds, alone, threshold, fed_by=None, floor=0.0, error=None):
+    """A question whose errors add as squares, unless another rule is given; and the choices that are run."""
+    ran = []
+
+    def by_squares(choice):
+        ran.append(choice)
+        return (floor**2 + sum(own[level] ** 2 - floor**2 for own, level in zip(alone, choice))) ** 0.5
+
+    asked = error or by_squares
+    return Question(seconds, alone, floor, fed_by or [()] * len(seconds), threshold, asked), ran
+
+
+def best(question):
+    """The fastest combination that holds, by trying all."""
+    every = product(*(range(len(own)) for own in question.seconds))
+    return min((c for c in every if question.time(c) < inf and question.meets(c)), key=question.time, default=None)
+
+
+def test_the_largest_share_is_lowered_first_and_until_the_threshold():
+    question, ran = planted([[1, 2], [3, 6], [2, 4]], [[0.5, 0.1], [0.5, 0.1], [0.5, 0.1]], 0.6)
+    walk = greedy(question)
+    assert walk.highest == (1, 1, 1) == ran[0]
+    assert ran[1] == (1, 0, 1)  # the second has the largest share
+    assert [step.kept for step in walk.steps] == [True, False, False] and walk.choice == (1, 0, 1)
+    assert [step.gemm for step in walk.steps] == [1, 2, 0]
+
+
+def test_a_predecessor_is_raised_where_that_pays():
+    """The first is lowered, having the largest share; then the second fails, until the first, now shorter, is raised again."""
+    seconds, alone = [[5, 6], [1, 5.5]], [[0.3, 0.1], [0.4, 0.1]]
+    question, _ = planted(seconds, alone, 0.45, fed_by=[(), (0,)])
+    walk = greedy(question)
+    assert walk.steps == (
+        Step(0, None, (0, 1), pytest.approx(0.1**0.5), 10.5, True), Step(1, None, (0, 0), pytest.approx(0.5), 6, False),
+        Step(1, 0, (1, 0), pytest.approx(0.17**0.5), 7, True), Step(0, None, (0, 0), pytest.approx(0.5), 6, False),
+    )
+    assert walk.choice == (1, 0) == best(question)
+
+
+def test_one_that_is_no_predecessor_or_takes_longer_is_not_raised():
+    seconds, alone = [[5, 6], [1, 5.5]], [[0.3, 0.1], [0.4, 0.1]]
+    assert greedy(planted(seconds, alone, 0.45)[0]).choice == (0, 1)  # nothing feeds the second
+    longer = [[5.6, 6], [1, 5.5]]
+    assert greedy(planted(longer, alone, 0.45, fed_by=[(), (0,)])[0]).choice == (0, 1)
+
+
+def test_an_exchange_that_makes_the_program_slower_is_not_tried():
+    question, ran = planted([[4, 9], [3, 5]], [[0.3, 0.1], [0.4, 0.1]], 0.45, fed_by=[(), (0,)])
+    assert greedy(question).choice == (0, 1)
+    assert (1, 0) not in ran  # 12 where it has 9
+
+
+def test_the_frontier_finds_what_single_steps_do_not():
+    """Three equal GEMMs: one at the lowest level and two high is faster than all in the middle."""
+    question, _ = planted([[1, 3, 3.2]] * 3, [[0.9, 0.5, 0.05]] * 3, 0.91)
+    walk = greedy(question)
+    assert question.time(walk.choice) == 9 and question.time(best(question)) == pytest.approx(7.4)
+    assert question.time(refined(question, walk.choice)) == pytest.approx(7.4)
+    assert frontier(question)[0] == (0, 0, 0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_found_holds_and_the_whole_search_is_exact(seed):
+    draw = np.random.default_rng(seed)
+    count, levels = int(draw.integers(1, 5)), int(draw.integers(1, 6))
+    seconds = draw.uniform(1, 10, (count, levels)).tolist()
+    alone = (10.0 ** draw.uniform(-7, -3, (count, levels))).tolist()
+    fed_by = [tuple(range(at)) for at in range(count)]
+    question, _ = planted(seconds, alone, 10.0 ** draw.uniform(-6, -3), fed_by)
+    found, right = search(question), best(question)
+    if right is None:
+        assert found.choice is None and found.whole.choice is None
+        return
+    assert question.meets(found.choice) and question.time(found.whole.choice) == question.time(right)
+    assert question.time(found.choice) <= 1.1 * question.time(right)
+
+
+def test_a_threshold_that_nothing_meets_is_told_and_one_met_by_chance_is_found():
+    question, _ = planted([[1, 2]] * 2, [[0.5, 0.1]] * 2, 0.01)
+    found = search(question)
+    assert found.choice is None and found.walk.choice is None and found.walk.highest == (1, 1) and found.whole.choice is None
+    lucky, _ = planted([[1, 2]] * 2, [[0.5, 0.1]] * 2, 0.12, error=lambda choice: 0.11 if choice == (1, 0) else 0.2)
+    assert search(lucky).choice is None  # its estimate is hopeless, so it is not run
+    near, _ = planted([[1, 2]] * 2, [[0.15, 0.1]] * 2, 0.12, error=lambda choice: 0.11 if choice == (1, 0) else 0.2)
+    assert search(near).choice == (1, 0)
+
+
+def test_levels_that_cannot_be_had_and_errors_that_are_not_finite_are_not_chosen():
+    question, _ = planted([[inf, 2, 3], [1, inf, 3]], [[inf, 0.2, 0.1], [inf, inf, 0.1]], 0.3)
+    assert question.ladder(0) == (1, 2) and search(question).choice == (1, 2)
+    never, _ = planted([[1, 2]], [[0.2, 0.1]], 0.3, error=lambda choice: float("nan"))
+    assert search(never).choice is None
+
+
+def test_a_dominated_level_is_no_step_of_the_rule():
+    question, _ = planted([[1, 2, 3, 4]], [[0.5, 0.6, 0.2, 0.1999]], 1.0)
+    assert question.ladder(0) == (0, 2)
+
+
+def test_a_program_of_five_is_not_searched_whole():
+    assert search(planted([[1, 2]] * 5, [[0.5, 0.1]] * 5, 1.0)[0]).whole is None
+
+
+# ---- programs of files
+
+
+CHAIN = """
+title = "a chain"
+output = "y"
+gpu = "a100"
+[sizes]
+n = 32
+[inputs]
+x = { shape = ["n", 48] }
+w = { shape = [48, "n"], distribution = "normal", seed = 1 }
+v = { shape = ["n", "n"], seed = 2 }
+[[steps]]
+name = "h"
+gemm = ["x", "w"]
+[[steps]]
+name = "r"
+host = "relu"
+of = ["h"]
+[[steps]]
+name = "y"
+gemm = ["r", "v", "h"]
+op = "nt"
+alpha = 0.5
+beta = -2.0
+"""
+
+
+@pytest.fixture
+def chain(tmp_path):
+    path = tmp_path / "chain.toml"
+    path.write_text(CHAIN)
+    return path
+
+
+def test_shapes_and_what_feeds_what():
+    assert [gemm.fed_by for gemm in load_program("mlp").gemms] == [(), (0,), (1,)]
+    cholesky = load_program("cholesky", sizes={"n": 96})
+    assert [(gemm.name, gemm.fed_by) for gemm in cholesky.gemms] == [("s22", ()), ("s32", ()), ("s33", ()), ("t33", (0, 1, 2))]
+    assert {gemm.shape for gemm in cholesky.gemms} == {(32, 32, 32, "nt")}
+
+
+def test_what_is_behind_a_result_is_followed_through():
+    gemms = [Gemm("a", 1, 1, 1), Gemm("b", 1, 1, 1, fed_by=(0,)), Gemm("c", 1, 1, 1, fed_by=(1,)), Gemm("d", 1, 1, 1)]
+    assert behind(gemms) == [{0}, {0, 1}, {0, 1, 2}, {3}]
+
+
+def test_a_chain_is_computed_as_it_reads(chain):
+    loaded = load_program(chain)
+    assert loaded.gemms[1] == Gemm("y", 32, 32, 32, "nt", 0.5, -2.0, (0,))
+    levels, _ = levels_for(loaded.gemms, "a100", ["fp32"])
+    runs = Runs(loaded, levels, tune.Simulation("a100"))
+    x, w, v = (loaded.inputs[name].astype(np.float64) for name in "xwv")
+    h = x @ w
+    np.testing.assert_allclose(runs._reference, 0.5 * np.maximum(h, 0) @ v.T - 2 * h, rtol=1e-12, atol=1e-12)
+    assert 0 < runs.error((EXACT, EXACT)) < 1e-7 and runs.error((0, 0)) < 1e-6
+
+
+@pytest.mark.parametrize(("before", "after", "place", "problem"), [
+    ('output = "y"', 'output = "q"', "output", "unknown matrix"),
+    ('output = "y"', 'output = "h"', "output", "does not depend on the GEMM y"),
+    ('gemm = ["x", "w"]', 'gemm = ["x", "q"]', "[steps] 0 (h)", "unknown matrix"),
+    ('gemm = ["x", "w"]', 'gemm = ["x", "v"]', "[steps] 0 (h)", "do not fit"),
+    ('gemm = ["r", "v", "h"]', 'gemm = ["r", "v", "x"]', "[steps] 2 (y)", "C that does not fit"),
+    ('gemm = ["r", "v", "h"]', 'gemm = ["r", "v"]', "[steps] 2", "is not acceptable"),  # beta without C
+    ('name = "r"', 'name = "x"', "[steps] 1 (x)", "name of another matrix"),
+    ('host = "relu"', 'host = "rely"', "[steps] 1.host", "is not acceptable"),
+    ('host = "relu"', 'host = "cholesky"', "[steps] 1", None),
+    ('host = "relu"', 'host = "add"', "[steps] 1", "is not acceptable"),
+    ('host = "relu"', 'host = "tile"', "[steps] 1", "is not acceptable"),
+    ('host = "relu"', 'host = "relu"\nop = "nt"', "[steps] 1", "is not acceptable"),
+    ('host = "relu"', 'host = "tile"\ngrid = [3, 1]\nat = [0, 0]', "[steps] 1 (r)", "does not take"),
+    ('shape = ["n", 48]', 'shape = ["m", 48]', "[inputs] x.shape", "unknown size"),
+    ('shape = ["n", 48]', 'shape = ["n", 0]', "[inputs] x.shape", "out of range"),
+    ('shape = ["n", 48]', 'shape = ["n", 48], low = 2.0', "[inputs] x", "is not acceptable"),
+    ('shape = ["n", 48]', 'shape = ["n", 48], deviation = 2.0', "[inputs] x", "is not acceptable"),
+    ('shape = ["n", 48]', 'shape = ["n", 48], file = "x.npy"', "[inputs] x", "is not acceptable"),
+    ('shape = ["n", 48]', 'shape = ["n", 48], distribution = "covariance"', "[inputs] x.shape", "is not square"),
+    ('shape = ["n", 48]', 'file = "x.npy"', "[inputs] x", "nobody here reads"),
+    ('n = 32', 'n = 0', "[sizes] n", "is not acceptable"),
+    ('title = "a chain"', 'title = "a chain"\nother = 1', "other", "unknown key"),
+    ('beta = -2.0', 'beta = nan', "[steps] 2.beta", "is not acceptable"),
+])
+def test_a_bad_program_is_refused_with_its_place(chain, before, after, place, problem):
+    assert before in CHAIN
+    chain.write_text(CHAIN.replace(before, after, 1))
+    if problem is None:  # 32 x 32 of no definite matrix: known when it runs
+        with pytest.raises(SpecError, match="not finite"):
+            tune.tune(chain, 1e-3, device="model", levels=["half"])
+        return
+    with pytest.raises(SpecError) as raised:
+        load_program(chain)
+    assert place in raised.value.where and problem in raised.value.problem
+    assert raised.value.needs or raised.value.got
+
+
+def test_sizes_arrays_and_names_of_ones_own(chain):
+    assert load_program(chain, sizes={"n": 16}).gemms[0].shape == (16, 16, 48, "nn")
+    x = np.ones((32, 48), np.float32)
+    assert load_program(chain, arrays={"x": x}).inputs["x"] is x
+    for bad, error in (
+        ({"sizes": {"m": 3}}, UnknownName), ({"sizes": {"n": 0}}, SpecError), ({"arrays": {"q": x}}, UnknownName),
+        ({"arrays": {"x": x.astype(np.float64)}}, SpecError), ({"arrays": {"x": x[:, 0]}}, SpecError),
+    ):
+        with pytest.raises(error):
+            load_program(chain, **bad)
+    with pytest.raises(UnknownName, match="cholesky"):
+        load_program("none")
+
+
+def test_inputs_are_drawn_as_they_say():
+    uniform = drawn(Input(shape=(64, 65), low=2.0, high=3.0, seed=4), (64, 65))
+    assert uniform.dtype == np.float32 and uniform.min() >= 2 and uniform.max() <= 3
+    assert np.array_equal(uniform, drawn(Input(shape=(64, 65), low=2.0, high=3.0, seed=4), (64, 65)))
+    normal = drawn(Input(shape=(200, 200), distribution="normal", mean=5.0, deviation=0.5), (200, 200))
+    assert abs(normal.mean() - 5) < 0.02 and abs(normal.std() - 0.5) < 0.02
+    covariance = drawn(Input(shape=(1100, 1100), distribution="covariance", nugget=0.25), (1100, 1100))
+    assert np.array_equal(covariance, covariance.T) or np.abs(covariance - covariance.T).max() < 1e-6
+    assert np.all(np.diagonal(covariance) == 1.25) and np.linalg.eigvalsh(covariance.astype(np.float64)).min() > 0.2
+
+
+# ---- what the host does
+
+
+def test_operations_are_what_they_say(monkeypatch):
+    monkeypatch.setattr(operations, "LEAF", 5)
+    draw = np.random.default_rng(0)
+    g = draw.random((23, 40))
+    a, x = g @ g.T, draw.random((7, 23))
+    lower = OPERATIONS["cholesky"].compute(np, [a], None, None)
+    np.testing.assert_allclose(lower, np.linalg.cholesky(a), rtol=1e-9)
+    np.testing.assert_allclose(OPERATIONS["solve_lower"].compute(np, [x, lower], None, None) @ lower.T, x, rtol=1e-9)
+    assert np.isnan(OPERATIONS["cholesky"].compute(np, [-a], None, None)[-1, -1])
+    assert np.array_equal(OPERATIONS["add_row"].compute(np, [x, x[:1]], None, None), x + x[0])
+    assert np.array_equal(OPERATIONS["add"].compute(np, [x, x], None, None), 2 * x)
+    assert np.array_equal(OPERATIONS["tanh"].compute(np, [x], None, None), np.tanh(x))
+    square = draw.random((6, 6))
+    tiles = [OPERATIONS["tile"].compute(np, [square], (3, 3), (i, j)) for i in range(3) for j in range(i + 1)]
+    whole = OPERATIONS["lower_tiles"].compute(np, tiles, None, None)
+    assert np.array_equal(np.tril(whole), np.tril(square)) and not whole[:2, 2:].any()
+    assert OPERATIONS["lower_tiles"].shape([(2, 2)] * 6, None, None) == (6, 6) and OPERATIONS["lower_tiles"].shape([(2, 2)] * 5, None, None) is None
+
+
+# ---- products at levels
+
+
+@pytest.mark.parametrize("scheme", ["half", "ootomo", "bf16x3", "scaled"])
+def test_simulated_products_err_as_those_of_the_matrix_unit(scheme):
+    plan = levels_for([Gemm("c", 96, 96, 512)], "h100", [scheme])[0][0].plans[96, 96, 512, "nn"]
+    draw = np.random.default_rng(1)
+    a, b = (draw.uniform(-1, 1, shape).astype(np.float32) for shape in ((96, 512), (512, 96)))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    by_simulation, by_unit = (np.linalg.norm(f(plan, a, b) - exact) / np.linalg.norm(exact) for f in (simulated, emulated))
+    assert 0.2 * by_unit < by_simulation < 1.3 * by_unit  # what the unit cuts off is left out
+
+
+def test_levels_are_in_the_order_of_their_cost_and_refusals_are_told():
+    gemms = load_program("mlp").gemms
+    levels, _ = levels_for(gemms, "a100", ["fp32", "ootomo", "half"])
+    assert [level.name for level in levels] == ["half", "ootomo", "fp32"]
+    with pytest.raises(UnknownName, match="--levels"):
+        levels_for(gemms, "a100", ["halve"])
+    with pytest.raises(SpecError, match="twice"):
+        levels_for(gemms, "a100", ["half", "half"])
+    with pytest.raises(InfeasibleSpec, match="none serves"):
+        levels_for(gemms, "t4", ["tf32x3"])
+    some, left_out = levels_for(gemms, "t4", ["half", "tf32x3"])
+    assert [level.name for level in some] == ["half"] and left_out[0].startswith("tf32x3: ")
+
+
+def test_memory_forgets_what_was_used_longest_ago():
+    memory, made = Memory(2000), []
+
+    def get(key):
+        return memory.get(key, lambda: made.append(key) or np.zeros(1000, np.uint8))
+
+    for key in "abacab":
+        get(key)
+    assert made == ["a", "b", "c", "b"]
+
+
+# ---- the tuner
+
+
+THREE = ["half", "bf16x3", "ootomo"]
+
+
+@pytest.fixture(scope="module")
+def profiles():
+    return {
+        "mlp": tune.profile(load_program("mlp", sizes=dict.fromkeys(("batch", "inputs", "hidden", "outputs"), 64)), gpu="h100", device="model", levels=THREE),
+        "cholesky": tune.profile(load_program("cholesky", sizes={"n": 192}), gpu="h100", device="model", levels=THREE),
+    }
+
+
+@pytest.mark.parametrize("name", ["mlp", "cholesky"])
+@pytest.mark.parametrize("threshold", [1e-3, 3e-5, 3e-6, 1e-6])
+def test_shipped_programs_meet_thresholds_within_a_tenth_of_the_best(profiles, name, threshold):
+    tuned = profiles[name].tuned(threshold)
+    assert tuned.error(tuned.choice) <= threshold
+    assert tuned.seconds(tuned.choice) <= 1.1 * tuned.seconds(tuned.found.whole.choice)
+    assert tuned.seconds(tuned.choice) <= tuned.seconds(tuned.found.walk.choice)
+    every = product(range(3), repeat=len(tuned.program.gemms))
+    right = min(tuned.seconds(choice) for choice in every if tuned.error(choice) <= threshold)
+    assert tuned.seconds(tuned.found.whole.choice) == right
+    assert tuned.as_dict()["meets"] and json.dumps(tuned.as_dict())
+
+
+def test_errors_alone_add_as_squares(profiles):
+    question = profiles["mlp"].tuned(1e-3).question
+    for choice in ((0, 0, 0), (1, 1, 1), (0, 1, 2), (2, 1, 0)):
+        assert question.error(choice) == pytest.approx(question.estimate(choice), rel=0.25)
+
+
+def test_a_threshold_below_every_level_is_refused(profiles):
+    tuned = profiles["mlp"].tuned(1e-9)
+    assert tuned.choice is None and set(tuned.choices) == {"highest"} and not tuned.as_dict()["meets"]
+
+
+def test_a_run_reuses_what_did_not_change(profiles, monkeypatch):
+    runs, multiplied = profiles["cholesky"].runs, []
+    given = tune.Simulation.product
+    monkeypatch.setattr(tune.Simulation, "product", lambda self, gemm, *rest: multiplied.append(gemm.name) or given(self, gemm, *rest))
+    runs._errors.clear()
+    runs.memory = Memory(1 << 30)
+    runs.error((0, 1, 2, 0))
+    runs.error((0, 1, 2, 1))
+    assert multiplied == ["s22", "s32", "s33", "t33", "t33"]
+    runs.error((0, 1, 1, 1))
+    assert multiplied[5:] == ["s33", "t33"]
+
+
+def test_the_emulators_unit_serves_small_programs(chain):
+    tuned = road.tune(chain, 1e-4, device="emulator", levels=["half", "ootomo"])
+    assert tuned.error(tuned.choice) <= 1e-4 and tuned.device == "emulator of a100"
+    with pytest.raises(SpecError, match="too slow"):
+        tune.tune(load_program("mlp", sizes={"batch": 4096}), 1e-4, gpu="h100", device="emulator", levels=["half"])
+
+
+def test_arguments_that_cannot_be(chain):
+    for arguments, error in (
+        ({"threshold": 0.0}, SpecError), ({"threshold": float("nan")}, SpecError), ({"device": "gpu"}, SpecError), ({"gpu": "h1000"}, UnknownName),
+    ):
+        with pytest.raises(error):
+            tune.tune(chain, **{"threshold": 1e-3, "device": "model", "levels": ["half"], **arguments})
+    with pytest.raises(SpecError, match="--gpu"):
+        tune.tune("mlp", 1e-3, device="model")
+
+
+class OnFakeGpu:
+    """A multiplier whose kernels are simulated."""
+
+    def __init__(self, built):
+        self.plan = built.plan
+
+    def __call__(self, a, b, c, alpha, beta):
+        of = [np.ascontiguousarray(x if op == "n" else x.T) for x, op in zip((a, b), self.plan.layout)]
+        return (np.float32(alpha) * simulated(self.plan, *of) + (0 if c is None else np.float32(beta) * c)).astype(np.float32)
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch):
+    """A GPU that simulates, in place of cupy and its kernels; gives what was raced."""
+    races = []
+
+    def raced(timed, **how):
+        races.append(list(timed))
+        return {name: 1e-3 * (1 + at) for at, name in enumerate(timed)}
+
+    monkeypatch.setattr(cuda, "why_not", lambda plan: None)
+    monkeypatch.setattr("gemmgen.run.why_not", lambda plan: None)
+    monkeypatch.setattr(cuda.timing, "device_name", lambda: "NVIDIA H100 of paper")
+    monkeypatch.setattr(cuda, "first_that_builds", lambda spec: Built(levels_module.solve(spec), None, None))
+    monkeypatch.setattr(cuda.products, "arrays", lambda: np)
+    monkeypatch.setattr(cuda.products, "Multiplier", OnFakeGpu)
+    monkeypatch.setattr(cuda.products, "contenders", lambda size, kernels: {name: Contender(name, None) for name in (*kernels, "cublas-sgemm")})
+    monkeypatch.setattr(cuda.products, "raced", raced)
+    monkeypatch.setattr(cuda.Gpu, "host", lambda self, x: x)
+    return races
+
+
+def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):
+    out = tmp_path / "out.json"
+    same = [part for name in ("batch", "inputs", "hidden", "outputs") for part in ("--size", f"{name}=64")]
+    ran = gemmgen("tune", "mlp", *same, "--gpu", "h100", "--device", "auto", "--levels", ",".join(THREE), "--threshold", "1e-2,1e-5", "-o", out, "--quiet")
+    assert ran.code == 0 and "NVIDIA H100 of paper" in ran.out and "measured on the GPU" in ran.out and "x cuBLAS SGEMM" in ran.out
+    assert fake_gpu == [[*THREE, "cublas-sgemm"], ["half half half", "ootomo ootomo ootomo", "bf16x3 bf16x3 bf16x3", "cublas-sgemm"]]
+    loose, tight = json.loads(out.read_text())
+    assert loose["together"] == {"chosen": 0.001, "greedy": 0.001, "highest": 0.002, "exhaustive": 0.001, "cublas-sgemm": 0.004}
+    assert tight["together"]["chosen"] == 0.003 and loose["sgemm_seconds"] == pytest.approx(0.012)
+    assert cuda.gpu_here() == "h100"
+
+
+# ---- programs of functions
+
+
+def layers(matmul, inputs):
+    hidden = np.maximum(matmul(inputs["x"], inputs["w"]) + 0.5, 0)
+    other = matmul(inputs["x"], inputs["w"], alpha=2.0)
+    joined = np.concatenate([hidden[:, :8], other[:, 8:]], axis=1)
+    again = matmul(joined, inputs["v"])
+    return matmul(again, inputs["v"], again, op="nt", beta=0.25)
+
+
+@pytest.fixture
+def inputs():
+    draw = np.random.default_rng(5)
+    return {name: draw.uniform(-1, 1, shape).astype(np.float32) for name, shape in (("x", (24, 40)), ("w", (40, 16)), ("v", (16, 16)))}
+
+
+def test_a_function_is_recorded_with_what_feeds_what(inputs):
+    program = tune.recorded(layers, inputs)
+    assert [gemm.fed_by for gemm in program.gemms] == [(), (), (0, 1), (2,)]
+    assert program.gemms[3] == Gemm("call3", 24, 16, 16, "nt", 1.0, 0.25, (2,)) and program.gemms[1].alpha == 2.0
+    tuned = tune.tune(program, 1e-4, gpu="a100", device="model", levels=["half", "ootomo"])
+    assert tuned.error(tuned.choice) <= 1e-4
+    assert tuned.error((0, 0, 0, 0)) > 1e-4 > tuned.error((1, 1, 1, 1))
+
+
+def test_functions_that_cannot_be_replayed_are_refused(inputs):
+    draw, count = np.random.default_rng(), iter(range(100))
+    for function, problem in (
+        (lambda matmul, given: given["x"], "calls no product"),
+        (lambda matmul, given: matmul(given["x"], given["v"]), "do not fit"),
+        (lambda matmul, given: matmul(given["x"], given["w"][:, 0]), "no matrix"),
+        (lambda matmul, given: matmul(given["x"], given["w"], op="nm"), "unknown op"),
+        (lambda matmul, given: matmul(given["x"] * np.float32(draw.random()), given["w"]), "does not do the same"),
+        (lambda matmul, given: matmul(given["x"][: 1 + next(count)], given["w"]), "calls other products"),
+        (lambda matmul, given: float(matmul(given["x"], given["w"])[0, 0]), "returns no matrix"),
+    ):
+        with pytest.raises(SpecError) as raised:
+            tune.recorded(function, inputs, name="f")
+        assert problem in raised.value.problem
+    with pytest.raises(SpecError, match="float32"):
+        tune.recorded(layers, {"x": np.zeros((2, 2))})
+
+
+# ---- the command
+
+
+def test_the_command_tells_the_choice_and_writes_it(gemmgen, chain, tmp_path):
+    ran = gemmgen("tune", chain, "--threshold", "1e-2,1e-5,1e-12", "--device", "model", "--levels", "half,ootomo", "-o", tmp_path / "out.json", "--quiet")
+    assert ran.code == 2 and ran.err == ""  # nothing meets the last one
+    assert "GEMMs" in ran.out and "fed by" in ran.out and "predicted by the model, not measured" in ran.out
+    assert "no combination of levels meets it" in ran.out and "whole      4 combinations" in ran.out
+    loose, middle, tight = json.loads((tmp_path / "out.json").read_text())
+    assert loose["choices"]["chosen"]["levels"] == {"h": "half", "y": "half"} and tight["meets"] is False
+    assert middle["choices"]["chosen"]["error"] <= 1e-5 and "ootomo" in middle["choices"]["chosen"]["levels"].values()
+    one = json.loads(gemmgen("tune", chain, "--threshold", "1e-2", "--device", "model", "--levels", "half", "--json").out)
+    assert one["threshold"] == 1e-2 and one["gemms"][1]["fed_by"] == ["h"]
+
+
+def test_the_command_reads_matrices_and_sizes(gemmgen, chain, tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((16, 48), np.float32))
+    chain.write_text(CHAIN.replace('shape = ["n", 48]', 'file = "x.npy"'))
+    ran = gemmgen("tune", chain, "--threshold", "1", "--device", "model", "--levels", "half", "--size", "n=16", "--json", "--no-exhaustive")
+    value = json.loads(ran.out)
+    assert ran.code == 0 and value["gemms"][0]["m"] == 16 and value["combinations"] is None
+
+
+@pytest.mark.parametrize(("arguments", "place"), [
+    (["--threshold", "x"], "--threshold"), (["--threshold", "-1"], "--threshold"), (["--threshold", "1e-3,inf"], "--threshold"),
+    (["--threshold", "1", "--size", "n"], "--size"), (["--threshold", "1", "--size", "q=3"], "--size"), (["--threshold", "1", "--levels", "q"], "--levels"),
+    ([], "gemmgen tune"),
+])
+def test_the_command_refuses_bad_arguments(gemmgen, chain, arguments, place):
+    ran = gemmgen("tune", chain, *arguments, "--device", "model", "--quiet", "--json")
+    assert ran.code == 2 and json.loads(ran.out)["where"].startswith(place)
+
+
+def test_every_shipped_program_is_whole():
+    paths = sorted(PROGRAMS.glob("*.toml"))
+    assert {path.stem for path in paths} >= {"cholesky", "mlp"}
+    for path in paths:
+        assert load_program(path).gemms == load_program(path.stem).gemms
+        assert tomllib.loads(path.read_text())["title"]
