@@ -173,7 +173,7 @@ KERNEL = """
         ("add.s32 5, %r2, %r1;", "not a declared register"),
         ("bra $L_nowhere;", "label that is not there"),
         ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1,%r2}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%r1,%r2};",
-         "FP32 accumulators"),
+         "INT32 accumulators"),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r5,%r6}, {%f1,%f2,%f3,%f4};",
          "registers the shape needs"),
         ("wmma.load.a.sync.aligned.row.m8n32k16.f16 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%rd1];", "modifier it does not have"),

@@ -31,8 +31,8 @@ PUBLISHED_UNITS = {
 # MMA-Sim 2.1.1, mmasim/nv_ptx/sim.py (`MMA`, `WGMMA`, `TCGen05MMA`) and mmasim/amd/sim.py (`MMA_GTR_FDPA`).
 PUBLISHED_VARIANTS = {
     "ada": {((), None): ("truncate", 13, 13, 16)},
-    "hopper": {((), "wgmma"): ("truncate", 13, 13, 32), ((), "mma"): ("truncate", 25, None, 32)},
-    "blackwell": {((), None): ("truncate", 25, None, 32)},
+    "hopper": {((), "wgmma"): ("truncate", 13, 13, 32), ((), "mma"): ("by_f16", 25, None, 32)},  # by mma.sync: what ptxas makes of it
+    "blackwell": {((), "mma"): ("by_f16", 25, None, 32), ((), "tcgen05"): ("truncate", 25, None, 32)},
     "blackwell_rtx": {((), None): ("truncate", 25, None, 32)},
     "cdna3": {(("e4m3fnuz", "e5m2fnuz"), None): ("floor_apart", 24, None, 16)},
     "cdna4": {((), None): ("floor_apart", 24, None, 16)},

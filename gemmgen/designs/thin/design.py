@@ -10,6 +10,7 @@ import numpy as np
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
+from gemmgen.catalog.vendor import VENDORS
 from gemmgen.decisions import Word
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
@@ -115,7 +116,7 @@ class Thin(Design):
     narrow = True
 
     def serves(self, fragment: Fragment) -> bool:
-        return not fragment.on_matrix_unit and fragment.vendor == "nvidia"
+        return not fragment.on_matrix_unit and VENDORS[fragment.vendor].first_async is not None
 
     def suits(self, hints: Hints) -> bool:
         return min(hints.m, hints.n) <= MOST
