@@ -87,10 +87,24 @@ def _sums(offsets: list[int]) -> np.ndarray:
     return found
 
 
+def by_lanes(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B [M, N] of the thin design for a slice of k: each lane's own k in order, lanes two by two, warps one after another."""
+    lanes, k = plan.own.lanes_k, np.arange(a.shape[1])
+    lane, warp = k // 4 % lanes, k // (4 * lanes) % plan.warps_k
+    of_warps = []
+    for one in range(plan.warps_k):
+        sums = [sequential(a[:, mine], b[mine]) for mine in ((lane == at) & (warp == one) for at in range(lanes))]
+        while len(sums) > 1:
+            sums = [left + right for left, right in zip(sums[::2], sums[1::2])]
+        of_warps += sums
+    return sum(of_warps[1:], of_warps[0])
+
+
 def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A B [M, N] as the scheme on the unit computes it, by the reference split and the unit's rule, without any kernel."""
     k = a.shape[1]
-    order = order_of_k(plan, k)
+    thin = plan.loads == "streamed"
+    order = np.arange(-(-k // plan.block[2]) * plan.block[2]) if thin else order_of_k(plan, k)
     whole_a, whole_b = np.pad(a, ((0, 0), (0, len(order) - k)))[:, order], np.pad(b, ((0, len(order) - k), (0, 0)))[order]
     depth = plan.block[2] * ceil(len(order) / plan.block[2] / plan.split_k)
     found = None
@@ -105,7 +119,7 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
             ]
             part = sum(sums[1:], sums[0])
         else:
-            part = sequential(part_a, part_b)
+            part = by_lanes(plan, part_a, part_b) if thin else sequential(part_a, part_b)
         found = part if found is None else found + part
     return found
 
