@@ -86,25 +86,25 @@ CHUNKS = Equation("E8", "chunks", "ceil(K / chunk)", "", "how often it is emptie
 SUM_COHERENT = Equation(
     "E9", "sum_coherent",
     "where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed,"
-    " u / (2 * ln2) * (steps + 1) / 2 + term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2"
+    " cut / (2 * ln2) * (steps + 1) / 2 + term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2"
     " * max(0, 1 - term_slack / chunk)**2)", "",
     "of data of one sign, relative to the sum: roundings to nearest add up in squares; cuts of the sum and of the terms aligned to it all point one way",
 )
 SUM_RANDOM = Equation(
     "E10", "sum_random",
     "where(to_nearest > 0, u * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2),"
-    " sqrt((u / (2 * ln2))**2 * (steps + 1) * (2 * steps + 1) / 6"
-    " + (u**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))", "",
+    " sqrt((cut / (2 * ln2))**2 * (steps + 1) * (2 * steps + 1) / 6"
+    " + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))", "",
     "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too)",
 )
-SPREAD_STEPS = Equation(
+PROMOTED_COHERENT = Equation(
     "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)", "",
     "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign",
 )
 PROMOTED_RANDOM = Equation(
     "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)", "", "E11 of data of both signs",
 )
-SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, SPREAD_STEPS, PROMOTED_RANDOM)
+SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
 """Evaluated once for each accumulator."""
 
 WORDS = Equation(
@@ -161,13 +161,14 @@ class WordSizes:
     Attributes:
         mean: of word i, or of the rest after the last, in the direction of x, relative to the mean of |x|.
         rms: root mean square of the same, relative to that of x.
-        lost: root mean square of what a unit that flushes takes for zero.
+        lost, lost_mean: root mean square, and mean, of what a unit that flushes takes for zero, relative likewise.
         in_range: whether the words hold the largest elements.
     """
 
     mean: tuple[float, ...]
     rms: tuple[float, ...]
     lost: float
+    lost_mean: float
     in_range: bool
 
 
@@ -180,13 +181,13 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> W
     """
     count = len(scheme.words)
     if scheme.exact:
-        return WordSizes((1.0, *[0.0] * count), (1.0, *[0.0] * count), 0.0, True)
+        return WordSizes((1.0, *[0.0] * count), (1.0, *[0.0] * count), 0.0, 0.0, True)
     form = scheme.format
     shift = scheme.target_exponent - data.top if scheme.normalize == "row" else 0
     flushes = bool(unit and unit.flushes_subnormals)
     absolute = np.zeros(count + 1)  # sums over binades of |.| and of squares
     squares = np.zeros(count + 1)
-    lost = 0.0
+    lost = lost_mean = 0.0
     for e, share in data.binades:
         exponent = e + shift
         mean, rms, worst = 1.5 * 2.0**exponent, sqrt(7 / 3) * 2.0**exponent, 2.0 ** (exponent + 1)
@@ -200,8 +201,10 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> W
             else:
                 if flushes and rms:
                     threshold, most = 2.0 ** (form.min_exponent - word.scale), 2.0 ** (exponent + 1) if first else sqrt(3) * rms
-                    gone = rms**2 if (exponent < form.min_exponent if first else most <= threshold) else 0.0 if first else threshold**3 / (3 * most)
-                    lost += share * gone
+                    if most <= threshold:  # the whole of it
+                        lost, lost_mean = lost + share * rms**2, lost_mean + share * mean
+                    elif not first:  # of what is spread evenly from 0 to `most`, the part below the threshold
+                        lost, lost_mean = lost + share * threshold**3 / (3 * most), lost_mean + share * (threshold**2 / (2 * most) if mean else 0.0)
                 wide = 2.0**exponent if first else rms * _EVEN  # the power of two that an ulp is relative to
                 wide_mean, wide_worst = (2.0**exponent, 2.0**exponent) if first else (mean * _EVEN_MEAN, worst)
                 mean = min(rule.mean * max(ulp * wide_mean, step), mean) if mean else 0.0
@@ -212,7 +215,7 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> W
             absolute[i + 1] += share * mean
             squares[i + 1] += share * rms**2
     return WordSizes(
-        tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), data.top + shift <= form.max_exponent,
+        tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0], data.top + shift <= form.max_exponent,
     )
 
 
@@ -238,11 +241,17 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
     signed = sum(sizes.mean[p.a] > 0 and sizes.mean[p.b] > 0 for p in own)
     steps = len(own) * ceil(chunk / block)
     shares = [sizes.mean[p.a] * sizes.mean[p.b] / _largest_mean(scheme, accumulator, sizes) for p in own] if signed else []
-    # `verify/bound.py`: terms below half an ulp of the sum are lost whole, which has a sign where they have one.
-    swallowed = sum(min(share / 4, (U * steps / len(own)) ** 2 / (12 * share)) for share in shares if 0 < share < 1) if unit and not cuts else 0.0
+    # `verify/bound.py`: blocks below half an ulp of the sum are lost whole, which has a sign where they have one. Sums of a whole block are seldom
+    # much below their mean.
+    halves = U * steps / len(own)
+    swallowed = sum(
+        min(share / 4, halves**2 / (12 * share) * min(1.0, halves / share) ** (block - 1)) for share in shares if 0 < share < 1
+    ) if unit and not cuts else 0.0
     return {
         "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": len(own), "signed_products": signed, "unit_block": block, "promoted": int(promoted),
         "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
+        # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
+        "cut": U * (1 - 2.0 ** (23 - unit.fraction_bits)) if cuts else 0.0,
         "term_slack": slack, "levels": ceil(log2(block)) if unit and unit.rule == "tree" else 0,
         "downwards": DOWNWARDS if floors else 0.0, "swallowed": swallowed,
     }
@@ -283,7 +292,7 @@ def predicted(
     k = max(k, 1)
     sizes = word_sizes(scheme, unit, data)
     rest = len(scheme.words)
-    bias = 2 * sizes.mean[rest] + sum(sizes.mean[i] * sizes.mean[j] for i, j in scheme.dropped)
+    bias = 2 * (sizes.mean[rest] + sizes.lost_mean) + sum(sizes.mean[i] * sizes.mean[j] for i, j in scheme.dropped)
     scatter = 2 * (sizes.rms[rest] ** 2 + sizes.lost**2) + sum((sizes.rms[i] * sizes.rms[j]) ** 2 for i, j in scheme.dropped)
     coherent = low = worst = 0.0
     random: list[float] = []
