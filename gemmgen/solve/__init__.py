@@ -206,6 +206,9 @@ class _Solution:
 
     @property
     def scheme_reason(self) -> str:
+        if self.request.contract:
+            unit = self.plan.gpu.unit if self.plan.fragment.on_matrix_unit else None
+            return f"the fastest of those that give {self.request.contract.text}; {self.request.contract.told(self.plan.scheme, unit, self.plan.promote)}"
         return preferred_scheme(self.plan.gpu.unit).reason if self.request.loaded.spec.split.scheme == "auto" else ""
 
     def plan_at(self, at: int) -> Plan:
@@ -255,14 +258,15 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
         ranks = [solution.rank for solution, _ in heads]
         at = ranks.index(min(ranks))
         solution, others = heads[at]
-        yield replace(solution, weighed={_way_told(one.plan): seconds for (one, _), (_, seconds) in zip(heads, ranks)})
+        yield replace(solution, weighed={_way_told(one): seconds for (one, _), (_, seconds) in zip(heads, ranks)})
         following = next(others, None)
         heads[at:at + 1] = [(following, others)] if following else []
 
 
-def _way_told(plan: Plan) -> str:
-    """The policy, with the design where that is not the policy's usual one."""
-    return plan.fragment.policy + (f" {plan.designed}" if plan.designed else "")
+def _way_told(one: _Solution) -> str:
+    """The policy, with the design where that is not the policy's usual one, and the scheme where an error is asked for."""
+    plan = one.plan
+    return (f"{plan.scheme.name} " if one.request.contract else "") + plan.fragment.policy + (f" {plan.designed}" if plan.designed else "")
 
 
 def _checked(request: Request) -> Iterator[_Solution]:
