@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from gemmgen.model.equation import Equation
     from gemmgen.plan import Plan
     from gemmgen.solve import Candidate, Explanation
+    from gemmgen.solve.frontier import Frontier
     from gemmgen.spec import LoadedSpec
+
 
 def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
     """The spec with `key=value` settings laid over it; a tile is `128x128x32`.
@@ -202,6 +204,39 @@ def _candidates(plan: Plan, rows: Sequence[Candidate], intensity: str) -> str:
           c.registers, c.blocks_per_sm, round(c.intensity, 1), c.threads, round(1e3 * c.seconds, 3)) for c in rows],
         indent="  ",
     )
+
+
+def frontier_text(found: Frontier) -> str:
+    """The frontier as a table, by predicted time."""
+    from gemmgen.model.accuracy import TOLD
+
+    rows = [
+        (point.scheme, point.promote or "never" if point.policy != "fma" else "", point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
+         *(_error(point.errors[name]) for name in TOLD), _error(point.worst),
+         *(("yes" if point.meets else "no",) if found.asked else ()), f"by {point.beaten_by}" if point.beaten_by else "")
+        for point in found.points
+    ]
+    size = "x".join(map(str, found.size))
+    title = f"frontier: every scheme on {found.gpu} at {size}; estimated relative Frobenius errors, and the worst case over |A||B|"
+    text = title + "\n" + table(
+        ("scheme", "promote", "policy", "ms", "TFLOPS", *TOLD.values(), "worst", *(("meets",) if found.asked else ()), f"dominated on {TOLD[found.data]}"),
+        rows, indent="  ",
+    )
+    if found.asked:
+        text += f"\n  meets: {found.asked}"
+    return text + "".join(f"\n  no plan of {name}: {why}" for name, why in found.refused)
+
+
+def _error(value: float) -> str:
+    return f"{value:.1e}" if value < float("inf") else "out of range"
+
+
+def frontier_dict(found: Frontier) -> dict[str, Any]:
+    """For `--json`."""
+    return {
+        "gpu": found.gpu, "size": list(found.size), "data": found.data, "asked": found.asked, "points": [point.as_dict() for point in found.points],
+        "refused": [{"scheme": name, "problem": why} for name, why in found.refused],
+    }
 
 
 def latex(explanation: Explanation) -> str:

@@ -207,8 +207,8 @@ class _Solution:
     @property
     def scheme_reason(self) -> str:
         if self.request.contract:
-            unit = self.plan.gpu.unit if self.plan.fragment.on_matrix_unit else None
-            return f"the fastest of those that give {self.request.contract.text}; {self.request.contract.told(self.plan.scheme, unit, self.plan.promote)}"
+            asked = self.request.contract
+            return f"the fastest of those that give {asked.text}; {asked.told(self.plan.scheme, self.request.unit, self.plan.promote)}"
         return preferred_scheme(self.plan.gpu.unit).reason if self.request.loaded.spec.split.scheme == "auto" else ""
 
     def plan_at(self, at: int) -> Plan:

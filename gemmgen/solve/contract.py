@@ -89,7 +89,7 @@ class Contract:
         """`scaled, promote 64: 2.7e-07 on U[-1, 1] (1e-06 asked)`, of the data it is worst on."""
         name, figure, most = max(self.reached(scheme, unit, promote), key=lambda one: one[1] / one[2])
         on = f" on {TOLD[name]}" if self.key != "scaled" else ""
-        return f"{scheme.name}{f', promote {promote}' if promote else ''}: {figure:.2g}{on} ({most:.2g} asked)"
+        return f"{scheme.name}{f', promote {promote}' if promote else ''}: {figure:.3g}{on} ({most:.3g} asked)"
 
     def intervals(self, fragment_k: int) -> list[int]:
         """Intervals of promotion to try, the cheapest first."""

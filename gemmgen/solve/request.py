@@ -13,6 +13,7 @@ from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
+from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of, owners_of
 from gemmgen.designs.portable.design import LEAST_WARP
 from gemmgen.decisions import Decision
@@ -52,6 +53,11 @@ class Request:
     def constants(self) -> dict[str, Any]:
         """The symbols that no candidate changes."""
         return self.design.constants(self.loaded.spec.problem.layout, self.scheme, self.fragment, self.gpu, self.hints)
+
+    @property
+    def unit(self) -> MatrixUnit | None:
+        """What multiplies; None for FP32 arithmetic."""
+        return self.gpu.unit if self.fragment.on_matrix_unit else None
 
     @property
     def settled(self) -> bool:
@@ -115,8 +121,8 @@ def requests(loaded: LoadedSpec) -> list[Request]:
             found += _of_scheme(loaded, scheme, gpu, asked)
         except (InfeasibleSpec, UnknownName) as error:  # a shape that the scheme's words do not have is asked of no kernel
             refused.append(error)
-    if found:
-        return found
+    if found:  # of those that are predicted to be as fast, the first is taken
+        return sorted(found, key=lambda one: asked.times(one.scheme, one.unit, one.choices.promote[0]))
     short = [error for error in refused if isinstance(error, Short)]
     if not short:
         raise refused[-1]
