@@ -124,15 +124,15 @@ def frontier_image(found: Frontier, suffix: str) -> bytes:
     import matplotlib.pyplot as plt
 
     figure, axis = plt.subplots(figsize=(9, 6))
-    best = [point for point in found.best if math.isfinite(point.errors[found.data])]
-    axis.plot([1e3 * point.seconds for point in best], [point.errors[found.data] for point in best], color="black", linewidth=1)
+    best = found.best
+    axis.plot([1e3 * point.seconds for point in best], [point.figure for point in best], color="black", linewidth=1)
     for point in found.points:
-        at = (1e3 * point.seconds, point.errors[found.data])
+        at = (1e3 * point.seconds, point.figure)
         if math.isfinite(at[1]):
             axis.plot(*at, marker="o", color="C7" if point.beaten_by else "black", markerfacecolor="none" if point.beaten_by else None)
             axis.annotate(point.told, at, textcoords="offset points", xytext=(5, 3), fontsize=7, color="C7" if point.beaten_by else "black")
     axis.set(xscale="log", yscale="log", title=f"{by(found.size)}, {found.gpu}, predicted", xlabel="ms, split pass included",
-             ylabel=f"estimated relative Frobenius error on {TOLD[found.data]}")
+             ylabel=f"error over that asked: {found.asked}" if found.asked else f"estimated relative Frobenius error on {TOLD[found.data]}")
     axis.grid(alpha=0.3)
     figure.tight_layout()
     image = BytesIO()

@@ -608,10 +608,7 @@ def schemes(name: Name = None, as_json: Json = False) -> None:
     rows = SCHEMES.rows()
     if as_json:
         return emit_json([show.scheme_facts(row) for row in rows])
-    emit(show.table(
-        ("name", "words", "bits", "products", "sums", "title"),
-        [(s.name, f"{len(s.words)} {s.word}", s.bits, show.products(s), len(s.accumulators), s.title) for s in rows],
-    ))
+    emit(show.schemes_text(rows))
 
 
 @app.command(epilog=_examples(

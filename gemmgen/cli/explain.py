@@ -213,17 +213,16 @@ def frontier_text(found: Frontier) -> str:
     rows = [
         (point.scheme, point.promote or "never" if point.policy != "fma" else "", point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
          *(_error(point.errors[name]) for name in TOLD), _error(point.worst),
-         *(("yes" if point.meets else "no",) if found.asked else ()), f"by {point.beaten_by}" if point.beaten_by else "")
+         *(("yes" if point.meets else "no",) if found.asked else ()), "" if point in found.best else f"by {point.beaten_by}" if point.beaten_by else "out of range")
         for point in found.points
     ]
     size = "x".join(map(str, found.size))
     title = f"frontier: every scheme on {found.gpu} at {size}; estimated relative Frobenius errors, and the worst case over |A||B|"
     text = title + "\n" + table(
-        ("scheme", "promote", "policy", "ms", "TFLOPS", *TOLD.values(), "worst", *(("meets",) if found.asked else ()), f"dominated on {TOLD[found.data]}"),
+        ("scheme", "promote", "policy", "ms", "TFLOPS", *TOLD.values(), "worst", *(("meets",) if found.asked else ()), "dominated"),
         rows, indent="  ",
     )
-    if found.asked:
-        text += f"\n  meets: {found.asked}"
+    text += f"\n  dominated: no faster, and no smaller error {'beside that asked: ' + found.asked if found.asked else 'on ' + TOLD[found.data]}"
     return text + "".join(f"\n  no plan of {name}: {why}" for name, why in found.refused)
 
 

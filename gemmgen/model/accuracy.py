@@ -264,6 +264,18 @@ def _largest_mean(scheme: Scheme, accumulator: Accumulator, sizes: WordSizes) ->
 # ---- what is predicted
 
 
+def split_worst(scheme: Scheme) -> float:
+    """Largest error of one product a b that words and dropped products leave, relative to |a b|, in range: E20."""
+    return float(SPLIT_WORST.value(_worst_numbers(scheme)))
+
+
+def _worst_numbers(scheme: Scheme) -> dict[str, float]:
+    """The symbols of E20."""
+    return {
+        "remainder": scheme.remainder(len(scheme.words)), "dropped_worst": sum(scheme.remainder(i) * scheme.remainder(j) for i, j in scheme.dropped),
+    }
+
+
 @dataclass(frozen=True)
 class Prediction:
     """The error of a scheme, predicted.
@@ -314,7 +326,7 @@ def predicted(
         "sign_share": data.sign_share, "words_bias": bias, "words_scatter": sqrt(scatter),
         "sums_coherent": coherent, "sums_random": sqrt(sum(each**2 for each in random)), "low_sums": sqrt(low),
         "roundings": scheme.recombination.roundings, "last_roundings": min(scheme.recombination.roundings, 1), "output_roundoff": output_roundoff,
-        "remainder": scheme.remainder(rest), "dropped_worst": sum(scheme.remainder(i) * scheme.remainder(j) for i, j in scheme.dropped), "sums_worst": worst,
+        "sums_worst": worst, **_worst_numbers(scheme),
     }
     numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
     return Prediction(float(numbers["estimate"]) if sizes.in_range else inf, float(numbers["worst"]), numbers)

@@ -26,6 +26,7 @@ class Point:
         promote: k between promotions; 0 never.
         policy: of the fastest plan.
         errors: the estimate on each of `DISTRIBUTIONS`, by name; infinite where the words do not hold the data.
+        figure: what is compared: the error over the one that the spec asks for, or the estimate on the spec's data.
         worst: the deterministic bound of |C - C*| / (|A||B|).
         seconds, tflops: of the fastest plan, predicted.
         beaten_by: a scheme that is as fast and errs as little, and more in one; empty on the frontier.
@@ -36,6 +37,7 @@ class Point:
     promote: int
     policy: str
     errors: dict[str, float]
+    figure: float
     worst: float
     seconds: float
     tflops: float
@@ -50,8 +52,9 @@ class Point:
     def as_dict(self) -> dict[str, Any]:
         """As plain data, for `--json`; what is infinite is None."""
         errors = {name: value if value < inf else None for name, value in self.errors.items()}
+        figure = self.figure if self.figure < inf else None
         return {
-            "scheme": self.scheme, "promote": self.promote, "policy": self.policy, "errors": errors, "worst": self.worst, "seconds": self.seconds,
+            "scheme": self.scheme, "promote": self.promote, "policy": self.policy, "errors": errors, "figure": figure, "worst": self.worst, "seconds": self.seconds,
             "tflops": self.tflops, "beaten_by": self.beaten_by, "meets": self.meets,
         }
 
@@ -61,7 +64,7 @@ class Frontier:
     """What there is to choose from.
 
     Attributes:
-        data: the distribution of the errors that are compared.
+        data: the distribution whose errors are compared where the spec asks for none.
         asked: what the spec asks of the error, in words; else empty.
         points: by predicted time.
         refused: (scheme, why it has no plan).
@@ -76,8 +79,8 @@ class Frontier:
 
     @property
     def best(self) -> tuple[Point, ...]:
-        """Those that no other beats."""
-        return tuple(point for point in self.points if not point.beaten_by)
+        """Those that hold the data and that no other beats."""
+        return tuple(point for point in self.points if not point.beaten_by and point.figure < inf)
 
 
 def frontier(loaded: LoadedSpec) -> Frontier:
@@ -108,10 +111,10 @@ def frontier(loaded: LoadedSpec) -> Frontier:
                 continue
     if not plans:
         raise refused[-1][1]
-    points = sorted((_point(plan, asked) for plan in plans.values()), key=lambda point: (point.seconds, point.errors[data]))
+    points = sorted((_point(plan, asked, data) for plan in plans.values()), key=lambda point: (point.seconds, point.figure))
     return Frontier(
         next(iter(plans.values())).gpu.name, (problem.m, problem.n, problem.k), data, asked.text if asked else "",
-        tuple(replace(point, beaten_by=_better(point, points, data)) for point in points), tuple((name, error.problem) for name, error in refused),
+        tuple(replace(point, beaten_by=_better(point, points)) for point in points), tuple((name, error.problem) for name, error in refused),
     )
 
 
@@ -129,20 +132,19 @@ def _others(asked: Contract | None, plan: Plan) -> Iterator[int]:
         yield from islice(meeting, 1)
 
 
-def _point(plan: Plan, asked: Contract | None) -> Point:
+def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
     unit, k = plan.gpu.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
-    found = {name: predicted(plan.scheme, unit, k, plan.promote, data, plan.output.roundoff) for name, data in DISTRIBUTIONS.items()}
+    found = {name: predicted(plan.scheme, unit, k, plan.promote, each, plan.output.roundoff) for name, each in DISTRIBUTIONS.items()}
+    figure = asked.times(plan.scheme, unit, plan.promote) if asked else found[data].estimate
     return Point(
-        plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, found["uniform"].worst,
-        float(plan.model["seconds"]), float(plan.model["tflops"]), meets=asked.times(plan.scheme, unit, plan.promote) <= 1 if asked else None,
+        plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, figure, found[data].worst,
+        float(plan.model["seconds"]), float(plan.model["tflops"]), meets=figure <= 1 if asked else None,
     )
 
 
-def _better(point: Point, points: Sequence[Point], data: str) -> str:
-    """A point that is no slower and errs no more, and less in one; empty where there is none."""
-    mine = (point.seconds, point.errors[data])
+def _better(point: Point, points: Sequence[Point]) -> str:
+    """A point that is no slower and errs no more, and less in one, the first of `points`; empty where there is none."""
     for other in points:
-        theirs = (other.seconds, other.errors[data])
-        if theirs[0] <= mine[0] and theirs[1] <= mine[1] and theirs != mine:
+        if other.seconds <= point.seconds and other.figure <= point.figure and (other.seconds, other.figure) != (point.seconds, point.figure):
             return other.told
     return ""
