@@ -364,7 +364,8 @@ def explain(
         raise SpecError("gemmgen explain", "has nothing to explain", needs="a spec file, or --symbols", remedy="gemmgen explain specs/kernels/sgemm_a100.toml")
 
     if plot and plot.suffix not in IMAGES:
-        raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}", remedy="--plot frontier.png")
+        raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}",
+                        remedy="--plot frontier.png")
     if plot and len(specs) > 1:
         raise SpecError("--plot", "one picture cannot show several frontiers", got=str(plot), needs="one SPEC", remedy="a call for each spec")
 

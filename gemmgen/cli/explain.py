@@ -40,10 +40,16 @@ def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
     return loads(data, loaded.place).model_copy(update={"folder": loaded.folder})
 
 
-def _groups(plan: Plan) -> list[tuple[str, tuple[Equation, ...]]]:
-    from gemmgen.model import error
+def _groups(explanation: Explanation, known: dict[str, Any]) -> list[tuple[str, tuple[Equation, ...], dict[str, Any]]]:
+    """Title, equations and the values of their symbols: `known`, and of the accuracy its own."""
+    from gemmgen.model import accuracy, error
 
-    return [*plan.design.equation_groups, ("Error", error.EQUATIONS)]
+    plan = explanation.plan
+    own = accuracy.predicted(plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff).numbers
+    return [
+        *((title, equations, known) for title, equations in plan.design.equation_groups), ("Error", error.EQUATIONS, known),
+        ("Accuracy, uniform data of both signs", accuracy.PREDICTED, own),
+    ]
 
 
 def _numbers(explanation: Explanation) -> dict[str, Any]:
@@ -94,8 +100,8 @@ def text(explanation: Explanation) -> str:
     })]
     if e.rejected:
         parts.append("rejected\n" + "\n".join(f"{count:>10}  {label}" for label, count in e.rejected.items()))
-    for title, equations in _groups(plan):
-        lines = [line for equation in equations if (line := _line(equation, known))]
+    for title, equations, values in _groups(e, known):
+        lines = [line for equation in equations if (line := _line(equation, values))]
         parts += [_equations(title.lower(), lines)] if lines else []
     parts += _limits(e)
     paper_lines = []
@@ -245,8 +251,7 @@ def latex(explanation: Explanation) -> str:
 
     known = _numbers(explanation)
     blocks = []
-    for title, equations in [*_groups(explanation.plan), ("From the papers", papers.PAPERS)]:
-        have = papers.numbers(known)
+    for title, equations, have in [*_groups(explanation, known), ("From the papers", papers.PAPERS, papers.numbers(known))]:
         rows = []
         for equation in equations:
             value = typeset_figure(equation.value(have)) if all(name in have for name in equation.variables) else None
@@ -275,8 +280,8 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
         "tied": e.tied, "best": [c.as_dict() for c in e.best], "front": [c.as_dict() for c in e.front],
         "equations": [
             {"number": equation.number, "symbol": equation.symbol, "form": equation.form, "unit": equation.unit,
-             "source": equation.source, "value": equation.value(known)}
-            for _, equations in _groups(e.plan) for equation in equations if all(name in known for name in equation.variables)
+             "source": equation.source, "value": equation.value(values)}
+            for _, equations, values in _groups(e, known) for equation in equations if all(name in values for name in equation.variables)
         ],
         "bounds": [
             {"decision": decision.name, "symbol": one.decision, "constraint": one.constraint.number, "form": one.constraint.form, "least": one.least,

@@ -141,7 +141,9 @@ WORST = Equation(
     "E22", "worst", "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)", "",
     "of |C - C*| / (|A||B|), element by element, in range",
 )
-EQUATIONS = (COHERENCE, SCATTERED, *SUMS, *ESTIMATES[2:], MULTIPLE, GATE, SPLIT_WORST, SUM_WORST, WORST)
+PREDICTED = (COHERENCE, SCATTERED, *SUMS, *ESTIMATES[2:], SPLIT_WORST, SUM_WORST, WORST)
+"""What `predicted` evaluates."""
+EQUATIONS = (*PREDICTED, MULTIPLE, GATE)
 
 DOWNWARDS = 1.5 * 2.0**-32
 """Mean of what the floor rule cuts off a step's sum: half of 2^-31 of it, and half of 2^-32 of what it adds."""

@@ -44,7 +44,7 @@ import numpy as np
 
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.model.accuracy import DOWNWARDS, predicted
+from gemmgen.model.accuracy import DOWNWARDS, GATE, predicted
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, row_exponents, split
 from gemmgen.verify.metrics import exact
@@ -237,7 +237,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
     epilogue = _epilogue(scheme)
     coherent, random = sqrt(coherent**2 + epilogue**2), sqrt(square + epilogue**2)
     return Bound(
-        relative_frobenius=SAFETY * _relative(coherent, random, a, b, reference) + plan.output.roundoff,
+        relative_frobenius=_gate(coherent, random, plan.output.roundoff, a, b, reference),
         scaled=worst_case(plan, k), coherent=coherent, random=random,
     )
 
@@ -308,10 +308,13 @@ def share_of_worst(
     return float((np.abs(c - want) / limit).max(initial=0.0))
 
 
-def _relative(coherent: float, random: float, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
-    """sqrt(coherent^2 (||C||^2 - sum S2)+ + random^2 sum S2) / ||C||."""
+def _gate(coherent: float, random: float, roundoff: float, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
+    """E19: SAFETY sqrt(coherent^2 (||C||^2 - sum S2)+ + random^2 sum S2) / ||C||, and C's own rounding."""
     norm = float((reference**2).sum())
     squares = float((a.astype(np.float64) ** 2).sum(axis=0) @ (b.astype(np.float64) ** 2).sum(axis=1))
     if norm == 0.0:
         return 0.0 if squares == 0.0 else inf
-    return sqrt((coherent**2 * max(0.0, norm - squares) + random**2 * squares) / norm)
+    return float(GATE.value({
+        "coherence": max(0.0, norm - squares) / norm, "scattered": squares / norm, "coherent": coherent, "random": random, "safety": SAFETY,
+        "output_roundoff": roundoff,
+    }))
