@@ -219,7 +219,8 @@ def frontier_text(found: Frontier) -> str:
     rows = [
         (point.scheme, point.promote or "never" if point.policy != "fma" else "", point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
          *(_error(point.errors[name]) for name in TOLD), _error(point.worst),
-         *(("yes" if point.meets else "no",) if found.asked else ()), "" if point in found.best else f"by {point.beaten_by}" if point.beaten_by else "out of range")
+         *(("yes" if point.meets else "no",) if found.asked else ()),
+         "" if point in found.best else f"by {point.beaten_by}" if point.beaten_by else "out of range")
         for point in found.points
     ]
     size = "x".join(map(str, found.size))

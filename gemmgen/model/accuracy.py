@@ -116,7 +116,7 @@ UNIT_SUMS = Equation(
     "E9-E12 of all accumulators, each times its share of C",
 )
 RECOMBINED = Equation(
-    "E15", "recombination_error", "u * sqrt(last_roundings / (8 * ln2))", "", "the accumulators' sums are added up in FP32; the last addition's rounding counts",
+    "E15", "recombination_error", "u * sqrt(last_roundings / (8 * ln2))", "", "sums of accumulators are added up in FP32; the last addition's rounding counts",
 )
 STORED = Equation("E16", "stored_error", "output_roundoff * sqrt(1 / (8 * ln2))", "", "C's type, where it is not FP32")
 ESTIMATE = Equation(
@@ -217,7 +217,8 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> W
             absolute[i + 1] += share * mean
             squares[i + 1] += share * rms**2
     return WordSizes(
-        tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0], data.top + shift <= form.max_exponent,
+        tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0],
+        data.top + shift <= form.max_exponent,
     )
 
 

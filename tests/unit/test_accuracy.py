@@ -193,10 +193,12 @@ def test_what_nobody_reaches_is_refused_with_the_best():
 
 
 @pytest.mark.parametrize(("asked", "needs"), [
-    ({"relative_frobenius": -1e-6}, "greater than 0"), ({"relative_frobenius": 0.0}, "greater than 0"), ({"relative_frobenius": float("nan")}, "a finite number"),
+    ({"relative_frobenius": -1e-6}, "greater than 0"), ({"relative_frobenius": 0.0}, "greater than 0"),
+    ({"relative_frobenius": float("nan")}, "a finite number"),
     ({"relative_frobenius": inf}, "a finite number"), ({"relative_frobenius": 1.0}, "less than 1"), ({"relative_frobenius": "1e-6"}, "a valid number"),
     ({"scaled": -1.0}, "greater than 0"), ({"as": "fp64"}, "'fp32', 'tf32' or 'fp32-rounded'"), ({"as": 32}, "'fp32', 'tf32' or 'fp32-rounded'"),
-    ({"as": "fp32", "scaled": 1e-5}, "one of relative_frobenius, scaled and as"), ({"data": "gaussian", "scaled": 1e-5}, "'uniform', 'positive', 'normal' or 'spread'"),
+    ({"as": "fp32", "scaled": 1e-5}, "one of relative_frobenius, scaled and as"),
+    ({"data": "gaussian", "scaled": 1e-5}, "'uniform', 'positive', 'normal' or 'spread'"),
     ({"mean": 1e-6}, ""),
 ])
 def test_errors_that_cannot_be_asked_for(asked, needs):
@@ -235,7 +237,8 @@ def test_the_frontier_marks_what_another_beats():
     assert best[0].scheme == "half" and [point.seconds for point in best] == sorted(point.seconds for point in best)
     assert [point.figure for point in best] == sorted((point.figure for point in best), reverse=True)
     for point in found.points:
-        beaten = [one for one in found.points if one.seconds <= point.seconds and one.figure <= point.figure and (one.seconds, one.figure) != (point.seconds, point.figure)]
+        mine = (point.seconds, point.figure)
+        beaten = [one for one in found.points if one.seconds <= mine[0] and one.figure <= mine[1] and (one.seconds, one.figure) != mine]
         assert bool(beaten) == bool(point.beaten_by) and point.meets is None
     assert all(isfinite(point.errors["uniform"]) for point in found.points) and not all(isfinite(point.errors["spread"]) for point in found.points)
 
