@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gemmgen.run import Device, Result
     from gemmgen.run.batch import BatchResult, Product
     from gemmgen.solve import Explanation
+    from gemmgen.solve.frontier import Frontier
     from gemmgen.spec import LoadedSpec
     from gemmgen.tune import Program, Tuned
     from gemmgen.verify import Report, Require
@@ -96,6 +97,17 @@ def explain(spec: Spec, gpu: str | None = None) -> Explanation:
     from gemmgen.solve import explain as explained
 
     return explained(load(spec, gpu))
+
+
+def frontier(spec: Spec, gpu: str | None = None) -> Frontier:
+    """Every scheme's predicted error and time on the spec's GPU and sizes; seconds of solving.
+
+    Raises:
+        SpecError, UnknownName, InfeasibleSpec: as `plan`; the last where no scheme has a plan.
+    """
+    from gemmgen.solve.frontier import frontier as found
+
+    return found(load(spec, gpu))
 
 
 def render(spec: Spec, gpu: str | None = None) -> Planned:

@@ -111,6 +111,37 @@ Split = create_model(
 )
 
 
+_Error = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+_ON = "on matrices of `data`, at the problem's k"
+AccuracyFields = create_model(
+    "AccuracyFields", __base__=Strict,
+    relative_frobenius=(_Error | None, Field(None, description=f"the largest estimated ||C - C*|| / ||C*||, {_ON}, of which the fastest scheme is taken")),
+    scaled=(_Error | None, Field(None, description="the largest |C - C*| / (|A||B|) of any element in the worst case, of any data in the scheme's range")),
+    **{"as": (Literal["fp32", "tf32", "fp32-rounded"] | None, Field(
+        None, description="an error that people know: fp32: a sequential FP32 dot product's; tf32: one TF32 word's; fp32-rounded: that of rounding the exact "
+        "result; on U[-1, 1], U[0, 1] and magnitudes from 2^-20 to 2^20",
+    ))},
+    data=(Literal["uniform", "positive", "normal", "spread"], Field(
+        "uniform", description="what relative_frobenius speaks of: uniform: U[-1, 1]; positive: U[0, 1]; normal: the standard one; spread: 2^-20 to 2^20",
+    )),
+)
+
+
+class Accuracy(AccuracyFields):
+    """What is asked of the error, in place of a scheme."""
+
+    @model_validator(mode="after")
+    def _one_figure(self) -> Accuracy:
+        if len(self.asked) > 1:
+            raise ValueError(f"one of relative_frobenius, scaled and as, not {' and '.join(self.asked)}")
+        return self
+
+    @property
+    def asked(self) -> list[str]:
+        """The keys that ask for something."""
+        return [key for key in ("relative_frobenius", "scaled", "as") if getattr(self, key) is not None]
+
+
 class FragmentChoice(Strict):
     policy: Literal["auto", *NAMES, *UNAVAILABLE] = Field(
         "auto",
@@ -195,6 +226,7 @@ class Spec(Strict):
 
     problem: Problem = Problem()
     split: Split = Split()
+    accuracy: Accuracy = Accuracy()
     fragment: FragmentChoice = FragmentChoice()
     tile: Tile = Tile()
     pipeline: Pipeline = Pipeline()
@@ -239,7 +271,7 @@ def load(path: str | Path, gpu: str | None = None) -> LoadedSpec:
         raise SpecError(str(path), "is not a spec", got=path.name, needs="a .toml file",
                         remedy="see specs/kernels for examples")
     data = read_toml(path)
-    loaded = LoadedSpec(spec=parse(Spec, data, shown(path)), place=shown(path), folder=absolute(path).parent)
+    loaded = LoadedSpec(spec=_parsed(data, shown(path)), place=shown(path), folder=absolute(path).parent)
     if gpu and gpu.endswith(".toml"):  # a link keeps its name
         gpu = str(absolute(Path(gpu).parent) / Path(gpu).name)
     return loaded.on(gpu)
@@ -251,7 +283,20 @@ def loads(data: dict[str, Any], place: str = "spec") -> LoadedSpec:
     Raises:
         SpecError: a value is not acceptable.
     """
-    return LoadedSpec(spec=parse(Spec, data, place), place=place)
+    return LoadedSpec(spec=_parsed(data, place), place=place)
+
+
+def _parsed(data: dict[str, Any], place: str) -> Spec:
+    """The Spec, in which a scheme and an error are not both asked for."""
+    spec = parse(Spec, data, place)
+    if spec.accuracy.asked and spec.split.scheme != "auto":
+        key = spec.accuracy.asked[0]
+        raise SpecError(
+            f"{place}: [accuracy] {key}", "stands beside [split] scheme, which decides the error", got=f"scheme = {spec.split.scheme!r}, {key} = "
+            f"{getattr(spec.accuracy, key)!r}", needs="one of them: the scheme, or the error for which the fastest scheme is taken",
+            remedy='leave [split] scheme out, or say scheme = "auto"',
+        )
+    return spec
 
 
 def json_schema() -> dict[str, Any]:

@@ -179,7 +179,7 @@ PORTABLE = {"sgemm_portable": ("a800", "mi210")}
 
 
 LIKE_OTHERS = {
-    "bf16x3_mi300x", "digits_half", "digits_ootomo", "fp32_mi300x", "fp32_rx7900xtx",
+    "accurate_h100", "bf16x3_mi300x", "digits_half", "digits_ootomo", "fp32_mi300x", "fp32_rx7900xtx",
     "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
     "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800",
     "tf32x3_mi300x",

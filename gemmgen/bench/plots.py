@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from gemmgen.bench.statistics import SGEMM, Row
 from gemmgen.bench.table import by
 from gemmgen.errors import DeviceError
+from gemmgen.model.accuracy import TOLD
+from gemmgen.solve.frontier import Frontier
 
 SPEED_NAME, ERROR_NAME = "speed.png", "error.png"
+IMAGES = (".png", ".svg", ".pdf")
+"""What a picture of one's own may end in."""
 
 
 def plot(device: str, rows: Iterable[Row], folder: Path) -> list[Path]:
@@ -104,3 +109,33 @@ def saved(figure: Any, path: Path) -> Path:
     figure.savefig(path, dpi=130)
     plt.close(figure)
     return path
+
+
+def frontier_image(found: Frontier, suffix: str) -> bytes:
+    """Predicted error against predicted time, a point a scheme; those that no other beats are joined.
+
+    Args:
+        suffix: of `IMAGES`.
+
+    Raises:
+        DeviceError: matplotlib is not installed.
+    """
+    drawing()
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(9, 6))
+    best = found.best
+    axis.plot([1e3 * point.seconds for point in best], [point.figure for point in best], color="black", linewidth=1)
+    for point in found.points:
+        at = (1e3 * point.seconds, point.figure)
+        if math.isfinite(at[1]):
+            axis.plot(*at, marker="o", color="C7" if point.beaten_by else "black", markerfacecolor="none" if point.beaten_by else None)
+            axis.annotate(point.told, at, textcoords="offset points", xytext=(5, 3), fontsize=7, color="C7" if point.beaten_by else "black")
+    axis.set(xscale="log", yscale="log", title=f"{by(found.size)}, {found.gpu}, predicted", xlabel="ms, split pass included",
+             ylabel=f"error over that asked: {found.asked}" if found.asked else f"estimated relative Frobenius error on {TOLD[found.data]}")
+    axis.grid(alpha=0.3)
+    figure.tight_layout()
+    image = BytesIO()
+    figure.savefig(image, dpi=130, format=suffix[1:])
+    plt.close(figure)
+    return image.getvalue()

@@ -335,6 +335,7 @@ def export(
     "gemmgen explain specs/kernels/sgemm_h100.toml",
     "gemmgen explain my.toml --candidate block=256x128x32 --candidate stages=4",
     "gemmgen explain my.toml --latex > model.tex",
+    "gemmgen explain my.toml --frontier --plot frontier.png",
     "gemmgen explain --symbols",
 ))
 def explain(
@@ -343,6 +344,9 @@ def explain(
     candidate: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=(
         "Look at this choice instead: block, warp, group, split_k, cluster, where, promote, loads, stages, fragment_buffers, "
         "consumers."))] = None,
+    frontier: Annotated[bool, typer.Option("--frontier", help=(
+        "Tell every scheme's predicted error and time on that GPU and size, and which no other beats in both; so does a spec with [accuracy]."))] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier into this picture.")] = None,
     symbols: Annotated[bool, typer.Option("--symbols", help="List the symbols that a spec's own objective and inequalities may name.")] = False,
     gpu: OtherGpu = None,
     as_json: Json = False,
@@ -352,6 +356,8 @@ def explain(
     A candidate that cannot be is refused with exit code 2 and the inequality it
     breaks.
     """
+    from gemmgen import road
+    from gemmgen.bench.plots import IMAGES, frontier_image
     from gemmgen.build.choice import explained
     from gemmgen.cli import explain as explaining
     from gemmgen.cli import show
@@ -364,16 +370,26 @@ def explain(
     if not specs:
         raise SpecError("gemmgen explain", "has nothing to explain", needs="a spec file, or --symbols", remedy="gemmgen explain specs/kernels/sgemm_a100.toml")
 
+    if plot and plot.suffix not in IMAGES:
+        raise SpecError("--plot", "is no picture that can be drawn", got=str(plot), needs=f"a name that ends in {', '.join(IMAGES)}",
+                        remedy="--plot frontier.png")
+    if plot and len(specs) > 1:
+        raise SpecError("--plot", "one picture cannot show several frontiers", got=str(plot), needs="one SPEC", remedy="a call for each spec")
+
     def serve(path: Path) -> tuple[str, Any, int]:
         loaded = load(path, gpu)
+        found = road.frontier(loaded) if frontier or plot or loaded.spec.accuracy.asked else None
+        drawn = write_paths({plot: frontier_image(found, plot.suffix)}) if found and plot else ()
         if candidate:
             loaded = explaining.with_candidate(loaded, candidate)
         explanation, refused = (judged(loaded), ()) if candidate else explained(loaded)
         told = [("% " if latex else "") + line for line in show.refused_lines(refused)]
         text = "\n".join([*told, (explaining.latex if latex else explaining.text)(explanation)])
         if not as_json:
-            return text, None, EXIT_OK
-        return "", {**explaining.as_dict(explanation), **show.refused_facts(refused), **({"latex": text} if latex else {})}, EXIT_OK
+            more = [explaining.frontier_text(found)] if found and not latex else []
+            return "\n\n".join([text, *more, *(f"wrote {file}" for file in drawn if not latex)]), None, EXIT_OK
+        about = {"frontier": explaining.frontier_dict(found)} if found else {}
+        return "", {**explaining.as_dict(explanation), **about, **show.refused_facts(refused), **({"latex": text} if latex else {})}, EXIT_OK
 
     return _for_each(specs, as_json, serve)
 
@@ -665,10 +681,7 @@ def schemes(name: Name = None, as_json: Json = False) -> None:
     rows = SCHEMES.rows()
     if as_json:
         return emit_json([show.scheme_facts(row) for row in rows])
-    emit(show.table(
-        ("name", "words", "bits", "products", "sums", "title"),
-        [(s.name, f"{len(s.words)} {s.word}", s.bits, show.products(s), len(s.accumulators), s.title) for s in rows],
-    ))
+    emit(show.schemes_text(rows))
 
 
 @app.command(epilog=_examples(

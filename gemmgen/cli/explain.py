@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from gemmgen.model.equation import Equation
     from gemmgen.plan import Plan
     from gemmgen.solve import Candidate, Explanation
+    from gemmgen.solve.frontier import Frontier
     from gemmgen.spec import LoadedSpec
+
 
 def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
     """The spec with `key=value` settings laid over it; a tile is `128x128x32`.
@@ -38,10 +40,16 @@ def with_candidate(loaded: LoadedSpec, settings: Sequence[str]) -> LoadedSpec:
     return loads(data, loaded.place).model_copy(update={"folder": loaded.folder})
 
 
-def _groups(plan: Plan) -> list[tuple[str, tuple[Equation, ...]]]:
-    from gemmgen.model import error
+def _groups(explanation: Explanation, known: dict[str, Any]) -> list[tuple[str, tuple[Equation, ...], dict[str, Any]]]:
+    """Title, equations and the values of their symbols: `known`, and of the accuracy its own."""
+    from gemmgen.model import accuracy, error
 
-    return [*plan.design.equation_groups, ("Error", error.EQUATIONS)]
+    plan = explanation.plan
+    own = accuracy.predicted(plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff).numbers
+    return [
+        *((title, equations, known) for title, equations in plan.design.equation_groups), ("Error", error.EQUATIONS, known),
+        ("Accuracy, uniform data of both signs", accuracy.PREDICTED, own),
+    ]
 
 
 def _numbers(explanation: Explanation) -> dict[str, Any]:
@@ -92,8 +100,8 @@ def text(explanation: Explanation) -> str:
     })]
     if e.rejected:
         parts.append("rejected\n" + "\n".join(f"{count:>10}  {label}" for label, count in e.rejected.items()))
-    for title, equations in _groups(plan):
-        lines = [line for equation in equations if (line := _line(equation, known))]
+    for title, equations, values in _groups(e, known):
+        lines = [line for equation in equations if (line := _line(equation, values))]
         parts += [_equations(title.lower(), lines)] if lines else []
     parts += _limits(e)
     paper_lines = []
@@ -204,6 +212,39 @@ def _candidates(plan: Plan, rows: Sequence[Candidate], intensity: str) -> str:
     )
 
 
+def frontier_text(found: Frontier) -> str:
+    """The frontier as a table, by predicted time."""
+    from gemmgen.model.accuracy import TOLD
+
+    rows = [
+        (point.scheme, point.promote or "never" if point.policy != "fma" else "", point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
+         *(_error(point.errors[name]) for name in TOLD), _error(point.worst),
+         *(("yes" if point.meets else "no",) if found.asked else ()),
+         "" if point in found.best else f"by {point.beaten_by}" if point.beaten_by else "out of range")
+        for point in found.points
+    ]
+    size = "x".join(map(str, found.size))
+    title = f"frontier: every scheme on {found.gpu} at {size}; estimated relative Frobenius errors, and the worst case over |A||B|"
+    text = title + "\n" + table(
+        ("scheme", "promote", "policy", "ms", "TFLOPS", *TOLD.values(), "worst", *(("meets",) if found.asked else ()), "dominated"),
+        rows, indent="  ",
+    )
+    text += f"\n  dominated: no faster, and no smaller error {'beside that asked: ' + found.asked if found.asked else 'on ' + TOLD[found.data]}"
+    return text + "".join(f"\n  no plan of {name}: {why}" for name, why in found.refused)
+
+
+def _error(value: float) -> str:
+    return f"{value:.1e}" if value < float("inf") else "out of range"
+
+
+def frontier_dict(found: Frontier) -> dict[str, Any]:
+    """For `--json`."""
+    return {
+        "gpu": found.gpu, "size": list(found.size), "data": found.data, "asked": found.asked, "points": [point.as_dict() for point in found.points],
+        "refused": [{"scheme": name, "problem": why} for name, why in found.refused],
+    }
+
+
 def latex(explanation: Explanation) -> str:
     """The equations with their values, for a document with amsmath."""
     from gemmgen.model import papers
@@ -211,8 +252,7 @@ def latex(explanation: Explanation) -> str:
 
     known = _numbers(explanation)
     blocks = []
-    for title, equations in [*_groups(explanation.plan), ("From the papers", papers.PAPERS)]:
-        have = papers.numbers(known)
+    for title, equations, have in [*_groups(explanation, known), ("From the papers", papers.PAPERS, papers.numbers(known))]:
         rows = []
         for equation in equations:
             value = typeset_figure(equation.value(have)) if all(name in have for name in equation.variables) else None
@@ -241,8 +281,8 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
         "tied": e.tied, "best": [c.as_dict() for c in e.best], "front": [c.as_dict() for c in e.front],
         "equations": [
             {"number": equation.number, "symbol": equation.symbol, "form": equation.form, "unit": equation.unit,
-             "source": equation.source, "value": equation.value(known)}
-            for _, equations in _groups(e.plan) for equation in equations if all(name in known for name in equation.variables)
+             "source": equation.source, "value": equation.value(values)}
+            for _, equations, values in _groups(e, known) for equation in equations if all(name in values for name in equation.variables)
         ],
         "bounds": [
             {"decision": decision.name, "symbol": one.decision, "constraint": one.constraint.number, "form": one.constraint.form, "least": one.least,

@@ -187,12 +187,72 @@ def products(scheme: Scheme) -> str:
     return " ".join(f"A{p.a}B{p.b}" for p in scheme.products)
 
 
+def scheme_range(scheme: Scheme) -> str:
+    """The magnitudes that the words hold in full."""
+    lowest = scheme.lowest()
+    if lowest is None or lowest <= -126 and scheme.format.max_exponent == 127:
+        return "FP32's"
+    if scheme.normalize == "row":
+        return f"any row; in it from 2^{lowest - scheme.target_exponent} of its largest"
+    return f"2^{lowest} to 2^{scheme.format.max_exponent + 1}"
+
+
+def scheme_gpus(scheme: Scheme) -> list[Gpu]:
+    """The GPUs that have kernels of it: a matrix unit that multiplies its words, or FP32 units."""
+    from gemmgen.catalog.fragment import FRAGMENTS
+    from gemmgen.catalog.gpu import GPUS
+
+    rows = [one for one in FRAGMENTS.rows() if one.word == scheme.word]
+    return [gpu for gpu in GPUS.rows() if any(
+        one.vendor == gpu.vendor and one.runs_on(gpu.arch) and (scheme.word in gpu.unit.block or not one.on_matrix_unit) for one in rows
+    )]
+
+
+def scheme_costs(scheme: Scheme) -> dict[str, float]:
+    """Time of its products on a GPU's matrix unit over that of one product of FP16 words, by GPU; of those that have both."""
+    found = {}
+    for gpu in scheme_gpus(scheme):
+        rates = gpu.rates.tensor_fma_per_clock
+        if scheme.word in rates:
+            found[gpu.name] = len(scheme.products) * rates["f16"] / rates[scheme.word]
+    return found
+
+
+def scheme_cost(scheme: Scheme) -> str:
+    """The same in a few words: the least and the most."""
+    costs = scheme_costs(scheme).values()
+    return f"{min(costs):g}" + (f" to {max(costs):g}" if max(costs) > min(costs) else "") if costs else "no unit"
+
+
+def schemes_text(schemes: Sequence[Scheme]) -> str:
+    """All schemes as one table."""
+    from gemmgen.catalog.gpu import GPUS
+    from gemmgen.model.accuracy import split_worst
+
+    def having(scheme: Scheme) -> str:
+        names, every = [gpu.name for gpu in scheme_gpus(scheme)], GPUS.names()
+        missing = sorted(set(every) - set(names))
+        return "all" if not missing else "all but " + " ".join(missing) if len(missing) < len(names) else " ".join(names)
+
+    return table(
+        ("name", "words", "bits", "products", "sums", "bound", "range", "cost", "GPUs"),
+        [(one.name, f"{len(one.words)} {one.word}", one.bits, len(one.products), len(one.accumulators), f"{split_worst(one):.1e}", scheme_range(one),
+          scheme_cost(one), having(one)) for one in schemes],
+    ) + (
+        "\n\nbound: what words and dropped products leave out of a product a b, at worst, over |a b| (E20); sums come on top: gemmgen explain --frontier\n"
+        "cost: matrix-unit time, in products of FP16 words on the same GPU; NAME tells each GPU's"
+    )
+
+
 def scheme_facts(scheme: Scheme) -> dict[str, Any]:
     """A scheme's row, with what follows from it."""
+    from gemmgen.model.accuracy import split_worst
+
     return {
         **scheme.model_dump(mode="json"),
         "bits": scheme.bits,
         "dropped": [{"a": i, "b": j} for i, j in scheme.dropped],
+        "bound": split_worst(scheme), "range": scheme_range(scheme), "costs": scheme_costs(scheme), "gpus": [gpu.name for gpu in scheme_gpus(scheme)],
         "accumulators": [
             {"name": acc.name, "scale": acc.scale, "promoted": acc.promoted} for acc in scheme.accumulators
         ],
@@ -200,6 +260,9 @@ def scheme_facts(scheme: Scheme) -> dict[str, Any]:
 
 
 def scheme_text(scheme: Scheme) -> str:
+    """Everything about one, for a person."""
+    from gemmgen.model.accuracy import split_worst
+
     words = {
         f"word {i}": f"{scheme.word}, {word.rounding}" + (f", holds 2^{word.scale} times the rest" if word.scale else "")
         + (", 0 where it would be subnormal" if word.flush else "")
@@ -216,6 +279,8 @@ def scheme_text(scheme: Scheme) -> str:
         "normalize": scheme.normalize, **words, "products": products(scheme),
         "dropped": " ".join(f"A{i}B{j}" for i, j in scheme.dropped) or "none", **sums,
         "promotion": f"the authors' own: {scheme.own_promote}",
+        "bound": f"{split_worst(scheme):.3g} |a b|, of words and dropped products (E20)", "range": scheme_range(scheme),
+        "cost": ", ".join(f"{gpu} {cost:g}" for gpu, cost in scheme_costs(scheme).items()) or "no matrix unit",
     })
 
 

@@ -1089,6 +1089,94 @@ CODE = {
     "sqrt(unit_error**2 + promotion_error**2)": (
         lambda unit_error, promotion_error: sqrt(unit_error**2 + promotion_error**2)
     ),
+    # E5
+    "K * sign_share / (K * sign_share + 1 - sign_share)": (
+        lambda K, sign_share: K * sign_share / (K * sign_share + 1 - sign_share)
+    ),
+    # E6
+    "1 / (K * sign_share + 1 - sign_share)": (
+        lambda K, sign_share: 1 / (K * sign_share + 1 - sign_share)
+    ),
+    # E7
+    "products * ceil(chunk / unit_block)": (
+        lambda products, chunk, unit_block: products * ceil(chunk / unit_block)
+    ),
+    # E8
+    "ceil(K / chunk)": (
+        lambda K, chunk: ceil(K / chunk)
+    ),
+    # E9
+    (
+    "where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed, cut / (2 * ln2) * (steps + 1) / 2 + "
+    "term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack / chunk)**2)"): (
+        lambda to_nearest, u, steps, ln2, chunks, downwards, swallowed, cut, term_cut, unit_block, signed_products, products, term_slack, chunk:
+        where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed, cut / (2 * ln2) * (steps + 1) / 2 +
+        term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack / chunk)**2)
+    ),
+    # E10
+    (
+    "where(to_nearest > 0, u * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), sqrt((cut / (2 * ln2))**2 *"
+    " (steps + 1) * (2 * steps + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))"): (
+        lambda to_nearest, u, steps, levels, products, ln2, downwards, cut, term_cut, unit_block, term_slack, chunk: where(to_nearest > 0, u *
+        sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), sqrt((cut / (2 * ln2))**2 * (steps + 1) * (2 * steps
+        + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))
+    ),
+    # E11
+    "where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)": (
+        lambda promoted, chunks, u, ln2: where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)
+    ),
+    # E12
+    "where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)": (
+        lambda promoted, chunks, u, ln2: where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)
+    ),
+    # E13
+    "sqrt(words_bias**2 + words_scatter**2 * scattered)": (
+        lambda words_bias, words_scatter, scattered: sqrt(words_bias**2 + words_scatter**2 * scattered)
+    ),
+    # E14
+    "sqrt(coherence * sums_coherent**2 + (1 - coherence) * sums_random**2 + scattered * low_sums**2)": (
+        lambda coherence, sums_coherent, sums_random, scattered, low_sums: sqrt(coherence * sums_coherent**2 + (1 - coherence) * sums_random**2 +
+        scattered * low_sums**2)
+    ),
+    # E15
+    "u * sqrt(last_roundings / (8 * ln2))": (
+        lambda u, last_roundings, ln2: u * sqrt(last_roundings / (8 * ln2))
+    ),
+    # E16
+    "output_roundoff * sqrt(1 / (8 * ln2))": (
+        lambda output_roundoff, ln2: output_roundoff * sqrt(1 / (8 * ln2))
+    ),
+    # E17
+    "sqrt(words_error**2 + sums_error**2 + recombination_error**2 + stored_error**2)": (
+        lambda words_error, sums_error, recombination_error, stored_error: sqrt(words_error**2 + sums_error**2 + recombination_error**2 +
+        stored_error**2)
+    ),
+    # E20
+    "2 * remainder + remainder**2 + dropped_worst": (
+        lambda remainder, dropped_worst: 2 * remainder + remainder**2 + dropped_worst
+    ),
+    # E21
+    (
+    "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
+    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, chunks * u, 0)"): (
+        lambda cuts, steps, u, unit_block, term_cut, products, levels, floors, promoted, chunks: where(cuts > 0, steps * (2 * u + (unit_block + 1) *
+        term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) + (unit_block + 1) * term_cut, 0)))
+        + where(promoted > 0, chunks * u, 0)
+    ),
+    # E22
+    "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (
+        lambda split_worst, sums_worst, roundings, u, output_roundoff: split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 +
+        split_worst + sums_worst + (roundings + 1) * u)
+    ),
+    # E18
+    "estimate / fp32_estimate": (
+        lambda estimate, fp32_estimate: estimate / fp32_estimate
+    ),
+    # E19
+    "safety * sqrt(coherence * coherent**2 + scattered * random**2) + output_roundoff": (
+        lambda safety, coherence, coherent, scattered, random, output_roundoff: safety * sqrt(coherence * coherent**2 + scattered * random**2) +
+        output_roundoff
+    ),
     # LE-GEMM eq. 12
     "M * N / (BM * BN) * (threads / warp_size) * T_threads": (
         lambda M, N, BM, BN, threads, warp_size, T_threads: M * N / (BM * BN) * (threads / warp_size) * T_threads

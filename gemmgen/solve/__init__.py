@@ -213,6 +213,9 @@ class _Solution:
 
     @property
     def scheme_reason(self) -> str:
+        if self.request.contract:
+            asked = self.request.contract
+            return f"the fastest of those that give {asked.text}; {asked.told(self.plan.scheme, self.request.unit, self.plan.promote)}"
         if self.request.loaded.spec.split.scheme != "auto":
             return ""
         preferred = preferred_scheme(self.plan.gpu.unit)
@@ -267,14 +270,15 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
         ranks = [solution.rank for solution, _ in heads]
         at = ranks.index(min(ranks))
         solution, others = heads[at]
-        yield replace(solution, weighed={_way_told(one.plan): seconds for (one, _), (_, seconds) in zip(heads, ranks)})
+        yield replace(solution, weighed={_way_told(one): seconds for (one, _), (_, seconds) in zip(heads, ranks)})
         following = next(others, None)
         heads[at:at + 1] = [(following, others)] if following else []
 
 
-def _way_told(plan: Plan) -> str:
-    """The policy, with the design where that is not the policy's usual one."""
-    return plan.fragment.policy + (f" {plan.designed}" if plan.designed else "")
+def _way_told(one: _Solution) -> str:
+    """The policy, with the design where that is not the policy's usual one, and the scheme where an error is asked for."""
+    plan = one.plan
+    return (f"{plan.scheme.name} " if one.request.contract else "") + plan.fragment.policy + (f" {plan.designed}" if plan.designed else "")
 
 
 def _broken(plan: Plan, constraints: Sequence[Constraint], required: Sequence[Required] = ()) -> tuple[Constraint | None, Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
+from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of, owners_of
 from gemmgen.designs.design import refuse_batch
 from gemmgen.designs.portable.design import LEAST_WARP
@@ -21,6 +22,7 @@ from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
+from gemmgen.solve.contract import Contract, Short, contract
 from gemmgen.spec import FragmentChoice, LoadedSpec, Spec
 
 Own = TypeVar("Own", Required, Objective)
@@ -37,6 +39,7 @@ class Request:
         batch: what the spec says of a batch; None of one product.
         required: the spec's own inequalities.
         objective: what the spec asks to be largest or smallest; None: the predicted time is to be the least.
+        contract: what it asks of the error, in place of a scheme.
     """
 
     loaded: LoadedSpec
@@ -48,11 +51,17 @@ class Request:
     batch: Batch | None = None
     required: tuple[Required, ...] = ()
     objective: Objective | None = None
+    contract: Contract | None = None
 
     @cached_property
     def constants(self) -> dict[str, Any]:
         """The symbols that no candidate changes."""
         return self.design.constants(self.loaded.spec.problem.layout, self.scheme, self.fragment, self.gpu, self.hints)
+
+    @property
+    def unit(self) -> MatrixUnit | None:
+        """What multiplies; None for FP32 arithmetic."""
+        return self.gpu.unit if self.fragment.on_matrix_unit else None
 
     @property
     def settled(self) -> bool:
@@ -92,7 +101,7 @@ class Request:
 
 
 def requests(loaded: LoadedSpec) -> list[Request]:
-    """The spec with its names looked up, once for each policy and each design that it leaves open."""
+    """The spec with its names looked up, once for each policy and each design that it leaves open, and each scheme that gives the error it asks for."""
     spec, place = loaded.spec, loaded.place
     if spec.target.gpu is None:
         raise SpecError(f"{place}: [target] gpu", "is missing", needs="a name under specs/gpus, or a .toml file", remedy='gpu = "a100", or --gpu a100')
@@ -108,26 +117,54 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         )
     if spec.problem.kind == "gemm":
         refuse_batch(spec, place)
-    name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
-    scheme = SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder)
+    asked = contract(loaded, all_outputs()[spec.problem.c].roundoff)
+    if asked is None:
+        name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
+        return _of_scheme(loaded, SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder), gpu, None)
+    found, refused = [], []
+    for scheme in SCHEMES.rows():
+        try:
+            found += _of_scheme(loaded, scheme, gpu, asked)
+        except (InfeasibleSpec, UnknownName) as error:  # a shape that the scheme's words do not have is asked of no kernel
+            refused.append(error)
+    if found:  # of those that are predicted to be as fast, the first is taken
+        return sorted(found, key=lambda one: asked.times(one.scheme, one.unit, one.choices.promote[0]))
+    short = [error for error in refused if isinstance(error, Short)]
+    if not short:
+        raise refused[-1]
+    best = min(short, key=lambda error: error.times)
+    raise InfeasibleSpec(
+        f"{place}: [accuracy] {asked.key}", f"no scheme reaches this on {gpu.name} at k = {asked.k}", got=asked.asked, needs=asked.text,
+        has=f"at best {best.figure}", remedy="a larger error, or gemmgen explain --frontier with a spec that asks for none",
+    )
+
+
+def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | None) -> list[Request]:
+    """The requests of one scheme.
+
+    Raises:
+        InfeasibleSpec: it has none; `Short` where it does not give the error that is asked.
+    """
+    spec, place = loaded.spec, loaded.place
     requests, found, refused = [], [], []
     fragments = [(fragment, designs_of(fragment, spec.problem.kind)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
     refused += [_kindless(spec.problem.kind, fragment, place) for fragment, designs in fragments if not designs]
     sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
     # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
-    ways = [(scheme, fragment, design) for fragment, designs in fragments for design in designs] + _plain_ways(spec, gpu, sizes)
+    ways = [(scheme, fragment, design) for fragment, designs in fragments for design in designs]
+    ways += [] if asked else _plain_ways(spec, gpu, sizes)
     ways.sort(key=lambda way: (way[2].name == spec.pipeline.design, not way[2].narrow))
     for suits in (True, False):  # a design that is not meant for such sizes serves those who ask for what it alone has
         for of_words, fragment, design in ways:
             if requests or design.suits(sizes) is not suits:
                 continue
             try:
-                found.append(_request(loaded, of_words, gpu, fragment, design))
+                found.append(_request(loaded, of_words, gpu, fragment, design, asked))
             except InfeasibleSpec as error:
                 refused.insert(len(refused) if suits else 0, error)
         requests = found
     if not requests:
-        raise refused[-1]
+        raise min((error for error in refused if isinstance(error, Short)), key=lambda error: error.times, default=refused[-1])
     return requests
 
 
@@ -148,7 +185,7 @@ def _kindless(kind: str, fragment: Fragment, place: str) -> InfeasibleSpec:
     )
 
 
-def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> Request:
+def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design, asked: Contract | None) -> Request:
     spec, place = loaded.spec, loaded.place
     if spec.pipeline.design not in ("auto", design.name):
         raise InfeasibleSpec(
@@ -164,7 +201,9 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     if spec.fragment.shape is None:
         fragment = design.preferred([row for row in candidates(gpu.vendor, scheme.word, fragment.policy) if row.runs_on(gpu.arch)], fragment)
     promote = spec.split.promote
-    if promote is None:
+    if asked:
+        promote = _interval(asked, loaded, scheme, gpu, fragment, design)
+    elif promote is None:
         promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
         promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment)
     if promote and not fragment.on_matrix_unit:
@@ -176,11 +215,31 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     fixed = _fixed(loaded) | (design.settled(batch) if batch else {})
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
-    request = Request(loaded, scheme, gpu, fragment, design, batch=batch, choices=Choices(
+    request = Request(loaded, scheme, gpu, fragment, design, batch=batch, contract=asked, choices=Choices(
         fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
     return replace(request, required=tuple(_required(request)), objective=_objective(request))
+
+
+def _interval(asked: Contract, loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> int:
+    """The first interval of promotion, the cheapest first, at which the scheme gives the error that is asked.
+
+    Raises:
+        Short: there is none.
+    """
+    spec, unit = loaded.spec, gpu.unit if fragment.on_matrix_unit else None
+    wanted = [spec.split.promote] if spec.split.promote is not None else asked.intervals(fragment.shape[2]) if unit else [0]
+    if spec.split.promote is None:
+        wanted = [promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment) for promote in wanted]
+    tried = {promote: asked.times(scheme, unit, promote) for promote in dict.fromkeys(wanted)}
+    promote = next((promote for promote, times in tried.items() if times <= 1), None)
+    if promote is not None:
+        return promote
+    nearest = min(tried, key=tried.__getitem__)
+    error = Short(f"{loaded.place}: [accuracy] {asked.key}", f"scheme {scheme.name} does not reach this", got=asked.asked, needs=asked.text)
+    error.times, error.figure = tried[nearest], asked.told(scheme, unit, nearest)
+    raise error
 
 
 def _required(request: Request) -> Iterator[Required]:

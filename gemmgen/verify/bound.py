@@ -44,6 +44,7 @@ import numpy as np
 
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
+from gemmgen.model.accuracy import DOWNWARDS, GATE, predicted
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, row_exponents, split
 from gemmgen.verify.metrics import exact
@@ -52,8 +53,6 @@ U = 2.0**-24  # FP32's unit roundoff, to nearest
 TRUNCATED = 2.0**-23
 TO_NEAREST = U / sqrt(3)
 """Root mean square of one rounding to nearest."""
-DOWNWARDS = 1.5 * 2.0**-32
-"""Mean of what the floor rule cuts off a step's sum: half of 2^-31 of it, and half of 2^-32 of what it adds."""
 TINIEST = 2.0**-149
 """FP32's smallest number: twice what rounding to nearest leaves below its normal range."""
 SAFETY = 2.0
@@ -238,21 +237,15 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
     epilogue = _epilogue(scheme)
     coherent, random = sqrt(coherent**2 + epilogue**2), sqrt(square + epilogue**2)
     return Bound(
-        relative_frobenius=SAFETY * _relative(coherent, random, a, b, reference) + plan.output.roundoff,
+        relative_frobenius=_gate(coherent, random, plan.output.roundoff, a, b, reference),
         scaled=worst_case(plan, k), coherent=coherent, random=random,
     )
 
 
 def worst_case(plan: Plan, k: int) -> float:
-    """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range."""
-    scheme = plan.scheme
-    worst = _split_worst(scheme) + _epilogue(scheme)
-    for acc, chunk, share in _chunks(plan, k):
-        on_unit = plan.fragment.on_matrix_unit
-        worst += share * _accumulation_worst(k, chunk, _count(scheme, acc), plan.gpu.unit, scheme.word) if on_unit else max(k, 1) * U
-        if plan.promotes(acc):
-            worst += ceil(max(k, 1) / chunk) * U
-    return worst + plan.output.roundoff * (1 + worst)
+    """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22."""
+    unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
+    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff).worst
 
 
 def underflow(plan: Plan, k: int) -> float:
@@ -315,30 +308,13 @@ def share_of_worst(
     return float((np.abs(c - want) / limit).max(initial=0.0))
 
 
-def _relative(coherent: float, random: float, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
-    """sqrt(coherent^2 (||C||^2 - sum S2)+ + random^2 sum S2) / ||C||."""
+def _gate(coherent: float, random: float, roundoff: float, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
+    """E19: SAFETY sqrt(coherent^2 (||C||^2 - sum S2)+ + random^2 sum S2) / ||C||, and C's own rounding."""
     norm = float((reference**2).sum())
     squares = float((a.astype(np.float64) ** 2).sum(axis=0) @ (b.astype(np.float64) ** 2).sum(axis=1))
     if norm == 0.0:
         return 0.0 if squares == 0.0 else inf
-    return sqrt((coherent**2 * max(0.0, norm - squares) + random**2 * squares) / norm)
-
-
-def _split_worst(scheme: Scheme) -> float:
-    """Largest error of one product, relative to |a b|."""
-    rest = scheme.remainder(len(scheme.words))
-    return 2 * rest + rest**2 + sum(scheme.remainder(i) * scheme.remainder(j) for i, j in scheme.dropped)
-
-
-def _accumulation_worst(k: int, chunk: int, products: int, unit: MatrixUnit, word: str) -> float:
-    q = unit.block[word]
-    steps = max(1, ceil(min(chunk, max(k, 1)) / q))
-    if unit.rule == "truncate":
-        return products * steps * (TRUNCATED + (q + 1) * 2.0**-unit.fraction_bits)
-    worst = steps * U
-    if unit.rule == "tree":
-        worst += _levels(q) * U
-    if unit.rule == "floor":
-        # Products, and an accumulator below them, are cut at the size of a block's largest product, which S1 holds.
-        worst += steps * (2.0**-31 + 2.0**-32) + (q + 1) * 2.0**-unit.fraction_bits
-    return products * worst
+    return float(GATE.value({
+        "coherence": max(0.0, norm - squares) / norm, "scattered": squares / norm, "coherent": coherent, "random": random, "safety": SAFETY,
+        "output_roundoff": roundoff,
+    }))

@@ -195,6 +195,9 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "bf16x3": (16, ((1, 1),), (("main", 0, True),)),
     "bf16x6": (24, ((1, 2), (2, 1), (2, 2)), (("main", 0, True),)),
     "tf32x3": (22, ((1, 1),), (("main", 0, True),)),
+    "bf16x9": (24, (), (("main", 0, True),)),
+    "f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
+    "scaled_f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
 }
 
 
@@ -254,7 +257,7 @@ def test_the_reference_recombines_as_each_product_stands_for_itself(name):
 
 def test_only_fp32_words_hold_everything():
     assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
-    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled"}
+    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled", "scaled_f16x6"}
     fp32 = SCHEMES.get("fp32")
     assert (fp32.remainder(0), fp32.remainder(1)) == (1.0, 0.0)
 

@@ -36,7 +36,7 @@ from gemmgen.run.sensors import Sample
 from gemmgen.solve import alternatives, explain, search, solve
 from gemmgen.spec import loads
 from gemmgen.verify import errors, oracles
-from gemmgen.verify.bound import _accumulation_worst, _split_worst
+from gemmgen.model.accuracy import SUM_WORST, predicted, split_worst
 from ways import SMALL_GROUPS, plan_of
 from elf_file import elf
 from test_cubin import sized
@@ -347,15 +347,16 @@ def test_the_four_figures():
 
 def test_the_worst_case_of_a_split():
     """Two words to nearest leave 2^-22 of an element, and the dropped product of two low words, each below 2^-11, is below 2^-22."""
-    assert _split_worst(SCHEMES.get("ootomo")) == pytest.approx(2 * 2.0**-22 + 2.0**-44 + 2.0**-22)
-    assert _split_worst(SCHEMES.get("ootomo4")) == pytest.approx(2 * 2.0**-22 + 2.0**-44)
+    assert split_worst(SCHEMES.get("ootomo")) == pytest.approx(2 * 2.0**-22 + 2.0**-44 + 2.0**-22)
+    assert split_worst(SCHEMES.get("ootomo4")) == pytest.approx(2 * 2.0**-22 + 2.0**-44)
 
 
 def test_the_worst_case_of_a_sum():
     """64 k by sixteen at once are four steps, of three products each; each loses an ulp of FP32 and 17 terms' last bits."""
-    hopper = GPUS.get("h100").unit
-    assert _accumulation_worst(64, 64, 3, hopper, "f16") == 3 * 4 * (2.0**-23 + 17 * 2.0**-25)
-    assert _accumulation_worst(64, 16, 3, hopper, "f16") == 3 * (2.0**-23 + 17 * 2.0**-25)
+    known = predicted(SCHEMES.get("scaled"), GPUS.get("h100").unit, 64, 0).numbers
+    assert known["steps"] == 12 and SUM_WORST.value(known) == 3 * 4 * (2.0**-23 + 17 * 2.0**-25)
+    known = predicted(SCHEMES.get("scaled"), GPUS.get("h100").unit, 64, 16).numbers
+    assert known["chunks"] == 4 and SUM_WORST.value(known) == 3 * (2.0**-23 + 17 * 2.0**-25) + 4 * 2.0**-24
 
 
 def test_questions_fill_every_stage_again_and_promote_twice():

@@ -154,7 +154,8 @@ def test_words_of_fp16_lose_nothing_below_fp32s_range():
 
 @pytest.mark.parametrize(("scheme", "kept", "flushed"), [
     ("ootomo", -14, -3), ("ootomo8", -14, -6), ("legemm", -14, -4), ("scaled", -3, 8), ("markidis", -4, 6), ("half", -14, -14),
-    ("bf16x3", -118, -110), ("bf16x6", -110, -102), ("tf32x3", -115, -104), ("ootomo_flushed", -14, -3), ("fp32", None, None),
+    ("bf16x3", -118, -110), ("bf16x6", -110, -102), ("bf16x9", -110, -102), ("tf32x3", -115, -104), ("ootomo_flushed", -14, -3), ("f16x6", -14, 8),
+    ("scaled_f16x6", -14, 8), ("fp32", None, None),
 ])
 def test_where_elements_begin_to_count(scheme, kept, flushed):
     """By hand: what the last word's smallest step leaves, as a share of the element."""

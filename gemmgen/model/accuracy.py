@@ -1,0 +1,335 @@
+"""The error of a product by a scheme, predicted from the scheme's row, K, the unit, promotion and a distribution of data.
+
+Three figures, each from numbered equations that go on from those of `model/error.py`:
+
+- the **estimate** (E5-E18): what is measured, relative in the Frobenius norm, within a factor of four;
+- the **gate** (E19): what a right kernel may show, statistically, given what data and sums are (`verify/bound.py` has the coefficients);
+- the **worst case** (E20-E22): deterministic, relative to |A||B|, element by element.
+
+Sources. What words leave out: MixPert eqs. 5 (mean) and 6 (worst case) for a product of segments, generalised to any words, and eq. 9 for what a shared
+exponent shifts out: here the step of a word's smallest bit, on the binades of the data. Sums: Higham and Mary, "A New Approach to Probabilistic
+Rounding Error Analysis" (SIAM J. Sci. Comput. 41, 2019), whose sqrt(n) u is E10 and E14 with the data's own constants, and the classical n u in E21; and
+their "Sharper Probabilistic Backward Error Analysis for Basic Linear Algebra Kernels with Random Data" (SIAM J. Sci. Comput. 42, 2020): data of mean zero
+err less, so a sum has a coherent and a random part. Cuts toward zero have a mean and add up in proportion to their number: E9 and E10.
+
+Notation: u = 2^-24. The products a b of one element of C have the mean m and the mean square s; `sign_share` is m^2 / s: 0 on data of both signs, 9/16 on
+U[0, 1]. C^2 is, in expectation, s K (K sign_share + 1 - sign_share): of that a share `coherence` is the mean's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, erf, inf, log2, sqrt
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.number import FORMATS, ROUNDINGS
+from gemmgen.catalog.scheme import Accumulator, Scheme
+from gemmgen.catalog.unit import MatrixUnit
+from gemmgen.model.equation import Equation, solved
+from gemmgen.model.error import LN2, U
+
+# ---- the data
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """What the elements of A and B are drawn from, each for itself.
+
+    Attributes:
+        binades: (e, share of the elements whose magnitude lies in [2^e, 2^(e+1))); in such a binade they are taken as spread evenly.
+        sign_share: square of the mean product over the mean square of products.
+        draw: (generator, shape) -> FP64.
+    """
+
+    name: str
+    binades: tuple[tuple[int, float], ...]
+    sign_share: float
+    draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+    @property
+    def top(self) -> int:
+        """The exponent of the largest elements."""
+        return max(e for e, _ in self.binades)
+
+
+def _below(x: float) -> float:
+    """Share of a standard normal variable's magnitudes below x."""
+    return erf(x / sqrt(2))
+
+
+_UNIFORM = tuple((-j, 2.0**-j) for j in range(1, 61))
+SPREAD = 20
+DISTRIBUTIONS = {one.name: one for one in (
+    Distribution("uniform", _UNIFORM, 0.0, lambda rng, shape: rng.uniform(-1, 1, shape)),
+    Distribution("positive", _UNIFORM, 9 / 16, lambda rng, shape: rng.uniform(0, 1, shape)),
+    Distribution("normal", tuple((e, _below(2.0 ** (e + 1)) - _below(2.0**e)) for e in range(-60, 3)), 0.0, lambda rng, shape: rng.standard_normal(shape)),
+    Distribution(
+        "spread", tuple((e, 0.5 / SPREAD) for e in range(-SPREAD, SPREAD)), 0.0,
+        lambda rng, shape: rng.choice([-1.0, 1.0], shape) * np.exp2(rng.uniform(-SPREAD, SPREAD, shape)),
+    ),
+)}
+"""`uniform`: U[-1, 1]; `positive`: U[0, 1]; `normal`: the standard one; `spread`: either sign, the magnitude's logarithm even from 2^-20 to 2^20."""
+
+TOLD = {"uniform": "U[-1, 1]", "positive": "U[0, 1]", "normal": "N(0, 1)", "spread": "2^-20..2^20"}
+"""How tables call them."""
+
+
+# ---- the equations
+
+COHERENCE = Equation("E5", "coherence", "K * sign_share / (K * sign_share + 1 - sign_share)", "", "Higham and Mary 2020: the mean's share of C^2")
+SCATTERED = Equation("E6", "scattered", "1 / (K * sign_share + 1 - sign_share)", "", "K times the mean square of products over C^2")
+STEPS = Equation("E7", "steps", "products * ceil(chunk / unit_block)", "", "roundings of an accumulator before it is emptied: once a block of a word product")
+CHUNKS = Equation("E8", "chunks", "ceil(K / chunk)", "", "how often it is emptied")
+SUM_COHERENT = Equation(
+    "E9", "sum_coherent",
+    "where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed,"
+    " cut / (2 * ln2) * (steps + 1) / 2 + term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2"
+    " * max(0, 1 - term_slack / chunk)**2)", "",
+    "of data of one sign, relative to the sum: roundings to nearest add up in squares; cuts of the sum and of the terms aligned to it all point one way",
+)
+SUM_RANDOM = Equation(
+    "E10", "sum_random",
+    "where(to_nearest > 0, u * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2),"
+    " sqrt((cut / (2 * ln2))**2 * (steps + 1) * (2 * steps + 1) / 6"
+    " + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))", "",
+    "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too)",
+)
+PROMOTED_COHERENT = Equation(
+    "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)", "",
+    "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign",
+)
+PROMOTED_RANDOM = Equation(
+    "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)", "", "E11 of data of both signs",
+)
+SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
+"""Evaluated once for each accumulator."""
+
+WORDS = Equation(
+    "E13", "words_error", "sqrt(words_bias**2 + words_scatter**2 * scattered)", "",
+    "MixPert eqs. 5 and 9 for any words: what both operands' words leave out and products dropped; of rounding to nearest it has no mean",
+)
+UNIT_SUMS = Equation(
+    "E14", "sums_error", "sqrt(coherence * sums_coherent**2 + (1 - coherence) * sums_random**2 + scattered * low_sums**2)", "",
+    "E9-E12 of all accumulators, each times its share of C",
+)
+RECOMBINED = Equation(
+    "E15", "recombination_error", "u * sqrt(last_roundings / (8 * ln2))", "", "sums of accumulators are added up in FP32; the last addition's rounding counts",
+)
+STORED = Equation("E16", "stored_error", "output_roundoff * sqrt(1 / (8 * ln2))", "", "C's type, where it is not FP32")
+ESTIMATE = Equation(
+    "E17", "estimate", "sqrt(words_error**2 + sums_error**2 + recombination_error**2 + stored_error**2)", "", "independent; relative in the Frobenius norm",
+)
+MULTIPLE = Equation("E18", "of_fp32", "estimate / fp32_estimate", "", "E17 over that of a sequential FP32 dot product on the same data")
+ESTIMATES = (COHERENCE, SCATTERED, WORDS, UNIT_SUMS, RECOMBINED, STORED, ESTIMATE)
+
+GATE = Equation(
+    "E19", "gate", "safety * sqrt(coherence * coherent**2 + scattered * random**2) + output_roundoff", "",
+    "verify/bound.py: E17 with every mean at the bottom of its binade, twice: what a right kernel may show",
+)
+SPLIT_WORST = Equation("E20", "split_worst", "2 * remainder + remainder**2 + dropped_worst", "", "MixPert eq. 6 for any words")
+SUM_WORST = Equation(
+    "E21", "sum_worst",
+    "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
+    " + where(floors > 0, steps / products * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
+    " + where(promoted > 0, chunks * u, 0)", "",
+    "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion",
+)
+WORST = Equation(
+    "E22", "worst", "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)", "",
+    "of |C - C*| / (|A||B|), element by element, in range",
+)
+PREDICTED = (COHERENCE, SCATTERED, *SUMS, *ESTIMATES[2:], SPLIT_WORST, SUM_WORST, WORST)
+"""What `predicted` evaluates."""
+EQUATIONS = (*PREDICTED, MULTIPLE, GATE)
+
+DOWNWARDS = 1.5 * 2.0**-32
+"""Mean of what the floor rule cuts off a step's sum: half of 2^-31 of it, and half of 2^-32 of what it adds."""
+_EVEN = sqrt(3 / 7)
+"""Root mean square of the power of two below a number that is spread evenly from 0 to a power of two, over the number's own."""
+_EVEN_MEAN = 2 / 3
+"""The same of means."""
+
+
+# ---- the words
+
+
+@dataclass(frozen=True)
+class WordSizes:
+    """What the words of a scheme are and leave, on a distribution.
+
+    Attributes:
+        mean: of word i, or of the rest after the last, in the direction of x, relative to the mean of |x|.
+        rms: root mean square of the same, relative to that of x.
+        lost, lost_mean: root mean square, and mean, of what a unit that flushes takes for zero, relative likewise.
+        in_range: whether the words hold the largest elements.
+    """
+
+    mean: tuple[float, ...]
+    rms: tuple[float, ...]
+    lost: float
+    lost_mean: float
+    in_range: bool
+
+
+def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> WordSizes:
+    """Sizes of the words, and of what is left, binade by binade.
+
+    A word leaves its rounding rule's share of its last place: relative to what it holds, but no less than its smallest step, which
+    is where MixPert's eq. 9 and FP16's subnormal numbers come in. What is left of an FP32 number is a multiple of its last place, so it is nothing
+    where the words reach further.
+    """
+    count = len(scheme.words)
+    if scheme.exact:
+        return WordSizes((1.0, *[0.0] * count), (1.0, *[0.0] * count), 0.0, 0.0, True)
+    form = scheme.format
+    shift = scheme.target_exponent - data.top if scheme.normalize == "row" else 0
+    flushes = bool(unit and unit.flushes_subnormals)
+    absolute = np.zeros(count + 1)  # sums over binades of |.| and of squares
+    squares = np.zeros(count + 1)
+    lost = lost_mean = 0.0
+    for e, share in data.binades:
+        exponent = e + shift
+        mean, rms, worst = 1.5 * 2.0**exponent, sqrt(7 / 3) * 2.0**exponent, 2.0 ** (exponent + 1)
+        absolute[0] += share * mean
+        squares[0] += share * rms**2
+        for i, word in enumerate(scheme.words):
+            rule, ulp, step = _grid(scheme, i)
+            first = i == 0
+            if first and word.flush and exponent < form.min_exponent:
+                pass  # it stays in the residual
+            else:
+                if flushes and rms:
+                    threshold, most = 2.0 ** (form.min_exponent - word.scale), 2.0 ** (exponent + 1) if first else sqrt(3) * rms
+                    if most <= threshold:  # the whole of it
+                        lost, lost_mean = lost + share * rms**2, lost_mean + share * mean
+                    elif not first:  # of what is spread evenly from 0 to `most`, the part below the threshold
+                        lost, lost_mean = lost + share * threshold**3 / (3 * most), lost_mean + share * (threshold**2 / (2 * most) if mean else 0.0)
+                wide = 2.0**exponent if first else rms * _EVEN  # the power of two that an ulp is relative to
+                wide_mean, wide_worst = (2.0**exponent, 2.0**exponent) if first else (mean * _EVEN_MEAN, worst)
+                mean = min(rule.mean * max(ulp * wide_mean, step), mean) if mean else 0.0
+                rms = min(rule.rms * max(ulp * wide, step), rms)
+                worst = min(rule.worst * max(ulp * wide_worst, step), worst)
+                if worst < 2.0 ** (exponent - 23):
+                    mean = rms = worst = 0.0
+            absolute[i + 1] += share * mean
+            squares[i + 1] += share * rms**2
+    return WordSizes(
+        tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0],
+        data.top + shift <= form.max_exponent,
+    )
+
+
+def _grid(scheme: Scheme, index: int) -> tuple[Any, float, float]:
+    """(rounding rule in ulp, ulp relative to a number's power of two, the smallest step of an element) of a word."""
+    word, form = scheme.words[index], scheme.format
+    rule, bits = (ROUNDINGS["nearest_even"], word.bits - 1) if word.bits else (ROUNDINGS[word.rounding], form.fraction_bits)
+    return rule, 2.0**-bits, 2.0 ** (form.min_exponent - form.fraction_bits - word.scale)
+
+
+# ---- the sums
+
+
+def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: WordSizes) -> dict[str, Any]:
+    """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
+    own = [product for product in scheme.products if product.into == accumulator.name]
+    promoted = bool(promote) and accumulator.promoted and unit is not None
+    chunk = min(promote, k) if promoted else k
+    block = unit.block[scheme.word] if unit else 1
+    cuts, floors = bool(unit) and unit.rule == "truncate", bool(unit) and unit.rule == "floor"
+    # A product of two words has so many bits after the point; what is aligned to a sum less than `slack` times as large loses none.
+    slack = 2.0 ** (unit.fraction_bits - 2 * FORMATS[scheme.word].fraction_bits) if unit and unit.fraction_bits else 1.0
+    signed = sum(sizes.mean[p.a] > 0 and sizes.mean[p.b] > 0 for p in own)
+    steps = len(own) * ceil(chunk / block)
+    shares = [sizes.mean[p.a] * sizes.mean[p.b] / _largest_mean(scheme, accumulator, sizes) for p in own] if signed else []
+    # `verify/bound.py`: blocks below half an ulp of the sum are lost whole, which has a sign where they have one. Sums of a whole block are seldom
+    # much below their mean.
+    halves = U * steps / len(own)
+    swallowed = sum(
+        min(share / 4, halves**2 / (12 * share) * min(1.0, halves / share) ** (block - 1)) for share in shares if 0 < share < 1
+    ) if unit and not cuts else 0.0
+    return {
+        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": len(own), "signed_products": signed, "unit_block": block, "promoted": int(promoted),
+        "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
+        # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
+        "cut": U * (1 - 2.0 ** (23 - unit.fraction_bits)) if cuts else 0.0,
+        "term_slack": slack, "levels": ceil(log2(block)) if unit and unit.rule == "tree" else 0,
+        "downwards": DOWNWARDS if floors else 0.0, "swallowed": swallowed,
+    }
+
+
+def _largest_mean(scheme: Scheme, accumulator: Accumulator, sizes: WordSizes) -> float:
+    return max(sizes.mean[p.a] * sizes.mean[p.b] for p in scheme.products if p.into == accumulator.name) or 1.0
+
+
+# ---- what is predicted
+
+
+def split_worst(scheme: Scheme) -> float:
+    """Largest error of one product a b that words and dropped products leave, relative to |a b|, in range: E20."""
+    return float(SPLIT_WORST.value(_worst_numbers(scheme)))
+
+
+def _worst_numbers(scheme: Scheme) -> dict[str, float]:
+    """The symbols of E20."""
+    return {
+        "remainder": scheme.remainder(len(scheme.words)), "dropped_worst": sum(scheme.remainder(i) * scheme.remainder(j) for i, j in scheme.dropped),
+    }
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The error of a scheme, predicted.
+
+    Attributes:
+        estimate: relative in the Frobenius norm (E17); infinite where the words do not hold the data.
+        worst: of |C - C*| / (|A||B|), element by element (E22).
+        numbers: every symbol of the equations, those of the sum of the largest contribution for SUMS.
+    """
+
+    estimate: float
+    worst: float
+    numbers: dict[str, Any]
+
+
+def predicted(
+    scheme: Scheme, unit: MatrixUnit | None, k: int, promote: int, data: Distribution = DISTRIBUTIONS["uniform"], output_roundoff: float = 0.0,
+) -> Prediction:
+    """The error of a product over k, on matrices of a distribution.
+
+    Args:
+        unit: the matrix unit that multiplies; None for FP32 arithmetic, one fused multiply-add after the other.
+        promote: k between moves of the promoted accumulators into FP32 registers; 0 never.
+        output_roundoff: of C's type; 0 of FP32.
+    """
+    k = max(k, 1)
+    sizes = word_sizes(scheme, unit, data)
+    rest = len(scheme.words)
+    bias = 2 * (sizes.mean[rest] + sizes.lost_mean) + sum(sizes.mean[i] * sizes.mean[j] for i, j in scheme.dropped)
+    scatter = 2 * (sizes.rms[rest] ** 2 + sizes.lost**2) + sum((sizes.rms[i] * sizes.rms[j]) ** 2 for i, j in scheme.dropped)
+    coherent = low = worst = 0.0
+    random: list[float] = []
+    leading: dict[str, Any] = {}
+    for accumulator in scheme.accumulators:
+        share, own = scheme.recombination.share(accumulator), [p for p in scheme.products if p.into == accumulator.name]
+        known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, unit, accumulator, promote, k, sizes))
+        exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding
+        of_one_sign = sqrt(known["sum_coherent"] ** 2 + known["promotion_coherent"] ** 2) if not exact else 0.0
+        of_both = sqrt(known["sum_random"] ** 2 + known["promotion_random"] ** 2) if not exact else U
+        worst += share * (known["sum_worst"] if not exact else U)
+        # `share` takes the words' scales out of the sum, and these sizes are relative to x.
+        coherent += of_one_sign * sum(sizes.mean[p.a] * sizes.mean[p.b] for p in own)
+        if any(p.a == p.b == 0 for p in own):
+            leading, random = known, [*random, of_both]
+        else:
+            low += (of_both * sqrt(sum((sizes.rms[p.a] * sizes.rms[p.b]) ** 2 for p in own))) ** 2
+    numbers = leading | {
+        "sign_share": data.sign_share, "words_bias": bias, "words_scatter": sqrt(scatter),
+        "sums_coherent": coherent, "sums_random": sqrt(sum(each**2 for each in random)), "low_sums": sqrt(low),
+        "roundings": scheme.recombination.roundings, "last_roundings": min(scheme.recombination.roundings, 1), "output_roundoff": output_roundoff,
+        "sums_worst": worst, **_worst_numbers(scheme),
+    }
+    numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
+    return Prediction(float(numbers["estimate"]) if sizes.in_range else inf, float(numbers["worst"]), numbers)

@@ -1,0 +1,150 @@
+"""Every scheme's predicted error and time on a spec's GPU and sizes, and which of them no other beats in both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import inf
+from typing import Any
+
+from gemmgen.catalog.output import all_outputs
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.errors import GemmgenError, InfeasibleSpec
+from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
+from gemmgen.plan import Plan
+from gemmgen.solve import solve
+from gemmgen.solve.contract import Contract, contract
+from gemmgen.spec import Accuracy, LoadedSpec
+
+
+@dataclass(frozen=True)
+class Point:
+    """A scheme with an interval of promotion.
+
+    Attributes:
+        promote: k between promotions; 0 never.
+        policy: of the fastest plan.
+        errors: the estimate on each of `DISTRIBUTIONS`, by name; infinite where the words do not hold the data.
+        figure: what is compared: the error over the one that the spec asks for, or the estimate on the spec's data.
+        worst: the deterministic bound of |C - C*| / (|A||B|).
+        seconds, tflops: of the fastest plan, predicted.
+        beaten_by: a scheme that is as fast and errs as little, and more in one; empty on the frontier.
+        meets: whether it gives the error that the spec asks for; None where it asks for none.
+    """
+
+    scheme: str
+    promote: int
+    policy: str
+    errors: dict[str, float]
+    figure: float
+    worst: float
+    seconds: float
+    tflops: float
+    beaten_by: str = ""
+    meets: bool | None = None
+
+    @property
+    def told(self) -> str:
+        """`scaled, 64`."""
+        return f"{self.scheme}, {self.promote}" if self.promote else self.scheme
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, for `--json`; what is infinite is None."""
+        errors = {name: value if value < inf else None for name, value in self.errors.items()}
+        figure = self.figure if self.figure < inf else None
+        return {
+            "scheme": self.scheme, "promote": self.promote, "policy": self.policy, "errors": errors, "figure": figure, "worst": self.worst,
+            "seconds": self.seconds, "tflops": self.tflops, "beaten_by": self.beaten_by, "meets": self.meets,
+        }
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """What there is to choose from.
+
+    Attributes:
+        data: the distribution whose errors are compared where the spec asks for none.
+        asked: what the spec asks of the error, in words; else empty.
+        points: by predicted time.
+        refused: (scheme, why it has no plan).
+    """
+
+    gpu: str
+    size: tuple[int, int, int]
+    data: str
+    asked: str
+    points: tuple[Point, ...]
+    refused: tuple[tuple[str, str], ...]
+
+    @property
+    def best(self) -> tuple[Point, ...]:
+        """Those that hold the data and that no other beats."""
+        return tuple(point for point in self.points if not point.beaten_by and point.figure < inf)
+
+
+def frontier(loaded: LoadedSpec) -> Frontier:
+    """Solve the spec with every scheme, promoted as gemmgen would, never, and as seldom as the error allows that the spec asks for.
+
+    Whatever else the spec fixes stays fixed, but for the scheme.
+
+    Raises:
+        SpecError, UnknownName: the spec, or its GPU, will not do.
+        InfeasibleSpec: no scheme has a plan.
+    """
+    problem = loaded.spec.problem
+    asked = contract(loaded, all_outputs()[problem.c].roundoff)
+    data = asked.data[0] if asked else loaded.spec.accuracy.data
+    plans: dict[tuple[str, int], Plan] = {}
+    refused: list[tuple[str, GemmgenError]] = []
+    for scheme in SCHEMES.rows():
+        try:
+            usual = solve(_with(loaded, scheme.name))
+        except InfeasibleSpec as error:
+            refused.append((scheme.name, error))
+            continue
+        plans[scheme.name, usual.promote] = usual
+        for promote in _others(asked, usual) if loaded.spec.split.promote is None else ():
+            try:
+                plans.setdefault((scheme.name, promote), solve(_with(loaded, scheme.name, promote)))
+            except InfeasibleSpec:  # the kernels of this design do not promote so
+                continue
+    if not plans:
+        raise refused[-1][1]
+    points = sorted((_point(plan, asked, data) for plan in plans.values()), key=lambda point: (point.seconds, point.figure))
+    return Frontier(
+        next(iter(plans.values())).gpu.name, (problem.m, problem.n, problem.k), data, asked.text if asked else "",
+        tuple(replace(point, beaten_by=_better(point, points)) for point in points), tuple((name, error.problem) for name, error in refused),
+    )
+
+
+def _with(loaded: LoadedSpec, scheme: str, promote: int | None = None) -> LoadedSpec:
+    """The spec with a scheme in place of an error that it asks for."""
+    split = loaded.spec.split.model_copy(update={"scheme": scheme} | ({} if promote is None else {"promote": promote}))
+    return loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"split": split, "accuracy": Accuracy()})})
+
+
+def _others(asked: Contract | None, plan: Plan) -> Iterator[int]:
+    """Intervals of promotion beside the plan's own."""
+    if plan.fragment.on_matrix_unit:
+        yield 0
+        meeting = (promote for promote in asked.intervals(plan.fragment.shape[2]) if asked.times(plan.scheme, plan.gpu.unit, promote) <= 1) if asked else ()
+        yield from islice(meeting, 1)
+
+
+def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
+    unit, k = plan.gpu.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
+    found = {name: predicted(plan.scheme, unit, k, plan.promote, each, plan.output.roundoff) for name, each in DISTRIBUTIONS.items()}
+    figure = asked.times(plan.scheme, unit, plan.promote) if asked else found[data].estimate
+    return Point(
+        plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, figure, found[data].worst,
+        float(plan.model["seconds"]), float(plan.model["tflops"]), meets=figure <= 1 if asked else None,
+    )
+
+
+def _better(point: Point, points: Sequence[Point]) -> str:
+    """A point that is no slower and errs no more, and less in one, the first of `points`; empty where there is none."""
+    for other in points:
+        if other.seconds <= point.seconds and other.figure <= point.figure and (other.seconds, other.figure) != (point.seconds, point.figure):
+            return other.told
+    return ""

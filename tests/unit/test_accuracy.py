@@ -1,0 +1,275 @@
+"""The error that is predicted of every scheme, the one that is simulated, and specs that ask for an error instead of a scheme."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from math import inf, isfinite
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen import road
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.output import all_outputs
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.unit import UNITS
+from gemmgen.emulate.core.product import product
+from gemmgen.errors import InfeasibleSpec, SpecError
+from gemmgen.model import accuracy
+from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
+from gemmgen.solve import solve
+from gemmgen.solve.contract import ROUNDED, contract, fp32_estimate
+from gemmgen.spec import loads
+from gemmgen.split import split
+from gemmgen.verify.bound import bound, lost
+from gemmgen.verify.expected import sequential
+from gemmgen.verify.metrics import errors, exact
+
+from ways import covering
+
+FACTOR = 4
+ROWS = 12
+UNIT_NAMES = ("hopper", "ampere", "cdna1", "cdna2", "cdna3", "rdna3")
+
+
+def simulated(scheme, unit, data: str, k: int, promote: int):
+    """(errors, gate, prediction) of a right kernel's arithmetic, beside what a unit that flushes loses of the words."""
+    rng = np.random.default_rng(k)
+    a, b = (DISTRIBUTIONS[data].draw(rng, shape).astype(np.float32) for shape in ((ROWS, k), (k, ROWS)))
+    on_unit = not scheme.exact
+    plan = SimpleNamespace(
+        scheme=scheme, promote=promote, promotes=lambda acc: bool(promote) and acc.promoted, fragment=SimpleNamespace(on_matrix_unit=on_unit),
+        gpu=SimpleNamespace(unit=unit), output=all_outputs()["f32"], flushes_words=on_unit and bool(unit.flushes_subnormals),
+    )
+    c = product(scheme, unit, a, b, promote=promote) if on_unit else sequential(a, b)
+    reference, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
+    missing = lost(plan, a, b, reference)
+    gate = bound(plan, a, b, reference).beside(missing, reference, magnitude)
+    return errors(c, reference, magnitude), gate, predicted(scheme, unit if on_unit else None, k, promote, DISTRIBUTIONS[data])
+
+
+# ---- the estimate, and what is simulated
+
+CASES = [
+    (scheme.name, unit, data, k, promote)
+    for scheme, unit, data, k, promote in itertools.product(SCHEMES.rows(), UNIT_NAMES, DISTRIBUTIONS, (96, 1024, 4096, 16384), (0, 64))
+    if ((unit, promote) == ("hopper", 0) if scheme.exact else scheme.word in UNITS.get(unit).block) and (k < 16384 or unit == "hopper")
+]
+
+
+@pytest.mark.parametrize(("scheme", "unit", "data", "k", "promote"), covering(CASES))
+def test_the_simulated_error_is_within_the_bounds_and_near_the_estimate(scheme, unit, data, k, promote):
+    scheme, unit = SCHEMES.get(scheme), UNITS.get(unit)
+    with np.errstate(all="ignore"):
+        found, gate, prediction = simulated(scheme, unit, data, k, promote)
+    sizes = word_sizes(scheme, None if scheme.exact else unit, DISTRIBUTIONS[data])
+    if not sizes.in_range:
+        assert prediction.estimate == inf
+        return
+    assert found.relative_frobenius <= gate.relative_frobenius
+    if scheme.whole_range or data != "spread":  # elements below the words' range are counted, and no bound speaks of them
+        assert found.scaled <= gate.scaled
+    if data in ("uniform", "positive"):
+        assert found.relative_frobenius <= FACTOR * prediction.estimate
+        # What is lost of words that few elements have is an expectation, which a small sample may miss.
+        assert found.relative_frobenius >= prediction.estimate / FACTOR or sizes.lost
+
+
+@pytest.mark.parametrize("data", ["uniform", "positive", "normal"])
+@pytest.mark.parametrize("scheme", [row.name for row in SCHEMES.rows() if not row.exact])
+def test_words_are_as_large_as_the_split_makes_them(scheme, data):
+    """Of the reference split: what the words leave, and each of them, in the root mean square."""
+    row = SCHEMES.get(scheme)
+    x = DISTRIBUTIONS[data].draw(np.random.default_rng(1), (64, 512)).astype(np.float32)
+    words = split(x, row)
+    rest = np.ldexp(x.astype(np.float64), words.exponents[:, None])
+    size, sizes = np.sqrt((rest**2).mean()), word_sizes(row, None, DISTRIBUTIONS[data])
+    for i, word in enumerate(row.words):
+        assert np.sqrt((rest**2).mean()) / size == pytest.approx(sizes.rms[i], rel=0.35)  # the last bits of FP32 numbers are not evenly spread
+        rest = rest - words.planes[i] * 2.0**-word.scale
+    left = np.sqrt((rest**2).mean()) / size
+    assert left == pytest.approx(sizes.rms[-1], rel=0.3) if sizes.rms[-1] else left < 2.0**-26
+
+
+def test_estimates_by_hand():
+    """Sequential FP32 at 4096: 2^-24 sqrt(4097 / (16 ln 2)); on U[0, 1] roundings count in squares of what is summed: a third and not a half."""
+    fp32 = SCHEMES.get("fp32")
+    assert predicted(fp32, None, 4096, 0).estimate == pytest.approx(1.1456e-6, rel=1e-3)
+    assert predicted(fp32, None, 4096, 0, DISTRIBUTIONS["positive"]).estimate == pytest.approx(9.35e-7, rel=1e-2)
+    assert predicted(fp32, None, 4096, 0).worst == pytest.approx(4097 * 2.0**-24, rel=1e-6)
+    # One FP16 word: two operands, each 2^-10 sqrt(1 / 12) sqrt(3 / 7) off.
+    assert predicted(SCHEMES.get("half"), GPUS.get("h100").unit, 64, 0).estimate == pytest.approx(2**0.5 * 2.0**-10 * (1 / 12 * 3 / 7) ** 0.5, rel=1e-2)
+
+
+def test_what_a_distribution_is():
+    for data in DISTRIBUTIONS.values():
+        assert sum(share for _, share in data.binades) == pytest.approx(1, abs=1e-3)
+        x = np.abs(data.draw(np.random.default_rng(0), (4096,)))
+        for e, share in data.binades:
+            assert ((x >= 2.0**e) & (x < 2.0 ** (e + 1))).mean() == pytest.approx(share, abs=0.03)
+        a, b = (data.draw(np.random.default_rng(seed), (1 << 16,)) for seed in (1, 2))
+        assert (a * b).mean() ** 2 / (a**2 * b**2).mean() == pytest.approx(data.sign_share, abs=0.05)
+
+
+@pytest.mark.parametrize("unit", UNIT_NAMES)
+def test_longer_sums_err_more_and_promotion_helps(unit):
+    unit, scheme = UNITS.get(unit), SCHEMES.get("ootomo")
+    for data in DISTRIBUTIONS.values():
+        if word_sizes(scheme, unit, data).in_range:
+            grown = [predicted(scheme, unit, k, 0, data).estimate for k in (64, 1024, 16384)]
+            assert grown == sorted(grown)
+            worst = [predicted(scheme, unit, k, 64, data).worst for k in (64, 1024, 16384)]
+            assert worst == sorted(worst)
+    if not unit.rounds_to_nearest:
+        assert predicted(scheme, unit, 4096, 64).estimate < predicted(scheme, unit, 4096, 0).estimate / 5
+
+
+def test_numbers_of_equations_are_their_own():
+    from gemmgen.model import error
+
+    numbers = [one.number for one in (*error.EQUATIONS, *accuracy.EQUATIONS)]
+    assert sorted(numbers, key=lambda number: int(number[1:])) == [f"E{at}" for at in range(1, 23)]
+
+
+# ---- the contract
+
+
+def asking(gpu: str = "h100", k: int = 4096, split=None, **asked):
+    return loads({"accuracy": asked, "target": {"gpu": gpu}, "problem": {"k": k}, **({"split": split} if split else {})})
+
+
+@pytest.mark.parametrize(("gpu", "asked"), covering(itertools.product(["mi300x", "mi210", "a100", "h100"], [
+    {"as": "fp32"}, {"as": "tf32"}, {"relative_frobenius": 5e-7}, {"scaled": 3e-5}, {"relative_frobenius": 1e-6, "data": "positive"},
+])))
+def test_what_is_chosen_gives_the_error_and_nothing_faster_does(gpu, asked):
+    loaded = asking(gpu, **asked)
+    plan, agreed = solve(loaded), contract(loaded)
+    unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
+    assert agreed.times(plan.scheme, unit, plan.promote) <= 1
+    seconds = plan.model["seconds"]
+    for scheme in SCHEMES.rows():
+        for promote in (None, 0):
+            try:
+                other = solve(asking(gpu, split={"scheme": scheme.name} | ({} if promote is None else {"promote": promote})))
+            except InfeasibleSpec:
+                continue
+            on_unit = other.gpu.unit if other.fragment.on_matrix_unit else None
+            if agreed.times(scheme, on_unit, other.promote) <= 1:
+                assert seconds <= other.model["seconds"] * 1.0001, (scheme.name, promote)
+
+
+def test_looser_errors_are_no_slower():
+    taken = [solve(asking("a100", relative_frobenius=error)) for error in (2e-7, 1e-6, 1e-5, 1e-3)]
+    seconds = [plan.model["seconds"] for plan in taken]
+    assert seconds == sorted(seconds, reverse=True)
+    assert taken[-1].scheme.name == "half" and taken[-1].promote == 0
+
+
+def test_as_fp32_holds_whole_rows_of_fp32():
+    """No scheme whose words overflow on the spread; its own error and not more on each of the three."""
+    for k in (256, 4096, 16384):
+        plan = solve(asking("a100", k=k, **{"as": "fp32"}))
+        assert plan.scheme.whole_range or plan.scheme.format.max_exponent == 127
+        for data in ("uniform", "positive", "spread"):
+            unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
+            assert predicted(plan.scheme, unit, k, plan.promote, DISTRIBUTIONS[data]).estimate <= fp32_estimate(k, DISTRIBUTIONS[data])
+
+
+def test_an_interval_that_the_spec_fixes_stays():
+    assert solve(asking(relative_frobenius=1e-6, split={"promote": 32})).promote == 32
+    with pytest.raises(InfeasibleSpec, match="no scheme reaches this on h100"):
+        solve(asking(relative_frobenius=1e-6, split={"promote": 0}, k=1 << 20))
+
+
+def test_what_nobody_reaches_is_refused_with_the_best():
+    with pytest.raises(InfeasibleSpec) as refused:
+        solve(asking(relative_frobenius=1e-9))
+    error = refused.value
+    assert error.where == "spec: [accuracy] relative_frobenius" and error.got == 1e-9 and error.needs == "relative_frobenius <= 1e-09 on U[-1, 1]"
+    best = min(predicted(row, GPUS.get("h100").unit, 4096, promote).estimate for row in SCHEMES.rows() if not row.exact for promote in (16, 32, 64))
+    assert error.has.startswith("at best ") and float(error.has.split(": ")[1].split()[0]) == pytest.approx(best, rel=0.3) and error.remedy
+
+
+@pytest.mark.parametrize(("asked", "needs"), [
+    ({"relative_frobenius": -1e-6}, "greater than 0"), ({"relative_frobenius": 0.0}, "greater than 0"),
+    ({"relative_frobenius": float("nan")}, "a finite number"),
+    ({"relative_frobenius": inf}, "a finite number"), ({"relative_frobenius": 1.0}, "less than 1"), ({"relative_frobenius": "1e-6"}, "a valid number"),
+    ({"scaled": -1.0}, "greater than 0"), ({"as": "fp64"}, "'fp32', 'tf32' or 'fp32-rounded'"), ({"as": 32}, "'fp32', 'tf32' or 'fp32-rounded'"),
+    ({"as": "fp32", "scaled": 1e-5}, "one of relative_frobenius, scaled and as"),
+    ({"data": "gaussian", "scaled": 1e-5}, "'uniform', 'positive', 'normal' or 'spread'"),
+    ({"mean": 1e-6}, ""),
+])
+def test_errors_that_cannot_be_asked_for(asked, needs):
+    with pytest.raises(SpecError) as refused:
+        asking(**asked)
+    assert "accuracy" in refused.value.where and needs in (refused.value.needs or "")
+
+
+def test_a_scheme_and_an_error_are_not_both_asked_for():
+    with pytest.raises(SpecError) as refused:
+        asking(split={"scheme": "ootomo"}, **{"as": "fp32"})
+    error = refused.value
+    assert error.where == "spec: [accuracy] as" and error.got == "scheme = 'ootomo', as = 'fp32'" and error.needs and error.remedy
+    assert solve(asking(split={"scheme": "auto"}, **{"as": "fp32"})).scheme.name
+
+
+def test_c_of_fewer_bits_counts():
+    agreed, ootomo, unit = contract(asking(relative_frobenius=1e-5), 2.0**-11), SCHEMES.get("ootomo"), UNITS.get("hopper")
+    assert predicted(ootomo, unit, 4096, 64, output_roundoff=2.0**-11).estimate == pytest.approx(2.07e-4, rel=1e-2) and agreed.times(ootomo, unit, 64) > 20
+
+
+def test_rounding_alone():
+    """2^-24 sqrt(1 / (8 ln 2)) is 2.53e-8: what FP64 products rounded to FP32 show."""
+    rng = np.random.default_rng(0)
+    x = exact(rng.uniform(-1, 1, (64, 256)).astype(np.float32), rng.uniform(-1, 1, (256, 64)).astype(np.float32))
+    assert np.linalg.norm(x.astype(np.float32) - x) / np.linalg.norm(x) == pytest.approx(ROUNDED / 1.25, rel=0.1)
+
+
+# ---- the frontier
+
+
+def test_the_frontier_marks_what_another_beats():
+    found = road.frontier({"target": {"gpu": "mi300x"}})
+    assert {point.scheme for point in found.points} == set(SCHEMES.names()) and not found.asked
+    best = found.best
+    assert best[0].scheme == "half" and [point.seconds for point in best] == sorted(point.seconds for point in best)
+    assert [point.figure for point in best] == sorted((point.figure for point in best), reverse=True)
+    for point in found.points:
+        mine = (point.seconds, point.figure)
+        beaten = [one for one in found.points if one.seconds <= mine[0] and one.figure <= mine[1] and (one.seconds, one.figure) != mine]
+        assert bool(beaten) == bool(point.beaten_by) and point.meets is None
+    assert all(isfinite(point.errors["uniform"]) for point in found.points) and not all(isfinite(point.errors["spread"]) for point in found.points)
+
+
+def test_the_chosen_one_is_on_the_frontier_of_what_meets():
+    loaded = asking("a100", **{"as": "fp32"})
+    found, plan = road.frontier(loaded), road.plan(loaded)
+    meeting = [point for point in found.points if point.meets]
+    assert meeting[0].seconds == plan.model["seconds"] and meeting[0].scheme == plan.scheme.name
+    assert all((point.figure <= 1) == point.meets for point in found.points)
+
+
+def test_what_has_no_plan_is_told():
+    found = road.frontier({"target": {"gpu": "t4"}})
+    assert {name for name, _ in found.refused} >= {"bf16x3", "bf16x6", "tf32x3"} and all(why for _, why in found.refused)
+
+
+def test_explain_tells_the_frontier(gemmgen, tmp_path):
+    path, picture = tmp_path / "mine.toml", tmp_path / "frontier.png"
+    path.write_text('[accuracy]\nas = "fp32"\n[target]\ngpu = "mi300x"\n')
+    told = gemmgen("explain", path).out
+    assert "frontier: every scheme on mi300x at 4096x4096x4096" in told and "the fastest of those that give as fp32 on U[-1, 1], U[0, 1], 2^-20..2^20" in told
+    drawn = json.loads(gemmgen("explain", path, "--plot", picture, "--json").out)
+    assert picture.read_bytes().startswith(b"\x89PNG") and {point["scheme"] for point in drawn["frontier"]["points"]} == set(SCHEMES.names())
+    ran = gemmgen("explain", path, "--plot", tmp_path / "frontier.toml")
+    assert ran.code == 2 and ran.err.startswith("error: --plot: is no picture")
+
+
+def test_the_table_of_schemes(gemmgen):
+    lines = {line.split()[0]: line for line in gemmgen("schemes").out.splitlines() if line}
+    assert "2^-14 to 2^16" in lines["ootomo"] and lines["ootomo"].split()[-2:] == ["3", "all"] and "7.2e-07" in lines["ootomo"]
+    assert "no unit" in lines["fp32"] and "FP32's" in lines["fp32"]
+    facts = json.loads(gemmgen("schemes", "tf32x3", "--json").out)
+    assert facts["costs"]["h100"] == 6 and "t4" not in facts["gpus"] and facts["bound"] == pytest.approx(7.15e-7, rel=1e-3)  # MixPert eq. 6, for one product
