@@ -22,7 +22,7 @@ from gemmgen.designs import Design, Hints, all_decisions, design_called, designs
 SPLIT_THREADS = 256
 SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
 SPLIT_TILE_K = 32
-SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
+SPLIT_ELEMENTS = 8  # k values a thread splits at least: one 16-byte store a word of 16 bits
 SPLIT_RUNS = 4  # of them that a thread of a strided batch's split kernel takes, so that more loads are under way at once
 ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
@@ -180,7 +180,13 @@ class _Facts:
     @property
     def split_tile(self) -> tuple[int, int]:
         """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
-        return (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.strided else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
+        outer, k = (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.strided else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
+        return outer, k * self.split_elements // SPLIT_ELEMENTS
+
+    @property
+    def split_elements(self) -> int:
+        """Consecutive k that a thread of the split kernel splits: a 16-byte store a word, or two."""
+        return max(SPLIT_ELEMENTS, self.chunk_elements)
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -325,7 +331,7 @@ class _Facts:
     @property
     def chunk_elements(self) -> int:
         """Elements of k that one 16-byte chunk of words holds."""
-        return COPY_BYTES // self.scheme.format.bytes
+        return COPY_BYTES // self.scheme.word_bytes
 
     def parts(self, operand: Operand) -> int:
         """Loads of one tile that a thread holds (G29, G30): 16 bytes of words or of FP32, or a chunk's FP32 elements."""
@@ -354,12 +360,12 @@ class _Facts:
     @property
     def row_chunks(self) -> int:
         """16-byte chunks of words in one row of a tile."""
-        return self.block[2] * self.scheme.format.bytes // COPY_BYTES
+        return self.block[2] * self.scheme.word_bytes // COPY_BYTES
 
     @property
     def step_chunks(self) -> int:
         """16-byte chunks of a row that one instruction takes."""
-        return self.fragment.shape[2] * self.scheme.format.bytes // COPY_BYTES
+        return self.fragment.shape[2] * self.scheme.word_bytes // COPY_BYTES
 
     @property
     def swizzle_rows(self) -> int:
@@ -421,7 +427,7 @@ class _Facts:
     @property
     def row_bytes(self) -> int:
         """One row of a tile of words."""
-        return self.block[2] * self.scheme.format.bytes
+        return self.block[2] * self.scheme.word_bytes
 
     @property
     def split_before(self) -> tuple[Operand, ...]:
@@ -451,11 +457,16 @@ class _Facts:
 
     def packed_tile_bytes(self, operand: Operand) -> int:
         """One word of one operand's tile in the workspace."""
-        return operand.tile * self.block[2] * self.scheme.format.bytes
+        return operand.tile * self.block[2] * self.scheme.word_bytes
 
     def packed_stage_bytes(self, operand: Operand) -> int:
         """All words of it."""
-        return len(self.scheme.words) * self.packed_tile_bytes(operand)
+        return len(self.scheme.words_of(operand.name)) * self.packed_tile_bytes(operand)
+
+    def words_name(self, operand: Operand | str) -> str:
+        """What the text calls the number of words of an operand."""
+        of_a, of_b = (len(self.scheme.words_of(name)) for name in "ab")
+        return "WORDS" if of_a == of_b else f"WORDS_{getattr(operand, 'name', operand).upper()}"
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data, for `--json`."""

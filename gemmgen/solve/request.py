@@ -140,7 +140,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
             needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind)), remedy='design = "auto", or another policy',
         )
-    if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
+    if fragment.on_matrix_unit and scheme.word not in (*gpu.unit.block, *gpu.unit.integers):
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
             got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {scheme.word}: bounds and emulation rest on it",
@@ -156,6 +156,11 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
         raise InfeasibleSpec(
             f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
+        )
+    if promote and scheme.fixed:
+        raise InfeasibleSpec(
+            f"{place}: [split] promote", f"the sums of {scheme.name} are integers, and exact", got=promote,
+            needs="0: promotion moves sums out of a matrix unit that truncates", remedy="promote = 0",
         )
     batch = None if spec.problem.kind == "gemm" else design.batch(spec, gpu, scheme, fragment, place)
     fixed = _fixed(loaded) | (design.settled(batch, gpu) if batch else {})
