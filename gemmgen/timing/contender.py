@@ -24,7 +24,7 @@ class Contender:
         name: as the table says it.
         enqueue: puts the product of input set `index` on the current stream.
         layout: how it reads the operands' memory.
-        outputs: where it leaves C of each input set.
+        outputs: where it leaves C of each input set; empty where that is no FP32 product, whose error nobody asks for.
         detail: which kernel or configuration it is.
         seconds: one figure a round, of one product.
         samples: the sensors while it ran.
