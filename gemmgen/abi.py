@@ -300,7 +300,7 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
 
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
     scales = 4 if plan.scheme.normalize == "row" else 0
-    of_a, of_b = (len(plan.scheme.words_of(operand)) * plan.scheme.word_bytes for operand in "ab")
+    of_a, of_b = (len(plan.words_of(operand)) * plan.scheme.word_bytes for operand in "ab")
     before = [operand.name for operand in plan.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
     rows = "m_clusters" if "m_clusters" in padded else "m_padded"

@@ -15,7 +15,7 @@ from gemmgen.batch import Batch
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import F32, Output
-from gemmgen.catalog.scheme import Accumulator, Scheme
+from gemmgen.catalog.scheme import Accumulator, Scheme, Word
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
 
@@ -461,11 +461,15 @@ class _Facts:
 
     def packed_stage_bytes(self, operand: Operand) -> int:
         """All words of it."""
-        return len(self.scheme.words_of(operand.name)) * self.packed_tile_bytes(operand)
+        return len(self.words_of(operand.name)) * self.packed_tile_bytes(operand)
+
+    def words_of(self, operand: str) -> tuple[Word, ...]:
+        """The words that operand `a` or `b` is packed into: all, or no more than products read."""
+        return self.scheme.words_of(operand) if self.design.packs_apart else self.scheme.words
 
     def words_name(self, operand: Operand | str) -> str:
         """What the text calls the number of words of an operand."""
-        of_a, of_b = (len(self.scheme.words_of(name)) for name in "ab")
+        of_a, of_b = (len(self.words_of(name)) for name in "ab")
         return "WORDS" if of_a == of_b else f"WORDS_{getattr(operand, 'name', operand).upper()}"
 
     def as_dict(self) -> dict[str, Any]:

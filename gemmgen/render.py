@@ -16,7 +16,6 @@ from typing import Any
 from gemmgen import __version__, abi
 from gemmgen import plan as plan_module
 from gemmgen.catalog.number import ROUNDINGS
-from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
@@ -177,9 +176,9 @@ def _tidy(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _counts(scheme: Scheme) -> str:
+def _counts(plan: Plan) -> str:
     """How many words an element is split into; where A and B differ, of both."""
-    of_a, of_b = (len(scheme.words_of(operand)) for operand in "ab")
+    of_a, of_b = (len(plan.words_of(operand)) for operand in "ab")
     return str(of_a) if of_a == of_b else f"{of_a} and {of_b}"
 
 
@@ -192,7 +191,7 @@ def _header(plan: Plan, name: str) -> str:
         "kernel": name,
         "computes": f"C = alpha A B + beta C in FP32{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
-        "words": f"{_counts(scheme)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
+        "words": f"{_counts(plan)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,
         "special": plan.special,
         "fragment": plan.fragment.instruction,

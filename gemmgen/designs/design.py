@@ -125,6 +125,7 @@ class Design:
         shaping: the symbols of `plan_equations` and others before them that depend on the GPU and shape the text or the launches.
         gatherer: what gathers its part of slices of k.
         parts: how the sums of the slices lie in the workspace.
+        packs_apart: whether A and B may be packed into different numbers of words, where products read fewer of one.
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         narrow: whether it is for some sizes alone, as `suits` tells.
@@ -153,6 +154,7 @@ class Design:
     shaping: tuple[str, ...] = ()
     gatherer: str = "block"
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
+    packs_apart: bool = False
     promotes_at_once: bool = False
     sums_come_combined: bool = False
     narrow: bool = False
