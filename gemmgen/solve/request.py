@@ -157,6 +157,11 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
         )
+    if scheme.largest_k is not None and spec.problem.k > scheme.largest_k:
+        raise InfeasibleSpec(
+            f"{place}: [problem] k", f"INT32 sums of {scheme.name} could overflow", got=spec.problem.k, needs=f"at most {scheme.largest_k}",
+            remedy="products of parts of K that add up, with beta = 1, or another scheme",
+        )
     if promote and scheme.fixed:
         raise InfeasibleSpec(
             f"{place}: [split] promote", f"the sums of {scheme.name} are integers, and exact", got=promote,

@@ -10,7 +10,7 @@ from gemmgen.build import Binary
 from gemmgen.catalog.output import require_f32
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import arguments
+from gemmgen.run import arguments, check_sums
 from gemmgen.run.cuda import CudaDevice
 from gemmgen.run.sensors import Sample
 from gemmgen.timing.inputs import Inputs
@@ -49,6 +49,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
 
     require_f32(plan.output, "races are between kernels that have")
     m, n, k = inputs.size
+    check_sums(plan, k)
     device = CudaDevice(binary)
     interface = source.interface
     extents, work = interface.extents(m, n, k), interface.workspace(m, n, k)
