@@ -219,6 +219,11 @@ class Scheme(Row):
         return FORMATS[self.word]
 
     @property
+    def largest_word(self) -> float:
+        """The largest magnitude of a word."""
+        return INTEGERS[self.word].largest if self.fixed else self.format.largest
+
+    @property
     def word_bytes(self) -> int:
         return word_bytes(self.word)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen import __version__
 from gemmgen.abi import BATCH, COUNTER_BYTES, WORKSPACE_ALIGNMENT, Grid, Interface, Parameter
-from gemmgen.catalog.number import INTEGERS
 from gemmgen.errors import SpecError
 from gemmgen.export import batch, prose
 from gemmgen.export.manifest import MANIFEST, code_ending, manifest
@@ -101,7 +100,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "standing": standing(plan), "standing_lines": textwrap.wrap(standing(plan), 84), "kernels": source.text.rstrip("\n"),
         "namespace": f"gemmgen_{plan.hash}", **prose.stored(plan),
         "scheme_line": f"{plan.scheme.name}: {plan.scheme.title}",
-        "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{INTEGERS[plan.scheme.word].largest if plan.scheme.fixed else plan.scheme.format.largest:g}",
+        "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.largest_word:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "underflow": prose.underflow_text(plan, archs),
         "codes": [(argument, position, reason) for argument, (position, reason) in (_BATCHED if interface.batched else _ARGUMENTS).items()],

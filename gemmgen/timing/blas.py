@@ -84,12 +84,12 @@ def cublas(kind: str, inputs: Inputs, name: str | None = None) -> Contender:
             library.cublasSetStream_v2(handle, stream)
             or library.cublasSetWorkspace_v2(handle, at_workspace, ctypes.c_size_t(_CUBLAS_WORKSPACE))
             or library.cublasGemmEx(
-                handle, int(gemm.b_transposed), 0, n, m, k, one.ctypes, at_b, given, k if gemm.b_transposed else n, at_a, given, k, zero.ctypes, at_c, returned, n,
-                gemm.compute, _DEFAULT_ALGORITHM,
+                handle, int(gemm.b_transposed), 0, n, m, k, one.ctypes, at_b, given, k if gemm.b_transposed else n, at_a, given, k,
+                zero.ctypes, at_c, returned, n, gemm.compute, _DEFAULT_ALGORITHM,
             )
             or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
         )
         if status:
             raise DeviceError("bench", f"{name} failed", got=f"cublasStatus {status}")
 
-    return Contender(name, enqueue, outputs=() if gemm.result == "int32" else results)
+    return Contender(name, enqueue, outputs=results, judged=gemm.result != "int32")

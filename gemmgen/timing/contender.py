@@ -24,7 +24,8 @@ class Contender:
         name: as the table says it.
         enqueue: puts the product of input set `index` on the current stream.
         layout: how it reads the operands' memory.
-        outputs: where it leaves C of each input set; empty where that is no FP32 product, whose error nobody asks for.
+        outputs: where it leaves C of each input set.
+        judged: whether C is the product of the operands, so that its error tells something.
         detail: which kernel or configuration it is.
         seconds: one figure a round, of one product.
         samples: the sensors while it ran.
@@ -34,6 +35,7 @@ class Contender:
     enqueue: Callable[[int], None]
     layout: str = "nn"
     outputs: Sequence[Any] = ()
+    judged: bool = True
     detail: str = ""
     seconds: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
