@@ -438,12 +438,12 @@ class _Facts:
     @property
     def flushes_words(self) -> bool:
         """Whether what multiplies takes subnormal words for zero."""
-        return self.fragment.on_matrix_unit and bool(self.gpu.unit.flushes_subnormals)
+        return self.fragment.on_matrix_unit and bool(self.gpu.unit.flushes_subnormals) and not self.scheme.fixed
 
     @property
     def flushing_archs(self) -> tuple[str, ...]:
         """The architectures that run this plan's matrix instruction and take subnormal words for zero, this plan's own among them."""
-        if not self.fragment.on_matrix_unit:
+        if not self.fragment.on_matrix_unit or self.scheme.fixed:
             return ()
         archs = {gpu.arch for gpu in GPUS.rows() if gpu.arch in (self.fragment.archs or ()) and gpu.unit.flushes_subnormals}
         return tuple(sorted(archs | ({self.arch} if self.flushes_words else set())))

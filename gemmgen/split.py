@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gemmgen.catalog.conversion import to_integer
-from gemmgen.catalog.number import Format
+from gemmgen.catalog.number import INTEGERS, Format
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -142,15 +142,15 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | N
 
 
 def _split_fixed(x: np.ndarray, element: np.ndarray, exponents: np.ndarray, scheme: Scheme, operand: str | None) -> Words:
-    """Into integers. Lossy are elements that are not 0 and of which no word holds anything; rows set aside are words of 0 and none of their
-    elements is."""
+    """Into integers. Lossy are elements that are not 0 and of which no word holds anything; of rows set aside none is. Their words, which
+    nobody uses, are 0, and the lowest where an element is not finite."""
     finite, kept = np.isfinite(x), ~set_aside(x, scheme)[:, None]
     rest, planes = np.where(kept, element, 0.0), []
     for word in scheme.words_of(operand) if operand else scheme.words:
         planes.append(to_integer(rest * 2.0**word.scale).astype(np.float64))
         rest = rest - planes[-1] * 2.0**-word.scale
-    held = np.stack(planes)
-    return Words(planes=held, exponents=exponents, is_lossy=kept & (x != 0) & ~held.any(axis=0), overflows=np.zeros(x.shape, bool), is_nonfinite=~finite)
+    held = np.where(finite, np.stack(planes), -INTEGERS[scheme.word].largest)
+    return Words(planes=held, exponents=exponents, is_lossy=kept & (x != 0) & ~np.any(planes, axis=0), overflows=np.zeros(x.shape, bool), is_nonfinite=~finite)
 
 
 def _flushed(x: np.ndarray, scheme: Scheme) -> np.ndarray:
@@ -164,7 +164,7 @@ def _fp32(x: np.ndarray) -> np.ndarray:
 
 def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
     """The words that the matrix unit multiplies: where it flushes, subnormal ones are zero."""
-    if not unit.flushes_subnormals:
+    if not unit.flushes_subnormals or scheme.fixed:
         return words
     return replace(words, planes=_flushed(words.planes, scheme))
 

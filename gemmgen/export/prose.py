@@ -83,7 +83,7 @@ def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
 
 def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
     """The architectures whose matrix units take subnormal words for zero."""
-    return [one.arch for one in on(plan, archs) if one.fragment.on_matrix_unit and one.gpu.unit.flushes_subnormals]
+    return [one.arch for one in on(plan, archs) if one.flushes_words]
 
 
 def measure(plan: Plan) -> str:
