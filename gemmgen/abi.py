@@ -286,7 +286,8 @@ def interface(plan: Plan) -> Interface:
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
     meanings = {
-        "lossy": f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.bits}",
+        "lossy": "finite elements of {} that are not 0 and too small beside their row's or column's largest for any word" if plan.scheme.fixed
+        else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.bits}",
         "overflow": "finite elements of {} that the leading word cannot hold",
         "nonfinite": "elements of {} that are Inf or NaN",
     }
@@ -306,7 +307,7 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
 
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
     scales = 4 if plan.scheme.normalize == "row" else 0
-    words = len(plan.scheme.words) * plan.scheme.format.bytes
+    of_a, of_b = (len(plan.words_of(operand)) * plan.scheme.word_bytes for operand in "ab")
     before = [operand.name for operand in plan.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
     rows = "m_clusters" if "m_clusters" in padded else "m_padded"
@@ -319,8 +320,8 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         Buffer("b_absmax", "unsigned int", scales, ("n_padded", *each), True, f"largest magnitudes of B's columns{none}", zeroed_again=True),
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
-        Buffer("a_words", "unsigned char", words * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
-        Buffer("b_words", "unsigned char", words * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
+        Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
+        Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
     )
 

@@ -15,14 +15,14 @@ from gemmgen.batch import Batch, Tile
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.output import F32, Output
-from gemmgen.catalog.scheme import Accumulator, Scheme
+from gemmgen.catalog.scheme import Accumulator, Scheme, Word
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
 
 SPLIT_THREADS = 256
 SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
 SPLIT_TILE_K = 32
-SPLIT_ELEMENTS = 8  # k values a thread splits: one 16-byte store a word
+SPLIT_ELEMENTS = 8  # k values a thread splits at least: one 16-byte store a word of 16 bits
 SPLIT_RUNS = 4  # of them that a thread of a strided batch's split kernel takes, so that more loads are under way at once
 ABSMAX_TILE_K = 256
 COPY_BYTES = 16  # one cp.async
@@ -195,7 +195,13 @@ class _Facts:
     @property
     def split_tile(self) -> tuple[int, int]:
         """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
-        return (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.batch else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
+        outer, k = (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.batch else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
+        return outer, k * self.split_elements // SPLIT_ELEMENTS
+
+    @property
+    def split_elements(self) -> int:
+        """Consecutive k that a thread of the split kernel splits: a 16-byte store a word, or two."""
+        return max(SPLIT_ELEMENTS, self.chunk_elements)
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -340,7 +346,7 @@ class _Facts:
     @property
     def chunk_elements(self) -> int:
         """Elements of k that one 16-byte chunk of words holds."""
-        return COPY_BYTES // self.scheme.format.bytes
+        return COPY_BYTES // self.scheme.word_bytes
 
     def parts(self, operand: Operand) -> int:
         """Loads of one tile that a thread holds (G29, G30): 16 bytes of words or of FP32, or a chunk's FP32 elements."""
@@ -369,12 +375,12 @@ class _Facts:
     @property
     def row_chunks(self) -> int:
         """16-byte chunks of words in one row of a tile."""
-        return self.block[2] * self.scheme.format.bytes // COPY_BYTES
+        return self.block[2] * self.scheme.word_bytes // COPY_BYTES
 
     @property
     def step_chunks(self) -> int:
         """16-byte chunks of a row that one instruction takes."""
-        return self.fragment.shape[2] * self.scheme.format.bytes // COPY_BYTES
+        return self.fragment.shape[2] * self.scheme.word_bytes // COPY_BYTES
 
     @property
     def swizzle_rows(self) -> int:
@@ -436,7 +442,7 @@ class _Facts:
     @property
     def row_bytes(self) -> int:
         """One row of a tile of words."""
-        return self.block[2] * self.scheme.format.bytes
+        return self.block[2] * self.scheme.word_bytes
 
     @property
     def split_before(self) -> tuple[Operand, ...]:
@@ -447,12 +453,12 @@ class _Facts:
     @property
     def flushes_words(self) -> bool:
         """Whether what multiplies takes subnormal words for zero."""
-        return self.fragment.on_matrix_unit and bool(self.gpu.unit.flushes_subnormals)
+        return self.fragment.on_matrix_unit and bool(self.gpu.unit.flushes_subnormals) and not self.scheme.fixed
 
     @property
     def flushing_archs(self) -> tuple[str, ...]:
         """The architectures that run this plan's matrix instruction and take subnormal words for zero, this plan's own among them."""
-        if not self.fragment.on_matrix_unit:
+        if not self.fragment.on_matrix_unit or self.scheme.fixed:
             return ()
         archs = {gpu.arch for gpu in GPUS.rows() if gpu.arch in (self.fragment.archs or ()) and gpu.unit.flushes_subnormals}
         return tuple(sorted(archs | ({self.arch} if self.flushes_words else set())))
@@ -466,11 +472,20 @@ class _Facts:
 
     def packed_tile_bytes(self, operand: Operand) -> int:
         """One word of one operand's tile in the workspace."""
-        return operand.tile * self.block[2] * self.scheme.format.bytes
+        return operand.tile * self.block[2] * self.scheme.word_bytes
 
     def packed_stage_bytes(self, operand: Operand) -> int:
         """All words of it."""
-        return len(self.scheme.words) * self.packed_tile_bytes(operand)
+        return len(self.words_of(operand.name)) * self.packed_tile_bytes(operand)
+
+    def words_of(self, operand: str) -> tuple[Word, ...]:
+        """The words that operand `a` or `b` is packed into: all, or no more than products read."""
+        return self.scheme.words_of(operand) if self.design.packs_apart else self.scheme.words
+
+    def words_name(self, operand: Operand | str) -> str:
+        """What the text calls the number of words of an operand."""
+        of_a, of_b = (len(self.words_of(name)) for name in "ab")
+        return "WORDS" if of_a == of_b else f"WORDS_{getattr(operand, 'name', operand).upper()}"
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data, for `--json`."""

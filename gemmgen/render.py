@@ -22,7 +22,7 @@ from gemmgen.plan import Plan
 
 HEADER_WIDTH = 140
 """Columns of a value in a kernel's header."""
-C_TYPES = {"f32": "float"}
+C_TYPES = {"f32": "float", "s32": "int"}
 """What accumulators' types are in C."""
 
 
@@ -142,12 +142,12 @@ def render(plan: Plan) -> Source:
         schedule_file=plan.design.schedule,
         header=_header(plan, name),
         launches=launches,
-        used_roundings=sorted({word.rounding for word in plan.scheme.words}),
+        used_roundings=[] if plan.scheme.fixed else sorted({word.rounding for word in plan.scheme.words}),
         constants=SimpleNamespace(
             threads=plan_module.SPLIT_THREADS,
             tile_outer=plan.split_tile[0],
             tile_k=plan.split_tile[1],
-            elements=plan_module.SPLIT_ELEMENTS,
+            elements=plan.split_elements,
             runs=plan_module.SPLIT_RUNS,
             absmax_outer=plan.absmax_outer,
             absmax_k=plan_module.ABSMAX_TILE_K,
@@ -176,6 +176,12 @@ def _tidy(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
+def _counts(plan: Plan) -> str:
+    """How many words an element is split into; where A and B differ, of both."""
+    of_a, of_b = (len(plan.words_of(operand)) for operand in "ab")
+    return str(of_a) if of_a == of_b else f"{of_a} and {of_b}"
+
+
 def _header(plan: Plan, name: str) -> str:
     scheme = plan.scheme
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
@@ -185,7 +191,7 @@ def _header(plan: Plan, name: str) -> str:
         "kernel": name,
         "computes": f"C = alpha A B + beta C in FP32{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
-        "words": f"{len(scheme.words)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
+        "words": f"{_counts(plan)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,
         "special": plan.special,
         "fragment": plan.fragment.instruction,

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gemmgen.catalog.number import Format
+from gemmgen.catalog.conversion import to_integer
+from gemmgen.catalog.number import INTEGERS, Format
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -52,12 +53,18 @@ def cut(x: np.ndarray, bits: int) -> np.ndarray:
 
 
 def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """log2 of the power of two that each row of `x` [rows, k] is multiplied by, [rows]."""
+    """log2 of the power of two that each row of `x` [rows, k] is multiplied by, [rows]. Words of a row that is `set_aside` are nobody's."""
     if scheme.normalize == "none" or x.shape[1] == 0:
         return np.zeros(x.shape[0], np.int64)
     largest = np.where(np.isfinite(x), np.abs(x), 0).max(axis=1).astype(np.float64)
     exponent = np.frexp(largest)[1].astype(np.int64) - 1
     return np.where(largest > 0, scheme.target_exponent - exponent, 0)
+
+
+def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
+    """Rows of `x` [rows, k] that words cannot stand for, [rows]: integers have no Inf and no NaN, so what such a row takes part in is
+    computed from the operands themselves, or is NaN."""
+    return ~np.isfinite(x).all(axis=1) & scheme.fixed
 
 
 @dataclass(frozen=True)
@@ -94,11 +101,12 @@ class Words:
         return (self.is_lossy | self.overflows | self.is_nonfinite).any(axis=1)
 
 
-def split(x: np.ndarray, scheme: Scheme, flushes: bool = False) -> Words:
+def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | None = None) -> Words:
     """Split `x` [rows, k] FP32 into words: rows of A, or columns of B as rows.
 
     Args:
         flushes: whether the matrix unit takes subnormal words for zero: what it so loses is counted with the rest.
+        operand: `a` or `b`: no more words than this operand is packed into; None is all.
 
     Raises:
         TypeError: x is not FP32.
@@ -111,6 +119,8 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False) -> Words:
         element = np.ldexp(x.astype(np.float64), exponents[:, None]).astype(np.float32).astype(np.float64)
         element = np.where((element == 0) & (x != 0), 2.0**-149, element)
         rest, left, planes, overflow = element, element, [], None
+        if scheme.fixed:
+            return _split_fixed(x, element, exponents, scheme, operand)
         # A leading word below its normal range has too few bits, and low words whose products are dropped then hold the rest.
         lossy = (element != 0) & (np.abs(element) < 2.0**scheme.format.min_exponent) & (not scheme.exact)
         for count, word in enumerate(scheme.words, 1):
@@ -131,6 +141,18 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False) -> Words:
     )
 
 
+def _split_fixed(x: np.ndarray, element: np.ndarray, exponents: np.ndarray, scheme: Scheme, operand: str | None) -> Words:
+    """Into integers. Lossy are elements that are not 0 and of which no word holds anything; of rows set aside none is. Their words, which
+    nobody uses, are 0, and the lowest where an element is not finite."""
+    finite, kept = np.isfinite(x), ~set_aside(x, scheme)[:, None]
+    rest, planes = np.where(kept, element, 0.0), []
+    for word in scheme.words_of(operand) if operand else scheme.words:
+        planes.append(to_integer(rest * 2.0**word.scale).astype(np.float64))
+        rest = rest - planes[-1] * 2.0**-word.scale
+    held = np.where(finite, np.stack(planes), -INTEGERS[scheme.word].largest)
+    return Words(planes=held, exponents=exponents, is_lossy=kept & (x != 0) & ~np.any(planes, axis=0), overflows=np.zeros(x.shape, bool), is_nonfinite=~finite)
+
+
 def _flushed(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """What is below the words' normal range taken for zero."""
     return np.where(np.abs(x) < 2.0**scheme.format.min_exponent, 0.0, x)
@@ -142,7 +164,7 @@ def _fp32(x: np.ndarray) -> np.ndarray:
 
 def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
     """The words that the matrix unit multiplies: where it flushes, subnormal ones are zero."""
-    if not unit.flushes_subnormals:
+    if not unit.flushes_subnormals or scheme.fixed:
         return words
     return replace(words, planes=_flushed(words.planes, scheme))
 

@@ -134,6 +134,12 @@ GG_DEVICE void count(u64* counters, u32 counts) {
     }
 }
 
+// The bits of |x|, which order as integers do; 0 of what is not finite.
+GG_DEVICE u32 finite_magnitude(float x) {
+    const u32 bits = __float_as_uint(x) & 0x7fffffffu;
+    return bits < 0x7f800000u ? bits : 0;
+}
+
 // Largest finite magnitude in each row of operand a, as FP32 bits, which order as integers do.
 GG_DEVICE void absmax_a(
     int block,                     // this block's number among those of operand a
@@ -148,16 +154,30 @@ GG_DEVICE void absmax_a(
     const int k_end = min(k, k0 + 256);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 
-    // A warp walks along k of one m after another.
-    for (int o = outer0 + warp; o < min(outer, outer0 + 32); o += 8) {
-        u32 largest = 0;
-        for (int kk = k0 + lane; kk < k_end; kk += 32) {
-            const u32 bits = __float_as_uint(x[(long long)o * ld + kk]) & 0x7fffffffu;
-            if (bits < 0x7f800000u) largest = max(largest, bits);
-        }
+    // A warp takes 4 m along k, all of which it reads before it compares any.
+    const int first = outer0 + warp * 4;
+    u32 largest[4] = {};
+    if (k0 + 256 <= k && ld % 4 == 0 && ((u64)x & 15) == 0) {
 #pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-        if (lane == 0) atomicMax(absmax + o, largest);
+        for (int row = 0; row < 4; ++row)
+#pragma unroll
+            for (int i = 0; i < 256; i += 128) {
+                const int o = min(first + row, outer - 1);  // a row twice does no harm
+                const float4 four = *(const float4*)(x + (long long)o * ld + k0 + i + lane * 4);
+                largest[row] = max(max(max(largest[row], finite_magnitude(four.x)), finite_magnitude(four.y)),
+                                   max(finite_magnitude(four.z), finite_magnitude(four.w)));
+            }
+    } else {
+#pragma unroll
+        for (int row = 0; row < 4; ++row)
+            for (int kk = k0 + lane; first + row < outer && kk < k_end; kk += 32)
+                largest[row] = max(largest[row], finite_magnitude(x[(long long)(first + row) * ld + kk]));
+    }
+#pragma unroll
+    for (int row = 0; row < 4; ++row) {
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2) largest[row] = max(largest[row], __shfl_xor_sync(0xffffffffu, largest[row], mask));
+        if (lane == 0 && first + row < outer) atomicMax(absmax + first + row, largest[row]);
     }
 }
 
@@ -230,9 +250,13 @@ GG_DEVICE void absmax_b(
     const int o = outer0 + lane;
     if (o < outer) {
         u32 largest = 0;
-        for (int kk = k0 + warp; kk < k_end; kk += 8) {
-            const u32 bits = __float_as_uint(x[(long long)kk * ld + o]) & 0x7fffffffu;
-            if (bits < 0x7f800000u) largest = max(largest, bits);
+        if (k0 + 256 <= k) {
+#pragma unroll
+            for (int i = 0; i < 256; i += 8)
+                largest = max(largest, finite_magnitude(x[(long long)(k0 + warp + i) * ld + o]));
+        } else {
+            for (int kk = k0 + warp; kk < k_end; kk += 8)
+                largest = max(largest, finite_magnitude(x[(long long)kk * ld + o]));
         }
         atomicMax(absmax + o, largest);
     }

@@ -141,7 +141,7 @@ def assert_bits(judge: Judge, m: int = 67, n: int = 9, k: int = 133) -> None:
     result = judge.run(oracles.Problem(a, b))
     assert np.array_equal(result.c.view(np.uint32), expected_bits(plan, a, b).view(np.uint32))
     for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
-        words = split(operand, plan.scheme, plan.flushes_words)
+        words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.packs_apart else None)
         assert {kind: result.status[f"{x}_{kind}"] for kind in ("lossy", "overflow", "nonfinite")} == {
             kind: getattr(words, kind) for kind in ("lossy", "overflow", "nonfinite")}
 

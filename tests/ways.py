@@ -83,6 +83,9 @@ WAYS = {
     "eight k at a time": dict(gpu="t4", layout="tt", fragment_buffers=2),
     "eight k at a time, copied": dict(gpu="h100", fragment={"shape": "m16n8k8"}, loads="async", stages=3),
     "shared, on a T4": dict(where="shared", gpu="t4", scheme="egemm", promote=0),
+    "packed integers": dict(scheme="mixpert_triangle", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, stages=3, fragment_buffers=2),
+    "packed integers, fewer of A": dict(scheme="mixpert2", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="tn", split_k=2),
+    "packed integers, sixteen k at a time": dict(gpu="t4", scheme="mixpert1", promote=0, layout="nt", tile={"block": [64, 64, 32], "warp": [32, 32, 32]}),
     "slices of packed words": dict(split_k=5, stages=3),
     "slices with row scales": dict(split_k=2, scheme="scaled"),
     "fp32, before shared memory, slices": dict(scheme="fp32", promote=0, where="shared", layout="tn", split_k=2, fragment_buffers=1),
@@ -109,6 +112,12 @@ WAYS = {
     "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled", layout="tn"),
     "warpgroups, one word": dict(SMALL_GROUPS, scheme="half", promote=0),
     "warpgroups, cut residuals": dict(SMALL_GROUPS, scheme="ootomo8"),
+    "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0),
+    "warpgroups that take turns, integer words, fewer of A": dict(
+        HOPPER, scheme="mixpert2", promote=0, tile={"block": [64, 48, 128], "warp": [64, 48, 128], "cluster": 2}, consumers="pingpong", layout="tn", stages=3),
+    "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2),
+    "warpgroups, nine products of integers": dict(
+        HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),
     "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
     "warpgroups that split A, clusters, slices": dict(
         HOPPER, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, where="mixed", split_k=2, layout="nt", promote=128),
@@ -132,6 +141,9 @@ AMD_WAYS = {
     "mfma, promoted at once": dict(MI300X, promote=16, fragment_buffers=1),
     "mfma, three words": dict(MI300X, scheme="bf16x6", where="shared", promote=32),
     "mfma, row scales": dict(MI210, scheme="scaled", layout="tn"),
+    "mfma, integer words": dict(MI300X, scheme="mixpert4", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="tn"),
+    "mfma, integer words, fewer of B": dict(MI210, scheme="mixpert3", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+    "wmma of RDNA3, integer words": dict(RX7900XTX, scheme="mixpert1", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="nt"),
     "mfma, bits": dict(MI300X, scheme="egemm", layout="nt", promote=0),
     "mfma, 32-bit words": dict(MI300X, scheme="tf32x3", promote=32),
     "mfma, 32-bit words, narrow, register": dict(

@@ -213,7 +213,7 @@ def _measure(run: _Run, size: Size, share: float | None) -> list[Row]:
         field_ = _contenders(run, size, inputs)
         reference = timing.Reference(inputs) if run.errors else None
         accuracies = {
-            contender.name: reference.accuracy(contender) for kind, contender in field_ if reference and kind != "main"
+            contender.name: reference.accuracy(contender) for kind, contender in field_ if reference and kind != "main" and contender.judged
         }
         del reference
     left = RACE_SHARE * share - (time.perf_counter() - started) if share else None

@@ -10,6 +10,10 @@ normalises) is
 
 (or 0, where the word flushes and that is below its smallest normal number), and the product of word i of A with word j of B carries the factor
 2^-(s_i + s_j). Products that share an accumulator must share that factor.
+
+Words are numbers of a floating-point format or, of type `s8`, integers: fixed-point digits of the element, of which the last stands for
+2^-s of its scaled row whatever the element's size. What such words leave out is therefore told relative to the largest element of the row
+of A or column of B (`Scheme.fixed`), sums are INT32 and exact, and a word that saturates leaves the rest to the next one.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from gemmgen.catalog.number import FORMATS, ROUNDINGS, Format, Rounding, RoundingRule, WordType
+from gemmgen.catalog.number import FORMATS, INTEGERS, ROUNDINGS, Format, Rounding, RoundingRule, WordType, sum_type, word_bytes
 from gemmgen.catalog.table import IDENTIFIER, Row, Strict, Table, Title
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -65,19 +69,19 @@ class Accumulator(Strict):
     Attributes:
         name: as the products call it.
         scale: log2 of the factor its sum is too large by.
-        type: of what it holds, a format of `catalog.number`.
+        type: of what it holds, a format or an integer type of `catalog.number`.
         promoted: whether promotion moves it into FP32 registers. Only an
             unscaled accumulator needs that: the truncation of one that is
-            2^scale smaller is that much smaller too.
+            2^scale smaller is that much smaller too. Integers are exact.
     """
 
     name: str
     scale: int
-    type: Literal["f32"] = "f32"
+    type: Literal["f32", "s32"] = "f32"
 
     @property
     def promoted(self) -> bool:
-        return self.scale == 0
+        return self.scale == 0 and self.type == "f32"
 
 
 class Step(NamedTuple):
@@ -136,7 +140,7 @@ class Scheme(Row):
         word: the type of every word.
         normalize: `row` multiplies each row of A and column of B by the power
             of two that brings its largest finite element into
-            [2^`target_exponent`, 2^(`target_exponent`+1)); `none` does not.
+            [2^`target_exponent`, 2^(`target_exponent`+1)); `none` does not. Integer words want it.
         own_promote: the promotion the scheme's authors use: `fragment` (every
             k of one instruction) or `never`.
         words: from most to least significant.
@@ -179,6 +183,8 @@ class Scheme(Row):
                 )
         if (0, 0) not in seen:
             raise ValueError("the product of the leading words, (0, 0)")
+        if self.fixed:
+            return self._fixed_words_fit()
         if any(word.bits and (word.bits > self.format.fraction_bits or word.rounding != "nearest_even") for word in self.words):
             raise ValueError(f"bits of at most {self.format.fraction_bits}, fewer than {self.word} has, of words that round nearest_even")
         if self.word != "f16" and any(word.rounding == "round_split" for word in self.words):
@@ -189,14 +195,67 @@ class Scheme(Row):
             raise ValueError(f"target_exponent below {self.format.max_exponent}, so that rounding up cannot overflow")
         return self
 
+    def _fixed_words_fit(self) -> Scheme:
+        if any(word.rounding != "nearest_even" or word.bits or word.flush for word in self.words):
+            raise ValueError(f"words of {self.word} that round nearest_even, of all their bits")
+        if self.normalize != "row" or self.own_promote != "never":
+            raise ValueError(f'normalize = "row" and own_promote = "never" with words of {self.word}: they have no exponent, and their sums are exact')
+        most = INTEGERS[self.word].largest
+        for index, reach in enumerate(self._reaches):
+            if reach > most + 1:
+                raise ValueError(f"words of at most {most + 1} in magnitude, of which a next one can hold what {most} leave; word {index} reaches {reach:g}")
+        if unread := set(range(len(self.words))) - {i for p in self.products for i in (p.a, p.b)}:
+            raise ValueError(f"words that some product reads; {min(unread)} is not")
+        return self
+
+    @property
+    def fixed(self) -> bool:
+        """Whether words are integers: what they leave of an element is relative to the largest of its row, not to the element."""
+        return self.word in INTEGERS
+
     @property
     def format(self) -> Format:
+        """Of its words, where they are floating-point numbers."""
         return FORMATS[self.word]
+
+    @property
+    def largest_word(self) -> float:
+        """The largest magnitude of a word."""
+        return INTEGERS[self.word].largest if self.fixed else self.format.largest
+
+    @property
+    def word_bytes(self) -> int:
+        return word_bytes(self.word)
+
+    def words_of(self, operand: str) -> tuple[Word, ...]:
+        """The words that operand `a` or `b` is packed into: of integers none after the last that a product reads, of others all."""
+        return self.words[: 1 + max(getattr(product, operand) for product in self.products)] if self.fixed else self.words
+
+    @property
+    def _reaches(self) -> tuple[float, ...]:
+        """How large each word could be if it did not saturate, of integers."""
+        reach, found = 2.0 ** (self.target_exponent + 1), []
+        for word, after in zip(self.words, (*self.words[1:], None)):
+            found.append(reach)
+            left = max(0.5, reach - INTEGERS[self.word].largest)  # of a unit of this word
+            reach = left * 2.0 ** (after.scale - word.scale) if after else 0.0
+        return tuple(found)
+
+    @property
+    def largest_k(self) -> int | None:
+        """The largest K that no INT32 sum can overflow at; None where sums are FP32.
+
+        Words are at most 127 in magnitude, so an accumulator of n products reaches n K 127^2.
+        """
+        if not self.fixed:
+            return None
+        products = max(sum(p.into == acc.name for p in self.products) for acc in self.accumulators)
+        return INTEGERS["s32"].largest // (products * INTEGERS[self.word].largest ** 2)
 
     @property
     def exact(self) -> bool:
         """Whether a word holds every FP32 number as it is, so that rounding to it changes nothing."""
-        return self.format == FORMATS["f32"]
+        return self.word == "f32"
 
     @property
     def whole_range(self) -> bool:
@@ -210,7 +269,7 @@ class Scheme(Row):
             p.into: self.words[p.a].scale + self.words[p.b].scale for p in self.products
         }
         return tuple(
-            Accumulator(name=name, scale=scale)
+            Accumulator(name=name, scale=scale, type=sum_type(self.word))
             for name, scale in sorted(scales.items(), key=lambda item: item[1])
         )
 
@@ -229,11 +288,16 @@ class Scheme(Row):
     def dropped(self) -> tuple[tuple[int, int], ...]:
         """Word pairs (i, j) whose product is not computed."""
         kept = {(p.a, p.b) for p in self.products}
-        count = len(self.words)
-        return tuple((i, j) for i in range(count) for j in range(count) if (i, j) not in kept)
+        of_a, of_b = (range(len(self.words_of(operand))) for operand in "ab")
+        return tuple((i, j) for i in of_a for j in of_b if (i, j) not in kept)
 
     def remainder(self, words: int) -> float:
-        """Largest |x - first `words` words| / |x| for an element in range."""
+        """Largest |x - first `words` words| / |x| for an element in range; of integer words over the largest element of its row."""
+        if self.fixed and words:
+            # Half a last place of a row whose largest element is at the bottom of its binade; or what a saturated word leaves of one at the top.
+            most = INTEGERS[self.word].largest
+            left = max(0.5 / 2.0**self.target_exponent, max(0.0, self._reaches[words - 1] - most) / (most + 0.5))
+            return left * 2.0 ** -self.words[words - 1].scale
         bound = 0.0 if self.exact and words else 1.0
         for word in self.words[:words]:
             bound *= word.left(self.format).worst
@@ -241,8 +305,8 @@ class Scheme(Row):
 
     @property
     def bits(self) -> int:
-        """Mantissa bits that all words together carry: |x - words| <= 2^-bits |x|."""
-        return self.bits_of(len(self.words))
+        """Mantissa bits that all words together carry: |x - words| <= 2^-bits |x|; of integers, of the operand that has fewer."""
+        return self.bits_of(min(len(self.words_of(operand)) for operand in "ab"))
 
     def bits_of(self, words: int) -> int:
         """The same of the first `words` words, at least one."""
@@ -254,8 +318,10 @@ class Scheme(Row):
 
         After all of them; and where a dropped product supposes that a word is small, and the words before it may leave more
         than that because their smallest step is too large, which a word of a larger scale takes up. After the first word
-        that asks for nothing: an element whose first word is below its normal range is counted for that.
+        that asks for nothing: an element whose first word is below its normal range is counted for that. Of integers after none.
         """
+        if self.fixed:
+            return ()
         words = range(2, len(self.words))
         before = {i for i in words if any(i in pair for pair in self.dropped) and self.words[-1].scale > self.words[i - 1].scale}
         return (*sorted(before), len(self.words))
@@ -263,13 +329,15 @@ class Scheme(Row):
     def lowest(self, flushes: bool = False) -> int | None:
         """log2 of the magnitude above which no element that the first word can hold is counted as lossy.
 
-        Of an element as it is, or as its row is scaled. None where every number is held as it is.
+        Of an element as it is, or as its row is scaled. None where every number is held as it is. Of integers what lies above half a last place.
 
         Args:
             flushes: whether the matrix unit takes subnormal words for zero.
         """
         if self.exact:
             return None
+        if self.fixed:
+            return -self.words[-1].scale - 1
         found, form = [self.format.min_exponent], self.format
         for count in self.checkpoints:
             word = self.words[count - 1]

@@ -204,7 +204,7 @@ def scheme_gpus(scheme: Scheme) -> list[Gpu]:
 
     rows = [one for one in FRAGMENTS.rows() if one.word == scheme.word]
     return [gpu for gpu in GPUS.rows() if any(
-        one.vendor == gpu.vendor and one.runs_on(gpu.arch) and (scheme.word in gpu.unit.block or not one.on_matrix_unit) for one in rows
+        one.vendor == gpu.vendor and one.runs_on(gpu.arch) and (scheme.word in gpu.unit.words or not one.on_matrix_unit) for one in rows
     )]
 
 

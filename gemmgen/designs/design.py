@@ -129,6 +129,7 @@ class Design:
         shaping: the symbols of `plan_equations` and others before them that depend on the GPU and shape the text or the launches.
         gatherer: what gathers its part of slices of k.
         parts: how the sums of the slices lie in the workspace.
+        packs_apart: whether A and B may be packed into different numbers of words, where products read fewer of one.
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         narrow: whether it is for some sizes alone, as `suits` tells.
@@ -157,6 +158,7 @@ class Design:
     shaping: tuple[str, ...] = ()
     gatherer: str = "block"
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
+    packs_apart: bool = False
     promotes_at_once: bool = False
     sums_come_combined: bool = False
     narrow: bool = False
@@ -324,8 +326,9 @@ class Design:
             # Of a product without elements no equation tells anything; it is planned as the smallest that has some.
             # As FP64 they stay right where products of three overflow 64 bits, and integers up to 2^53 are exact.
             "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
-            "batch": float(max(1, hints.matrices)), "words": len(scheme.words), "word_bytes": scheme.format.bytes, "products": len(scheme.products),
+            "batch": float(max(1, hints.matrices)), "words": len(scheme.words), "word_bytes": scheme.word_bytes, "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
+            "words_a": len(scheme.words_of("a")), "words_b": len(scheme.words_of("b")),
             "split_reads": 2 if scheme.normalize == "row" else 1, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
         }

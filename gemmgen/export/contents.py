@@ -85,7 +85,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     m, n, k = prose.EXAMPLE_SIZE
     example = prose.coefficients(plan, k, archs)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
-    overflows = plan.scheme.normalize != "row" and plan.scheme.format.largest < EXAMPLE_OUTLIER
+    overflows = not plan.scheme.whole_range and plan.scheme.format.largest < EXAMPLE_OUTLIER
     return {
         **_of_batches(plan, source, archs, name),
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
@@ -100,13 +100,14 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "standing": standing(plan), "standing_lines": textwrap.wrap(standing(plan), 84), "kernels": source.text.rstrip("\n"),
         "namespace": f"gemmgen_{plan.hash}", **prose.stored(plan),
         "scheme_line": f"{plan.scheme.name}: {plan.scheme.title}",
-        "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.format.largest:g}",
+        "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.largest_word:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "underflow": prose.underflow_text(plan, archs),
         "codes": [(argument, position, reason) for argument, (position, reason) in (_BATCHED if interface.batched else _ARGUMENTS).items()],
         **_batch_text(interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),
-        "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid, "grid_limit": grid_limit,
+        "largest_extent": prose.LARGEST_EXTENT, "largest_k": min(prose.LARGEST_EXTENT, plan.scheme.largest_k or prose.LARGEST_EXTENT),
+        "measure": prose.measure(plan), "largest_grid": largest_grid, "grid_limit": grid_limit,
         "alignment": WORKSPACE_ALIGNMENT,
         "status_fields": [(field.name, field.meaning) for field in counters], "status_bytes": COUNTER_BYTES * len(counters),
         "padded": [(extent, of, unit) for extent, (of, unit) in interface.padded.items()],

@@ -58,7 +58,10 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
                 "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.strided else {})}
             for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
         },
-        "limits": {"largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid},
+        "limits": {
+            "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid,
+            **({"largest_k": plan.scheme.largest_k} if plan.scheme.fixed else {}),
+        },
         "alignment": {"operands": 4, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
@@ -95,7 +98,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             for launch in interface.launches
         ],
         "bound": {
-            "statement": "for alpha = 1, beta = 0 and no element counted: worst_case bounds |C - C*| / (|A||B|) of every "
+            "statement": f"for alpha = 1, beta = 0 and no element counted: worst_case bounds |C - C*| / {prose.measure(plan)} of every "
                          "element; both_signs and one_sign are what ||C - C*||_F / ||C*||_F is expected to stay below for data of "
                          "mean zero and for data of one sign"
                          + f"; |C - C*| may exceed the first by {prose.underflow_text(plan, archs)}, where numbers leave FP32's normal range",

@@ -83,7 +83,12 @@ def bounds(plan: Plan, archs: Sequence[str] = ()) -> list[dict[str, float]]:
 
 def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
     """The architectures whose matrix units take subnormal words for zero."""
-    return [one.arch for one in on(plan, archs) if one.fragment.on_matrix_unit and one.gpu.unit.flushes_subnormals]
+    return [one.arch for one in on(plan, archs) if one.flushes_words]
+
+
+def measure(plan: Plan) -> str:
+    """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements."""
+    return "(k max|row of A| max|column of B|)" if plan.scheme.fixed else "(|A||B|)"
 
 
 def range_text(plan: Plan, archs: Sequence[str]) -> str:
@@ -105,7 +110,12 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
                   "and count as repaired; many of them take their time."]
     elif not plan.scheme.exact:
         lines += ["Elements of A B that come out as Inf or NaN stay so, also where FP32 had a number."]
-    if plan.scheme.exact:
+    if plan.scheme.fixed:
+        lines += ["A row or column that holds an Inf or a NaN is set aside: what it takes part in is computed so, too." if plan.special == "exact"
+                  else "What a row or column that holds an Inf or a NaN takes part in is NaN.",
+                  "Elements that are not 0 and at most 2^%d of the largest one's power of two count as lossy: no word holds a"
+                  % (plan.scheme.lowest() - plan.scheme.target_exponent), "part of them. The bounds hold with them as well."]
+    if plan.scheme.exact or plan.scheme.fixed:
         return "\n".join(f" * {line}" for line in lines)
     scheme, form = plan.scheme, plan.scheme.format
     losing, scaled = flushing(plan, archs), scheme.normalize == "row"

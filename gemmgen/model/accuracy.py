@@ -184,9 +184,9 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> W
     count = len(scheme.words)
     if scheme.exact:
         return WordSizes((1.0, *[0.0] * count), (1.0, *[0.0] * count), 0.0, 0.0, True)
-    form = scheme.format
+    form = None if scheme.fixed else scheme.format  # integers are never flushed, and hold their row's largest element
     shift = scheme.target_exponent - data.top if scheme.normalize == "row" else 0
-    flushes = bool(unit and unit.flushes_subnormals)
+    flushes = bool(form and unit and unit.flushes_subnormals)
     absolute = np.zeros(count + 1)  # sums over binades of |.| and of squares
     squares = np.zeros(count + 1)
     lost = lost_mean = 0.0
@@ -218,13 +218,16 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> W
             squares[i + 1] += share * rms**2
     return WordSizes(
         tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0],
-        data.top + shift <= form.max_exponent,
+        form is None or data.top + shift <= form.max_exponent,
     )
 
 
 def _grid(scheme: Scheme, index: int) -> tuple[Any, float, float]:
     """(rounding rule in ulp, ulp relative to a number's power of two, the smallest step of an element) of a word."""
-    word, form = scheme.words[index], scheme.format
+    word = scheme.words[index]
+    if scheme.fixed:
+        return ROUNDINGS["nearest_even"], 0.0, 2.0**-word.scale
+    form = scheme.format
     rule, bits = (ROUNDINGS["nearest_even"], word.bits - 1) if word.bits else (ROUNDINGS[word.rounding], form.fraction_bits)
     return rule, 2.0**-bits, 2.0 ** (form.min_exponent - form.fraction_bits - word.scale)
 
@@ -306,16 +309,16 @@ def predicted(
     """
     k = max(k, 1)
     sizes = word_sizes(scheme, unit, data)
-    rest = len(scheme.words)
-    bias = 2 * (sizes.mean[rest] + sizes.lost_mean) + sum(sizes.mean[i] * sizes.mean[j] for i, j in scheme.dropped)
-    scatter = 2 * (sizes.rms[rest] ** 2 + sizes.lost**2) + sum((sizes.rms[i] * sizes.rms[j]) ** 2 for i, j in scheme.dropped)
+    rests = [len(scheme.words_of(operand)) for operand in "ab"]
+    bias = sum(sizes.mean[rest] + sizes.lost_mean for rest in rests) + sum(sizes.mean[i] * sizes.mean[j] for i, j in scheme.dropped)
+    scatter = sum(sizes.rms[rest] ** 2 + sizes.lost**2 for rest in rests) + sum((sizes.rms[i] * sizes.rms[j]) ** 2 for i, j in scheme.dropped)
     coherent = low = worst = 0.0
     random: list[float] = []
     leading: dict[str, Any] = {}
     for accumulator in scheme.accumulators:
         share, own = scheme.recombination.share(accumulator), [p for p in scheme.products if p.into == accumulator.name]
-        known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, unit, accumulator, promote, k, sizes))
         exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding
+        known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes))
         of_one_sign = sqrt(known["sum_coherent"] ** 2 + known["promotion_coherent"] ** 2) if not exact else 0.0
         of_both = sqrt(known["sum_random"] ** 2 + known["promotion_random"] ** 2) if not exact else U
         worst += share * (known["sum_worst"] if not exact else U)
@@ -332,4 +335,5 @@ def predicted(
         "sums_worst": worst, **_worst_numbers(scheme),
     }
     numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
-    return Prediction(float(numbers["estimate"]) if sizes.in_range else inf, float(numbers["worst"]), numbers)
+    # Of integer words no element's error is relative to |A||B|: `verify/fixed.py` has their worst case.
+    return Prediction(float(numbers["estimate"]) if sizes.in_range else inf, inf if scheme.fixed else float(numbers["worst"]), numbers)

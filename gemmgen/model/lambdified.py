@@ -623,12 +623,12 @@ CODE = {
         lambda groups: 4 * (groups + 1)
     ),
     # W3
-    "where(mixed > 0, 4, words * word_bytes)": (
-        lambda mixed, words, word_bytes: where(mixed > 0, 4, words * word_bytes)
+    "where(mixed > 0, 4, words_a * word_bytes)": (
+        lambda mixed, words_a, word_bytes: where(mixed > 0, 4, words_a * word_bytes)
     ),
     # W4
-    "BK * (BM * a_bytes + BN * words * word_bytes)": (
-        lambda BK, BM, a_bytes, BN, words, word_bytes: BK * (BM * a_bytes + BN * words * word_bytes)
+    "BK * (BM * a_bytes + BN * words_b * word_bytes)": (
+        lambda BK, BM, a_bytes, BN, words_b, word_bytes: BK * (BM * a_bytes + BN * words_b * word_bytes)
     ),
     # W5
     "stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)": (
@@ -672,8 +672,8 @@ CODE = {
         * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)
     ),
     # W14
-    "BK * (BM * a_bytes + BN * words * word_bytes / cluster)": (
-        lambda BK, BM, a_bytes, BN, words, word_bytes, cluster: BK * (BM * a_bytes + BN * words * word_bytes / cluster)
+    "BK * (BM * a_bytes + BN * words_b * word_bytes / cluster)": (
+        lambda BK, BM, a_bytes, BN, words_b, word_bytes, cluster: BK * (BM * a_bytes + BN * words_b * word_bytes / cluster)
     ),
     # W15
     "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k": (
@@ -696,8 +696,8 @@ CODE = {
         lambda sms, wave_rows, N, BN: min(ceil(sms / wave_rows), ceil(N / BN))
     ),
     # W20
-    "batch * K * (M * a_bytes + N * words * word_bytes)": (
-        lambda batch, K, M, a_bytes, N, words, word_bytes: batch * K * (M * a_bytes + N * words * word_bytes)
+    "batch * K * (M * a_bytes + N * words_b * word_bytes)": (
+        lambda batch, K, M, a_bytes, N, words_b, word_bytes: batch * K * (M * a_bytes + N * words_b * word_bytes)
     ),
     # W39
     "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)": (
@@ -706,19 +706,21 @@ CODE = {
     # W21
     (
     "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes "
-    "+ wave_columns * BN * words * word_bytes)))"): (
-        lambda batch, M, N, plane_bytes, l2_size, turns, wave_groups, K, wave_rows, BM, a_bytes, wave_columns, BN, words, word_bytes: 4 * batch * M *
-        N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns *
-        BN * words * word_bytes)))
+    "+ wave_columns * BN * words_b * word_bytes)))"): (
+        lambda batch, M, N, plane_bytes, l2_size, turns, wave_groups, K, wave_rows, BM, a_bytes, wave_columns, BN, words_b, word_bytes: 4 * batch * M
+        * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns
+        * BN * words_b * word_bytes)))
     ),
     # W22
-    "batch * (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))": (
-        lambda batch, mixed, M, N, K, split_reads, plane_bytes, l2_size, words, word_bytes: batch * (where(mixed > 0, 0, M) + N) * K * (4 *
-        split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))
+    (
+    "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * "
+    "words_a + N * words_b)))"): (
+        lambda batch, K, split_reads, mixed, M, N, plane_bytes, l2_size, word_bytes, words_a, words_b: batch * K * (4 * split_reads * (where(mixed >
+        0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * words_a + N * words_b)))
     ),
     # W23
-    "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock": (
-        lambda fetch_bytes, BK, BM, a_bytes, BN, words, word_bytes, shared_bytes_per_clock: (fetch_bytes + BK * (BM * a_bytes + BN * words *
+    "(fetch_bytes + BK * (BM * a_bytes + BN * words_b * word_bytes)) / shared_bytes_per_clock": (
+        lambda fetch_bytes, BK, BM, a_bytes, BN, words_b, word_bytes, shared_bytes_per_clock: (fetch_bytes + BK * (BM * a_bytes + BN * words_b *
         word_bytes)) / shared_bytes_per_clock
     ),
     # W24
@@ -1261,20 +1263,20 @@ CODE = {
     # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, word_bytes, words: floor((shared_bytes_per_block - where(split_k
-        > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words) + BK * BN *
-        word_bytes * words))
+    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, word_bytes, words_a, words_b: floor((shared_bytes_per_block -
+        where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words_a) +
+        BK * BN * word_bytes * words_b))
     ),
     # C10
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
     "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
-    "* words) + BK * BN * word_bytes * words))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, promote, promoted_sums, sums, BK, mixed, word_bytes, words: floor((-24 +
-        shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * where(((promote > 0) &
-        (promoted_sums > 0)) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words) + BK * BN *
-        word_bytes * words))
+    "* words_a) + BK * BN * word_bytes * words_b))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, promote, promoted_sums, sums, BK, mixed, word_bytes, words_a, words_b:
+        floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) *
+        where(((promote > 0) & (promoted_sums > 0)) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4,
+        word_bytes * words_a) + BK * BN * word_bytes * words_b))
     ),
 }
 
@@ -1285,16 +1287,16 @@ MOST_STAGES = {
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"),
+    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"),
     'portable':
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words) + BK * BN * word_bytes * words))"),
+    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"),
     'tensor_memory':
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
     "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
-    "* words) + BK * BN * word_bytes * words))"),
+    "* words_a) + BK * BN * word_bytes * words_b))"),
 }

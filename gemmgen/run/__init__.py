@@ -221,6 +221,7 @@ def _products(
 ) -> Result:
     """Every product of a batch: [batch, M, K], [batch, K, N] and [batch, M, N]."""
     (batch, m, k), n = a.shape, b.shape[2]
+    check_sums(plan, k)
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
     c = np.full((batch, m, n), POISON, np.float32) if c is None else c
     stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0)
@@ -253,6 +254,18 @@ def _products(
         device.release()
     inside, intact = unstored(out, stored_c, (batch, m, n), ldc, stride_c)
     return Result(plan.output.values(inside), status, seconds, intact)
+
+
+def check_sums(plan: Plan, k: int) -> None:
+    """Whether no sum of a kernel can overflow.
+
+    Raises:
+        SpecError: K is beyond what INT32 sums hold.
+    """
+    most = plan.scheme.largest_k
+    if most is not None and k > most:
+        raise SpecError("a, b", f"have too large a K for sums of {plan.scheme.name}", got=k, needs=f"K of at most {most}, whose INT32 sums cannot overflow",
+                        remedy="products of parts of K that add up, with beta = 1")
 
 
 def check_extents(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, batched: bool = False) -> None:

@@ -192,7 +192,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
             needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind)), remedy='design = "auto", or another policy',
         )
-    if fragment.on_matrix_unit and scheme.word not in gpu.unit.block:
+    if fragment.on_matrix_unit and scheme.word not in gpu.unit.words:
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
             got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {scheme.word}: bounds and emulation rest on it",
@@ -210,6 +210,16 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
         raise InfeasibleSpec(
             f"{place}: [split] promote", f"the sums of {scheme.name} are in FP32 registers already", got=promote,
             needs="0: promotion moves sums out of a matrix unit, which truncates", remedy="promote = 0",
+        )
+    if scheme.largest_k is not None and spec.problem.k > scheme.largest_k:
+        raise InfeasibleSpec(
+            f"{place}: [problem] k", f"INT32 sums of {scheme.name} could overflow", got=spec.problem.k, needs=f"at most {scheme.largest_k}",
+            remedy="products of parts of K that add up, with beta = 1, or another scheme",
+        )
+    if promote and scheme.fixed:
+        raise InfeasibleSpec(
+            f"{place}: [split] promote", f"the sums of {scheme.name} are integers, and exact", got=promote,
+            needs="0: promotion moves sums out of a matrix unit that truncates", remedy="promote = 0",
         )
     batch = None if spec.problem.kind == "gemm" else design.batch(spec, gpu, scheme, fragment, place)
     fixed = _fixed(loaded) | (design.settled(batch) if batch else {})

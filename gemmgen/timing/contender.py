@@ -10,7 +10,7 @@ from gemmgen.build import Binary
 from gemmgen.catalog.output import require_f32
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import arguments
+from gemmgen.run import arguments, check_sums
 from gemmgen.run.cuda import CudaDevice
 from gemmgen.run.sensors import Sample
 from gemmgen.timing.inputs import Inputs
@@ -25,6 +25,7 @@ class Contender:
         enqueue: puts the product of input set `index` on the current stream.
         layout: how it reads the operands' memory.
         outputs: where it leaves C of each input set.
+        judged: whether C is the product of the operands, so that its error tells something.
         detail: which kernel or configuration it is.
         seconds: one figure a round, of one product.
         samples: the sensors while it ran.
@@ -34,6 +35,7 @@ class Contender:
     enqueue: Callable[[int], None]
     layout: str = "nn"
     outputs: Sequence[Any] = ()
+    judged: bool = True
     detail: str = ""
     seconds: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
@@ -49,6 +51,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
 
     require_f32(plan.output, "races are between kernels that have")
     m, n, k = inputs.size
+    check_sums(plan, k)
     device = CudaDevice(binary)
     interface = source.interface
     extents, work = interface.extents(m, n, k), interface.workspace(m, n, k)

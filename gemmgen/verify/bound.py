@@ -29,6 +29,9 @@ mantissas are not spread evenly.
 range, an absolute figure (`underflow`). It holds wherever no element is counted, and every kernel is
 held to it; it is not enough alone, since a bound of K times an ulp lets a dropped product through.
 
+**Integer words** keep elements relative to the largest of their row, and their sums are exact: `verify.fixed` has their bounds, of which
+`scaled` and `worst_case` are relative to K times the largest elements in place of |A||B|.
+
 **Flushed words.** A unit that takes subnormal words for zero loses what they hold, and that
 depends on the data: next to nothing on U[1, 2], everything on elements of 1e-5. So there the words are
 taken from the reference split, and `lost` is what the products of those the unit multiplies
@@ -47,6 +50,7 @@ from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import DOWNWARDS, GATE, predicted
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, row_exponents, split
+from gemmgen.verify import fixed
 from gemmgen.verify.metrics import exact
 
 U = 2.0**-24  # FP32's unit roundoff, to nearest
@@ -225,6 +229,13 @@ def _epilogue(scheme: Scheme) -> float:
 def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bound:
     """The bound for A [M, K] B [K, N] = `reference` [M, N] (FP64)."""
     scheme, k = plan.scheme, a.shape[1]
+    if scheme.fixed:
+        norm, each = float(np.linalg.norm(reference)), fixed.relative(scheme)
+        found = SAFETY * fixed.error_norm(scheme, a, b, reference)
+        return Bound(
+            relative_frobenius=(found / norm if norm else inf if found else 0.0) + plan.output.roundoff, scaled=worst_case(plan, k),
+            coherent=fixed.rounding(scheme), random=each,
+        )
     coherent, random = _split_terms(scheme)
     square = random**2
     for acc, chunk, share in _chunks(plan, k):
@@ -243,7 +254,10 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
 
 
 def worst_case(plan: Plan, k: int) -> float:
-    """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22."""
+    """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over K times the largest elements."""
+    if plan.scheme.fixed:
+        worst = fixed.worst(plan.scheme)
+        return worst + plan.output.roundoff * (1 + worst)
     unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
     return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff).worst
 
@@ -257,7 +271,7 @@ def underflow(plan: Plan, k: int) -> float:
     scheme, unit = plan.scheme, plan.gpu.unit
     if not plan.fragment.on_matrix_unit:
         return max(k, 1) * TINIEST / 2
-    if scheme.word == "f16":
+    if scheme.word == "f16" or scheme.fixed:
         return 0.0
     q = unit.block[scheme.word]
     cut = (q + 1) * 2.0 ** (-126 - (unit.fraction_bits or 0))  # of terms that are aligned to a subnormal accumulator
@@ -281,6 +295,8 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     """
     k, scheme = a.shape[1], plan.scheme
     relative, absolute = worst_case(plan, k), underflow(plan, k)
+    if scheme.fixed:
+        magnitude = fixed.reach(a, b)
     if scheme.normalize == "row" and absolute:
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)

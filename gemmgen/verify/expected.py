@@ -69,7 +69,7 @@ def expected(plan: Plan, a: np.ndarray, b: np.ndarray, seed: int = 0) -> Expecte
     reference = exact(a, b)
     with np.errstate(all="ignore"):
         own = sequential(a, b)
-        mine = own if not plan.fragment.on_matrix_unit else _sliced(plan, a, b)
+        mine = own if not plan.fragment.on_matrix_unit else computed(plan, a, b)
     return Expected(rows, columns, relative_frobenius(mine, reference - lost(plan, a, b, reference)), relative_frobenius(own, reference))
 
 
@@ -81,7 +81,7 @@ def sequential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return c
 
 
-def _sliced(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A B as the kernel's slices of k, and the warps that share those, compute it, added in their order."""
     k = a.shape[1]
     tiles = -(-ceil(k / plan.block[2]) // plan.split_k) * plan.block[2]  # k of a slice

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gemmgen.catalog.number import FORMATS, INTEGERS
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, split
 from gemmgen.verify.bound import lost
+from gemmgen.verify.expected import computed
 from gemmgen.verify.metrics import exact
 
 
@@ -63,7 +65,7 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     rows = np.arange(len(order))
     a = np.zeros((len(order), k), np.float32)
     a[rows, order] = scale = np.exp2(rows % 5 - 2).astype(np.float32)
-    bits = plan.scheme.bits
+    bits = plan.scheme.bits_of(len(plan.scheme.words_of("b")))
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
     sign = rng.choice([-1.0, 1.0], (k, n))
     b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
@@ -80,10 +82,12 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
         shape: (m, n, k).
     """
     rng = np.random.default_rng(seed)
-    form, (m, n, k) = plan.scheme.format, shape
+    # Integers have no exponent: their rows are of any magnitude of FP32's.
+    (m, n, k), most = shape, FORMATS["f32"].max_exponent if plan.scheme.fixed else plan.scheme.format.max_exponent
+    fraction_bits = INTEGERS[plan.scheme.word].bits - 2 if plan.scheme.fixed else plan.scheme.format.fraction_bits
     # Elements of the kinds below are less than 2^3 times their row's power of two.
-    top = 124 if plan.scheme.whole_range else min(124, form.max_exponent - 3)
-    exact_from = plan.scheme.lowest(plan.flushes_words) or -126
+    top = 124 if plan.scheme.whole_range else min(124, most - 3)
+    exact_from = -126 if plan.scheme.fixed else plan.scheme.lowest(plan.flushes_words) or -126
 
     def lines(count: int) -> np.ndarray:
         powers = np.rint(np.linspace(-149, top, count)).astype(int)
@@ -91,9 +95,9 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
         powers[1::2] = np.rint(np.linspace(max(exact_from, -62), min(top, 60), len(powers[1::2])))
         made = np.zeros((count, k))
         for line, power in enumerate(rng.permutation(powers)):
-            made[line] = np.ldexp(_KINDS[line % len(_KINDS)](rng, k, form.fraction_bits), power)
-        largest = np.ldexp(rng.uniform(0.5, 1, k), form.max_exponent - 1)  # near half of the word's largest
-        made[rng.integers(count)] = largest if plan.scheme.whole_range or form.max_exponent < 100 else np.ldexp(largest, -60)
+            made[line] = np.ldexp(_KINDS[line % len(_KINDS)](rng, k, fraction_bits), power)
+        largest = np.ldexp(rng.uniform(0.5, 1, k), most - 1)  # near half of the word's largest
+        made[rng.integers(count)] = largest if plan.scheme.whole_range or most < 100 else np.ldexp(largest, -60)
         return made.astype(np.float32)
 
     return Problem(lines(m), np.ascontiguousarray(lines(n).T))
@@ -151,6 +155,8 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     come out bit for bit. The k positions are strewn over all stages, steps and
     lanes.
     """
+    if plan.scheme.fixed:
+        return _of_integers(plan, seed)
     rng = np.random.default_rng(seed)
     scheme = plan.scheme
     count, bits = len(scheme.words), scheme.format.fraction_bits
@@ -186,6 +192,22 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     of_a, of_b = (as_multiplied(split(x, scheme), scheme, plan.gpu.unit) for x in (a, np.ascontiguousarray(b.T)))
     expected = kept_products(of_a, of_b, scheme)
     return Problem(a, b, expected.astype(np.float32), kind_of[:, None] == kind_of[None, :])
+
+
+def _of_integers(plan: Plan, seed: int) -> Problem:
+    """Any data will do where words are integers: their sums are exact, so each element is known to the last bit, and no product of words is
+    too small to change it. Three rows and columns more: of zeros, of subnormal numbers, and of numbers near FP32's largest.
+    """
+    rng = np.random.default_rng(seed)
+    m, n, k = plan.block[0] + 5, plan.block[1] + 3, wrapping_k(plan) + 3
+    a, b = rng.uniform(-1, 1, (m, k)).astype(np.float32), rng.uniform(-1, 1, (k, n)).astype(np.float32)
+    a[1], b[:, 2] = 0, 0
+    # Slices of k are added before the scales are taken out, and not after, which in FP32's subnormal range are other bits.
+    tiny = np.float32(2.0 ** (-126 if plan.split_k == 1 else -100))
+    a[2] *= tiny
+    b[:, 3] *= tiny
+    a[4] *= np.float32(2.0**110)
+    return Problem(a, b, computed(plan, a, b))
 
 
 def special_values(plan: Plan, seed: int = 3) -> Problem:

@@ -43,7 +43,7 @@ def device_words(plan, a, b):
     """What the kernels before the main one leave behind: words [words, rows, k] of each operand, and counters."""
     source = render(plan)
     binary = build(source)
-    size = plan.scheme.format.bytes
+    size = plan.scheme.word_bytes
     padded = {x: -(-extent // tile) * tile for x, extent, tile in zip("mnk", (M, N, K), plan.block)}
     stored = {"a": a if plan.layout[0] == "n" else a.T, "b": b if plan.layout[1] == "n" else b.T}
     with Emulator(binary.assembly, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
@@ -59,7 +59,7 @@ def device_words(plan, a, b):
                             [values[name] for name in launch.params])
         words = {
             x: emulator.read(
-                values[f"{x}_words"], np.uint16 if size == 2 else np.uint32,
+                values[f"{x}_words"], {1: np.int8, 2: np.uint16, 4: np.uint32}[size],
                 (len(plan.scheme.words) * padded[outer] * padded["k"],),
             )
             for x, outer in (("a", "m"), ("b", "n"))
@@ -70,7 +70,7 @@ def device_words(plan, a, b):
 
 def unpacked(plan, operand, raw, padded):
     """[words, outer padded, k padded] from the packed, swizzled stages, by the layout's own statement."""
-    size, (bk, count) = plan.scheme.format.bytes, (plan.block[2], len(plan.scheme.words))
+    size, (bk, count) = plan.scheme.word_bytes, (plan.block[2], len(plan.scheme.words))
     per_chunk = 16 // size
     outer = padded[operand.outer]
     tiles = raw.reshape(outer // operand.tile, padded["k"] // bk, count, operand.tile, bk // per_chunk, per_chunk)

@@ -86,11 +86,13 @@ def test_words_are_as_large_as_the_split_makes_them(scheme, data):
     words = split(x, row)
     rest = np.ldexp(x.astype(np.float64), words.exponents[:, None])
     size, sizes = np.sqrt((rest**2).mean()), word_sizes(row, None, DISTRIBUTIONS[data])
+    # Of normal data a row's largest lies in either of two binades, and with it the last place of all its integers.
+    near = 0.6 if row.fixed and data == "normal" else 0.35
     for i, word in enumerate(row.words):
-        assert np.sqrt((rest**2).mean()) / size == pytest.approx(sizes.rms[i], rel=0.35)  # the last bits of FP32 numbers are not evenly spread
+        assert np.sqrt((rest**2).mean()) / size == pytest.approx(sizes.rms[i], rel=near)  # the last bits of FP32 numbers are not evenly spread
         rest = rest - words.planes[i] * 2.0**-word.scale
     left = np.sqrt((rest**2).mean()) / size
-    assert left == pytest.approx(sizes.rms[-1], rel=0.3) if sizes.rms[-1] else left < 2.0**-26
+    assert left == pytest.approx(sizes.rms[-1], rel=near) if sizes.rms[-1] else left < 2.0**-26
 
 
 def test_estimates_by_hand():

@@ -198,7 +198,14 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "bf16x9": (24, (), (("main", 0, True),)),
     "f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
     "scaled_f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
+    "mixpert1": (14, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14))),
+    "mixpert2": (14, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14, 21))),
+    "mixpert3": (14, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14, 21))),
+    "mixpert4": (21, ((2, 2),), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14, 21))),
+    "mixpert_full": (21, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14, 21, 28))),
+    "mixpert_triangle": (21, ((1, 2), (2, 1), (2, 2)), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14))),
 }
+INTEGERS = {name for name in DERIVED if name.startswith("mixpert")}
 
 
 @pytest.mark.parametrize("name", SCHEMES.names())
@@ -231,7 +238,7 @@ def test_recombination_gives_every_accumulator_its_share(name):
     scheme = SCHEMES.get(name)
     recombination, accumulators = scheme.recombination, scheme.accumulators
     assert [recombination.share(acc) for acc in accumulators] == [2.0**-acc.scale for acc in accumulators]
-    assert {acc.type for acc in accumulators} == {"f32"}
+    assert {acc.type for acc in accumulators} == {"s32" if name in INTEGERS else "f32"}
     sums = {acc.name: 3.0 * 5**i for i, acc in enumerate(accumulators)}
     taken = []
 
@@ -257,7 +264,8 @@ def test_the_reference_recombines_as_each_product_stands_for_itself(name):
 
 def test_only_fp32_words_hold_everything():
     assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
-    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled", "scaled_f16x6"}
+    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled", "scaled_f16x6", *INTEGERS}
+    assert {row.name for row in SCHEMES.rows() if row.fixed} == INTEGERS
     fp32 = SCHEMES.get("fp32")
     assert (fp32.remainder(0), fp32.remainder(1)) == (1.0, 0.0)
 

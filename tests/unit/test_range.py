@@ -34,9 +34,9 @@ def plan_of(gpu: str, scheme: str) -> Plan:
 
 
 def pairs() -> list[tuple[str, str]]:
-    words = {"t4": {"f16"}, "mi210": {"f16", "bf16"}, "rx7900xtx": {"f16", "bf16"}}
+    words = {"t4": {"f16", "s8"}, "mi210": {"f16", "bf16"}, "rx7900xtx": {"f16", "bf16"}}
     return [(gpu, name) for gpu in GPUS for name in SCHEMES.names()
-            if SCHEMES.get(name).word in words.get(gpu, {"f16", "bf16", "tf32"}) or (SCHEMES.get(name).exact and gpu == "a100")]
+            if SCHEMES.get(name).word in words.get(gpu, {"f16", "bf16", "tf32", "s8"}) or (SCHEMES.get(name).exact and gpu == "a100")]
 
 
 def computed(plan: Plan, problem: oracles.Problem) -> np.ndarray:

@@ -236,9 +236,12 @@ class Fragment(Row):
     @property
     def shapes(self) -> dict[str, Fragment]:
         """Itself and its wider and deeper ones, by shape name."""
-        n, sparse = self.shape[1], self.sparse_from or MAX_EXTENT
-        wide = (self.wide(times) for times in range(1, (self.widest or 1) + 1) if n * times <= sparse or times % 2 == 0)
+        wide = (self.wide(times) for times in range(1, (self.widest or 1) + 1) if self.has_width(times))
         return {one.shape_name: one for one in (*wide, *([self.deep(self.deepest)] if self.deepest else []))}
+
+    def has_width(self, times: int) -> bool:
+        """Whether there is an instruction of `times` this one's n, up to the widest."""
+        return self.shape[1] * times <= (self.sparse_from or MAX_EXTENT) or times % 2 == 0
 
     def wide(self, times: int) -> Fragment:
         """The instruction that covers `times` of this one's n."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
@@ -94,6 +93,7 @@ class Specialised(Design):
     of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
     gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
     stays = True
+    packs_apart = True
     shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
 
     def serves(self, fragment: Fragment) -> bool:
@@ -131,7 +131,7 @@ class Specialised(Design):
         """Tiles; ways, clusters and slices of k; promotion and stages; groups."""
         block, warp = choices["block"], choices["warp"]
         fn = fragment.shape[1]
-        depths = [row // FORMATS[fragment.word].bytes for row in ROW_BYTES]
+        depths = [row // fragment.word_bytes for row in ROW_BYTES]
         tiles = []
         for wm in (warp[0],) if warp else GROUP_M:
             for wn in (warp[1],) if warp else [n for n in GROUP_N if n % fn == 0]:
@@ -160,7 +160,7 @@ class Specialised(Design):
 
 def hidden_promote(scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
     """The interval of promotion that costs nothing: a stage, or less where k is short."""
-    stage = block[2] if block else HIDDEN_PROMOTE * 2 // scheme.format.bytes
+    stage = block[2] if block else HIDDEN_PROMOTE * 2 // scheme.word_bytes
     while stage > 16 and stage > k:
         stage //= 2
     return stage
@@ -171,7 +171,7 @@ def widest(fragment: Fragment, extent: int) -> Fragment:
     count, over = divmod(extent, fragment.shape[1])
     if not fragment.widest or not count or over:
         return fragment
-    return fragment.wide(max(times for times in range(1, fragment.widest + 1) if count % times == 0))
+    return fragment.wide(max(times for times in range(1, fragment.widest + 1) if count % times == 0 and fragment.has_width(times)))
 
 
 def pipelines_and_groups(choices: Choices) -> list[dict[str, np.ndarray]]:

@@ -34,8 +34,8 @@ GROUPS = Equation(
     "W1", "groups", "(BM / WM) * (BN / WN) * (1 + pingpong)", "warpgroups that multiply", "they divide a tile, or two take turns with tiles",
 )
 WARPS = Equation("W2", "warps", "4 * (groups + 1)", "warps a block", "one more warpgroup copies")
-A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, words * word_bytes)", "B", "an element of A in a stage: its words, or FP32")
-STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * words * word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
+A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, words_a * word_bytes)", "B", "an element of A in a stage: its words, or FP32")
+STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * words_b * word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
 SHARED_BYTES = Equation(
     "W5", "shared_bytes", "stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)", "B",
     "EGEMM eq. 8's term; two barriers a stage, and a word a warpgroup where slices are gathered",
@@ -87,7 +87,7 @@ FETCH_BYTES = Equation(
     "each instruction reads its operands from shared memory anew; what splits A itself reads it once",
 )
 FILL_BYTES = Equation(
-    "W14", "fill_bytes", "BK * (BM * a_bytes + BN * words * word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B",
+    "W14", "fill_bytes", "BK * (BM * a_bytes + BN * words_b * word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B",
 )
 BLOCKS = Equation(
     "W15", "blocks", "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k", "pieces of work",
@@ -98,18 +98,19 @@ L2_BYTES = Equation("W16", "l2_bytes", "blocks * stages_k * fill_bytes", "B", "e
 TURNS = Equation("W17", "turns", "ceil(blocks / (floor(sms / cluster) * cluster))", "pieces a block", "wave quantisation")
 WAVE_ROWS = Equation("W18", "wave_rows", "min(group * cluster, ceil(M / BM))", "rows of tiles", "blocks walk down these before they move on")
 WAVE_COLUMNS = Equation("W19", "wave_columns", "min(ceil(sms / wave_rows), ceil(N / BN))", "columns of tiles", "the tiles at work together")
-PLANE_BYTES = Equation("W20", "plane_bytes", "batch * K * (M * a_bytes + N * words * word_bytes)", "B", "both operands, as the kernel reads them")
+PLANE_BYTES = Equation("W20", "plane_bytes", "batch * K * (M * a_bytes + N * words_b * word_bytes)", "B", "both operands, as the kernel reads them")
 WAVE_GROUPS = Equation(
     "W39", "wave_groups", "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)", "groups of rows of tiles", "of a batch that are at work together",
 )
 DRAM_BYTES = Equation(
     "W21", "dram_bytes",
     "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0,"
-    " max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN * words * word_bytes)))",
+    " max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN * words_b * word_bytes)))",
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "W22", "split_bytes", "batch * (where(mixed > 0, 0, M) + N) * K * (4 * split_reads + where(2 * plane_bytes <= l2_size, 0, words * word_bytes))", "B",
+    "W22", "split_bytes", "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N)"
+    " + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * words_a + N * words_b)))", "B",
     "FP32 in, words out, of which few stay in L2",
 )
 TRAFFIC = (
@@ -127,7 +128,7 @@ CONSTANT_OF = {
 """Symbol: the constant of a GPU's row, under [measured.wgmma], that it stands for."""
 
 SHARED_CYCLES = Equation(
-    "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * words * word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
+    "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * words_b * word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
     "what instructions read and copies write",
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")

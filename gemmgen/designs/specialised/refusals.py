@@ -17,7 +17,7 @@ def threads(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 
 def row_bytes(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    size = plan.scheme.format.bytes
+    size = plan.scheme.word_bytes
     return InfeasibleSpec(
         f"{place}: [tile] block", "the matrix unit has no swizzle for rows of this length", got=f"{plan.row_bytes} B: block k = {plan.block[2]}",
         needs=f"32, 64 or 128 B: block k = {32 // size}, {64 // size} or {128 // size}", remedy=f"block k = {128 // size}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gemmgen.catalog.conversion import RAW
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
@@ -23,7 +24,7 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
     """
     of_a, of_b = split(a, scheme), split(np.ascontiguousarray(b.T), scheme)
     left, right = _raw(of_a, scheme, fragment_k), _raw(of_b, scheme, fragment_k)
-    zero = np.zeros((a.shape[0], b.shape[1], 1), np.float32)
+    zero = np.zeros((a.shape[0], b.shape[1], 1), np.int32 if scheme.fixed else np.float32)
     inside = {accumulator.name: zero for accumulator in scheme.accumulators}
     outside = {accumulator.name: zero for accumulator in scheme.accumulators if promote and accumulator.promoted}
     for k in range(0, left.shape[1], fragment_k):
@@ -36,7 +37,7 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
     for name, total in outside.items():
         inside[name] = total + inside[name]
     result = scheme.recombination.combine(
-        {name: total.astype(np.float64) for name, total in inside.items()},
+        {name: total.astype(np.float32).astype(np.float64) for name, total in inside.items()},  # which rounds INT32
         lambda so_far, factor, own: (so_far * factor + own).astype(np.float32).astype(np.float64),
     )
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
@@ -46,6 +47,8 @@ def _raw(words: Words, scheme: Scheme, fragment_k: int) -> np.ndarray:
     """Words [words, rows, k] as stored, [words, k, rows, 1], padded with zeros to whole instructions."""
     values = np.pad(words.planes, ((0, 0), (0, 0), (0, -words.planes.shape[2] % fragment_k))).transpose(0, 2, 1)[..., None]
     with np.errstate(over="ignore", invalid="ignore"):
+        if scheme.fixed:
+            return np.ascontiguousarray(values.astype(RAW[scheme.word]))
         if scheme.word == "f16":
             return np.ascontiguousarray(values.astype(np.float16).view(np.uint16))
         raw = np.ascontiguousarray(values.astype(np.float32)).view(np.uint32)
