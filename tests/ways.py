@@ -176,13 +176,13 @@ AMD_WAYS = {
 
 
 IN_SHORT = {
-    "blackwell_b200", "hopper", "hopper_slices", "markidis_a100", "ootomo4_a100", "ootomo_flushed_a100", "sgemm_a100", "sgemm_mi300x",
-    "sgemm_portable, mi210", "sgemm_rtx4090", "sgemm_rtx5090", "shared_rtx3090",
+    "bf16x9_a100", "blackwell_b200", "f16x6_a100", "hopper", "hopper_slices", "markidis_a100", "ootomo4_a100", "ootomo_flushed_a100", "scaled_f16x6_a100", "sgemm_a100",
+    "sgemm_mi300x", "sgemm_portable, mi210", "sgemm_rtx4090", "sgemm_rtx5090", "shared_rtx3090",
 }
 """Specs that `make test` verifies in short: those whose scheme or architecture no way has, and one of each design and vendor."""
 
 
-WHOLE = {"wmma", "warpgroups, row scales", "mfma"}
+WHOLE = {"wmma", "warpgroups, row scales", "thin rows", "mfma"}
 """Of each design and vendor one way whose whole report `make test` makes."""
 
 

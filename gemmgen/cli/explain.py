@@ -217,7 +217,7 @@ def frontier_text(found: Frontier) -> str:
     from gemmgen.model.accuracy import TOLD
 
     rows = [
-        (point.scheme, point.promote or "never" if point.policy != "fma" else "", point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
+        (point.scheme, point.promote or "never" if point.sums_in_unit else "", point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
          *(_error(point.errors[name]) for name in TOLD), _error(point.worst),
          *(("yes" if point.meets else "no",) if found.asked else ()),
          "" if point in found.best else f"by {point.beaten_by}" if point.beaten_by else "out of range")

@@ -31,6 +31,7 @@ class Point:
         seconds, tflops: of the fastest plan, predicted.
         beaten_by: a scheme that is as fast and errs as little, and more in one; empty on the frontier.
         meets: whether it gives the error that the spec asks for; None where it asks for none.
+        sums_in_unit: whether a matrix unit sums, so that there is something to promote.
     """
 
     scheme: str
@@ -43,6 +44,7 @@ class Point:
     tflops: float
     beaten_by: str = ""
     meets: bool | None = None
+    sums_in_unit: bool = True
 
     @property
     def told(self) -> str:
@@ -50,11 +52,11 @@ class Point:
         return f"{self.scheme}, {self.promote}" if self.promote else self.scheme
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, for `--json`; what is infinite is None."""
+        """As plain data, for `--json`; what is infinite, or of integers not relative to |A||B|, is None."""
         errors = {name: value if value < inf else None for name, value in self.errors.items()}
         figure = self.figure if self.figure < inf else None
         return {
-            "scheme": self.scheme, "promote": self.promote, "policy": self.policy, "errors": errors, "figure": figure, "worst": self.worst,
+            "scheme": self.scheme, "promote": self.promote, "policy": self.policy, "errors": errors, "figure": figure, "worst": self.worst if self.worst < inf else None,
             "seconds": self.seconds, "tflops": self.tflops, "beaten_by": self.beaten_by, "meets": self.meets,
         }
 
@@ -139,6 +141,7 @@ def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
     return Point(
         plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, figure, found[data].worst,
         float(plan.model["seconds"]), float(plan.model["tflops"]), meets=figure <= 1 if asked else None,
+        sums_in_unit=plan.fragment.on_matrix_unit,
     )
 
 
