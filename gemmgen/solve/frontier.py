@@ -56,7 +56,8 @@ class Point:
         errors = {name: value if value < inf else None for name, value in self.errors.items()}
         figure = self.figure if self.figure < inf else None
         return {
-            "scheme": self.scheme, "promote": self.promote, "policy": self.policy, "errors": errors, "figure": figure, "worst": self.worst if self.worst < inf else None,
+            "scheme": self.scheme, "promote": self.promote, "policy": self.policy, "errors": errors, "figure": figure,
+            "worst": self.worst if self.worst < inf else None,
             "seconds": self.seconds, "tflops": self.tflops, "beaten_by": self.beaten_by, "meets": self.meets,
         }
 
