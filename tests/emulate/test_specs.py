@@ -54,7 +54,8 @@ def test_every_shipped_spec_verifies(name):
         return
     report = verified(loaded)
     assert_passed(report)
-    if name != "wmma_a100" and plan.where != "lane":  # whose rows are read without conflicts, but not written
+    several = plan.batch and plan.batch.tiles  # which copy rows of any alignment, element by element where they must
+    if name != "wmma_a100" and plan.where != "lane" and not several:  # the former's rows are read without conflicts, but not written
         assert "0 bank conflicts" in report.checks[-1].detail
 
 
