@@ -218,7 +218,7 @@ def frontier_text(found: Frontier) -> str:
 
     rows = [
         (point.scheme, point.promote or "never" if point.sums_in_unit else "", point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
-         *(_error(point.errors[name]) for name in TOLD), _error(point.worst),
+         *(_error(point.errors[name]) for name in TOLD), _error(point.worst, "of rows"),
          *(("yes" if point.meets else "no",) if found.asked else ()),
          "" if point in found.best else f"by {point.beaten_by}" if point.beaten_by else "out of range")
         for point in found.points
@@ -233,8 +233,9 @@ def frontier_text(found: Frontier) -> str:
     return text + "".join(f"\n  no plan of {name}: {why}" for name, why in found.refused)
 
 
-def _error(value: float) -> str:
-    return f"{value:.1e}" if value < float("inf") else "out of range"
+def _error(value: float, otherwise: str = "out of range") -> str:
+    """A figure; `otherwise` where there is none: the worst case of integer words is relative to rows and not to |A||B|."""
+    return f"{value:.1e}" if value < float("inf") else otherwise
 
 
 def frontier_dict(found: Frontier) -> dict[str, Any]:

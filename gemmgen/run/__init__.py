@@ -91,6 +91,30 @@ def arguments(launch: Launch, given: Mapping[str, Any], memory: Mapping[tuple[st
     ]
 
 
+def launch_all(
+    device: Device, interface: Interface, extents: Mapping[str, int], given: Mapping[str, Any], memory: Mapping[tuple[str, int], Any],
+) -> None:
+    """Every launch that has blocks, in order.
+
+    Args:
+        extents: as grids call them.
+        given: the call's arguments by name; `blocks`, how many a launch has, joins them.
+        memory: what lies in the workspace, by buffer and offset.
+
+    Raises:
+        EmulationError, DeviceError: from the driver.
+    """
+    follows = False  # one of these launches
+    for launch in interface.launches:
+        blocks = launch.blocks(extents)
+        if launch.most_blocks and device.clusters_at_once:  # blocks that stay
+            blocks = min(blocks, device.clusters_at_once * launch.cluster)
+        if blocks:
+            args = arguments(launch, {**given, "blocks": blocks}, memory)
+            device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
+        follows = blocks > 0
+
+
 def counted(device: Device, interface: Interface, memory: Mapping[tuple[str, int], Any]) -> dict[str, int]:
     """The kernels' counters by name, as they stand in a workspace on a device."""
     return {
@@ -238,15 +262,7 @@ def _products(
             "b": device.upload(stored_b, "b", placement.misalign[1]), "ldb": ldb, "stride_b": stride_b,
             "c": c_buffer, "ldc": ldc, "stride_c": stride_c, "m": m, "n": n, "k": k, "batch": batch, "alpha": alpha, "beta": beta,
         }
-        follows = False  # one of these launches
-        for launch in interface.launches:
-            blocks = launch.blocks(extents)
-            if launch.most_blocks and device.clusters_at_once:
-                blocks = min(blocks, device.clusters_at_once * launch.cluster)
-            if blocks:
-                args = arguments(launch, given, memory)
-                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
-            follows = blocks > 0
+        launch_all(device, interface, extents, given, memory)
         out = device.download(c_buffer, plan.output.dtype, stored_c.size)
         status = counted(device, interface, memory)
         seconds = device.seconds()

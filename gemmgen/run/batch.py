@@ -12,7 +12,7 @@ from gemmgen.batch import PROBLEM, Listed
 from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.render import Source
-from gemmgen.run import POISON, Device, Placement, allocated, arguments, check_extents, counted, stored, unstored
+from gemmgen.run import POISON, Device, Placement, allocated, check_extents, counted, launch_all, stored, unstored
 
 APART = 8
 """Poisoned elements between one matrix of a strided batch and the next."""
@@ -123,16 +123,7 @@ def batch(device: Device, plan: Plan, source: Source, products: Sequence[Product
         memory = allocated(device, interface, extents)
         held = _held(device, plan, products, APART) if plan.kind == "strided" else [x for one in products for x in _held(device, plan, [one])]
         given = _given(device, plan, products, held, listed) | {"threshold": threshold}
-        follows = False  # one of these launches
-        for launch in interface.launches:
-            blocks = launch.blocks(extents)
-            if launch.most_blocks and device.clusters_at_once:  # blocks that stay
-                blocks = min(blocks, device.clusters_at_once * launch.cluster)
-            given["blocks"] = blocks
-            if blocks:
-                args = arguments(launch, given, memory)
-                device.launch(launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows)
-            follows = blocks > 0
+        launch_all(device, interface, extents, given, memory)
         status = counted(device, interface, memory)
         seconds = device.seconds()
         found = [one.result(device, plan) for one in held]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,12 +70,7 @@ class BatchKernel:
                     direct=True,
                 ))
             follows = given["blocks"] > 0
-
-        def enqueue() -> None:
-            for call in calls:
-                call()
-
-        return calls[0] if len(calls) == 1 else enqueue
+        return _together(calls)
 
 
 class MixedKernels:
@@ -97,12 +92,16 @@ class MixedKernels:
         calls = [
             kernel.prepare(batch, set_index, np.flatnonzero(mine)) for kernel, mine in zip(self._kernels, (~second, second)) if mine.any()
         ]
+        return _together(calls)
 
-        def enqueue() -> None:
-            for call in calls:
-                call()
 
-        return enqueue
+def _together(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """One call that makes all of them; a single one as it is."""
+    def enqueue() -> None:
+        for call in calls:
+            call()
+
+    return calls[0] if len(calls) == 1 else enqueue
 
 
 def _upload(rows: np.ndarray, place: Any) -> Callable[[], None]:

@@ -48,12 +48,12 @@ import numpy as np
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import DOWNWARDS, GATE, predicted
+from gemmgen.model.error import U
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, row_exponents, split
 from gemmgen.verify import fixed
 from gemmgen.verify.metrics import exact
 
-U = 2.0**-24  # FP32's unit roundoff, to nearest
 TRUNCATED = 2.0**-23
 TO_NEAREST = U / sqrt(3)
 """Root mean square of one rounding to nearest."""

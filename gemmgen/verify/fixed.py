@@ -25,9 +25,9 @@ from math import sqrt
 import numpy as np
 
 from gemmgen.catalog.scheme import Scheme
+from gemmgen.model.error import U
 from gemmgen.split import row_exponents
 
-U = 2.0**-24  # FP32's unit roundoff, to nearest
 EVEN = 12**-0.5
 """Root mean square of what is spread evenly, over its width."""
 
