@@ -128,7 +128,7 @@ KEPT = {
     "test_small_questions.py::test_rows_of_subnormal_numbers": 1,
     "test_warpgroups.py::test_every_fault_is_noticed": 12,
     "test_sabotage.py::test_a_wrong_kernel_fails": 15,
-    "test_amd_ways.py::test_a_wrong_kernel_fails": 7,
+    "test_amd_ways.py::test_a_wrong_kernel_fails": 11,
     "test_hopper.py::test_a_fault_is_caught": 10,
     "test_order.py::test_what_may_come_late_is_missed": 4,
     "test_ways.py::test_a_wrong_way_fails": 3,
