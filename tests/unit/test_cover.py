@@ -89,9 +89,13 @@ WRONG_ON_PURPOSE = {
 }
 
 
-def test_no_kernel_that_is_wrong_on_purpose_is_left_out(in_make_test):
+def test_kernels_that_are_wrong_on_purpose_stay(in_make_test):
+    """A quarter of each file's, and where a fault names the check that must find it, one for each check."""
     for file, function in WRONG_ON_PURPOSE.items():
-        assert {one["name"] for one in of(in_make_test, file, function)} == sys.modules[Path(file).stem].FAULTS.keys(), file
+        faults, left = sys.modules[Path(file).stem].FAULTS, {one["name"] for one in of(in_make_test, file, function)}
+        assert 4 * len(left) >= len(faults), file
+        checks = {name: fault[2] for name, fault in faults.items() if len(fault) == 3 and callable(fault[2])}  # None: any may
+        assert {checks[name] for name in left if name in checks} == set(checks.values()), file
 
 
 def test_every_fault_of_the_list_is_seen(in_make_test):
