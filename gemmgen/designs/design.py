@@ -18,6 +18,7 @@ import numpy as np
 from gemmgen.batch import Batch, Listed
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import SHARED, Decision, Word
 from gemmgen.errors import InfeasibleSpec
@@ -399,9 +400,11 @@ class Design:
 
 
 def sizes(scheme: Scheme) -> dict[str, int]:
-    """The symbols of the words' storage: of an element of A and of B, and of A's factors of all products together."""
-    of_a = scheme.words_of("a")
+    """The symbols of the words' storage: of an element of A and of B, of A's factors of all products together, of the smallest word; and how
+    many types there are."""
+    of_a, each = scheme.words_of("a"), [word_bytes(kind) for kind in scheme.types]
     return {
+        "least_bytes": min(each), "types": len(each),
         "a_word_bytes": scheme.bytes_of("a"), "b_word_bytes": scheme.bytes_of("b"), "product_bytes": sum(of_a[p.a].bytes for p in scheme.products),
     }
 

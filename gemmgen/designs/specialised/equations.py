@@ -195,8 +195,8 @@ def word_numbers(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     """The symbols that words decide, of one type or of several: rows are those of the largest, and at least as long as those of the smallest."""
     of_a, of_b, each = scheme.words_of("a"), scheme.words_of("b"), [word_bytes(kind) for kind in scheme.types]
     return {
-        "words": max(len(of_a), len(of_b)), "words_a": len(of_a), "words_b": len(of_b), "word_bytes": max(each), "least_bytes": min(each),
-        "types": len(each), **sizes(scheme), **time.rate_numbers(gpu, scheme.leading),
+        "words": max(len(of_a), len(of_b)), "words_a": len(of_a), "words_b": len(of_b), "word_bytes": max(each),
+        **sizes(scheme), **time.rate_numbers(gpu, scheme.leading),
         # Instructions of smaller words take more k: promotion and steps keep pace with the deepest.
         **({} if scheme.uniform else {"tensor_fma_per_clock": mean_rate(scheme, gpu), "FK": OPERAND_BYTES // min(each)}),
     }
