@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.batch import Batch, Tile
-from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.scheme import Accumulator, Scheme, Word
 from gemmgen.decisions import Decision
@@ -69,6 +70,52 @@ class Copying:
     @property
     def down_steps(self) -> int:
         return -(-self.rows // self.down)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How rows of words of one type lie in a stage, and what multiplies them.
+
+    Attributes:
+        fragment: the instruction, whose words they are.
+        suffix: of the names in the text that are this type's; empty of the leading words'.
+        extent: k of a stage.
+        line_chunks: 16-byte chunks that shared memory serves at once, one of each of as many lanes.
+    """
+
+    fragment: Fragment
+    suffix: str
+    extent: int
+    line_chunks: int
+
+    @property
+    def type(self) -> str:
+        return self.fragment.word
+
+    @property
+    def bytes(self) -> int:
+        """One row."""
+        return self.extent * self.fragment.word_bytes
+
+    @property
+    def chunks(self) -> int:
+        """16-byte chunks in one row."""
+        return self.bytes // COPY_BYTES
+
+    @property
+    def step_chunks(self) -> int:
+        """Of them that one instruction takes."""
+        return self.fragment.shape[2] * self.fragment.word_bytes // COPY_BYTES
+
+    @property
+    def swizzle_rows(self) -> int:
+        """Rows that share one line of banks. The swizzle parts the rows of one chunk; on 64 banks (gfx950) a phase of
+        fragments 16 high takes rows of two chunks, some of which then meet."""
+        return max(1, self.line_chunks // self.chunks)
+
+    @property
+    def swizzle_mask(self) -> int:
+        return min(self.chunks, self.line_chunks) - 1
 
 
 @dataclass(frozen=True)
@@ -345,8 +392,8 @@ class _Facts:
 
     @property
     def chunk_elements(self) -> int:
-        """Elements of k that one 16-byte chunk of words holds."""
-        return COPY_BYTES // self.scheme.word_bytes
+        """Elements of k that one 16-byte chunk of words holds, of the smallest words."""
+        return COPY_BYTES // min(word_bytes(kind) for kind in self.scheme.types)
 
     def parts(self, operand: Operand) -> int:
         """Loads of one tile that a thread holds (G29, G30): 16 bytes of words or of FP32, or a chunk's FP32 elements."""
@@ -375,22 +422,41 @@ class _Facts:
     @property
     def row_chunks(self) -> int:
         """16-byte chunks of words in one row of a tile."""
-        return self.block[2] * self.scheme.word_bytes // COPY_BYTES
+        return self.leading_rows.chunks
 
     @property
     def step_chunks(self) -> int:
         """16-byte chunks of a row that one instruction takes."""
-        return self.fragment.shape[2] * self.scheme.word_bytes // COPY_BYTES
+        return self.leading_rows.step_chunks
 
     @property
     def swizzle_rows(self) -> int:
-        """Rows of a tile that share one line of banks. The swizzle parts the rows of one chunk; on 64 banks (gfx950) a phase of
-        fragments 16 high takes rows of two chunks, some of which then meet."""
-        return max(1, self.line_chunks // self.row_chunks)
+        """Rows of a tile that share one line of banks."""
+        return self.leading_rows.swizzle_rows
 
     @property
     def swizzle_mask(self) -> int:
-        return min(self.row_chunks, self.line_chunks) - 1
+        return self.leading_rows.swizzle_mask
+
+    @cached_property
+    def rows_of(self) -> dict[str, Rows]:
+        """How the words of each type lie, the leading ones' first: of the others the instruction that covers the same of C."""
+        def covering(word: str) -> Fragment:
+            m, n, _ = self.fragment.shape
+            known = [row for row in candidates(self.fragment.vendor, word, self.fragment.policy) if row.runs_on(self.arch) and row.shape[0] == m]
+            row = max(known, key=lambda one: (one.shape[2], -one.shape[1]))
+            return row.wide(n // row.shape[1])
+
+        return {
+            word: Rows(self.fragment if word == self.scheme.leading else covering(word), "" if word == self.scheme.leading else f"_{word}",
+                       self.block[2], self.line_chunks)
+            for word in self.scheme.types
+        }
+
+    @property
+    def leading_rows(self) -> Rows:
+        """Of the leading words."""
+        return self.rows_of[self.scheme.leading]
 
     @property
     def line_chunks(self) -> int:
@@ -441,8 +507,8 @@ class _Facts:
 
     @property
     def row_bytes(self) -> int:
-        """One row of a tile of words."""
-        return self.block[2] * self.scheme.word_bytes
+        """One row of a tile of words, of the leading ones' type."""
+        return self.leading_rows.bytes
 
     @property
     def split_before(self) -> tuple[Operand, ...]:
@@ -471,12 +537,16 @@ class _Facts:
     # ---- the packed words of the split kernel
 
     def packed_tile_bytes(self, operand: Operand) -> int:
-        """One word of one operand's tile in the workspace."""
+        """One word of one operand's tile in the workspace, where all have one type."""
         return operand.tile * self.block[2] * self.scheme.word_bytes
 
     def packed_stage_bytes(self, operand: Operand) -> int:
         """All words of it."""
-        return len(self.words_of(operand.name)) * self.packed_tile_bytes(operand)
+        return self.word_place(operand, len(self.words_of(operand.name)))
+
+    def word_place(self, operand: Operand, index: int) -> int:
+        """Where word `index` of an operand's tile begins, in the workspace and in a stage."""
+        return operand.tile * self.block[2] * sum(word.bytes for word in self.words_of(operand.name)[:index])
 
     def words_of(self, operand: str) -> tuple[Word, ...]:
         """The words that operand `a` or `b` is packed into: all, or no more than products read."""

@@ -200,7 +200,7 @@ def _header(plan: Plan, name: str) -> str:
         "words": f"{_words(plan)}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,
         "special": plan.special,
-        "fragment": plan.fragment.instruction,
+        "fragment": ", ".join(rows.fragment.instruction for rows in plan.rows_of.values()),
         "decided": plan.summary,
         "block": f"{plan.threads} threads, {plan.shared_bytes} B of {'static' if plan.static_shared else 'dynamic'} shared memory",
         **({"checked": plan.standing} if plan.standing else {}),

@@ -24,7 +24,10 @@ NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) fo
 
 def can_multiply(gpu: str, scheme: str) -> bool:
     """Whether the GPU has what multiplies the scheme's words."""
-    row, word = GPUS.get(gpu), SCHEMES.get(scheme).word
+    row, words = GPUS.get(gpu), SCHEMES.get(scheme)
+    if not words.uniform:  # kernels of warpgroups alone have an instruction for each type
+        return any(one.runs_on(row.arch) for one in candidates(row.vendor, words.leading, "wgmma"))
+    word = words.leading
     return any(one.runs_on(row.arch) for one in candidates(row.vendor, word, "fma" if word == "f32" else row.portable_policy))
 
 

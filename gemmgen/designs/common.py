@@ -46,7 +46,7 @@ def whole_warps(axis: int) -> Refusal:
 
 
 def _promotion(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    fk, bk, promote = plan.fragment.shape[2], plan.block[2], plan.promote
+    fk, bk, promote = numbers["FK"], plan.block[2], plan.promote
     nearest = min((p for p in range(fk, max(2 * promote, bk) + bk, fk) if bk % p == 0 or p % bk == 0),
                   key=lambda p: abs(p - promote))
     return InfeasibleSpec(

@@ -623,12 +623,12 @@ CODE = {
         lambda groups: 4 * (groups + 1)
     ),
     # W3
-    "where(mixed > 0, 4, words_a * word_bytes)": (
-        lambda mixed, words_a, word_bytes: where(mixed > 0, 4, words_a * word_bytes)
+    "where(mixed > 0, 4, a_word_bytes)": (
+        lambda mixed, a_word_bytes: where(mixed > 0, 4, a_word_bytes)
     ),
     # W4
-    "BK * (BM * a_bytes + BN * words_b * word_bytes)": (
-        lambda BK, BM, a_bytes, BN, words_b, word_bytes: BK * (BM * a_bytes + BN * words_b * word_bytes)
+    "BK * (BM * a_bytes + BN * b_word_bytes)": (
+        lambda BK, BM, a_bytes, BN, b_word_bytes: BK * (BM * a_bytes + BN * b_word_bytes)
     ),
     # W5
     "stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)": (
@@ -667,13 +667,13 @@ CODE = {
         lambda resident_blocks, sms, cluster: floor(max(resident_blocks, 1) * sms / cluster) * cluster
     ),
     # W13
-    "BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)": (
-        lambda BK, word_bytes, products, BM, WM, BN, WN, mixed, FM: BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN
-        * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)
+    "BK * product_bytes * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)": (
+        lambda BK, product_bytes, BM, WM, BN, WN, mixed, FM: BK * product_bytes * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM) +
+        where(mixed > 0, 4 * BM * BK * BN / WN, 0)
     ),
     # W14
-    "BK * (BM * a_bytes + BN * words_b * word_bytes / cluster)": (
-        lambda BK, BM, a_bytes, BN, words_b, word_bytes, cluster: BK * (BM * a_bytes + BN * words_b * word_bytes / cluster)
+    "BK * (BM * a_bytes + BN * b_word_bytes / cluster)": (
+        lambda BK, BM, a_bytes, BN, b_word_bytes, cluster: BK * (BM * a_bytes + BN * b_word_bytes / cluster)
     ),
     # W15
     "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k": (
@@ -696,8 +696,8 @@ CODE = {
         lambda sms, wave_rows, N, BN: min(ceil(sms / wave_rows), ceil(N / BN))
     ),
     # W20
-    "batch * K * (M * a_bytes + N * words_b * word_bytes)": (
-        lambda batch, K, M, a_bytes, N, words_b, word_bytes: batch * K * (M * a_bytes + N * words_b * word_bytes)
+    "batch * K * (M * a_bytes + N * b_word_bytes)": (
+        lambda batch, K, M, a_bytes, N, b_word_bytes: batch * K * (M * a_bytes + N * b_word_bytes)
     ),
     # W39
     "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)": (
@@ -706,22 +706,22 @@ CODE = {
     # W21
     (
     "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes "
-    "+ wave_columns * BN * words_b * word_bytes)))"): (
-        lambda batch, M, N, plane_bytes, l2_size, turns, wave_groups, K, wave_rows, BM, a_bytes, wave_columns, BN, words_b, word_bytes: 4 * batch * M
-        * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns
-        * BN * words_b * word_bytes)))
+    "+ wave_columns * BN * b_word_bytes)))"): (
+        lambda batch, M, N, plane_bytes, l2_size, turns, wave_groups, K, wave_rows, BM, a_bytes, wave_columns, BN, b_word_bytes: 4 * batch * M * N +
+        where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN
+        * b_word_bytes)))
     ),
     # W22
     (
-    "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * "
-    "words_a + N * words_b)))"): (
-        lambda batch, K, split_reads, mixed, M, N, plane_bytes, l2_size, word_bytes, words_a, words_b: batch * K * (4 * split_reads * (where(mixed >
-        0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * words_a + N * words_b)))
+    "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N *"
+    " b_word_bytes))"): (
+        lambda batch, K, split_reads, mixed, M, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K * (4 * split_reads * (where(mixed > 0,
+        0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))
     ),
     # W23
-    "(fetch_bytes + BK * (BM * a_bytes + BN * words_b * word_bytes)) / shared_bytes_per_clock": (
-        lambda fetch_bytes, BK, BM, a_bytes, BN, words_b, word_bytes, shared_bytes_per_clock: (fetch_bytes + BK * (BM * a_bytes + BN * words_b *
-        word_bytes)) / shared_bytes_per_clock
+    "(fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) / shared_bytes_per_clock": (
+        lambda fetch_bytes, BK, BM, a_bytes, BN, b_word_bytes, shared_bytes_per_clock: (fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) /
+        shared_bytes_per_clock
     ),
     # W24
     "fill_bytes / l2_bytes_per_clock": (
@@ -769,8 +769,9 @@ CODE = {
         where(cluster > 1, cluster_seconds, 0)
     ),
     # C23
-    "(BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)": (
-        lambda BK, word_bytes: ((BK * word_bytes == 32) | (BK * word_bytes == 64)) | (BK * word_bytes == 128)
+    "((BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)) & (BK * least_bytes >= 32)": (
+        lambda BK, word_bytes, least_bytes: (((BK * word_bytes == 32) | (BK * word_bytes == 64)) | (BK * word_bytes == 128)) & (BK * least_bytes >=
+        32)
     ),
     # C4
     "WN % FN == 0": (
@@ -785,9 +786,9 @@ CODE = {
         lambda threads: threads <= 512
     ),
     # C25
-    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))": (
-        lambda mixed, BK, FK, word_bytes, a_strided, split_reads: (mixed == 0) | ((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (a_strided == 0)) &
-        (split_reads == 1))
+    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (a_strided == 0) & (split_reads == 1))": (
+        lambda mixed, BK, FK, word_bytes, types, a_strided, split_reads: (mixed == 0) | (((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1))
+        & (a_strided == 0)) & (split_reads == 1))
     ),
     # C11
     "accumulator_registers + fragment_registers + other_registers <= register_budget": (
@@ -797,6 +798,10 @@ CODE = {
     # C29
     "min(WN, 256) / 2 + 4 * mixed + 28 <= registers": (
         lambda WN, mixed, registers: min(WN, 256) / 2 + 4 * mixed + 28 <= registers
+    ),
+    # C58
+    "(types == 1) | (WN % 16 == 0)": (
+        lambda types, WN: (types == 1) | (WN % 16 == 0)
     ),
     # G24
     (
@@ -1263,20 +1268,20 @@ CODE = {
     # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, word_bytes, words_a, words_b: floor((shared_bytes_per_block -
-        where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words_a) +
-        BK * BN * word_bytes * words_b))
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, a_word_bytes, b_word_bytes: floor((shared_bytes_per_block -
+        where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, a_word_bytes) + BK * BN
+        * b_word_bytes))
     ),
     # C10
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
-    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
-    "* words_a) + BK * BN * word_bytes * words_b))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, promote, promoted_sums, sums, BK, mixed, word_bytes, words_a, words_b:
+    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, "
+    "a_word_bytes) + BK * BN * b_word_bytes))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, promote, promoted_sums, sums, BK, mixed, a_word_bytes, b_word_bytes:
         floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) *
         where(((promote > 0) & (promoted_sums > 0)) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4,
-        word_bytes * words_a) + BK * BN * word_bytes * words_b))
+        a_word_bytes) + BK * BN * b_word_bytes))
     ),
 }
 
@@ -1287,16 +1292,16 @@ MOST_STAGES = {
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes))"),
     'portable':
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes))"),
     'tensor_memory':
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
-    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
-    "* words_a) + BK * BN * word_bytes * words_b))"),
+    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, "
+    "a_word_bytes) + BK * BN * b_word_bytes))"),
 }

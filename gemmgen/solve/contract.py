@@ -1,7 +1,7 @@
 """What a spec asks of the error instead of naming a scheme, `[accuracy]`, and whether a scheme gives it.
 
 The figures are those of `model/accuracy.py`, at the spec's k. `relative_frobenius` is held against the estimate, `scaled` against the worst case. `as` asks
-for the error of arithmetic that people know, on all the data of `EVERYWHERE`:
+for the error of arithmetic that people know, on all the data of `EVERYWHERE`, or on `data` alone where the spec says one:
 
 - `fp32`: no more than the estimate of a sequential FP32 dot product;
 - `tf32`: no more than the estimate of one TF32 word, whose range is FP32's, exactly summed;
@@ -22,7 +22,7 @@ from gemmgen.model.error import LARGEST_PROMOTE, LN2, U
 from gemmgen.spec import LoadedSpec
 
 EVERYWHERE = ("uniform", "positive", "spread")
-"""The data that `as` speaks of."""
+"""The data that `as` speaks of, where the spec names none."""
 ROUNDED = 1.25 * U / sqrt(8 * LN2)
 """3.2e-8: one rounding to FP32, and a quarter."""
 
@@ -106,7 +106,8 @@ def contract(loaded: LoadedSpec, roundoff: float = 0.0) -> Contract | None:
     for key in ("relative_frobenius", "scaled", "as"):
         value = getattr(asked, key)
         if value is not None:
-            return Contract(key, value, EVERYWHERE if key == "as" else (asked.data,), k, roundoff)
+            everywhere = key == "as" and "data" not in asked.model_fields_set
+            return Contract(key, value, EVERYWHERE if everywhere else (asked.data,), k, roundoff)
     return None
 
 

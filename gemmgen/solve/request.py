@@ -239,11 +239,12 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
     Raises:
         InfeasibleSpec: the scheme has such words, and the design does not.
     """
-    for able, lacks, what in (
-        ("mixes_types", not scheme.uniform, "words of several types"), ("splits_apart", not scheme.alike, "other words of B than of A"),
+    for able, what in (
+        (lambda one: scheme.uniform or one.mixes(scheme), f"words of several types: {', '.join(scheme.types)}"),
+        (lambda one: scheme.alike or one.splits_apart, "other words of B than of A"),
     ):
-        if lacks and not getattr(design, able):
-            serving = [one.name for one in all_designs() if getattr(one, able) and kind in one.kinds]
+        if not able(design):
+            serving = [one.name for one in all_designs() if able(one) and kind in one.kinds]
             raise InfeasibleSpec(
                 f"{place}: [split] scheme", f"kernels of policy {fragment.policy} and design {design.name} have no {what}", got=scheme.name,
                 needs=f"a scheme without, or design {' or '.join(serving)}" if serving else "a scheme without",

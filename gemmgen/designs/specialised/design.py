@@ -8,6 +8,7 @@ import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.number import FORMATS, INTEGERS, word_bytes
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Decision, Word
 from gemmgen.designs import common
@@ -39,7 +40,8 @@ CONSUMERS = Decision(
 )
 
 ROW_BYTES_KNOWN = Constraint(
-    "C23", "row bytes", "(BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)", "the unit's swizzles know these rows",
+    "C23", "row bytes", "((BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)) & (BK * least_bytes >= 32)",
+    "the unit's swizzles know these rows, of the largest words and of the smallest",
     refusals.row_bytes,
 )
 WARP_K = Constraint("C2", "warp k", "WK == BK", "a warpgroup works through the whole stage", common.warp_k)
@@ -59,13 +61,14 @@ CONSTRAINTS = (
     Constraint("C24", "take turns", "(pingpong == 0) | ((BM == WM) & (BN == WN))", "warpgroups that take turns compute a tile each", refusals.turns),
     THREADS,
     common.PROMOTION,
-    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
+    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (a_strided == 0) & (split_reads == 1))",
                "A's rows are copied along k and split two by two, and two steps take turns with the registers", refusals.mixed),
     common.SHARED_MEMORY,
     ACCUMULATORS,
     Constraint("C29", "an instruction", f"min(WN, 256) / 2 + 4 * mixed + {equations.LEAST_OTHERS} <= registers",
                "the compiler wants one instruction's sums, and its A where that is in registers, in what a thread has when the block starts",
                refusals.wide_instruction),
+    Constraint("C58", "widths", "(types == 1) | (WN % 16 == 0)", "instructions of all types cover the same of C", refusals.widths),
     common.FEW_TILES,
 )
 
@@ -122,6 +125,14 @@ class Specialised(Design):
     def way_of(self, numbers: Numbers) -> Way:
         return Way("mixed" if numbers["mixed"] else "prepass", "bulk")
 
+    def mixes(self, scheme: Scheme) -> bool:
+        """Integers beside floating-point words of 16 bits, of one type each: registers hold two of these, and four of those."""
+        floating = [kind for kind in scheme.types if kind not in INTEGERS]
+        return len(scheme.types) == 2 and len(floating) == 1 and FORMATS[floating[0]].bytes == 2
+
+    def word_numbers(self, scheme: Scheme, gpu: Gpu) -> dict[str, Any]:
+        return equations.word_numbers(scheme, gpu)
+
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
 
@@ -160,7 +171,7 @@ class Specialised(Design):
 
 def hidden_promote(scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
     """The interval of promotion that costs nothing: a stage, or less where k is short."""
-    stage = block[2] if block else HIDDEN_PROMOTE * 2 // scheme.word_bytes
+    stage = block[2] if block else HIDDEN_PROMOTE * 2 // word_bytes(scheme.leading)
     while stage > 16 and stage > k:
         stage //= 2
     return stage
