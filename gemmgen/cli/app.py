@@ -398,6 +398,7 @@ def explain(
     "gemmgen bench specs/kernels/sgemm_h100.toml",
     "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25 --out results",
     "gemmgen bench my.toml --solve-each-size --against cublas-sgemm,cublas-f16/3,triton-bf16x6 --seconds 180",
+    "gemmgen bench my.toml --rival gemmul8=/opt/GEMMul8,moduli=8,fast",
     "gemmgen bench --plot results/bench.csv",
 ))
 def bench(
@@ -408,6 +409,8 @@ def bench(
         "Comma-separated baselines: cublas-sgemm, cublas-tf32, cublas-f16, cublas-f16/3 (three times the time of "
         "cublas-f16), cublas-fast-f16, cublas-hgemm, cublas-dgemm, cublas-int8, triton-tf32x3, triton-bf16x6, triton-bf16x3, triton-ieee."
     ))] = "cublas-sgemm,cublas-tf32,cublas-f16,cublas-f16/3",
+    rival: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help=(
+        "A rival whose library you have: gemmul8=PATH, and behind it ,moduli=8 and ,fast or ,accurate. May be given several times."))] = None,
     rounds: Annotated[int, typer.Option(min=2, max=1000, help="Interleaved rounds.")] = 15,
     slice_ms: Annotated[float, typer.Option(min=1, max=1000, help="Milliseconds each contender runs in a round.")] = 30.0,
     seconds: Annotated[float | None, typer.Option(min=1, help=(
@@ -433,6 +436,7 @@ def bench(
     from gemmgen import bench as benching
     from gemmgen.cli.inputs import problem_sizes
     from gemmgen.cli.racers import racers
+    from gemmgen.timing import gemmul8
 
     if plot:
         if specs:
@@ -444,6 +448,9 @@ def bench(
     if not specs:
         raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, or --plot CSV", remedy="gemmgen bench --help")
     wanted, rivals = problem_sizes(sizes), benching.baselines(against)
+    libraries = [gemmul8.asked(text) for text in rival or ()]
+    for one in libraries:
+        gemmul8.files(one.path, one.where)
     if out:
         write_files(out, {})  # before minutes are spent
     progress = Progress("bench", quiet or as_json)
@@ -459,7 +466,7 @@ def bench(
     low, high = benching.DATA[data]
     table = benching.bench(
         kernels, wanted, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds, low=low, high=high,
-        main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save,
+        main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save, libraries=libraries,
     )
     progress.clear()
     emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))
