@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen import timing
-from gemmgen.bench.statistics import F16, F16_THIRD, SGEMM, Row, Size, Timed, derived, rows_at
+from gemmgen.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, Row, Size, Timed, derived, rows_at
 from gemmgen.bench.table import Table, by
 from gemmgen.build import Binary
 from gemmgen.catalog.gpu import GPUS
@@ -21,7 +21,7 @@ from gemmgen.timing import gemmul8
 from gemmgen.timing.gemmul8 import Gemmul8
 
 TRITON = {f"triton-{precision}": precision for precision in ("tf32x3", "bf16x6", "bf16x3", "ieee")}
-BASELINES = (*timing.CUBLAS, F16_THIRD, *TRITON)
+BASELINES = (*timing.CUBLAS, *DERIVED, *TRITON)
 USUAL = (SGEMM, "cublas-tf32", F16, F16_THIRD)
 DATA = {"both": (-1.0, 1.0), "positive": (0.0, 1.0)}
 """What inputs are drawn from, uniformly: both signs, or one."""
@@ -64,7 +64,7 @@ def baselines(text: str) -> tuple[str, ...]:
 
 def timed_baselines(against: Sequence[str]) -> tuple[str, ...]:
     """Those that really run for the asked ones: a derived line needs what it derives from."""
-    names = [F16 if name == F16_THIRD else name for name in against]
+    names = [DERIVED[name][0] if name in DERIVED else name for name in against]
     return tuple(dict.fromkeys(names))
 
 
@@ -163,7 +163,7 @@ def bench(
         require_timed(kernel.plan, "bench")
     run = _Run(kernels, against, low, high, rounds, slice_ms, errors, main_kernel, timing.sensors_here(), None, notes=list(notes))
     run.libraries = opened(libraries, progress)
-    run.rivals = _triton(run, sizes, progress)
+    run.rivals = compiled_triton(run.against, sizes, progress, run.note)
     device = timing.device_name()
     environment = timing.versions() | {"power limit": timing.conditions().get("power.limit", "unknown")}
     until = time.perf_counter() + seconds if seconds else None
@@ -186,19 +186,19 @@ def bench(
     return table
 
 
-def _triton(run: _Run, sizes: Sequence[Size], progress: Callable[[str], None]) -> Any:
+def compiled_triton(against: Sequence[str], sizes: Sequence[Size], progress: Callable[[str], None], note: Callable[[str], None]) -> Any:
     """The module of Triton's kernels, compiled; None where nobody asks for it or it is not installed."""
-    asked = [name for name in run.against if name in TRITON]
+    asked = [name for name in against if name in TRITON]
     if not asked:
         return None
     try:
         from gemmgen.timing import rivals
     except ImportError as error:
-        run.note(absent(asked, error))
+        note(absent(asked, error))
         return None
     progress(f"compile {', '.join(asked)}")
     for told in rivals.compile_all([TRITON[name] for name in asked], sizes):
-        run.note(f"triton: {told}")
+        note(f"triton: {told}")
     return rivals
 
 
