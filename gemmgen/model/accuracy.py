@@ -132,7 +132,7 @@ GATE = Equation(
 SPLIT_WORST = Equation("E20", "split_worst", "2 * remainder + remainder**2 + dropped_worst", "", "MixPert eq. 6 for any words")
 SUM_WORST = Equation(
     "E21", "sum_worst",
-    "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
+    "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
     " + where(floors > 0, steps / products * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
     " + where(promoted > 0, chunks * u, 0)", "",
     "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion",
@@ -246,6 +246,8 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
     slack = 2.0 ** (unit.fraction_bits - 2 * FORMATS[scheme.word].fraction_bits) if unit and unit.fraction_bits else 1.0
     signed = sum(sizes.mean[p.a] > 0 and sizes.mean[p.b] > 0 for p in own)
     steps = len(own) * ceil(chunk / block)
+    sum_bits = unit.sum_bits or 23 if unit else 23
+    sum_u = 2.0 ** -(sum_bits + 1)
     shares = [sizes.mean[p.a] * sizes.mean[p.b] / _largest_mean(scheme, accumulator, sizes) for p in own] if signed else []
     # `verify/bound.py`: blocks below half an ulp of the sum are lost whole, which has a sign where they have one. Sums of a whole block are seldom
     # much below their mean.
@@ -254,13 +256,28 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
         min(share / 4, halves**2 / (12 * share) * min(1.0, halves / share) ** (block - 1)) for share in shares if 0 < share < 1
     ) if unit and not cuts else 0.0
     return {
-        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": len(own), "signed_products": signed, "unit_block": block, "promoted": int(promoted),
+        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": full_sums(scheme, accumulator, unit if promoted else None, chunk),
+        "signed_products": signed, "unit_block": block, "promoted": int(promoted),
         "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
         # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
-        "cut": U * (1 - 2.0 ** (23 - unit.fraction_bits)) if cuts else 0.0,
+        # Where sums end where their terms do, it is those of several terms that lose bits: of as many as a wandering sum is larger than a term.
+        "cut": sum_u * (1 - 2.0 ** (sum_bits - unit.fraction_bits) / (sqrt(block) if unit.sum_bits else 1)) if cuts else 0.0, "sum_u": sum_u,
         "term_slack": slack, "levels": ceil(log2(block)) if unit and unit.rule == "tree" else 0,
         "downwards": DOWNWARDS if floors else 0.0, "swallowed": swallowed,
     }
+
+
+def full_sums(scheme: Scheme, accumulator: Accumulator, unit: MatrixUnit | None, chunk: int) -> float:
+    """How many roundings of an accumulator's full size a block of all its products costs: one for each product.
+
+    Of coarse sums that are emptied after every block, products come from the smallest to the largest into an empty accumulator, and each rounding
+    is as large as the sum is by then.
+    """
+    own = [product for product in scheme.products if product.into == accumulator.name]
+    if unit is None or not unit.sum_bits or chunk > unit.block[scheme.word]:
+        return float(len(own))
+    sizes = np.maximum.accumulate([scheme.remainder(p.a) * scheme.remainder(p.b) for p in own])
+    return float((sizes / sizes[-1]).sum())
 
 
 def _largest_mean(scheme: Scheme, accumulator: Accumulator, sizes: WordSizes) -> float:

@@ -142,12 +142,12 @@ def _others(asked: Contract | None, plan: Plan) -> Iterator[int]:
     """Intervals of promotion beside the plan's own."""
     if plan.fragment.on_matrix_unit:
         yield 0
-        meeting = (promote for promote in asked.intervals(plan.fragment.shape[2]) if asked.times(plan.scheme, plan.gpu.unit, promote) <= 1) if asked else ()
+        meeting = (promote for promote in asked.intervals(plan.fragment.shape[2]) if asked.times(plan.scheme, plan.unit, promote) <= 1) if asked else ()
         yield from islice(meeting, 1)
 
 
 def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
-    unit, k = plan.gpu.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
+    unit, k = plan.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
     found = {name: predicted(plan.scheme, unit, k, plan.promote, each, plan.output.roundoff) for name, each in DISTRIBUTIONS.items()}
     figure = asked.times(plan.scheme, unit, plan.promote) if asked else found[data].estimate
     return Point(

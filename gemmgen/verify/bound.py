@@ -47,8 +47,8 @@ import numpy as np
 
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.model.accuracy import DOWNWARDS, GATE, predicted
-from gemmgen.model.error import U
+from gemmgen.model.accuracy import DOWNWARDS, GATE, full_sums, predicted
+from gemmgen.model.error import LN2, U
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, row_exponents, split
 from gemmgen.verify import fixed
@@ -102,7 +102,7 @@ def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> np.
 
     0 too for elements that no words can hold: the epilogue repairs those.
     """
-    scheme, unit = plan.scheme, plan.gpu.unit
+    scheme, unit = plan.scheme, plan.unit
     if not plan.flushes_words:
         return 0.0
     of_a, of_b = (as_multiplied(split(x, scheme), scheme, unit) for x in (a, np.ascontiguousarray(b.T)))
@@ -156,9 +156,13 @@ def _accumulation(k: int, chunk: int, scheme: Scheme, accumulator: Accumulator, 
     if unit.rounds_to_nearest:
         coherent, random = _to_nearest(max(k, 1), products, unit, q, fractions, chunks)
         return coherent + _swallowed(scheme, accumulator, steps), random
-    phi = 2.0**-unit.fraction_bits
-    coherent_step = products * (TRUNCATED / 2 + q * phi / 2)
-    random_step = products * TRUNCATED / 2
+    phi, truncated, products = 2.0**-unit.fraction_bits, TRUNCATED, full_sums(scheme, accumulator, unit, chunk)
+    if unit.sum_bits:
+        # Terms end where sums end. A term has so many bits that only one `spare` binades below the largest loses any: of even numbers few do.
+        spare = unit.fraction_bits - 2 * scheme.format.fraction_bits
+        truncated, q = 2.0**-unit.sum_bits, q * min(1.0, 2.0**-spare * (1 + spare * LN2))
+    coherent_step = products * (truncated / 2 + q * phi / 2)
+    random_step = products * truncated / 2
     scatter = products * phi * sqrt(q / 3)
     # A bias within the chunk is a sum; separate chunks' random biases are not.
     coherent = chunks * coherent_step * fractions.sum()
@@ -240,7 +244,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
     square = random**2
     for acc, chunk, share in _chunks(plan, k):
         on_unit = plan.fragment.on_matrix_unit
-        c, r = _accumulation(k, chunk, scheme, acc, plan.gpu.unit) if on_unit else _promotion(k, 1)
+        c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k, 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotes(acc):
             c, r = _promotion(k, chunk)
@@ -258,7 +262,7 @@ def worst_case(plan: Plan, k: int) -> float:
     if plan.scheme.fixed:
         worst = fixed.worst(plan.scheme)
         return worst + plan.output.roundoff * (1 + worst)
-    unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
+    unit = plan.unit if plan.fragment.on_matrix_unit else None
     return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff).worst
 
 
@@ -268,7 +272,7 @@ def underflow(plan: Plan, k: int) -> float:
     An absolute figure; where rows are scaled it holds of the sums in the unit, before the scales are taken out. Words of FP16
     never get there: their products are multiples of 2^-48. Sums of subnormal FP32 numbers are exact, so promotion adds nothing.
     """
-    scheme, unit = plan.scheme, plan.gpu.unit
+    scheme, unit = plan.scheme, plan.unit
     if not plan.fragment.on_matrix_unit:
         return max(k, 1) * TINIEST / 2
     if scheme.word == "f16" or scheme.fixed:

@@ -189,7 +189,7 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
         a[row, positions[row * sets // m]] = (x[row], x[row], p, p)
         b[positions, row] = (y[row], -q, -y[row], q)
     a, b = a.astype(np.float32), b.astype(np.float32)
-    of_a, of_b = (as_multiplied(split(x, scheme), scheme, plan.gpu.unit) for x in (a, np.ascontiguousarray(b.T)))
+    of_a, of_b = (as_multiplied(split(x, scheme), scheme, plan.unit) for x in (a, np.ascontiguousarray(b.T)))
     expected = kept_products(of_a, of_b, scheme)
     return Problem(a, b, expected.astype(np.float32), kind_of[:, None] == kind_of[None, :])
 

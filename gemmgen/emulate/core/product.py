@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gemmgen.catalog.conversion import RAW
+from gemmgen.catalog.conversion import RAW, to_float8
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
@@ -49,6 +49,8 @@ def _raw(words: Words, scheme: Scheme, fragment_k: int) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         if scheme.fixed:
             return np.ascontiguousarray(values.astype(RAW[scheme.word]))
+        if scheme.word_bytes == 1:
+            return np.ascontiguousarray(to_float8(values, scheme.word))
         if scheme.word == "f16":
             return np.ascontiguousarray(values.astype(np.float16).view(np.uint16))
         raw = np.ascontiguousarray(values.astype(np.float32)).view(np.uint32)
