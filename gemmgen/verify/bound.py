@@ -45,6 +45,7 @@ from math import ceil, inf, log2, sqrt
 
 import numpy as np
 
+from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import DOWNWARDS, GATE, full_sums, predicted
@@ -276,14 +277,14 @@ def underflow(plan: Plan, k: int) -> float:
     """What an element of C may miss beside `worst_case` because products, sums or itself leave FP32's normal range.
 
     An absolute figure; where rows are scaled it holds of the sums in the unit, before the scales are taken out. Words of FP16
-    never get there: their products are multiples of 2^-48. Sums of subnormal FP32 numbers are exact, so promotion adds nothing.
+    never get there: their products are multiples of 2^-48; nor do those of FP8. Sums of subnormal FP32 numbers are exact, so promotion adds nothing.
     """
     scheme, unit = plan.scheme, plan.unit
     if not plan.fragment.on_matrix_unit:
         return max(k, 1) * TINIEST / 2
     total = 0.0
     for acc, chunk, share in _chunks(plan, k):
-        if acc.word == "f16" or acc.type != "f32":
+        if acc.type != "f32" or 2 * (FORMATS[acc.word].min_exponent - FORMATS[acc.word].fraction_bits) >= -126:
             continue
         q = unit.block[acc.word]
         cut = (q + 1) * 2.0 ** (-126 - (unit.fraction_bits or 0))  # of terms that are aligned to a subnormal accumulator
