@@ -91,4 +91,4 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         for index in range(inputs.sets):
             enqueue(index)
         zeroed_again, launches = False, [steps[-1:] for steps in launches]
-    return Contender(name, enqueue, plan.layout, inputs.c, source.name)
+    return Contender(name, enqueue, plan.layout, inputs.c, detail=source.name)
