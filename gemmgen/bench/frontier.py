@@ -7,10 +7,11 @@ error here: kernels compute such elements again in FP32, which is right, and tak
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from gemmgen.bench import measure
 from gemmgen.bench.statistics import F16_THIRD, SGEMM, Interval, Size, Timed, derived, paired
 from gemmgen.bench.table import by
 from gemmgen.build import Built
-from gemmgen.errors import DeviceError, GemmgenError
+from gemmgen.errors import DeviceError, GemmgenError, SpecError
 from gemmgen.model.accuracy import SPREAD, TOLD
 from gemmgen.solve.contract import EVERYWHERE, Contract
 from gemmgen.solve.frontier import Point
@@ -165,6 +166,38 @@ class Frontiers:
         return {
             "device": self.device, "environment": dict(self.environment), "sizes": [one.as_dict() for one in self.sizes], "notes": list(self.notes),
         }
+
+
+def from_json(text: str, place: str = "JSON") -> Frontiers:
+    """What `Frontiers.as_dict` became as JSON.
+
+    Raises:
+        SpecError: it is something else.
+    """
+    try:
+        flat = json.loads(text)
+        return Frontiers(flat["device"], flat["environment"], tuple(_size_from(one) for one in flat["sizes"]), tuple(flat["notes"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SpecError(place, "is not what gemmgen bench --frontier wrote", got=f"{type(error).__name__}: {error}", needs="its frontier.json",
+                        remedy="gemmgen bench SPEC --frontier --out DIR writes DIR/frontier.json") from None
+
+
+def _size_from(flat: Mapping[str, Any]) -> SizeFrontier:
+    def figures(of: Mapping[str, float | None]) -> dict[str, float]:
+        return {name: nan if value is None else float(value) for name, value in of.items()}  # JSON has no NaN and no Inf
+
+    entries = tuple(
+        Entry(
+            str(one["name"]), str(one["kind"]), tuple(map(float, one["rounds"])), figures(one["errors"]), figures(one["scaled"]),
+            one["predicted"] and (float(one["predicted"][0]), figures(one["predicted"][1])), str(one["detail"]),
+        )
+        for one in flat["entries"]
+    )
+    verdict, m, n, k = flat["contract"], *map(int, flat["size"])
+    return SizeFrontier((m, n, k), entries, verdict and Verdict(
+        verdict["asked"], verdict["picked"], figures(verdict["excess"]), tuple(verdict["meeting"]),
+        verdict["slower"] and (float(verdict["slower"][0]), (float(verdict["slower"][1][0]), float(verdict["slower"][1][1]))),
+    ))
 
 
 # ---- judging

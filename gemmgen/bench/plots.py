@@ -179,6 +179,7 @@ def _image(figure: Any, suffix: str) -> bytes:
 
     figure.tight_layout()
     image = BytesIO()
-    figure.savefig(image, dpi=130, format=suffix[1:])
+    with plt.rc_context({"svg.fonttype": "none"}):  # text as text: an outline for every letter makes files large
+        figure.savefig(image, dpi=130, format=suffix[1:])
     plt.close(figure)
     return image.getvalue()

@@ -427,7 +427,7 @@ def bench(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=(
         "Also write bench.csv, bench.json and bench.txt there; with --frontier frontier.json, frontier.txt and, where matplotlib is, frontier.svg."))] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
-        "Draw speed.png and error.png from a bench.csv, beside it or into --out; needs no GPU."))] = None,
+        "Draw speed.png and error.png from a bench.csv, or frontier.svg from a frontier.json, beside it or into --out; needs no GPU."))] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
 ) -> int:
@@ -517,6 +517,12 @@ def _plotted(path: Path, folder: Path) -> list[Path]:
     """
     from gemmgen import bench as benching
 
+    if path.suffix == ".json":
+        from gemmgen.bench.frontier import from_json
+        from gemmgen.bench.plots import measured_frontier_image
+
+        found = from_json(_table(path, "frontier.json"), f"--plot {path}")
+        return list(write_files(folder, {"frontier.svg": measured_frontier_image(found, ".svg")}).values())
     device, rows = benching.from_csv(_table(path, "bench.csv"), f"--plot {path}")
     write_files(folder, {})
     return benching.plot(device, rows, folder)

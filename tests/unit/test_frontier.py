@@ -89,6 +89,8 @@ def test_the_table_and_its_json():
     line = next(line for line in text.splitlines() if line.startswith("fine"))
     assert line.split() == ["fine", "2200000.0", "0.0", "3.64", "0.23", "1.0e-07*", "1.0e-07*", "1.0e-07*", "0.50", "2.00"]
     assert "1.0e-04*" in text and "not finite" in text and "note: told" in text and "picks near" in text and text.count("512x256x4096") == 1
+    back = benching.from_json(json_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)).as_dict()))
+    assert benching.as_text(back) == text and back.kept
     flat = json.loads(json_text(Frontiers("a GPU", {}, (one,)).as_dict()))
     assert flat["sizes"][0]["contract"]["kept"] and flat["sizes"][0]["entries"][5]["beaten_by"]["uniform"] == "fine"
 
@@ -215,6 +217,15 @@ def test_a_picture(tmp_path):
     found = Frontiers("a GPU", {}, (judged(ENTRIES, SIZE, ASKED, "near"),))
     image = measured_frontier_image(found, ".svg")
     assert image.startswith(b"<?xml") and b"measured" in image
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"device": "x"}', '{"device": 1, "environment": {}, "notes": [], "sizes": [{"size": [1, 2]}]}'])
+def test_what_is_no_frontier_is_refused(tmp_path, capsys, text):
+    path = tmp_path / "frontier.json"
+    path.write_text(text)
+    assert main(["bench", "--plot", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "is not what gemmgen bench --frontier wrote" in told and "try" in told
 
 
 def test_one_spec_at_a_time(capsys):
