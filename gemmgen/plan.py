@@ -17,6 +17,7 @@ from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.scheme import Accumulator, Scheme, Word
+from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
 
@@ -515,6 +516,11 @@ class _Facts:
         """The operands that a pass before the main kernel splits."""
         a, b = self.operands
         return {"prepass": (a, b), "mixed": (b,)}.get(self.where, ())
+
+    @property
+    def unit(self) -> MatrixUnit:
+        """The GPU's matrix unit as it sums these words by these instructions."""
+        return self.gpu.unit.of(self.scheme.leading, self.fragment.policy)
 
     @property
     def flushes_words(self) -> bool:

@@ -26,7 +26,8 @@ def round_to(x: np.ndarray, form: Format, rounding: str) -> np.ndarray:
 
     Returns:
         FP64 values on the word's grid, same shape. Nearest overflows to Inf,
-        toward zero saturates.
+        toward zero saturates. Of formats to which conversions saturate what is
+        not finite is NaN, so that it shows in every sum.
     """
     finite = np.isfinite(x)
     safe = np.where(finite, x, 0.0)
@@ -42,7 +43,7 @@ def round_to(x: np.ndarray, form: Format, rounding: str) -> np.ndarray:
             bit_21 = (safe.astype(np.float32).view(np.uint32) >> np.uint32(2)) & np.uint32(1)
             word = word + np.where(bit_21 == 1, np.copysign(step, safe), 0.0)
             word = np.where(np.abs(word) > form.largest, np.copysign(np.inf, safe), word)
-    return np.where(finite, word, x)
+    return np.where(finite, word, np.nan if form.saturates else x)
 
 
 def cut(x: np.ndarray, bits: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 KEPT = {
+    "test_frontier.py::test_on_the_emulator": 0,
     "test_packed_batches.py::test_a_batch_is_right_in_every_way_and_order": 0,
     "test_accuracy.py::test_what_is_chosen_gives_the_error_and_nothing_faster_does": 2,
     "test_cli.py::test_tables_list_and_tell": 1,

@@ -269,6 +269,9 @@ class Scheme(Row):
             raise ValueError(f"bits of at most {word.format.fraction_bits}, fewer than {word.type} has, of words that round nearest_even")
         if word.type != "f16" and word.rounding == "round_split":
             raise ValueError("round_split with f16 words: it looks at the bit below two of them")
+        if word.format.saturates and (self.normalize != "row" or word.rounding != "nearest_even" or word.bits or word.flush):
+            raise ValueError(f'normalize = "row" and rounding nearest_even, of all their bits, with words of {word.type}: their range is short, '
+                             "and conversions to them saturate")
         if word.exact and (count > 1 or self.normalize != "none"):
             raise ValueError(f"one word of {word.type} and no scales: it holds every x as it is")
         if self.normalize == "row" and not -14 <= self.target_exponent < word.format.max_exponent:

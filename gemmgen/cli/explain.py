@@ -59,7 +59,7 @@ def _numbers(explanation: Explanation) -> dict[str, Any]:
 
     plan, known = explanation.plan, dict(explanation.numbers)
     if plan.promote:
-        of_error = error.error_numbers(plan.scheme, plan.gpu.unit, plan.promote, max(plan.hints.k, 1))
+        of_error = error.error_numbers(plan.scheme, plan.unit, plan.promote, max(plan.hints.k, 1))
         known |= solved(error.EQUATIONS, of_error)
     return known
 

@@ -42,12 +42,16 @@ class Distribution:
         binades: (e, share of the elements whose magnitude lies in [2^e, 2^(e+1))); in such a binade they are taken as spread evenly.
         sign_share: square of the mean product over the mean square of products.
         draw: (generator, shape) -> FP64.
+        sequential: of what the equations give for FP32 sums one term after the other, the least that such sums show. On data of one sign, and where few
+            terms of a sum are large, fewer roundings count. Measured: cuBLAS SGEMM and plain FP32 kernels on an H200 at 4096 and 8192 (docs/results/frontier.md),
+            and simulated from 128 to 16384, where the share falls with K.
     """
 
     name: str
     binades: tuple[tuple[int, float], ...]
     sign_share: float
     draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+    sequential: float = 1.0
 
     @property
     def top(self) -> int:
@@ -64,11 +68,11 @@ _UNIFORM = tuple((-j, 2.0**-j) for j in range(1, 61))
 SPREAD = 20
 DISTRIBUTIONS = {one.name: one for one in (
     Distribution("uniform", _UNIFORM, 0.0, lambda rng, shape: rng.uniform(-1, 1, shape)),
-    Distribution("positive", _UNIFORM, 9 / 16, lambda rng, shape: rng.uniform(0, 1, shape)),
+    Distribution("positive", _UNIFORM, 9 / 16, lambda rng, shape: rng.uniform(0, 1, shape), sequential=0.89),
     Distribution("normal", tuple((e, _below(2.0 ** (e + 1)) - _below(2.0**e)) for e in range(-60, 3)), 0.0, lambda rng, shape: rng.standard_normal(shape)),
     Distribution(
         "spread", tuple((e, 0.5 / SPREAD) for e in range(-SPREAD, SPREAD)), 0.0,
-        lambda rng, shape: rng.choice([-1.0, 1.0], shape) * np.exp2(rng.uniform(-SPREAD, SPREAD, shape)),
+        lambda rng, shape: rng.choice([-1.0, 1.0], shape) * np.exp2(rng.uniform(-SPREAD, SPREAD, shape)), sequential=0.45,
     ),
 )}
 """`uniform`: U[-1, 1]; `positive`: U[0, 1]; `normal`: the standard one; `spread`: either sign, the magnitude's logarithm even from 2^-20 to 2^20."""
@@ -132,7 +136,7 @@ GATE = Equation(
 SPLIT_WORST = Equation("E20", "split_worst", "remainder_a + remainder_b + remainder_a * remainder_b + dropped_worst", "", "MixPert eq. 6 for any words")
 SUM_WORST = Equation(
     "E21", "sum_worst",
-    "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
+    "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
     " + where(floors > 0, steps / products * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
     " + where(promoted > 0, chunks * u, 0)", "",
     "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion",
@@ -275,6 +279,8 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
     slack = 2.0 ** (unit.fraction_bits - 2 * FORMATS[accumulator.word].fraction_bits) if unit and unit.fraction_bits else 1.0
     signed = sum(map(sizes.signed, own))
     steps = len(own) * ceil(chunk / block)
+    sum_bits = unit.sum_bits or 23 if unit else 23
+    sum_u = 2.0 ** -(sum_bits + 1)
     largest = max(map(sizes.mean, own)) or 1.0
     shares = [sizes.mean(p) / largest for p in own] if signed else []
     # `verify/bound.py`: blocks below half an ulp of the sum are lost whole, which has a sign where they have one. Sums of a whole block are seldom
@@ -284,13 +290,29 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
         min(share / 4, halves**2 / (12 * share) * min(1.0, halves / share) ** (block - 1)) for share in shares if 0 < share < 1
     ) if unit and not cuts else 0.0
     return {
-        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": len(own), "signed_products": signed, "unit_block": block, "promoted": int(promoted),
+        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": full_sums(scheme, accumulator, unit if promoted else None, chunk),
+        "signed_products": signed, "unit_block": block, "promoted": int(promoted),
         "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
         # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
-        "cut": U * (1 - 2.0 ** (23 - unit.fraction_bits)) if cuts else 0.0,
+        # Where sums end where their terms do, it is those of several terms that lose bits: of as many as a wandering sum is larger than a term.
+        "cut": sum_u * (1 - 2.0 ** (sum_bits - unit.fraction_bits) / (sqrt(block) if unit.sum_bits else 1)) if cuts else 0.0, "sum_u": sum_u,
         "term_slack": slack, "levels": ceil(log2(block)) if unit and unit.rule == "tree" else 0,
         "downwards": DOWNWARDS if floors else 0.0, "swallowed": swallowed,
     }
+
+
+def full_sums(scheme: Scheme, accumulator: Accumulator, unit: MatrixUnit | None, chunk: int) -> float:
+    """How many roundings of an accumulator's full size a block of all its products costs: one for each product.
+
+    Of coarse sums that are emptied after every block, products come from the smallest to the largest into an empty accumulator, and each rounding
+    is as large as the sum is by then.
+    """
+    own = [product for product in scheme.products if product.into == accumulator.name]
+    if unit is None or not unit.sum_bits or chunk > unit.block[accumulator.word]:
+        return float(len(own))
+    of_a, of_b = (scheme.words_of(operand) for operand in "ab")
+    sizes = np.maximum.accumulate([scheme.remainder(of_a[p.a].source, "a") * scheme.remainder(of_b[p.b].source, "b") for p in own])
+    return float((sizes / sizes[-1]).sum())
 
 
 # ---- what is predicted
@@ -359,6 +381,8 @@ def predicted(
         known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes))
         of_one_sign = sqrt(known["sum_coherent"] ** 2 + known["promotion_coherent"] ** 2) if not exact else 0.0
         of_both = sqrt(known["sum_random"] ** 2 + known["promotion_random"] ** 2) if not exact else U
+        if unit is None and not exact:
+            of_one_sign, of_both = data.sequential * of_one_sign, data.sequential * of_both
         worst += share * (known["sum_worst"] if not exact else U)
         # `share` takes the words' scales out of the sum, and these sizes are relative to x.
         coherent += of_one_sign * sum(map(sizes.mean, own))

@@ -1164,11 +1164,11 @@ CODE = {
     ),
     # E21
     (
-    "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
+    "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
     "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, chunks * u, 0)"): (
-        lambda cuts, steps, u, unit_block, term_cut, products, levels, floors, promoted, chunks: where(cuts > 0, steps * (2 * u + (unit_block + 1) *
-        term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) + (unit_block + 1) * term_cut, 0)))
-        + where(promoted > 0, chunks * u, 0)
+        lambda cuts, steps, sum_u, unit_block, term_cut, u, products, levels, floors, promoted, chunks: where(cuts > 0, steps * (2 * sum_u +
+        (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) + (unit_block +
+        1) * term_cut, 0))) + where(promoted > 0, chunks * u, 0)
     ),
     # E22
     "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (

@@ -85,6 +85,17 @@ class Frontier:
         """Those that hold the data and that no other beats."""
         return tuple(point for point in self.points if not point.beaten_by and point.figure < inf)
 
+    @property
+    def worth_running(self) -> tuple[Point, ...]:
+        """Those that no other interval of the same scheme beats: as fast, erring as little on any data, and better in one of these."""
+        return tuple(point for point in self.points if not any(
+            other.scheme == point.scheme and _no_worse(other, point) and not _no_worse(point, other) for other in self.points
+        ))
+
+
+def _no_worse(one: Point, other: Point) -> bool:
+    return one.seconds <= other.seconds and all(one.errors[name] <= other.errors[name] for name in one.errors)
+
 
 def frontier(loaded: LoadedSpec) -> Frontier:
     """Solve the spec with every scheme, promoted as gemmgen would, never, and as seldom as the error allows that the spec asks for.
@@ -102,14 +113,14 @@ def frontier(loaded: LoadedSpec) -> Frontier:
     refused: list[tuple[str, GemmgenError]] = []
     for scheme in SCHEMES.rows():
         try:
-            usual = solve(_with(loaded, scheme.name))
+            usual = solve(with_scheme(loaded, scheme.name))
         except InfeasibleSpec as error:
             refused.append((scheme.name, error))
             continue
         plans[scheme.name, usual.promote] = usual
         for promote in _others(asked, usual) if loaded.spec.split.promote is None else ():
             try:
-                plans.setdefault((scheme.name, promote), solve(_with(loaded, scheme.name, promote)))
+                plans.setdefault((scheme.name, promote), solve(with_scheme(loaded, scheme.name, promote)))
             except InfeasibleSpec:  # the kernels of this design do not promote so
                 continue
     if not plans:
@@ -121,7 +132,7 @@ def frontier(loaded: LoadedSpec) -> Frontier:
     )
 
 
-def _with(loaded: LoadedSpec, scheme: str, promote: int | None = None) -> LoadedSpec:
+def with_scheme(loaded: LoadedSpec, scheme: str, promote: int | None = None) -> LoadedSpec:
     """The spec with a scheme in place of an error that it asks for."""
     split = loaded.spec.split.model_copy(update={"scheme": scheme} | ({} if promote is None else {"promote": promote}))
     return loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"split": split, "accuracy": Accuracy()})})
@@ -131,12 +142,12 @@ def _others(asked: Contract | None, plan: Plan) -> Iterator[int]:
     """Intervals of promotion beside the plan's own."""
     if plan.fragment.on_matrix_unit:
         yield 0
-        meeting = (promote for promote in asked.intervals(plan.fragment.shape[2]) if asked.times(plan.scheme, plan.gpu.unit, promote) <= 1) if asked else ()
+        meeting = (promote for promote in asked.intervals(plan.fragment.shape[2]) if asked.times(plan.scheme, plan.unit, promote) <= 1) if asked else ()
         yield from islice(meeting, 1)
 
 
 def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
-    unit, k = plan.gpu.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
+    unit, k = plan.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
     found = {name: predicted(plan.scheme, unit, k, plan.promote, each, plan.output.roundoff) for name, each in DISTRIBUTIONS.items()}
     figure = asked.times(plan.scheme, unit, plan.promote) if asked else found[data].estimate
     return Point(

@@ -61,7 +61,7 @@ class Request:
     @property
     def unit(self) -> MatrixUnit | None:
         """What multiplies; None for FP32 arithmetic."""
-        return self.gpu.unit if self.fragment.on_matrix_unit else None
+        return self.gpu.unit.of(self.scheme.leading, self.fragment.policy) if self.fragment.on_matrix_unit else None
 
     @property
     def settled(self) -> bool:
@@ -205,7 +205,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     if asked:
         promote = _interval(asked, loaded, scheme, gpu, fragment, design)
     elif promote is None:
-        promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
+        promote = promote_for(scheme, gpu.unit.of(scheme.leading, fragment.policy), fragment.shape[2], spec.problem.k)
         promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment)
     if promote and not fragment.on_matrix_unit:
         raise InfeasibleSpec(
@@ -258,7 +258,7 @@ def _interval(asked: Contract, loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fra
     Raises:
         Short: there is none.
     """
-    spec, unit = loaded.spec, gpu.unit if fragment.on_matrix_unit else None
+    spec, unit = loaded.spec, gpu.unit.of(scheme.leading, fragment.policy) if fragment.on_matrix_unit else None
     wanted = [spec.split.promote] if spec.split.promote is not None else asked.intervals(fragment.shape[2]) if unit else [0]
     if spec.split.promote is None:
         wanted = [promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment) for promote in wanted]

@@ -27,6 +27,7 @@ class Contender:
         outputs: where it leaves C of each input set.
         judged: whether C is the product of the operands, so that its error tells something.
         detail: which kernel or configuration it is.
+        capturable: whether all of it goes to the current stream and nothing waits. What does otherwise is enqueued anew each time, on the default stream.
         seconds: one figure a round, of one product.
         samples: the sensors while it ran.
     """
@@ -37,6 +38,7 @@ class Contender:
     outputs: Sequence[Any] = ()
     judged: bool = True
     detail: str = ""
+    capturable: bool = True
     seconds: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
 
@@ -89,4 +91,4 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         for index in range(inputs.sets):
             enqueue(index)
         zeroed_again, launches = False, [steps[-1:] for steps in launches]
-    return Contender(name, enqueue, plan.layout, inputs.c, source.name)
+    return Contender(name, enqueue, plan.layout, inputs.c, detail=source.name)

@@ -33,7 +33,7 @@ def can_multiply(gpu: str, scheme: str) -> bool:
     """Whether the GPU, shipped or not, has what multiplies the scheme's words, and how it rounds is known."""
     row, word = GPUS.get(gpu), SCHEMES.get(scheme).word
     known = candidates(row.vendor, word, "fma" if word == "f32" else row.portable_policy)
-    return any(one.runs_on(row.arch) for one in known) and (word == "f32" or word in row.unit.block)
+    return any(one.runs_on(row.arch) for one in known) and (word == "f32" or word in row.unit.words)
 
 
 def check(gpu: str, scheme: str, layout: str, size: int = 4096) -> list[str]:

@@ -22,7 +22,7 @@ def plan_of(scheme: str, layout: str = "nn"):
     return solve(loads({
         "problem": {"layout": layout}, "split": {"scheme": scheme, "promote": 0},
         "tile": {"block": [64, 32, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 2, "fragment_buffers": 1},
-        "target": {"gpu": "a100"},
+        "target": {"gpu": "l40s" if SCHEMES.get(scheme).word == "e4m3" else "a100"},
     }))
 
 

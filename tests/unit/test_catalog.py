@@ -195,6 +195,7 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "scaled": (22, ((1, 1),), (("main", 0, True),)),
     "bf16x3": (16, ((1, 1),), (("main", 0, True),)),
     "bf16x6": (24, ((1, 2), (2, 1), (2, 2)), (("main", 0, True),)),
+    "e4m3x6": (12, ((1, 2), (2, 1), (2, 2)), (("main", 0, True),)),
     "tf32x3": (22, ((1, 1),), (("main", 0, True),)),
     "bf16x9": (24, (), (("main", 0, True),)),
     "f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),

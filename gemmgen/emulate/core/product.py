@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gemmgen.catalog.conversion import RAW
-from gemmgen.catalog.number import INTEGERS
+from gemmgen.catalog.conversion import RAW, to_float8
+from gemmgen.catalog.number import INTEGERS, word_bytes
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
@@ -55,6 +55,8 @@ def _stored(plane: np.ndarray, word: str, fragment_k: int) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         if word in INTEGERS:
             return np.ascontiguousarray(values.astype(RAW[word]))
+        if word_bytes(word) == 1:
+            return np.ascontiguousarray(to_float8(values, word))
         if word == "f16":
             return np.ascontiguousarray(values.astype(np.float16).view(np.uint16))
         raw = np.ascontiguousarray(values.astype(np.float32)).view(np.uint32)
