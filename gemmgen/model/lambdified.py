@@ -304,9 +304,9 @@ CODE = {
         lambda BM, BN, BK, element_bytes, shared_bytes_per_clock: (BM + BN) * BK * element_bytes / shared_bytes_per_clock
     ),
     # M4
-    "where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
-        lambda promote, promoted_sums, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK /
-        max(promote, 1), 0)
+    "where(promote > 0, promoted_sums * (2 + 2 * compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
+        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * (2 + 2 * compensated) * BM * BN
+        / f32_fma_per_clock * BK / max(promote, 1), 0)
     ),
     # M20
     (
@@ -463,6 +463,10 @@ CODE = {
     # C9
     "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))": (
         lambda promote, FK, BK: (promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))
+    ),
+    # C39
+    "(compensated == 0) | (promote > FK)": (
+        lambda compensated, promote, FK: (compensated == 0) | (promote > FK)
     ),
     # C56
     "shared_bytes <= shared_bytes_per_block": (
@@ -1124,12 +1128,14 @@ CODE = {
         + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))
     ),
     # E11
-    "where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)": (
-        lambda promoted, chunks, u, ln2: where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u * chunks, sqrt(chunks / (24 * ln2))), 0), 0)": (
+        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u *
+        chunks, sqrt(chunks / (24 * ln2))), 0), 0)
     ),
     # E12
-    "where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)": (
-        lambda promoted, chunks, u, ln2: where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)": (
+        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u *
+        chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)
     ),
     # E13
     "sqrt(words_bias**2 + words_scatter**2 * scattered)": (
@@ -1160,10 +1166,10 @@ CODE = {
     # E21
     (
     "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
-    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, chunks * u, 0)"): (
-        lambda cuts, steps, u, unit_block, term_cut, products, levels, floors, promoted, chunks: where(cuts > 0, steps * (2 * u + (unit_block + 1) *
-        term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) + (unit_block + 1) * term_cut, 0)))
-        + where(promoted > 0, chunks * u, 0)
+    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, where(compensated > 0, 3 * u + 2 * chunks * u**2, chunks * u), 0)"): (
+        lambda cuts, steps, u, unit_block, term_cut, products, levels, floors, promoted, compensated, chunks: where(cuts > 0, steps * (2 * u +
+        (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) + (unit_block +
+        1) * term_cut, 0))) + where(promoted > 0, where(compensated > 0, 3 * u + 2 * chunks * u**2, chunks * u), 0)
     ),
     # E22
     "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (

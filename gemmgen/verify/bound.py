@@ -243,7 +243,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         c, r = _accumulation(k, chunk, scheme, acc, plan.gpu.unit) if on_unit else _promotion(k, 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotes(acc):
-            c, r = _promotion(k, chunk)
+            c, r = (TO_NEAREST, TO_NEAREST) if plan.compensates else _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
     epilogue = _epilogue(scheme)
     coherent, random = sqrt(coherent**2 + epilogue**2), sqrt(square + epilogue**2)
@@ -259,7 +259,7 @@ def worst_case(plan: Plan, k: int) -> float:
         worst = fixed.worst(plan.scheme)
         return worst + plan.output.roundoff * (1 + worst)
     unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
-    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff).worst
+    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
 
 
 def underflow(plan: Plan, k: int) -> float:

@@ -11,13 +11,16 @@ from gemmgen.emulate.core import units
 from gemmgen.split import Words, split
 
 
-def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16) -> np.ndarray:
+def product(
+    scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
+) -> np.ndarray:
     """A [M, K] B [K, N] in FP32, as a kernel without slices of k computes it.
 
     Args:
         a, b: FP32.
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
         fragment_k: k of one matrix instruction.
+        compensated: whether what such a move rounds off stays in the accumulator, which is empty afterwards otherwise.
 
     Raises:
         EmulationError: the unit has no such words.
@@ -33,13 +36,18 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
             inside[each.into] = units.mma_columns(unit, scheme.word, left[each.a, step], right[each.b, step], inside[each.into])
         if promote and (k + fragment_k) % promote == 0:
             for name in outside:
-                outside[name], inside[name] = outside[name] + inside[name], zero
-    for name, total in outside.items():
-        inside[name] = total + inside[name]
+                total = outside[name] + inside[name]
+                inside[name] = (outside[name] - total) + inside[name] if compensated else zero
+                outside[name] = total
+    if not compensated:
+        inside |= {name: total + inside[name] for name, total in outside.items()}
     result = scheme.recombination.combine(
         {name: total.astype(np.float32).astype(np.float64) for name, total in inside.items()},  # which rounds INT32
         lambda so_far, factor, own: (so_far * factor + own).astype(np.float32).astype(np.float64),
     )
+    if compensated:  # what was rounded off is small beside the sums
+        for total in outside.values():
+            result = (result + total).astype(np.float32).astype(np.float64)
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
 
 
