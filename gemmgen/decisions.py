@@ -104,7 +104,7 @@ PROMOTE = Decision(
 SUMS = Decision(
     "sums", "split", "how sums that leave the matrix unit are added up in FP32", ("compensated",), "{} sums", neutral="plain", usual="plain", quiet=True, words=(
         Word("plain", "one addition, rounded to nearest", 0),
-        Word("compensated", "what the addition rounds off goes back into the unit's accumulator, so that its error does not grow with k", 1),
+        Word("compensated", "the unit's accumulator keeps all but the leading bits, which FP32 adds without rounding, so that the error does not grow with k", 1),
     ),
 )
 """Of designs that promote by keeping the unit's accumulator in registers."""

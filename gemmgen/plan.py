@@ -311,7 +311,7 @@ class _Facts:
 
     @property
     def compensates(self) -> bool:
-        """Whether what an addition outside the unit rounds off goes back into the unit's accumulator."""
+        """Whether only the leading bits of a sum leave the unit, and the rest stays there."""
         return self.sums == "compensated"
 
     @property

@@ -117,7 +117,7 @@ PROMOTION = Constraint(
     "promotion falls between two instructions and keeps step with the stages", _promotion,
 )
 COMPENSATION = Constraint(
-    "C39", "compensation", "(compensated == 0) | (promote > FK)", "what an addition rounds off goes back into an accumulator that lives on", _compensation,
+    "C39", "compensation", "(compensated == 0) | (promote > FK)", "what does not move stays in an accumulator that lives on", _compensation,
 )
 SHARED_MEMORY = Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line", shared_memory)
 FEW_TILES = Constraint(

@@ -98,11 +98,11 @@ SUM_RANDOM = Equation(
     "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too)",
 )
 PROMOTED_COHERENT = Equation(
-    "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u * chunks, sqrt(chunks / (24 * ln2))), 0), 0)", "",
-    "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign; compensated as Kahan's, the last one and second-order terms",
+    "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)", "",
+    "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign; compensated, the last one alone is rounded, and few others",
 )
 PROMOTED_RANDOM = Equation(
-    "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
+    "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
     "E11 of data of both signs",
 )
 SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
@@ -135,8 +135,8 @@ SUM_WORST = Equation(
     "E21", "sum_worst",
     "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
     " + where(floors > 0, steps / products * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
-    " + where(promoted > 0, where(compensated > 0, 3 * u + 2 * chunks * u**2, chunks * u), 0)", "",
-    "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion; Higham 2002, 4.3, where it is compensated",
+    " + where(promoted > 0, (chunks + compensated) * u, 0)", "",
+    "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion",
 )
 WORST = Equation(
     "E22", "worst", "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)", "",
@@ -346,7 +346,7 @@ def predicted(
         unit: the matrix unit that multiplies; None for FP32 arithmetic, one fused multiply-add after the other.
         promote: k between moves of the promoted accumulators into FP32 registers; 0 never.
         output_roundoff: of C's type; 0 of FP32.
-        compensated: whether what the additions of promotion round off is kept.
+        compensated: whether sums leave the unit by their leading bits, so that additions do not round, and the rest stays in it.
     """
     k = max(k, 1)
     sizes = product_sizes(scheme, unit, data)

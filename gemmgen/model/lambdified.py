@@ -304,9 +304,9 @@ CODE = {
         lambda BM, BN, BK, element_bytes, shared_bytes_per_clock: (BM + BN) * BK * element_bytes / shared_bytes_per_clock
     ),
     # M4
-    "where(promote > 0, promoted_sums * (2 + 2 * compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
-        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * (2 + 2 * compensated) * BM * BN
-        / f32_fma_per_clock * BK / max(promote, 1), 0)
+    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
+        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * (2 + compensated) * BM * BN /
+        f32_fma_per_clock * BK / max(promote, 1), 0)
     ),
     # M20
     (
@@ -1128,14 +1128,16 @@ CODE = {
         + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))
     ),
     # E11
-    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u * chunks, sqrt(chunks / (24 * ln2))), 0), 0)": (
-        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u *
-        chunks, sqrt(chunks / (24 * ln2))), 0), 0)
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)": (
+        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**(-16)
+        * chunks, sqrt(chunks / (24 * ln2))), 0), 0)
     ),
     # E12
-    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)": (
-        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + u *
-        chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)
+    (
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), "
+    "0)"): (
+        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**(-16)
+        * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)
     ),
     # E13
     "sqrt(words_bias**2 + words_scatter**2 * scattered)": (
@@ -1166,10 +1168,10 @@ CODE = {
     # E21
     (
     "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
-    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, where(compensated > 0, 3 * u + 2 * chunks * u**2, chunks * u), 0)"): (
-        lambda cuts, steps, u, unit_block, term_cut, products, levels, floors, promoted, compensated, chunks: where(cuts > 0, steps * (2 * u +
+    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)"): (
+        lambda cuts, steps, u, unit_block, term_cut, products, levels, floors, promoted, chunks, compensated: where(cuts > 0, steps * (2 * u +
         (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) + (unit_block +
-        1) * term_cut, 0))) + where(promoted > 0, where(compensated > 0, 3 * u + 2 * chunks * u**2, chunks * u), 0)
+        1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)
     ),
     # E22
     "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (

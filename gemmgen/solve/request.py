@@ -65,7 +65,7 @@ class Request:
 
     @property
     def compensated(self) -> bool:
-        """Whether what additions outside the unit round off is kept."""
+        """Whether sums that leave the unit are compensated."""
         return self.choices[SUMS.name] == "compensated"
 
     @property

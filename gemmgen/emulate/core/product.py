@@ -21,7 +21,7 @@ def product(
         a, b: FP32.
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
         fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
-        compensated: whether what such a move rounds off stays in the accumulator, which is empty afterwards otherwise.
+        compensated: whether only a sum's leading bits move and the rest stays in the accumulator, which is empty afterwards otherwise.
 
     Raises:
         EmulationError: the unit has no such words.
@@ -38,19 +38,23 @@ def product(
             inside[each.into] = units.mma_columns(unit, word, left[each.a][step], right[each.b][step], inside[each.into])
         if promote and (k + fragment_k) % promote == 0:
             for name in outside:
-                total = outside[name] + inside[name]
-                inside[name] = (outside[name] - total) + inside[name] if compensated else zero
-                outside[name] = total
+                moved = leading(inside[name]) if compensated else inside[name]
+                outside[name], inside[name] = outside[name] + moved, inside[name] - moved if compensated else zero
     if not compensated:
         inside |= {name: total + inside[name] for name, total in outside.items()}
     result = scheme.recombination.combine(
         {name: total.astype(np.float32).astype(np.float64) for name, total in inside.items()},  # which rounds INT32
         lambda so_far, factor, own: (so_far * factor + own).astype(np.float32).astype(np.float64),
     )
-    if compensated:  # what was rounded off is small beside the sums
+    if compensated:  # what stayed in the accumulators is small beside the sums
         for total in outside.values():
             result = (result + total).astype(np.float32).astype(np.float64)
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
+
+
+def leading(x: np.ndarray) -> np.ndarray:
+    """The leading eight bits of FP32 numbers: what moves of a sum where sums are compensated."""
+    return (np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def _raw(words: Words, fragment_k: int) -> list[np.ndarray]:
