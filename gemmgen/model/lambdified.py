@@ -760,9 +760,18 @@ CODE = {
         lambda turns, stages_k, stage_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns * (stages_k *
         stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
     ),
+    # W40
+    (
+    "where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK / "
+    "max(promote, 1) / (0.55 * f32_fma_per_clock), 0)"): (
+        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, f32_fma_per_clock:
+        where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK /
+        max(promote, 1) / (0.55 * f32_fma_per_clock), 0)
+    ),
     # W30
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
-        lambda products, batch, M, BM, N, BN, K, unit_rate: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)": (
+        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN
+        * K / unit_rate * max(1, moving_cycles / tensor_cycles)
     ),
     # W32
     (
