@@ -180,13 +180,14 @@ class _Facts:
 
     @cached_property
     def decided(self) -> dict[str, Any]:
-        """The design's decisions by name."""
-        return {one.name: getattr(self, one.name) for one in self.design.decisions}
+        """The design's decisions by name, without those that are what they are in a design that has no such choice, and go unsaid then."""
+        found = {one: getattr(self, one.name) for one in self.design.decisions}
+        return {one.name: value for one, value in found.items() if not (one.quiet and value == one.neutral)}
 
     @property
     def told(self) -> list[tuple[Decision, Any]]:
         """The design's decisions with their values."""
-        return [(one, self.decided[one.name]) for one in self.design.decisions]
+        return [(one, self.decided[one.name]) for one in self.design.decisions if one.name in self.decided]
 
     @property
     def summary(self) -> str:
@@ -357,10 +358,15 @@ class _Facts:
         return self.promote > 0 and accumulator.promoted
 
     @property
+    def compensates(self) -> bool:
+        """Whether only the leading bits of a sum leave the unit, and the rest stays there."""
+        return self.sums == "compensated"
+
+    @property
     def promotes_at_once(self) -> bool:
         """Whether every instruction along k starts from zero and its sum moves over at
         once: then the unit's accumulator lives for a moment and needs no array."""
-        return self.promote == self.fragment.shape[2]
+        return self.promote == self.fragment.shape[2] and not self.compensates
 
     @property
     def promote_steps(self) -> int:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from gemmgen.decisions import SUMS
+from gemmgen.designs.design import Choices
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Constraint, Numbers, figure
 
@@ -84,6 +88,20 @@ def accumulators(beside: str) -> Refusal:
     return message
 
 
+def _compensation(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] sums", "is about sums that leave the matrix unit every so often", got=f"{plan.sums}, promote = {plan.promote}",
+        needs=f"promotion at longer intervals than an instruction's k, {plan.fragment.shape[2]}",
+        remedy=f'promote = {2 * plan.fragment.shape[2]}, or sums = "plain"',
+    )
+
+
+def sums(choices: Choices, count: int) -> dict[str, np.ndarray]:
+    """The symbol of `SUMS`, of which a search considers what is settled before it, for so many candidates."""
+    (word,) = choices.among(SUMS.name, (SUMS.usual,))
+    return {name: np.full(count, value) for name, value in SUMS.encoded(word).items()}
+
+
 def _many_tiles(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] split_k", "the tiles of C fill the GPU without slices of k", got=plan.split_k,
@@ -97,6 +115,9 @@ BLOCK_N = Constraint("C6", "block n", "BN % WN == 0", "whole warps", whole_warps
 PROMOTION = Constraint(
     "C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
     "promotion falls between two instructions and keeps step with the stages", _promotion,
+)
+COMPENSATION = Constraint(
+    "C39", "compensation", "(compensated == 0) | (promote > FK)", "what does not move stays in an accumulator that lives on", _compensation,
 )
 SHARED_MEMORY = Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line", shared_memory)
 FEW_TILES = Constraint(

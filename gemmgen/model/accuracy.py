@@ -102,11 +102,12 @@ SUM_RANDOM = Equation(
     "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too)",
 )
 PROMOTED_COHERENT = Equation(
-    "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)", "",
-    "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign",
+    "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)", "",
+    "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign; compensated, the last one alone is rounded, and few others",
 )
 PROMOTED_RANDOM = Equation(
-    "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)", "", "E11 of data of both signs",
+    "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
+    "E11 of data of both signs",
 )
 SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
 """Evaluated once for each accumulator."""
@@ -138,7 +139,7 @@ SUM_WORST = Equation(
     "E21", "sum_worst",
     "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
     " + where(floors > 0, steps / products * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
-    " + where(promoted > 0, chunks * u, 0)", "",
+    " + where(promoted > 0, (chunks + compensated) * u, 0)", "",
     "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion",
 )
 WORST = Equation(
@@ -268,7 +269,7 @@ def product_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -
 # ---- the sums
 
 
-def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes) -> dict[str, Any]:
+def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes, compensated: bool) -> dict[str, Any]:
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
     promoted = bool(promote) and accumulator.promoted and unit is not None
@@ -291,7 +292,7 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
     ) if unit and not cuts else 0.0
     return {
         "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": full_sums(scheme, accumulator, unit if promoted else None, chunk),
-        "signed_products": signed, "unit_block": block, "promoted": int(promoted),
+        "signed_products": signed, "unit_block": block, "promoted": int(promoted), "compensated": int(compensated),
         "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
         # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
         # Where sums end where their terms do, it is those of several terms that lose bits: of as many as a wandering sum is larger than a term.
@@ -359,6 +360,7 @@ class Prediction:
 
 def predicted(
     scheme: Scheme, unit: MatrixUnit | None, k: int, promote: int, data: Distribution = DISTRIBUTIONS["uniform"], output_roundoff: float = 0.0,
+    compensated: bool = False,
 ) -> Prediction:
     """The error of a product over k, on matrices of a distribution.
 
@@ -366,6 +368,7 @@ def predicted(
         unit: the matrix unit that multiplies; None for FP32 arithmetic, one fused multiply-add after the other.
         promote: k between moves of the promoted accumulators into FP32 registers; 0 never.
         output_roundoff: of C's type; 0 of FP32.
+        compensated: whether sums leave the unit by their leading bits, so that additions do not round, and the rest stays in it.
     """
     k = max(k, 1)
     sizes = product_sizes(scheme, unit, data)
@@ -378,7 +381,7 @@ def predicted(
     for accumulator in scheme.accumulators:
         share, own = scheme.recombination.share(accumulator), [p for p in scheme.products if p.into == accumulator.name]
         exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding
-        known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes))
+        known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes, compensated))
         of_one_sign = sqrt(known["sum_coherent"] ** 2 + known["promotion_coherent"] ** 2) if not exact else 0.0
         of_both = sqrt(known["sum_random"] ** 2 + known["promotion_random"] ** 2) if not exact else U
         if unit is None and not exact:

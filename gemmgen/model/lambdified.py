@@ -304,9 +304,9 @@ CODE = {
         lambda BM, BN, BK, element_bytes, shared_bytes_per_clock: (BM + BN) * BK * element_bytes / shared_bytes_per_clock
     ),
     # M4
-    "where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
-        lambda promote, promoted_sums, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK /
-        max(promote, 1), 0)
+    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
+        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * (2 + compensated) * BM * BN /
+        f32_fma_per_clock * BK / max(promote, 1), 0)
     ),
     # M20
     (
@@ -463,6 +463,10 @@ CODE = {
     # C9
     "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))": (
         lambda promote, FK, BK: (promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))
+    ),
+    # C39
+    "(compensated == 0) | (promote > FK)": (
+        lambda compensated, promote, FK: (compensated == 0) | (promote > FK)
     ),
     # C56
     "shared_bytes <= shared_bytes_per_block": (
@@ -756,9 +760,18 @@ CODE = {
         lambda turns, stages_k, stage_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns * (stages_k *
         stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
     ),
+    # W40
+    (
+    "where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK / "
+    "max(promote, 1) / (0.55 * f32_fma_per_clock), 0)"): (
+        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, f32_fma_per_clock:
+        where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK /
+        max(promote, 1) / (0.55 * f32_fma_per_clock), 0)
+    ),
     # W30
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
-        lambda products, batch, M, BM, N, BN, K, unit_rate: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)": (
+        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN
+        * K / unit_rate * max(1, moving_cycles / tensor_cycles)
     ),
     # W32
     (
@@ -1129,12 +1142,16 @@ CODE = {
         + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))
     ),
     # E11
-    "where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)": (
-        lambda promoted, chunks, u, ln2: where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)": (
+        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**(-16)
+        * chunks, sqrt(chunks / (24 * ln2))), 0), 0)
     ),
     # E12
-    "where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)": (
-        lambda promoted, chunks, u, ln2: where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)
+    (
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), "
+    "0)"): (
+        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**(-16)
+        * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)
     ),
     # E13
     "sqrt(words_bias**2 + words_scatter**2 * scattered)": (
@@ -1165,10 +1182,10 @@ CODE = {
     # E21
     (
     "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
-    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, chunks * u, 0)"): (
-        lambda cuts, steps, sum_u, unit_block, term_cut, u, products, levels, floors, promoted, chunks: where(cuts > 0, steps * (2 * sum_u +
-        (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) + (unit_block +
-        1) * term_cut, 0))) + where(promoted > 0, chunks * u, 0)
+    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)"): (
+        lambda cuts, steps, sum_u, unit_block, term_cut, u, products, levels, floors, promoted, chunks, compensated: where(cuts > 0, steps * (2 *
+        sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) +
+        (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)
     ),
     # E22
     "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (

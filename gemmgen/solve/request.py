@@ -17,7 +17,7 @@ from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of, owners_of
 from gemmgen.designs.design import refuse_batch
 from gemmgen.designs.portable.design import LEAST_WARP
-from gemmgen.decisions import Decision
+from gemmgen.decisions import SUMS, Decision
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
@@ -62,6 +62,11 @@ class Request:
     def unit(self) -> MatrixUnit | None:
         """What multiplies; None for FP32 arithmetic."""
         return self.gpu.unit.of(self.scheme.leading, self.fragment.policy) if self.fragment.on_matrix_unit else None
+
+    @property
+    def compensated(self) -> bool:
+        """Whether sums that leave the unit are compensated."""
+        return self.choices[SUMS.name] == "compensated"
 
     @property
     def settled(self) -> bool:
@@ -128,7 +133,7 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         except (InfeasibleSpec, UnknownName) as error:  # a shape that the scheme's words do not have is asked of no kernel
             refused.append(error)
     if found:  # of those that are predicted to be as fast, the first is taken
-        return sorted(found, key=lambda one: asked.times(one.scheme, one.unit, one.choices.promote[0]))
+        return sorted(found, key=lambda one: asked.times(one.scheme, one.unit, one.choices.promote[0], one.compensated))
     short = [error for error in refused if isinstance(error, Short)]
     if not short:
         raise refused[-1]
@@ -202,8 +207,11 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     if spec.fragment.shape is None:
         fragment = design.preferred([row for row in candidates(gpu.vendor, scheme.leading, fragment.policy) if row.runs_on(gpu.arch)], fragment)
     promote = spec.split.promote
+    sums = spec.split.sums if spec.split.sums != "auto" else SUMS.usual
     if asked:
-        promote = _interval(asked, loaded, scheme, gpu, fragment, design)
+        promote, sums = _interval(asked, loaded, scheme, gpu, fragment, design)
+    elif promote is None and sums == "compensated":
+        promote = 2 * fragment.shape[2]  # what is left is the unit's own error, which grows with the interval
     elif promote is None:
         promote = promote_for(scheme, gpu.unit.of(scheme.leading, fragment.policy), fragment.shape[2], spec.problem.k)
         promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment)
@@ -227,7 +235,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, batch=batch, contract=asked, choices=Choices(
-        fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
+        fixed=({"stages": stages} if stages else {}) | fixed | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
     return replace(request, required=tuple(_required(request)), objective=_objective(request))
@@ -252,23 +260,30 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
             )
 
 
-def _interval(asked: Contract, loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> int:
-    """The first interval of promotion, the cheapest first, at which the scheme gives the error that is asked.
+def _interval(asked: Contract, loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> tuple[int, str]:
+    """The first interval of promotion, and how its sums are added up, the cheapest first, with which the scheme gives the error that is asked.
 
     Raises:
         Short: there is none.
     """
-    spec, unit = loaded.spec, gpu.unit.of(scheme.leading, fragment.policy) if fragment.on_matrix_unit else None
-    wanted = [spec.split.promote] if spec.split.promote is not None else asked.intervals(fragment.shape[2]) if unit else [0]
-    if spec.split.promote is None:
-        wanted = [promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment) for promote in wanted]
-    tried = {promote: asked.times(scheme, unit, promote) for promote in dict.fromkeys(wanted)}
-    promote = next((promote for promote, times in tried.items() if times <= 1), None)
-    if promote is not None:
-        return promote
+    split, unit = loaded.spec.split, gpu.unit.of(scheme.leading, fragment.policy) if fragment.on_matrix_unit else None
+    tried: dict[tuple[int, str], float] = {}
+    for wanted, sums in asked.promotions(fragment.shape[2], unit is not None and SUMS in design.own):
+        if split.sums not in ("auto", sums):
+            continue
+        if split.promote is not None:
+            wanted = split.promote
+        elif unit is None:
+            wanted = 0
+        elif sums == SUMS.usual:
+            wanted = wanted and design.promote(wanted, scheme, loaded.spec.tile.block, loaded.spec.problem.k, fragment)
+        if (wanted, sums) not in tried:
+            tried[wanted, sums] = asked.times(scheme, unit, wanted, sums == "compensated")
+        if tried[wanted, sums] <= 1:
+            return wanted, sums
     nearest = min(tried, key=tried.__getitem__)
     error = Short(f"{loaded.place}: [accuracy] {asked.key}", f"scheme {scheme.name} does not reach this", got=asked.asked, needs=asked.text)
-    error.times, error.figure = tried[nearest], asked.told(scheme, unit, nearest)
+    error.times, error.figure = tried[nearest], asked.told(scheme, unit, nearest[0], nearest[1] == "compensated")
     raise error
 
 

@@ -245,7 +245,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k, 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotes(acc):
-            c, r = _promotion(k, chunk)
+            c, r = (TO_NEAREST, TO_NEAREST) if plan.compensates else _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
     if scheme.by_row:
         # What words leave is relative to rows, and so is not told by two coefficients of the data; these are of evenly spread data.
@@ -270,7 +270,7 @@ def worst_case(plan: Plan, k: int) -> float:
     if plan.scheme.by_row:
         worst = fixed.worst(plan.scheme, unit, k, plan.promote)
         return worst + plan.output.roundoff * (1 + worst)
-    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff).worst
+    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
 
 
 def underflow(plan: Plan, k: int) -> float:

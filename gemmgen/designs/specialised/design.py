@@ -10,7 +10,7 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.number import FORMATS, INTEGERS, word_bytes
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.decisions import Decision, Word
+from gemmgen.decisions import SUMS, Decision, Word
 from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
@@ -61,6 +61,7 @@ CONSTRAINTS = (
     Constraint("C24", "take turns", "(pingpong == 0) | ((BM == WM) & (BN == WN))", "warpgroups that take turns compute a tile each", refusals.turns),
     THREADS,
     common.PROMOTION,
+    common.COMPENSATION,
     Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (a_strided == 0) & (split_reads == 1))",
                "A's rows are copied along k and split two by two, and two steps take turns with the registers", refusals.mixed),
     common.SHARED_MEMORY,
@@ -77,7 +78,7 @@ class Specialised(Design):
     name = "specialised"
     kinds = ("gemm", "strided")
     labels = {"warp": "warpgroup {}"}
-    own = (CLUSTER, CONSUMERS)
+    own = (CLUSTER, CONSUMERS, SUMS)
     words = {
         "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),
         "loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),),
@@ -159,7 +160,7 @@ class Specialised(Design):
         return [
             dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
             dict(zip(("split_k", "mixed", "cluster", "pingpong"), np.array(ways).T)),
-            *pipelines_and_groups(choices),
+            *pipelines_and_groups(choices, compensated=True),
         ]
 
     def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
@@ -185,10 +186,11 @@ def widest(fragment: Fragment, extent: int) -> Fragment:
     return fragment.wide(max(times for times in range(1, fragment.widest + 1) if count % times == 0 and fragment.has_width(times)))
 
 
-def pipelines_and_groups(choices: Choices) -> list[dict[str, np.ndarray]]:
-    """The last two steps: promotion and stages; groups."""
+def pipelines_and_groups(choices: Choices, compensated: bool = False) -> list[dict[str, np.ndarray]]:
+    """The last two steps: promotion, `compensated` too where the design has it, and stages; groups."""
     pipelines = [(promote, stages) for promote in choices.promote for stages in choices.among("stages", STAGES)]
-    return [dict(zip(("promote", "stages"), np.array(pipelines).T)), {"group": np.array(choices.among("group", GROUPS))}]
+    sums = common.sums(choices, len(pipelines)) if compensated else {}
+    return [dict(zip(("promote", "stages"), np.array(pipelines).T)) | sums, {"group": np.array(choices.among("group", GROUPS))}]
 
 
 def preference(known: Numbers) -> tuple[np.ndarray, ...]:

@@ -33,6 +33,9 @@ OPERAND_BYTES = 32
 LEAST_OTHERS = 28
 """What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
 
+MOVING_RATE = 0.55
+"""Of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both (measured on an H200)."""
+
 # ---- resources
 
 GROUPS = Equation(
@@ -159,8 +162,15 @@ KERNEL_CYCLES = Equation(
     " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles",
     "one piece of work after another",
 )
+MOVING_CYCLES = Equation(
+    "W40", "moving_cycles", "where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)"
+    f" + 3 * promoted_sums * BM * BN * BK / max(promote, 1) / ({MOVING_RATE} * f32_fma_per_clock), 0)", "cycles a tile and stage",
+    "where sums are compensated, no product may add to them while they move; other products are at work, and share registers' ports",
+)
 UNIT_SECONDS = Equation(
-    "W30", "unit_seconds", "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
+    "W30", "unit_seconds",
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)", "s",
+    "as fast as the chip's power allows, or as sums move",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
@@ -170,7 +180,7 @@ SECONDS = Equation(
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
-    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, UNIT_SECONDS,
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, MOVING_CYCLES, UNIT_SECONDS,
     KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 
@@ -180,6 +190,7 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     measured = gpu.measured.of("wgmma", gpu.name)
     f16 = measured.sustained_f16_tflops.value * 1e12
     return {
+        "products_moving": sum(scheme.accumulator(product.into).promoted for product in scheme.products),
         "unit_rate": f16 * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
     }

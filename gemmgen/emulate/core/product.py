@@ -12,13 +12,16 @@ from gemmgen.emulate.core import units
 from gemmgen.split import Words, split
 
 
-def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16) -> np.ndarray:
+def product(
+    scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
+) -> np.ndarray:
     """A [M, K] B [K, N] in FP32, as a kernel without slices of k computes it.
 
     Args:
         a, b: FP32.
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
         fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
+        compensated: whether only a sum's leading bits move and the rest stays in the accumulator, which is empty afterwards otherwise.
 
     Raises:
         EmulationError: the unit has no such words.
@@ -35,14 +38,23 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
             inside[each.into] = units.mma_columns(unit, word, left[each.a][step], right[each.b][step], inside[each.into])
         if promote and (k + fragment_k) % promote == 0:
             for name in outside:
-                outside[name], inside[name] = outside[name] + inside[name], zero
-    for name, total in outside.items():
-        inside[name] = total + inside[name]
+                moved = leading(inside[name]) if compensated else inside[name]
+                outside[name], inside[name] = outside[name] + moved, inside[name] - moved if compensated else zero
+    if not compensated:
+        inside |= {name: total + inside[name] for name, total in outside.items()}
     result = scheme.recombination.combine(
         {name: total.astype(np.float32).astype(np.float64) for name, total in inside.items()},  # which rounds INT32
         lambda so_far, factor, own: (so_far * factor + own).astype(np.float32).astype(np.float64),
     )
+    if compensated:  # what stayed in the accumulators is small beside the sums
+        for total in outside.values():
+            result = (result + total).astype(np.float32).astype(np.float64)
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
+
+
+def leading(x: np.ndarray) -> np.ndarray:
+    """The leading eight bits of FP32 numbers: what moves of a sum where sums are compensated."""
+    return (np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def _raw(words: Words, fragment_k: int) -> list[np.ndarray]:
