@@ -96,6 +96,7 @@ class Specialised(Design):
     of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
     gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
     stays = True
+    splits_whole = True
     packs_apart = True
     shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
 
