@@ -253,7 +253,7 @@ class _Facts:
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another."""
-        return self.scheme.normalize == "row" and self.scheme.uniform and self.design.splits_whole and not self.batch
+        return self.scheme.normalize == "row" and self.scheme.alike and self.design.splits_whole and not self.batch
 
     @property
     def whole_cluster(self) -> int:
