@@ -31,6 +31,7 @@ WHOLE_FLOATS = 64  # of a thread; what a row or column has more is read once mor
 WHOLE_ROWS = 2  # that a block takes where k is contiguous
 WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes that lie together
 WHOLE_CLUSTER = 8
+WHOLE_BYTES = 4  # of an element's words: with more a thread has no registers for what it keeps
 COPY_BYTES = 16  # one cp.async
 
 
@@ -253,7 +254,9 @@ class _Facts:
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another."""
-        return self.scheme.normalize == "row" and self.scheme.alike and self.design.splits_whole and not self.batch
+        if self.scheme.normalize != "row" or not self.scheme.alike or not self.design.splits_whole or self.batch:
+            return False
+        return all(sum(word.bytes for word in self.words_of(operand)) <= WHOLE_BYTES for operand in "ab")
 
     @property
     def whole_cluster(self) -> int:
