@@ -23,6 +23,8 @@ STATUS = "status"
 """The buffer of the counters."""
 BATCH = "batch"
 """The argument and the extent that tell how many products a launch is for."""
+WHOLE_CLUSTER = "pass_cluster"
+"""The constant that tells the blocks of a cluster in a pass over whole rows and columns."""
 COUNTER_BYTES = 8
 COUNTERS = {
     "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
@@ -279,8 +281,8 @@ def interface(plan: Plan) -> Interface:
         padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
     counters = _counters(plan)
     return Interface(
-        constants={"split_k": plan.split_k, "cluster": plan.cluster}, padded=padded, buffers=_buffers(plan, padded, counters),
-        counters=counters, launches=_launches(plan, counters),
+        constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.whole_cluster} if plan.splits_whole else {}),
+        padded=padded, buffers=_buffers(plan, padded, counters), counters=counters, launches=_launches(plan, counters),
     )
 
 
@@ -314,12 +316,18 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     none = "" if scales else "; none in this scheme"
     arrived = f"slices of k that have left their part, for each {plan.design.gatherer} of C"
     each = (BATCH,) if plan.strided else ()
+    found_by_adding = not plan.splits_whole  # blocks raise what others found
+    maxima = tuple(
+        Buffer(f"{x}_absmax", "unsigned int", scales, (f"{outer}_padded", *each), found_by_adding, f"largest magnitudes of {x.upper()}'s {lines}{none}",
+               zeroed_again=found_by_adding)
+        for x, outer, lines in (("a", "m", "rows"), ("b", "n", "columns"))
+    )
     return (
         _status(counters),
-        Buffer("a_absmax", "unsigned int", scales, ("m_padded", *each), True, f"largest magnitudes of A's rows{none}", zeroed_again=True),
-        Buffer("b_absmax", "unsigned int", scales, ("n_padded", *each), True, f"largest magnitudes of B's columns{none}", zeroed_again=True),
+        *(() if plan.splits_whole else maxima),
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
+        *(maxima if plan.splits_whole else ()),
         Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
@@ -397,6 +405,14 @@ def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int,
     return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k), *_each(plan)) for operand in operands)
 
 
+def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
+    """The same of a kernel whose blocks take whole rows or columns, all in whole clusters."""
+    return tuple(
+        ((operand.outer + "_padded", plan_module.WHOLE_ROWS * plan.whole_cluster if operand.k_contiguous else plan_module.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
+        for operand in operands
+    )
+
+
 def _each(plan: Plan) -> tuple[tuple[str, int], ...]:
     """The factor of a grid that has blocks for each product of a batch."""
     return ((BATCH, 1),) if plan.strided else ()
@@ -406,7 +422,7 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     name = kernel_name(plan)
     counted = {one.name: _counted(one) for one in counters}
     launches: list[Launch] = []
-    if plan.scheme.normalize == "row":
+    if plan.scheme.normalize == "row" and not plan.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
             grid=_over(plan, plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
@@ -420,16 +436,17 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
 
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled = plan.split_before, plan.scheme.normalize == "row"
-    tiles = plan.split_tile
+    tiles, whole = plan.split_tile, plan.splits_whole
     return Launch(
-        symbol=symbol, role="split", meaning="operands into words",
-        grid=_over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+        symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
+        grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_A, *_B)), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
-            *([Line(_absmax(const=True))] if scaled else []),
+            *([Line(_absmax(const=not whole))] if scaled else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
         same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
+        cluster=plan.whole_cluster if whole else 1,
     )
 
 

@@ -27,6 +27,12 @@ SPLIT_TILE_K = 32
 SPLIT_ELEMENTS = 8  # k values a thread splits at least: one 16-byte store a word of 16 bits
 SPLIT_RUNS = 4  # of them that a thread of a strided batch's split kernel takes, so that more loads are under way at once
 ABSMAX_TILE_K = 256
+# A pass that reads whole rows of A and columns of B keeps what it read in registers, finds their maxima and splits them.
+WHOLE_FLOATS = 64  # of a thread; what a row or column has more is read once more
+WHOLE_ROWS = 2  # that a block takes where k is contiguous
+WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes that lie together
+WHOLE_CLUSTER = 8
+WHOLE_BYTES = 4  # of an element's words: with more a thread has no registers for what it keeps
 COPY_BYTES = 16  # one cp.async
 
 
@@ -246,6 +252,18 @@ class _Facts:
         """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
         outer, k = (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.batch else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
         return outer, k * self.split_elements // SPLIT_ELEMENTS
+
+    @property
+    def splits_whole(self) -> bool:
+        """Whether one launch finds the maxima of rows and columns and splits them, and not one after another."""
+        if self.scheme.normalize != "row" or not self.scheme.alike or not self.design.splits_whole or self.batch:
+            return False
+        return all(sum(word.bytes for word in self.words_of(operand)) <= WHOLE_BYTES for operand in "ab")
+
+    @property
+    def whole_cluster(self) -> int:
+        """Blocks of a cluster in that launch: several where an operand's k is not contiguous, so that they share its columns."""
+        return 1 if all(operand.k_contiguous for operand in self.split_before) else WHOLE_CLUSTER
 
     @property
     def split_elements(self) -> int:

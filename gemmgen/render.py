@@ -151,6 +151,9 @@ def render(plan: Plan) -> Source:
             runs=plan_module.SPLIT_RUNS,
             absmax_outer=plan.absmax_outer,
             absmax_k=plan_module.ABSMAX_TILE_K,
+            whole_floats=plan_module.WHOLE_FLOATS,
+            whole_rows=plan_module.WHOLE_ROWS,
+            whole_columns=plan_module.WHOLE_COLUMNS,
         ),
     )
     return Source(

@@ -122,7 +122,8 @@ AccuracyFields = create_model(
         "result; on U[-1, 1], U[0, 1] and magnitudes from 2^-20 to 2^20, or on `data` alone where that is said",
     ))},
     data=(Literal["uniform", "positive", "normal", "spread"], Field(
-        "uniform", description="what relative_frobenius speaks of, and `as` where it is said: uniform: U[-1, 1]; positive: U[0, 1]; normal: the standard one; spread: 2^-20 to 2^20",
+        "uniform", description="what relative_frobenius speaks of, and `as` where it is said: uniform: U[-1, 1]; positive: U[0, 1]; "
+        "normal: the standard one; spread: 2^-20 to 2^20",
     )),
 )
 

@@ -1,16 +1,16 @@
-// kernel    gemmgen_f16_s8_wgmma_128x128x64_cb6e4b33
+// kernel    gemmgen_f16_s8_wgmma_128x128x64_f62bde34
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    f16_s8: FP16 high words, integer words in the two correction products, which take half the time
 // words     1 x f16, 2 x s8, 18 bits; products A2 B1 + A1 B2 + A0 B0; dropped A2 B2
-// promote   every 64 k (f16_s8's own: every 16 k)
+// promote   every 256 k (f16_s8's own: every 16 k)
 // special   exact
 // fragment  wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16, wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8
-// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 64, clusters of 2, cooperative
+// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 256, clusters of 2, cooperative
 // block     384 threads, 196656 B of dynamic shared memory
 // target    sm_90a
-// plan      cb6e4b33, rendered by gemmgen 0.1.0
+// plan      f62bde34, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_cb6e4b33 {
+namespace gemmgen_f62bde34 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -61,13 +61,6 @@ GG_DEVICE float scale_by(float x, int e) {
     return x * power_of_two(e - last) * power_of_two(last);
 }
 
-// The same of an element on its way to words. What is too small for that is held as the smallest number: words are zero
-// then, too, but it is counted.
-GG_DEVICE float scaled_element(float x, int e) {
-    const float y = scale_by(x, e);
-    return y == 0.0f && x != 0.0f ? __uint_as_float(1u) : y;
-}
-
 // Exponent that brings a row's largest finite element into [2^6, 2^7).
 GG_DEVICE int row_exponent(u32 absmax) {
     if (absmax == 0) return 0;
@@ -85,13 +78,17 @@ struct Packed {
     u32 word_2[N / 4];  // s8
 };
 
-// Splits N elements into words. An integer is clamped to [-127, 127].
+// Splits N elements times 2^e into words. An integer is clamped to [-127, 127].
 template <int N>
-GG_DEVICE void split_run(Packed<N>& packed, const float (&x)[N]) {
+GG_DEVICE void split_run(Packed<N>& packed, const float (&x)[N], int e) {
     constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
+    const int last = max(-126, min(127, e));
+    const float before = power_of_two(e - last), after = power_of_two(last);
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
-        const float left_0[4] = {x[i], x[i + 1], x[i + 2], x[i + 3]};  // the elements; behind each word what it leaves
+        float left_0[4];  // the elements; behind each word what it leaves
+#pragma unroll
+        for (int part = 0; part < 4; ++part) left_0[part] = x[i + part] * before * after;
         // word 0: to nearest, ties to even
         float left_1[4];
 #pragma unroll
@@ -112,7 +109,7 @@ GG_DEVICE void split_run(Packed<N>& packed, const float (&x)[N]) {
         u32 bits_2[4];
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-            const float held = fminf(fmaxf(left_1[part] * 0x1p+12f, -127.0f), 127.0f) + WHOLE;
+            const float held = fmaf(fminf(fmaxf(left_1[part], -127.0f * 0x1p-12f), 127.0f * 0x1p-12f), 0x1p+12f, WHOLE);
             bits_2[part] = __float_as_uint(held);
         }
         packed.word_2[i / 4] = (bits_2[0] & 0xffu) | (bits_2[1] & 0xffu) << 8 | (bits_2[2] & 0xffu) << 16 | bits_2[3] << 24;
@@ -120,10 +117,10 @@ GG_DEVICE void split_run(Packed<N>& packed, const float (&x)[N]) {
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
-// Lossy are those that are not 0 and too small for any word to hold a part of them.
+// Lossy are those that are not 0 and, times 2^e, too small for any word to hold a part of them.
 template <int N>
-GG_DEVICE u32 losses(const float (&x)[N]) {
-    const u32 lowest = __float_as_uint(0x1p-25f);
+GG_DEVICE u32 losses(const float (&x)[N], int e) {
+    const u32 lowest = __float_as_uint(scale_by(0x1p-25f, -e));
     // As integers, magnitudes' bits are in the same order; a 0 less 1 is above all.
     u32 least = ~0u, most = 0;
 #pragma unroll
@@ -161,216 +158,235 @@ GG_DEVICE u32 finite_magnitude(float x) {
     return bits < 0x7f800000u ? bits : 0;
 }
 
-// Largest finite magnitude in each row of operand a, as FP32 bits, which order as integers do.
-GG_DEVICE void absmax_a(
-    int block,                     // this block's number among those of operand a
-    const float* __restrict__ x,   // operand a, k contiguous
-    long long ld,                  // its leading dimension in elements
-    int outer, int k,              // extents: m and k
-    u32* __restrict__ absmax)      // [m], zero before the first launch
-{
-    const int blocks_k = (k + 255) / 256;
-    const int k0 = block % blocks_k * 256;
-    const int outer0 = block / blocks_k * 32;
-    const int k_end = min(k, k0 + 256);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+GG_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
+GG_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
-    // A warp takes 4 m along k, all of which it reads before it compares any.
-    const int first = outer0 + warp * 4;
-    u32 largest[4] = {};
-    if (k0 + 256 <= k && ld % 4 == 0 && ((u64)x & 15) == 0) {
-#pragma unroll
-        for (int row = 0; row < 4; ++row)
-#pragma unroll
-            for (int i = 0; i < 256; i += 128) {
-                const int o = min(first + row, outer - 1);  // a row twice does no harm
-                const float4 four = *(const float4*)(x + (long long)o * ld + k0 + i + lane * 4);
-                largest[row] = max(max(max(largest[row], finite_magnitude(four.x)), finite_magnitude(four.y)),
-                                   max(finite_magnitude(four.z), finite_magnitude(four.w)));
-            }
-    } else {
-#pragma unroll
-        for (int row = 0; row < 4; ++row)
-            for (int kk = k0 + lane; first + row < outer && kk < k_end; kk += 32)
-                largest[row] = max(largest[row], finite_magnitude(x[(long long)(first + row) * ld + kk]));
-    }
-#pragma unroll
-    for (int row = 0; row < 4; ++row) {
-#pragma unroll
-        for (int mask = 16; mask > 0; mask /= 2) largest[row] = max(largest[row], __shfl_xor_sync(0xffffffffu, largest[row], mask));
-        if (lane == 0 && first + row < outer) atomicMax(absmax + first + row, largest[row]);
-    }
+// What block `block` of the cluster has at this place of its shared memory.
+GG_DEVICE u32 load_of_block(const u32* place, int block) {
+    u32 x;
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %1, %2;\n"
+        "ld.shared::cluster.u32 %0, [there];\n"
+        "}\n" : "=r"(x) : "r"(shared_address(place)), "r"(block) : "memory");
+    return x;
 }
 
-// Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 64][word: 3][m: 128][k: 64], rows swizzled, edges zero.
-// A thread takes 16 consecutive k of one row.
+// A block takes 2 rows of operand a: 128 threads walk along the k of each, four at a time, and keep the last 8192 that they read.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
-    u8* __restrict__ words,
-    const u32* __restrict__ absmax,
+    u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 64][word: 3][m: 128][k: 64], rows swizzled
+    u32* __restrict__ absmax,      // largest magnitudes, [m]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = ((k + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 64;
-    const int my_k = (int)threadIdx.x % 4 * 16;
-    const int my_outer = (int)threadIdx.x / 4;
-    const int o = outer0 + my_outer;
-    float value[16];
-
-    const float* from = x + (long long)o * ld + (k0 + my_k);
-    const bool inside = o < outer;
-    if (inside && k0 + my_k + 16 <= k && ((u64)from & 15) == 0) {
-        for (int i = 0; i < 16; i += 4) {
-            const float4 four = *(const float4*)(from + i);
-            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
-        }
-    } else {
-        for (int i = 0; i < 16; ++i)
-            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
-    }
-
-    const int exponent = o < outer ? row_exponent(absmax[o]) : 0;
-    for (int i = 0; i < 16; ++i) value[i] = scaled_element(value[i], exponent);
-    Packed<16> packed;
-    split_run(packed, value);
-
-    const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 64) {
-        const int row = o % 128, first = kk % 64;
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768;
+    const int row = (int)threadIdx.x / 128, mine = (int)threadIdx.x % 128 * 4;
+    const int o = block * 2 + row;
+    const int stages_k = (k + 63) / 64, end = stages_k * 64;
+    const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
+    const float* from = x + (inside ? (long long)o * ld + mine : 0);
+    float value[16][4];
+    const auto read = [&](int k0) {
+        if (pieces) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-            *(uint4*)(to + row * 128 + swizzle(row, first * 2 / 16 + i) * 16) =
-                make_uint4(packed.word_0[4 * i], packed.word_0[4 * i + 1], packed.word_0[4 * i + 2], packed.word_0[4 * i + 3]);
-#pragma unroll
-        for (int i = 0; i < 1; ++i)
-            *(uint4*)(to + 16384 + row * 64 + swizzle_s8(row, first / 16 + i) * 16) =
-                make_uint4(packed.word_1[4 * i], packed.word_1[4 * i + 1], packed.word_1[4 * i + 2], packed.word_1[4 * i + 3]);
-#pragma unroll
-        for (int i = 0; i < 1; ++i)
-            *(uint4*)(to + 24576 + row * 64 + swizzle_s8(row, first / 16 + i) * 16) =
-                make_uint4(packed.word_2[4 * i], packed.word_2[4 * i + 1], packed.word_2[4 * i + 2], packed.word_2[4 * i + 3]);
-    }
-
-    count(counters, losses(value));
-}
-
-// Largest finite magnitude in each column of operand b, as FP32 bits, which order as integers do.
-GG_DEVICE void absmax_b(
-    int block,                     // this block's number among those of operand b
-    const float* __restrict__ x,   // operand b, n contiguous
-    long long ld,                  // its leading dimension in elements
-    int outer, int k,              // extents: n and k
-    u32* __restrict__ absmax)      // [n], zero before the first launch
-{
-    const int blocks_k = (k + 255) / 256;
-    const int k0 = block % blocks_k * 256;
-    const int outer0 = block / blocks_k * 32;
-    const int k_end = min(k, k0 + 256);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-
-    // A lane walks along k of one n; the warps take every 8th k.
-    const int o = outer0 + lane;
-    if (o < outer) {
-        u32 largest = 0;
-        if (k0 + 256 <= k) {
-#pragma unroll
-            for (int i = 0; i < 256; i += 8)
-                largest = max(largest, finite_magnitude(x[(long long)(k0 + warp + i) * ld + o]));
+            for (int i = 0; i < 16; ++i) {
+                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (inside && k0 + i * 512 + mine < k) four = *(const float4*)(from + k0 + i * 512);
+                value[i][0] = four.x, value[i][1] = four.y, value[i][2] = four.z, value[i][3] = four.w;
+            }
         } else {
-            for (int kk = k0 + warp; kk < k_end; kk += 8)
-                largest = max(largest, finite_magnitude(x[(long long)kk * ld + o]));
+#pragma unroll
+            for (int i = 0; i < 16; ++i)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) value[i][e] = inside && k0 + i * 512 + mine + e < k ? from[k0 + i * 512 + e] : 0.0f;
         }
-        atomicMax(absmax + o, largest);
+    };
+
+    u32 largest = 0;
+    int exponent = 0, k0 = 0;
+    __shared__ u32 most[8];  // of each warp
+    const int place = o % 128;
+    const bool packs = o < (outer + 127) / 128 * 128;
+    u8* to = words + ((long long)(o / 128) * stages_k + mine / 64) * 32768;
+    const int at = place * 128 + swizzle(place, mine % 64 * 2 / 16) * 16 + mine * 2 % 16;  // of f16 words
+    const int at_s8 = place * 64 + swizzle_s8(place, mine % 64 / 16) * 16 + mine % 16;  // of s8 words
+    // Up along k for the maximum, and back: what was read last need not be read again.
+    bool known = false;
+    for (;;) {
+        read(k0);
+        if (!known) {
+#pragma unroll
+            for (int i = 0; i < 16; ++i)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
+            if (k0 + 8192 < end) {
+                k0 += 8192;
+                continue;
+            }
+#pragma unroll
+            for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+            if ((int)threadIdx.x % 32 == 0) most[(int)threadIdx.x / 32] = largest;
+            __syncthreads();
+#pragma unroll
+            for (int warp = 0; warp < 4; ++warp) largest = max(largest, most[row * 4 + warp]);
+            if (inside && mine == 0) absmax[o] = largest;
+            exponent = row_exponent(largest);
+            known = true;
+        }
+#pragma unroll
+        for (int i = 0; i < 16; i += 2) {
+            if (k0 + i * 512 >= end) continue;  // for all threads alike
+            float run[8];
+#pragma unroll
+            for (int e = 0; e < 8; ++e) run[e] = value[i + e / 4][e % 4];
+
+            Packed<8> packed;
+            split_run(packed, run, exponent);
+#pragma unroll
+            for (int part = 0; part < 2; ++part) {
+                const int kk = k0 + (i + part) * 512;
+                if (packs && kk + mine < end) {
+                    u8* stage = to + (long long)(kk / 64) * 32768;
+                    *(uint2*)(stage + at) =
+                        make_uint2(packed.word_0[2 * part], packed.word_0[2 * part + 1]);
+                    *(u32*)(stage + 16384 + at_s8) =
+                        packed.word_1[part];
+                    *(u32*)(stage + 24576 + at_s8) =
+                        packed.word_2[part];
+                }
+            }
+            count(counters, losses(run, exponent));
+        }
+        if (k0 == 0) break;
+        k0 -= 8192;
     }
 }
 
-// Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 128][k / 64][word: 3][n: 128][k: 64], rows swizzled, edges zero.
-// A thread takes 16 consecutive k of one column.
+// A cluster of 8 blocks takes 32 columns of operand b, of which it keeps the last 4096 k that it read: a thread 16 k of four neighbours.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
-    u8* __restrict__ words,
-    const u32* __restrict__ absmax,
+    u8* __restrict__ words,        // packed stages, edges zero: [n / 128][k / 64][word: 3][n: 128][k: 64], rows swizzled
+    u32* __restrict__ absmax,      // largest magnitudes, [n]
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = ((k + 63) / 64);
-    const int k0 = block % blocks_k * 64;
-    const int outer0 = block / blocks_k * 64;
-    const int my_k = (int)threadIdx.x % 4 * 16;
-    const int my_outer = (int)threadIdx.x / 4;
-    const int o = outer0 + my_outer;
-    float value[16];
+    const int rank = block % 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int mine = (warp * 8 + rank) * 64 + lane / 8 * 16;
+    const int first = block / 8 * 32 + lane % 8 * 4;
+    const int stages_k = (k + 63) / 64, end = stages_k * 64;
+    const bool pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer;  // of 16 bytes
+    const float* from = x + (long long)mine * ld + first;
+    float values[4][16];
+    const auto read = [&](int k0) {
+        const float* at = from + (long long)k0 * ld;
+        const int left = k - k0 - mine;
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 16; ++i, at += ld) {
+                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (i < left) four = *(const float4*)at;
+                values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < 16; ++i, at += ld)
+#pragma unroll
+                for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
+        }
+    };
 
-    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
-    // 65 floats, and 8 more after every 16: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are 16 apart, all different ones.
-    __shared__ float turned[64 * 65 + 24];
-    for (int i = (int)threadIdx.x; i < 4096; i += 256) {
-        const int column = i % 64, row = i / 64;
-        const bool inside = outer0 + column < outer && k0 + row < k;
-        turned[row * 65 + row / 16 * 8 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+    u32 largest[4] = {};
+    int k0 = 0;
+    __shared__ u32 most[8 * 32];
+    __shared__ u32 ours[32];
+    __shared__ u32 all[32];
+    // Up along k for the maxima, and back: what was read last need not be read again.
+    bool known = false;
+    for (;;) {
+        read(k0);
+        if (!known) {
+#pragma unroll
+            for (int one = 0; one < 4; ++one)
+#pragma unroll
+                for (int i = 0; i < 16; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
+            if (k0 + 4096 < end) {
+                k0 += 4096;
+                continue;
+            }
+            // Over a warp, the block, the cluster.
+#pragma unroll
+            for (int one = 0; one < 4; ++one) {
+#pragma unroll
+                for (int mask = 8; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
+                if (lane < 8) most[warp * 32 + lane * 4 + one] = largest[one];
+            }
+            __syncthreads();
+            const int column = (int)threadIdx.x;
+            if (column < 32) {
+                u32 found = 0;
+                for (int i = 0; i < 8; ++i) found = max(found, most[i * 32 + column]);
+                ours[column] = found;
+            }
+            cluster_arrive();
+            cluster_wait();
+            if (column < 32) {
+                u32 found = 0;
+                for (int i = 0; i < 8; ++i) found = max(found, load_of_block(ours + column, i));
+                all[column] = found;
+                const int o = block / 8 * 32 + column;
+                if (rank == 0 && o < outer) absmax[o] = found;
+            }
+            __syncthreads();
+            cluster_arrive();  // nobody is read any more
+            known = true;
+        }
+#pragma unroll
+        for (int at = 0; at < 64; at += 16) {
+            if (k0 + mine / 64 * 64 >= end) continue;  // for a warp alike
+            const int o = first + at / 16, kk = k0 + mine + at % 16;
+            const int exponent = row_exponent(all[lane % 8 * 4 + at / 16]);
+            float value[16];  // what makes 16 bytes of a word
+#pragma unroll
+            for (int i = 0; i < 16; ++i) value[i] = values[at / 16][at % 16 + i];
+
+            Packed<16> packed;
+            split_run(packed, value, exponent);
+            const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+            if (o < panels * 128 && kk < stages_k * 64) {
+                const int row = o % 128, first = kk % 64;
+                u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768;
+                *(uint4*)(to + row * 128 + swizzle(row, first * 2 / 16) * 16) =
+                    make_uint4(packed.word_0[0], packed.word_0[1], packed.word_0[2], packed.word_0[3]);
+                *(uint4*)(to + row * 128 + swizzle(row, first * 2 / 16 + 1) * 16) =
+                    make_uint4(packed.word_0[4], packed.word_0[5], packed.word_0[6], packed.word_0[7]);
+                *(uint4*)(to + 16384 + row * 64 + swizzle_s8(row, first / 16) * 16) =
+                    make_uint4(packed.word_1[0], packed.word_1[1], packed.word_1[2], packed.word_1[3]);
+                *(uint4*)(to + 24576 + row * 64 + swizzle_s8(row, first / 16) * 16) =
+                    make_uint4(packed.word_2[0], packed.word_2[1], packed.word_2[2], packed.word_2[3]);
+            }
+            count(counters, losses(value, exponent));
+        }
+        if (k0 == 0) break;
+        k0 -= 4096;
     }
-    __syncthreads();
-    for (int i = 0; i < 16; ++i) value[i] = turned[(my_k + i) * 65 + my_k / 16 * 8 + my_outer];
-
-    const int exponent = o < outer ? row_exponent(absmax[o]) : 0;
-    for (int i = 0; i < 16; ++i) value[i] = scaled_element(value[i], exponent);
-    Packed<16> packed;
-    split_run(packed, value);
-
-    const int kk = k0 + my_k;
-    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 64) {
-        const int row = o % 128, first = kk % 64;
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768;
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-            *(uint4*)(to + row * 128 + swizzle(row, first * 2 / 16 + i) * 16) =
-                make_uint4(packed.word_0[4 * i], packed.word_0[4 * i + 1], packed.word_0[4 * i + 2], packed.word_0[4 * i + 3]);
-#pragma unroll
-        for (int i = 0; i < 1; ++i)
-            *(uint4*)(to + 16384 + row * 64 + swizzle_s8(row, first / 16 + i) * 16) =
-                make_uint4(packed.word_1[4 * i], packed.word_1[4 * i + 1], packed.word_1[4 * i + 2], packed.word_1[4 * i + 3]);
-#pragma unroll
-        for (int i = 0; i < 1; ++i)
-            *(uint4*)(to + 24576 + row * 64 + swizzle_s8(row, first / 16 + i) * 16) =
-                make_uint4(packed.word_2[4 * i], packed.word_2[4 * i + 1], packed.word_2[4 * i + 2], packed.word_2[4 * i + 3]);
-    }
-
-    count(counters, losses(value));
+    cluster_wait();  // before this block's shared memory goes
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-gemmgen_f16_s8_wgmma_128x128x64_cb6e4b33_absmax(
-    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
-    int m, int n, int k, u32* __restrict__ a_absmax, u32* __restrict__ b_absmax)
-{
-    const int blocks_a = ((m + 31) / 32) * ((k + 255) / 256);
-    if ((int)blockIdx.x < blocks_a)
-        absmax_a((int)blockIdx.x, a, lda, m, k, a_absmax);
-    else
-        absmax_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_absmax);
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-gemmgen_f16_s8_wgmma_128x128x64_cb6e4b33_split(
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2)
+gemmgen_f16_s8_wgmma_128x128x64_f62bde34_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
-    const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
+    u32* __restrict__ a_absmax, u32* __restrict__ b_absmax,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
-    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 63) / 64);
+    const int blocks_a = (((m + 127) / 128 * 128 + 15) / 16) * 8;
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_absmax, a_status);
     else
@@ -565,7 +581,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_f16_s8_wgmma_128x128x64_cb6e4b33(
+gemmgen_f16_s8_wgmma_128x128x64_f62bde34(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
@@ -641,7 +657,7 @@ gemmgen_f16_s8_wgmma_128x128x64_cb6e4b33(
                 held = slot;
                 if (++slot == STAGES) slot = 0, phase ^= 1;
             };
-            // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
+            // The matrix unit truncates when it adds, FP32 rounds to nearest: every 256 k the
             // unit's sum moves over, while the products that stay in the unit are at work.
             const auto promote = [&]() {
                 wgmma_wait<1>();
@@ -689,12 +705,17 @@ gemmgen_f16_s8_wgmma_128x128x64_cb6e4b33(
                 wgmma_commit();
             };
 #pragma unroll 1
-            for (int index = 0; index < work.count; ++index) {
-                mbarrier_wait(full + slot * 8, phase);
-                issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
+            for (int interval = 0; interval < work.count; interval += 4) {
+                const int end = min(interval + 4, work.count);
+#pragma unroll 1
+                for (int index = interval; index < end; ++index) {
+                    mbarrier_wait(full + slot * 8, phase);
+                    issue(stages + slot * STAGE_BYTES, 0, K_STEPS, index != interval);
+                    wgmma_wait<2>();
+                    if (held >= 0) release(held);
+                    advance();
+                }
                 promote();
-                if (held >= 0) release(held);  // all that read it is done
-                advance();
             }
             wgmma_wait<0>();
             if (held >= 0) release(held);
@@ -774,4 +795,4 @@ gemmgen_f16_s8_wgmma_128x128x64_cb6e4b33(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_cb6e4b33
+}  // namespace gemmgen_f62bde34

@@ -121,6 +121,9 @@ WAYS = {
     "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2),
     "warpgroups, nine products of integers": dict(
         HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),
+    "warpgroups, words of several types": dict(SMALL_GROUPS, scheme="f16_s8", promote=32, layout="nt"),
+    "warpgroups that take turns, words of several types, slices": dict(
+        HOPPER, scheme="f16_s8", tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, consumers="pingpong", layout="tn", stages=4, split_k=2),
     "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
     "warpgroups that split A, clusters, slices": dict(
         HOPPER, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, where="mixed", split_k=2, layout="nt", promote=128),

@@ -136,6 +136,8 @@ class Design:
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         narrow: whether it is for some sizes alone, as `suits` tells.
         stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
+        splits_whole: whether blocks of a cluster may share rows and columns that are too long for one, so that a pass before the main
+            kernel finds their maxima and splits them at one go.
         is_emulated: whether the emulator knows the kernels' instructions.
         standing: how far such kernels have been checked, where none has ever run.
         places_itself: whether its own template says where chunks of a stage lie.
@@ -166,6 +168,7 @@ class Design:
     sums_come_combined: bool = False
     narrow: bool = False
     stays: bool = False
+    splits_whole: bool = False
     is_emulated: bool = True
     standing: str | None = None
     places_itself: bool = False
@@ -344,7 +347,8 @@ class Design:
         """Those of them that words decide: how many, how large, and how fast they are multiplied; all of one type, where the design has no other."""
         of_a, of_b = (len(scheme.words_of(operand)) for operand in "ab")
         return {
-            "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **sizes(scheme), **time.rate_numbers(gpu, scheme.leading),
+            "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **sizes(scheme),
+            **time.rate_numbers(gpu, scheme.leading),
         }
 
     def constants_of(self, plan: Decided) -> dict[str, Any]:

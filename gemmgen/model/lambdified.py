@@ -812,7 +812,7 @@ CODE = {
     "min(WN, 256) / 2 + 4 * mixed + 28 <= registers": (
         lambda WN, mixed, registers: min(WN, 256) / 2 + 4 * mixed + 28 <= registers
     ),
-    # C58
+    # C36
     "(types == 1) | (WN % 16 == 0)": (
         lambda types, WN: (types == 1) | (WN % 16 == 0)
     ),

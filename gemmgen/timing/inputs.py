@@ -63,15 +63,17 @@ class Inputs:
             kept[dtype] = [(a.astype(dtype, copy=False), b.astype(dtype, copy=False)) for a, b in zip(self.a, self.b)]
         return kept[dtype]
 
-    def bytes(self) -> list[tuple[Any, Any]]:
-        """(A [M, K], B^T [N, K]) of each set as the nearest integers of 127 times the elements, int8; converted once, and kept."""
+    def bytes(self, b_transposed: bool = True) -> list[tuple[Any, Any]]:
+        """(A [M, K], B^T [N, K], or B [K, N]) of each set as the nearest integers of 127 times the elements, int8; converted once, and kept."""
         import cupy
 
-        if "_bytes" not in self.__dict__:
-            self._bytes = [
-                tuple(cupy.ascontiguousarray(cupy.rint(127 * x).clip(-127, 127).astype(cupy.int8)) for x in (a, b.T)) for a, b in zip(self.a, self.b)
+        kept: dict[bool, list[tuple[Any, Any]]] = self.__dict__.setdefault("_bytes", {})
+        if b_transposed not in kept:
+            kept[b_transposed] = [
+                tuple(cupy.ascontiguousarray(cupy.rint(127 * x).clip(-127, 127).astype(cupy.int8)) for x in (a, b.T if b_transposed else b))
+                for a, b in zip(self.a, self.b)
             ]
-        return self._bytes
+        return kept[b_transposed]
 
     def results(self, dtype: str) -> list[Any]:
         """C of each set: the FP32 ones, which all share, or new ones."""

@@ -179,6 +179,8 @@ BITS = {
     "portable, row scales": dict(scheme="scaled", layout="tn"),
     "portable, without asynchronous copies": dict(gpu="t4", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
     "warpgroups": SMALL_GROUPS,
+    "warpgroups, words of several types": dict(SMALL_GROUPS, scheme="f16_s8", promote=128),
+    "warpgroups, words of several types, within a stage": dict(SMALL_GROUPS, scheme="f16_s8", promote=32, layout="tn"),
     "warpgroups that split A": dict(SMALL_GROUPS, where="mixed", layout="nt"),
     "mfma": dict(gpu="mi300x", promote=64),
     "mfma, row scales": dict(gpu="mi300x", scheme="scaled", layout="tn", promote=64),

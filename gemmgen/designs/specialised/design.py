@@ -69,7 +69,7 @@ CONSTRAINTS = (
     Constraint("C29", "an instruction", f"min(WN, 256) / 2 + 4 * mixed + {equations.LEAST_OTHERS} <= registers",
                "the compiler wants one instruction's sums, and its A where that is in registers, in what a thread has when the block starts",
                refusals.wide_instruction),
-    Constraint("C58", "widths", "(types == 1) | (WN % 16 == 0)", "instructions of all types cover the same of C", refusals.widths),
+    Constraint("C36", "widths", "(types == 1) | (WN % 16 == 0)", "instructions of all types cover the same of C", refusals.widths),
     common.FEW_TILES,
 )
 
@@ -97,6 +97,7 @@ class Specialised(Design):
     of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
     gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
     stays = True
+    splits_whole = True
     packs_apart = True
     shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
 
