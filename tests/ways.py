@@ -42,9 +42,9 @@ def solved(loaded: LoadedSpec) -> Plan:
 _SOLVED: dict[str, Plan] = {}
 
 
-def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", **pipeline) -> Plan:
+def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", **pipeline) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout}, "split": {"scheme": scheme, "where": where, "promote": promote},
+        "problem": {"layout": layout}, "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))

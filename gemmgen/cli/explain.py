@@ -45,7 +45,9 @@ def _groups(explanation: Explanation, known: dict[str, Any]) -> list[tuple[str, 
     from gemmgen.model import accuracy, error
 
     plan = explanation.plan
-    own = accuracy.predicted(plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).numbers
+    own = accuracy.predicted(
+        plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates,
+    ).numbers
     return [
         *((title, equations, known) for title, equations in plan.design.equation_groups), ("Error", error.EQUATIONS, known),
         ("Accuracy, uniform data of both signs", accuracy.PREDICTED, own),
