@@ -213,8 +213,9 @@ def scheme_gpus(scheme: Scheme) -> list[Gpu]:
     from gemmgen.catalog.gpu import GPUS
 
     def has(gpu: Gpu, word: str) -> bool:
-        rows = [one for one in FRAGMENTS.rows() if one.word == word]
-        return any(one.vendor == gpu.vendor and one.runs_on(gpu.arch) and (word in gpu.unit.words or not one.on_matrix_unit) for one in rows)
+        rows = [one for one in FRAGMENTS.rows() if one.word == word and one.vendor == gpu.vendor and one.runs_on(gpu.arch)]
+        # An instruction that the compiler makes of others for FP16 words is none.
+        return any(not one.on_matrix_unit or word in gpu.unit.words and gpu.unit.of(word, one.policy).rule != "by_f16" for one in rows)
 
     return [gpu for gpu in GPUS.rows() if all(has(gpu, word) for word in scheme.types)]
 

@@ -204,6 +204,12 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {unknown[0]}: bounds and emulation rest on it",
             has=", ".join(sorted(gpu.unit.block)), remedy="another scheme, or another gpu",
         )
+    if fragment.on_matrix_unit and gpu.unit.of(scheme.leading, fragment.policy).rule == "by_f16":
+        raise InfeasibleSpec(
+            f"{place}: [fragment] policy", f"{gpu.name} has no {fragment.policy} instruction of its own for {scheme.leading}: the compiler makes FP16 of such words",
+            got=fragment.policy, needs=f"a policy whose instructions multiply {scheme.leading}, where FP16 words would be as fast and more accurate",
+            remedy="a scheme of FP16 words, or another gpu",
+        )
     if spec.fragment.shape is None:
         fragment = design.preferred([row for row in candidates(gpu.vendor, scheme.leading, fragment.policy) if row.runs_on(gpu.arch)], fragment)
     promote = spec.split.promote

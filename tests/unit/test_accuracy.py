@@ -231,6 +231,35 @@ def test_rounding_alone():
     assert np.linalg.norm(x.astype(np.float32) - x) / np.linalg.norm(x) == pytest.approx(ROUNDED / 1.25, rel=0.1)
 
 
+# ---- what a GPU measured (docs/results/frontier.md)
+
+
+def test_coarse_sums_are_promoted_after_every_one():
+    """Where an instruction is one sum of 13 bits; on Ada it is two."""
+    assert road.plan({"split": {"scheme": "e4m3x6"}, "target": {"gpu": "h200"}}).promote == 32
+    assert road.plan({"split": {"scheme": "e4m3x6"}, "target": {"gpu": "rtx4090"}}).promote == 64
+
+
+@pytest.mark.parametrize("name, promote, measured", [
+    ("uniform", 32, 5.4e-5), ("positive", 32, 4.4e-5), ("spread", 32, 7.2e-5), ("uniform", 0, 3.1e-3), ("positive", 0, 6.6e-2), ("spread", 0, 7.3e-4),
+])
+def test_coarse_sums_err_as_an_h200_does(name, promote, measured):
+    """Never promoted they stop growing, which is less than was predicted of them."""
+    unit = UNITS.get("hopper").of("e4m3", "wgmma")
+    found = predicted(SCHEMES.get("e4m3x6"), unit, 4096, promote, DISTRIBUTIONS[name])
+    assert 0.7 * measured < found.estimate < (1.2 if promote else 25) * measured and found.worst > measured
+
+
+@pytest.mark.parametrize("k, sgemm", [(4096, {"uniform": 1.14e-6, "positive": 8.4e-7, "spread": 5.3e-7}), (8192, {"uniform": 1.6e-6, "positive": 1.2e-6, "spread": 7.4e-7})])
+def test_what_an_fp32_sum_shows_is_asked_and_no_more(k, sgemm):
+    """cuBLAS SGEMM on an H200: the contract allows no more than that, and not much less."""
+    asked = contract(loads({"accuracy": {"as": "fp32"}, "target": {"gpu": "h200"}, "problem": {"k": k}}))
+    for name, measured in sgemm.items():
+        assert 0.9 * measured < asked.most(name) < 1.02 * measured, name
+    assert asked.times(SCHEMES.get("mixpert_triangle"), UNITS.get("hopper"), 0) > 1.5  # which errs twice as much on the spread
+    assert asked.times(SCHEMES.get("scaled"), UNITS.get("hopper"), 64) < 0.7
+
+
 # ---- the frontier
 
 
