@@ -12,6 +12,7 @@ import numpy as np
 
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.number import INTEGERS, Format
+from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, Residues
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -61,6 +62,23 @@ def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     return np.where(largest > 0, scheme.target_exponent - exponent, 0)
 
 
+def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
+    """What each row of `x` [rows, k] is multiplied by before it is rounded to integers, [rows] FP64 of `FACTOR_BITS` fraction bits.
+
+    It brings the row's Euclidean norm to the target or little below. NaN of a row that holds an Inf or a NaN, 1 of zeros.
+    """
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        squares = (x.astype(np.float64) ** 2).sum(axis=1)
+        factors = float(residues.target) / (np.sqrt(squares) * MARGIN)
+        cut = (factors.view(np.uint64) & np.uint64(-1 << 52 - FACTOR_BITS & 0xFFFFFFFFFFFFFFFF)).view(np.float64)
+    return np.where(squares == 0, 1.0, np.where(np.isfinite(squares), cut, np.nan))
+
+
+def row_steps(x: np.ndarray, residues: Residues) -> np.ndarray:
+    """What one of the integers of a row stands for, [rows] FP64: one over its factor."""
+    return 1.0 / row_factors(x, residues)
+
+
 def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """Rows of `x` [rows, k] that words cannot stand for, [rows]: integers have no Inf and no NaN, so what such a row takes part in is
     computed from the operands themselves, or is NaN."""
@@ -73,8 +91,9 @@ class Words:
 
     Attributes:
         planes: [words, rows, k] in FP64, unscaled: word i as stored.
-        exponents: [rows], log2 of each row's scale.
+        exponents: [rows], log2 of each row's scale; 0 of residues, which have `steps`.
         is_lossy, overflows, is_nonfinite: [rows, k], which elements the split kernel counts as what.
+        steps: [rows], of residues what one of a row's integers stands for; None of other words.
     """
 
     planes: np.ndarray
@@ -82,6 +101,7 @@ class Words:
     is_lossy: np.ndarray
     overflows: np.ndarray
     is_nonfinite: np.ndarray
+    steps: np.ndarray | None = None
 
     @property
     def lossy(self) -> int:
@@ -113,6 +133,8 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | N
     """
     if x.dtype != np.float32:
         raise TypeError(f"split takes float32, not {x.dtype}")
+    if scheme.residues:
+        return _split_residues(x, scheme)
     exponents = row_exponents(x, scheme)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         # The device scales in FP32, where what falls below its range is rounded, but never to zero: it is to be counted.
@@ -153,6 +175,25 @@ def _split_fixed(x: np.ndarray, element: np.ndarray, exponents: np.ndarray, sche
     return Words(planes=held, exponents=exponents, is_lossy=kept & (x != 0) & ~np.any(planes, axis=0), overflows=np.zeros(x.shape, bool), is_nonfinite=~finite)
 
 
+def _split_residues(x: np.ndarray, scheme: Scheme) -> Words:
+    """Into residues of integers. Lossy are elements that are not 0 and whose integer is; of rows set aside none is, and nobody uses their words."""
+    factors, finite, kept = row_factors(x, scheme.residues), np.isfinite(x), ~set_aside(x, scheme)[:, None]
+    with np.errstate(invalid="ignore"):
+        integers = np.where(kept, np.rint(np.where(kept, x.astype(np.float64) * factors[:, None], 0.0)), 0.0).astype(np.int64)
+    return Words(
+        planes=scheme.residues.of(integers).astype(np.float64), exponents=np.zeros(x.shape[0], np.int64), is_lossy=kept & (x != 0) & (integers == 0),
+        overflows=np.zeros(x.shape, bool), is_nonfinite=~finite, steps=1.0 / factors,
+    )
+
+
+def joined(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
+    """What a scheme of residues computes of A [M, K] and B^T [N, K], bit for bit: [M, N] FP32. Sums of products are exact in FP64."""
+    residues = scheme.residues
+    sums = [(a.planes[i] @ b.planes[i].T).astype(np.int64) % m for i, m in enumerate(residues.moduli)]
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        return (residues.joined(np.stack(sums)) * (a.steps * residues.unit)[:, None] * b.steps[None, :]).astype(np.float32)
+
+
 def _flushed(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """What is below the words' normal range taken for zero."""
     return np.where(np.abs(x) < 2.0**scheme.format.min_exponent, 0.0, x)
@@ -171,6 +212,8 @@ def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
 
 def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
     """What the scheme computes, summed in FP64: [M, N] for A [M, K] and B^T [N, K]."""
+    if scheme.residues:
+        return joined(a, b, scheme).astype(np.float64)
     sums = {acc.name: np.zeros((a.planes.shape[1], b.planes.shape[1])) for acc in scheme.accumulators}
     for product in scheme.products:
         sums[product.into] += a.planes[product.a] @ b.planes[product.b].T

@@ -14,6 +14,9 @@ normalises) is
 Words are numbers of a floating-point format or, of type `s8`, integers: fixed-point digits of the element, of which the last stands for
 2^-s of its scaled row whatever the element's size. What such words leave out is therefore told relative to the largest element of the row
 of A or column of B (`Scheme.fixed`), sums are INT32 and exact, and a word that saturates leaves the rest to the next one.
+
+A row with `moduli` in place of words and products is of the other family (`gemmgen.catalog.residues`): word i of an element, scaled to an integer, is
+its residue modulo m_i, products are those of words of one modulus, and the sums are put together by the Chinese remainder theorem.
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import log2
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.number import FORMATS, INTEGERS, ROUNDINGS, Format, Rounding, RoundingRule, WordType, sum_type, word_bytes
+from gemmgen.catalog.residues import LARGEST_K, Residues
 from gemmgen.catalog.table import IDENTIFIER, Row, Strict, Table, Title
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -58,8 +62,8 @@ class Word(Strict):
 class Product(Strict):
     """Word `a` of A times word `b` of B, added into the accumulator `into`."""
 
-    a: Annotated[int, Field(ge=0, le=3)]
-    b: Annotated[int, Field(ge=0, le=3)]
+    a: Annotated[int, Field(ge=0, le=15)]
+    b: Annotated[int, Field(ge=0, le=15)]
     into: Annotated[str, Field(pattern=IDENTIFIER)]
 
 
@@ -95,6 +99,8 @@ class Step(NamedTuple):
 
 
 T = TypeVar("T")
+Family = Literal["residual chain", "residues"]
+"""What a scheme's accumulators hold of its result (`Recombination`)."""
 
 
 class Recombination(NamedTuple):
@@ -102,17 +108,17 @@ class Recombination(NamedTuple):
 
     Attributes:
         family: `residual chain`: each accumulator holds what the ones of larger contributions left out, scaled up, and one
-            multiply-add takes it in.
-        steps: from the smallest contribution to the largest.
+            multiply-add takes it in. `residues`: each holds the result modulo a number of its own, and all are as important as one another.
+        steps: from the smallest contribution to the largest; none of residues.
     """
 
-    family: Literal["residual chain"]
+    family: Family
     steps: tuple[Step, ...]
 
     @property
     def roundings(self) -> int:
         """How often an element is rounded on the way: the first step takes a sum as it is."""
-        return len(self.steps) - 1
+        return max(0, len(self.steps) - 1)
 
     def share(self, accumulator: Accumulator) -> float:
         """What the sum of an accumulator is multiplied by in the end."""
@@ -145,6 +151,7 @@ class Scheme(Row):
             k of one instruction) or `never`.
         words: from most to least significant.
         products: in the order the kernel issues them.
+        moduli: of the residues that words are, in place of `words` and `products`, which follow; None of other schemes.
     """
 
     title: Title
@@ -152,8 +159,20 @@ class Scheme(Row):
     normalize: Literal["none", "row"] = "none"
     target_exponent: Annotated[int, Field(ge=-14, le=126)] = 14
     own_promote: Literal["fragment", "never"]
-    words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=4, strict=False)]
+    words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=16, strict=False)]
     products: Annotated[tuple[Product, ...], Field(min_length=1, max_length=16, strict=False)]
+    moduli: Annotated[tuple[int, ...], Field(min_length=2, max_length=16, strict=False)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words_of_moduli(cls, row: Any) -> Any:
+        """A word for each modulus, and its product with the same of the other operand."""
+        if not isinstance(row, dict) or not row.get("moduli") or "words" in row or "products" in row:
+            return row
+        count = len(row["moduli"])
+        return row | {
+            "words": [{"rounding": "nearest_even"}] * count, "products": [{"a": i, "b": i, "into": f"of_{m}"} for i, m in enumerate(row["moduli"])],
+        }
 
     @field_validator("words")
     @classmethod
@@ -166,6 +185,10 @@ class Scheme(Row):
 
     @model_validator(mode="after")
     def _products_fit(self) -> Scheme:
+        if self.moduli:
+            return self._residues_fit()
+        if len(self.words) > 4:
+            raise ValueError("at most four words")
         seen: set[tuple[int, int]] = set()
         scales: dict[str, int] = {}
         for product in self.products:
@@ -195,6 +218,17 @@ class Scheme(Row):
             raise ValueError(f"target_exponent below {self.format.max_exponent}, so that rounding up cannot overflow")
         return self
 
+    def _residues_fit(self) -> Scheme:
+        """The row proves its own system of residues."""
+        if self.word != "s8" or self.normalize != "row" or self.own_promote != "never":
+            raise ValueError('word = "s8", normalize = "row" and own_promote = "never" with moduli: residues are integers, and their sums are exact')
+        if refusal := self.residues.refusal():
+            raise ValueError(refusal)
+        diagonal = [(i, i, f"of_{m}") for i, m in enumerate(self.moduli)]
+        if [(p.a, p.b, p.into) for p in self.products] != diagonal or any(word != Word(rounding="nearest_even") for word in self.words):
+            raise ValueError("moduli alone: words and products follow from them")
+        return self
+
     def _fixed_words_fit(self) -> Scheme:
         if any(word.rounding != "nearest_even" or word.bits or word.flush for word in self.words):
             raise ValueError(f"words of {self.word} that round nearest_even, of all their bits")
@@ -212,6 +246,11 @@ class Scheme(Row):
     def fixed(self) -> bool:
         """Whether words are integers: what they leave of an element is relative to the largest of its row, not to the element."""
         return self.word in INTEGERS
+
+    @cached_property
+    def residues(self) -> Residues | None:
+        """The system of residues that its words are; None where they are digits or floating-point numbers."""
+        return Residues(self.moduli) if self.moduli else None
 
     @property
     def format(self) -> Format:
@@ -249,6 +288,8 @@ class Scheme(Row):
         """
         if not self.fixed:
             return None
+        if self.residues:
+            return LARGEST_K
         products = max(sum(p.into == acc.name for p in self.products) for acc in self.accumulators)
         return INTEGERS["s32"].largest // (products * INTEGERS[self.word].largest ** 2)
 
@@ -276,6 +317,8 @@ class Scheme(Row):
     @cached_property
     def recombination(self) -> Recombination:
         """How their sums become one: the only place that says so."""
+        if self.residues:
+            return Recombination("residues", ())
         chain = self.accumulators[::-1]
         before = (chain[0], *chain)
         return Recombination("residual chain", tuple(Step(acc, acc.scale - last.scale) for last, acc in zip(before, chain)))
@@ -286,13 +329,18 @@ class Scheme(Row):
 
     @property
     def dropped(self) -> tuple[tuple[int, int], ...]:
-        """Word pairs (i, j) whose product is not computed."""
+        """Word pairs (i, j) whose product is not computed; of residues those of two moduli mean nothing."""
+        if self.residues:
+            return ()
         kept = {(p.a, p.b) for p in self.products}
         of_a, of_b = (range(len(self.words_of(operand))) for operand in "ab")
         return tuple((i, j) for i in of_a for j in of_b if (i, j) not in kept)
 
     def remainder(self, words: int) -> float:
-        """Largest |x - first `words` words| / |x| for an element in range; of integer words over the largest element of its row."""
+        """Largest |x - first `words` words| / |x| for an element in range; of integer words over the largest element of its row, of residues
+        over its row's Euclidean norm."""
+        if self.residues:
+            return 2.0**-self.residues.bits if words == len(self.words) else 1.0
         if self.fixed and words:
             # Half a last place of a row whose largest element is at the bottom of its binade; or what a saturated word leaves of one at the top.
             most = INTEGERS[self.word].largest
@@ -310,6 +358,8 @@ class Scheme(Row):
 
     def bits_of(self, words: int) -> int:
         """The same of the first `words` words, at least one."""
+        if self.residues:
+            return int(self.residues.bits)  # fewer residues tell nothing
         return self.format.fraction_bits + 1 if self.exact else round(-log2(self.remainder(words)))
 
     @property

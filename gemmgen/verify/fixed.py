@@ -16,6 +16,14 @@ whatever the element. Summed over the elements of C,
 
 where s are the root mean squares of what all words leave and w that of a word, both of a row's or column's own scale. It is doubled like the
 others' (`bound.SAFETY`).
+
+**Residues** (`gemmgen.catalog.residues`) stand for integers of which the row has one last place too, 1 / f_i = |a_i| / T of row i of A, where |a_i| is its
+Euclidean norm and T the target, but for 2^-20 that the factor f_i is rounded down by. Half of that is lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so
+
+    |C - C*| <= |a_i| |b_j| ( sqrt(K) / T + K / (4 T^2) + 2^-41 + u )
+
+Sums modulo each m are exact. The fraction that stands for the result of all of them is off by 2^-53 for each of a residue, times M = 2 T^2; the result is rounded to
+FP32 once. The statistical gate is the one above, of which the scales say all.
 """
 
 from __future__ import annotations
@@ -26,14 +34,20 @@ import numpy as np
 
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.model.error import U
-from gemmgen.split import row_exponents
+from gemmgen.catalog.residues import FACTOR_BITS, FRACTION_BITS, LARGEST
+from gemmgen.split import row_exponents, row_steps
 
 EVEN = 12**-0.5
 """Root mean square of what is spread evenly, over its width."""
 
 
-def worst(scheme: Scheme) -> float:
-    """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B."""
+def worst(scheme: Scheme, k: int) -> float:
+    """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B; of residues over their norms."""
+    if scheme.residues:
+        step = (1 + 2.0 ** (1 - FACTOR_BITS)) / scheme.residues.target  # over the norm
+        joining = len(scheme.words) * LARGEST * 2.0 ** -(FRACTION_BITS + 1) * 2 * (1 + 2.0**-10)
+        lost = sqrt(k) * step + k * step**2 / 4 + joining
+        return lost + U * (1 + lost)
     of_a, of_b = (scheme.remainder(len(scheme.words_of(operand))) for operand in "ab")
     lost = of_a + of_b + of_a * of_b + sum(scheme.remainder(i) * scheme.remainder(j) for i, j in scheme.dropped)
     # Every product of words, as the sums take them in, is no larger than what the words before them leave.
@@ -41,14 +55,19 @@ def worst(scheme: Scheme) -> float:
     return lost + (converted + (scheme.recombination.roundings + 1) * (1 + 2.0**-5)) * U
 
 
-def reach(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """K times the largest magnitudes of each row of A [M, K] and column of B [K, N], [M, N]."""
+def reach(scheme: Scheme, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """K times the largest magnitudes of each row of A [M, K] and column of B [K, N], [M, N]; of residues the product of their norms."""
+    if scheme.residues:
+        norms = [np.sqrt((x.astype(np.float64) ** 2).sum(axis=axis)) for x, axis in ((a, 1), (b, 0))]
+        return norms[0][:, None] * norms[1][None, :]
     rows, columns = (np.abs(x).max(axis=axis, initial=0.0).astype(np.float64) for x, axis in ((a, 1), (b, 0)))
     return a.shape[1] * rows[:, None] * columns[None, :]
 
 
 def places(x: np.ndarray, scheme: Scheme, index: int) -> np.ndarray:
     """The last place of word `index` of each row of `x` [rows, k], [rows]."""
+    if scheme.residues:
+        return row_steps(x, scheme.residues)
     return np.ldexp(1.0, -scheme.words[index].scale - row_exponents(x, scheme))
 
 
@@ -75,8 +94,10 @@ def rounding(scheme: Scheme) -> float:
     return (scheme.recombination.roundings + 2) * U
 
 
-def relative(scheme: Scheme) -> float:
+def relative(scheme: Scheme, k: int) -> float:
     """Expected relative error of data spread evenly in [-1, 1], whose largest elements are at the bottom of their binade: no row has worse places."""
+    if scheme.residues:
+        return sqrt(2 * (EVEN * sqrt(k) / scheme.residues.target) ** 2 + rounding(scheme) ** 2)
     def left(words: int) -> float:
         """Root mean square over that of the elements, 3^-1/2 of the largest."""
         return 1.0 if words == 0 else sqrt(3) * EVEN * 2.0 ** -(scheme.words[words - 1].scale + scheme.target_exponent)

@@ -8,7 +8,7 @@ from gemmgen.catalog.conversion import RAW
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
-from gemmgen.split import Words, split
+from gemmgen.split import Words, joined, split
 
 
 def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16) -> np.ndarray:
@@ -23,6 +23,8 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
         EmulationError: the unit has no such words.
     """
     of_a, of_b = split(a, scheme), split(np.ascontiguousarray(b.T), scheme)
+    if scheme.residues:  # sums of integers, which no order changes
+        return joined(of_a, of_b, scheme)
     left, right = _raw(of_a, scheme, fragment_k), _raw(of_b, scheme, fragment_k)
     zero = np.zeros((a.shape[0], b.shape[1], 1), np.int32 if scheme.fixed else np.float32)
     inside = {accumulator.name: zero for accumulator in scheme.accumulators}
