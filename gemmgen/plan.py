@@ -25,6 +25,9 @@ SPLIT_TILE_K = 32
 SPLIT_ELEMENTS = 8  # k values a thread splits at least: one 16-byte store a word of 16 bits
 SPLIT_RUNS = 4  # of them that a thread of a strided batch's split kernel takes, so that more loads are under way at once
 ABSMAX_TILE_K = 256
+NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
+NORMS_THREADS = 1024
+WHOLE_K = 1 << 30
 COPY_BYTES = 16  # one cp.async
 
 
@@ -165,7 +168,7 @@ class _Facts:
 
     @cached_property
     def design(self) -> Design:
-        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind)[0]
+        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind, self.scheme.recombination.family)[0]
 
     @property
     def kind(self) -> str:
@@ -462,6 +465,11 @@ class _Facts:
             return ()
         archs = {gpu.arch for gpu in GPUS.rows() if gpu.arch in (self.fragment.archs or ()) and gpu.unit.flushes_subnormals}
         return tuple(sorted(archs | ({self.arch} if self.flushes_words else set())))
+
+    @property
+    def takes_maxima(self) -> bool:
+        """Whether rows and columns have powers of two by their largest elements."""
+        return self.scheme.normalize == "row" and not self.scheme.residues
 
     @property
     def takes_operands(self) -> bool:

@@ -58,6 +58,11 @@ class Modulus:
     digits: tuple[int, ...]
 
     @property
+    def inverse(self) -> str:
+        """1 / m to nearest, as a literal of FP32 without its suffix."""
+        return float(np.float32(1) / np.float32(self.m)).hex()
+
+    @property
     def high(self) -> int:
         """The weight's leading bits."""
         return self.weight >> LOW_BITS
@@ -123,6 +128,13 @@ class Residues:
     def unit(self) -> float:
         """M in units of 2^-FRACTION_BITS: what one of a fraction's units stands for, as FP64."""
         return float(np.ldexp(float(self.product), -FRACTION_BITS))
+
+    @property
+    def unit_text(self) -> str:
+        """The same as a literal."""
+        return self.unit.hex()
+
+    factor_bits, fraction_bits, low_bits, quotient_bits = FACTOR_BITS, FRACTION_BITS, LOW_BITS, QUOTIENT_BITS
 
     @cached_property
     def each(self) -> tuple[Modulus, ...]:
