@@ -328,12 +328,12 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
 
 
 def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
-    """Factors of rows and columns, one over them behind, and what the results leave modulo each number but the last, for the blocks that there are at once."""
-    kept = plan.most_blocks * plan.block[0] * plan.block[1] * len(plan.scheme.words)
+    """Factors of rows and columns, one over them behind, and what results leave modulo each number, for the blocks that there are at once."""
+    kept = plan.numbers["kept_bytes"]
     return (
         Buffer("a_scales", "double", 16, ("m_padded",), False, "factors of A's rows, and one over each"),
         Buffer("b_scales", "double", 16, ("n_padded",), False, "factors of B's columns, and one over each"),
-        Buffer("residues", "unsigned char", kept, (), False, "residues of the tiles that are at work"),
+        Buffer("residues", "unsigned char", kept, (), False, "residues of the tiles that are at work, and sums of segments before"),
     )
 
 
@@ -470,7 +470,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     lines = [Line((_words(operand, const=True),), _packed_stages(operand)) for operand in before]
     lines.extend(_row_scales(plan))
     if plan.scheme.residues:
-        lines.append(Line((_into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True),), "[blocks][modulus][tile]"))
+        lines.append(Line((_into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True),), "[blocks]: [modulus][tile], and sums of segments"))
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))

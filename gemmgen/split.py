@@ -12,7 +12,7 @@ import numpy as np
 
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.number import INTEGERS, Format
-from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, Residues
+from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, SEGMENT_K, Residues
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -65,10 +65,11 @@ def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
 def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
     """What each row of `x` [rows, k] is multiplied by before it is rounded to integers, [rows] FP64 of `FACTOR_BITS` fraction bits.
 
-    It brings the row's Euclidean norm to the target or little below. NaN of a row that holds an Inf or a NaN, 1 of zeros.
+    It brings the largest Euclidean norm of the row's segments to the target or little below. NaN of a row that holds an Inf or a NaN, 1 of zeros.
     """
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        squares = (x.astype(np.float64) ** 2).sum(axis=1)
+        segments = [(x[:, at : at + SEGMENT_K].astype(np.float64) ** 2).sum(axis=1) for at in range(0, x.shape[1], SEGMENT_K)]
+        squares = np.max(segments, axis=0) if segments else np.zeros(x.shape[0])  # of NaN none is larger
         factors = float(residues.target) / (np.sqrt(squares) * MARGIN)
         cut = (factors.view(np.uint64) & np.uint64(-1 << 52 - FACTOR_BITS & 0xFFFFFFFFFFFFFFFF)).view(np.float64)
     return np.where(squares == 0, 1.0, np.where(np.isfinite(squares), cut, np.nan))
@@ -188,10 +189,12 @@ def _split_residues(x: np.ndarray, scheme: Scheme) -> Words:
 
 def joined(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
     """What a scheme of residues computes of A [M, K] and B^T [N, K], bit for bit: [M, N] FP32. Sums of products are exact in FP64."""
-    residues = scheme.residues
-    sums = [(a.planes[i] @ b.planes[i].T).astype(np.int64) % m for i, m in enumerate(residues.moduli)]
+    residues, total = scheme.residues, np.zeros((a.planes.shape[1], b.planes.shape[1]))
+    for at in range(0, a.planes.shape[2], SEGMENT_K):
+        left, right = a.planes[:, :, at : at + SEGMENT_K], b.planes[:, :, at : at + SEGMENT_K]
+        total += residues.joined(np.stack([(left[i] @ right[i].T).astype(np.int64) % m for i, m in enumerate(residues.moduli)]))
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        return (residues.joined(np.stack(sums)) * (a.steps * residues.unit)[:, None] * b.steps[None, :]).astype(np.float32)
+        return (total * (a.steps * residues.unit)[:, None] * b.steps[None, :]).astype(np.float32)
 
 
 def _flushed(x: np.ndarray, scheme: Scheme) -> np.ndarray:

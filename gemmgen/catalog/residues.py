@@ -7,8 +7,9 @@ integer of (-M/2, M/2) (Chinese remainder theorem):
 
 where r_i is any number congruent to c modulo m_i. So residues of a product of integer matrices are the products of their residues, and
 nothing is known of how large the integers were on the way: only |sum_k a b| < M/2 matters, and by Cauchy and Schwarz |sum_k a b| is at
-most the product of the Euclidean norms of the row and the column. Each row of A and column of B is therefore scaled by a factor f that makes its
-norm no larger than `target`, of which the square is below M/2.
+most the product of the Euclidean norms of the row and the column. K is taken in segments of `SEGMENT_K`, whose results are joined each by itself and
+added up. Each row of A and column of B is therefore scaled by a factor f that makes the norm of none of its segments larger than `target`, of which the
+square is below M/2.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ import numpy as np
 LARGEST = 256
 """The largest modulus whose residues fit INT8."""
 SLACK = 200
-"""What rounding to integers adds to the norm of a row, at most: sqrt(K) / 2, with K of at most `LARGEST_K`."""
-LARGEST_K = (1 << 30) // (LARGEST // 2) ** 2 - 1
-"""The largest K that sums of residues' products stay below 2^30 at, where one multiplication reduces them."""
+"""More than what rounding to integers adds to the norm of a segment: sqrt(SEGMENT_K) / 2."""
+SEGMENT_K = 8192
+"""k whose sums are joined by themselves: a longer row would have a larger norm and so fewer bits for each element. A multiple of every stage."""
 FRACTION_BITS = 52
 """Bits of the fixed-point fraction c / M: FP64 holds them all."""
 LOW_BITS = 20
 """Those of them that are summed apart, so that no sum of 32 bits overflows."""
 SUM_BITS = 30
-"""Sums are below 2^SUM_BITS in magnitude."""
+"""Sums over a segment are below 2^SUM_BITS in magnitude, so that one multiplication reduces them."""
 QUOTIENT_BITS = 39
 """A sum's quotient is (sum * reciprocal) / 2^QUOTIENT_BITS, rounded down."""
 MARGIN = 1 + 2.0**-30
@@ -134,7 +135,7 @@ class Residues:
         """The same as a literal."""
         return self.unit.hex()
 
-    factor_bits, fraction_bits, low_bits, quotient_bits = FACTOR_BITS, FRACTION_BITS, LOW_BITS, QUOTIENT_BITS
+    segment_k, factor_bits, fraction_bits, low_bits, quotient_bits = SEGMENT_K, FACTOR_BITS, FRACTION_BITS, LOW_BITS, QUOTIENT_BITS
 
     @cached_property
     def each(self) -> tuple[Modulus, ...]:

@@ -29,7 +29,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.number import FORMATS, INTEGERS, ROUNDINGS, Format, Rounding, RoundingRule, WordType, sum_type, word_bytes
-from gemmgen.catalog.residues import LARGEST_K, Residues
+from gemmgen.catalog.residues import Residues
 from gemmgen.catalog.table import IDENTIFIER, Row, Strict, Table, Title
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -282,14 +282,12 @@ class Scheme(Row):
 
     @property
     def largest_k(self) -> int | None:
-        """The largest K that no INT32 sum can overflow at; None where sums are FP32.
+        """The largest K that no INT32 sum can overflow at; None where sums are FP32, or of residues, which are summed over segments of k.
 
         Words are at most 127 in magnitude, so an accumulator of n products reaches n K 127^2.
         """
-        if not self.fixed:
+        if not self.fixed or self.residues:
             return None
-        if self.residues:
-            return LARGEST_K
         products = max(sum(p.into == acc.name for p in self.products) for acc in self.accumulators)
         return INTEGERS["s32"].largest // (products * INTEGERS[self.word].largest ** 2)
 

@@ -829,8 +829,8 @@ CODE = {
         lambda WM, WN: WM * WN / 128
     ),
     # Q4
-    "blocks_at_once * BM * BN * moduli": (
-        lambda blocks_at_once, BM, BN, moduli: blocks_at_once * BM * BN * moduli
+    "blocks_at_once * BM * BN * (moduli + 8)": (
+        lambda blocks_at_once, BM, BN, moduli: blocks_at_once * BM * BN * (moduli + 8)
     ),
     # Q5
     "BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)": (
@@ -893,9 +893,11 @@ CODE = {
         lambda groups, stages, tensor_cycles: where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)
     ),
     # Q21
-    "turns * (stages_k * stage_cycles + moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles) + turn_cycles_each)": (
-        lambda turns, stages_k, stage_cycles, moduli, reduce_cycles, hidden_cycles, join_cycles, turn_cycles_each: turns * (stages_k * stage_cycles +
-        moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles) + turn_cycles_each)
+    (
+    "turns * (stages_k * stage_cycles + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + "
+    "turn_cycles_each)"): (
+        lambda turns, stages_k, stage_cycles, K, moduli, reduce_cycles, hidden_cycles, join_cycles, turn_cycles_each: turns * (stages_k * stage_cycles
+        + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + turn_cycles_each)
     ),
     # Q22
     "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (

@@ -17,24 +17,24 @@ whatever the element. Summed over the elements of C,
 where s are the root mean squares of what all words leave and w that of a word, both of a row's or column's own scale. It is doubled like the
 others' (`bound.SAFETY`).
 
-**Residues** (`gemmgen.catalog.residues`) stand for integers of which the row has one last place too, 1 / f_i = |a_i| / T of row i of A, where |a_i| is its
-Euclidean norm and T the target, but for 2^-20 that the factor f_i is rounded down by. Half of that is lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so
+**Residues** (`gemmgen.catalog.residues`) stand for integers of which the row has one last place too, 1 / f_i = |a_i| / T of row i of A, where |a_i| is the
+Euclidean norm of its largest segment and T the target, but for 2^-20 that the factor f_i is rounded down by. Half of that is lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so
 
     |C - C*| <= |a_i| |b_j| ( sqrt(K) / T + K / (4 T^2) + 2^-41 + u )
 
-Sums modulo each m are exact. The fraction that stands for the result of all of them is off by 2^-53 for each of a residue, times M = 2 T^2; the result is rounded to
-FP32 once. The statistical gate is the one above, of which the scales say all.
+for each segment, and with K in place of its length and the norms of whole rows and columns for all of them. Sums modulo each m are exact. The fraction that stands
+for the result of all of them is off by 2^-53 for each of a residue, times M = 2 T^2, in each segment; the result is rounded to FP32 once. The statistical gate is the one above, of which the scales say all.
 """
 
 from __future__ import annotations
 
-from math import sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.model.error import U
-from gemmgen.catalog.residues import FACTOR_BITS, FRACTION_BITS, LARGEST
+from gemmgen.catalog.residues import FACTOR_BITS, FRACTION_BITS, LARGEST, SEGMENT_K
 from gemmgen.split import row_exponents, row_steps
 
 EVEN = 12**-0.5
@@ -45,7 +45,7 @@ def worst(scheme: Scheme, k: int) -> float:
     """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B; of residues over their norms."""
     if scheme.residues:
         step = (1 + 2.0 ** (1 - FACTOR_BITS)) / scheme.residues.target  # over the norm
-        joining = len(scheme.words) * LARGEST * 2.0 ** -(FRACTION_BITS + 1) * 2 * (1 + 2.0**-10)
+        joining = ceil(k / SEGMENT_K) * len(scheme.words) * LARGEST * 2.0 ** -(FRACTION_BITS + 1) * 2 * (1 + 2.0**-10)
         lost = sqrt(k) * step + k * step**2 / 4 + joining
         return lost + U * (1 + lost)
     of_a, of_b = (scheme.remainder(len(scheme.words_of(operand))) for operand in "ab")
@@ -97,7 +97,7 @@ def rounding(scheme: Scheme) -> float:
 def relative(scheme: Scheme, k: int) -> float:
     """Expected relative error of data spread evenly in [-1, 1], whose largest elements are at the bottom of their binade: no row has worse places."""
     if scheme.residues:
-        return sqrt(2 * (EVEN * sqrt(k) / scheme.residues.target) ** 2 + rounding(scheme) ** 2)
+        return sqrt(2 * (EVEN * sqrt(min(k, SEGMENT_K)) / scheme.residues.target) ** 2 + rounding(scheme) ** 2)
     def left(words: int) -> float:
         """Root mean square over that of the elements, 3^-1/2 of the largest."""
         return 1.0 if words == 0 else sqrt(3) * EVEN * 2.0 ** -(scheme.words[words - 1].scale + scheme.target_exponent)

@@ -7,6 +7,7 @@ multiplying thread reduces its sums and keeps a byte of each in the workspace, a
 
 from __future__ import annotations
 
+from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.designs.specialised import equations as specialised
 from gemmgen.model import resources, time, traffic
 from gemmgen.model.equation import Equation
@@ -23,7 +24,10 @@ STORE_INSTRUCTIONS = 24
 STAGE_BYTES = Equation("Q1", "stage_bytes", "BK * (BM + BN)", "B a stage", "a byte of each element: its residue modulo one number")
 SHARED_BYTES = Equation("Q2", "shared_bytes", "stages * (stage_bytes + 16)", "B", "EGEMM eq. 8's term; two barriers a stage")
 ACCUMULATOR_REGISTERS = Equation("Q3", "accumulator_registers", "WM * WN / 128", "registers a thread", "sums modulo one number; those before it are bytes in the workspace")
-KEPT_BYTES = Equation("Q4", "kept_bytes", "blocks_at_once * BM * BN * moduli", "B", "residues of the tiles at work, in the workspace")
+KEPT_BYTES = Equation(
+    "Q4", "kept_bytes", "blocks_at_once * BM * BN * (moduli + 8)", "B",
+    "of the tiles at work, in the workspace: residues of a segment of k, and FP64 sums of those before",
+)
 
 FETCH_BYTES = Equation(
     "Q5", "fetch_bytes", "BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)", "B a stage", "each instruction reads its operands from shared memory anew",
@@ -64,8 +68,8 @@ HIDDEN_CYCLES = Equation(
 )
 KERNEL_CYCLES = Equation(
     "Q21", "kernel_cycles",
-    "turns * (stages_k * stage_cycles + moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles) + turn_cycles_each)", "cycles",
-    "one tile after another",
+    f"turns * (stages_k * stage_cycles + ceil(K / {SEGMENT_K}) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles))"
+    " + turn_cycles_each)", "cycles", "one tile after another, one segment of k after another",
 )
 UNIT_SECONDS = Equation(
     "Q22", "unit_seconds", "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
