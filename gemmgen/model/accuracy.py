@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS
+from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.equation import Equation, solved
@@ -140,6 +141,10 @@ SUM_WORST = Equation(
 WORST = Equation(
     "E22", "worst", "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)", "",
     "of |C - C*| / (|A||B|), element by element, in range",
+)
+RESIDUES_LEFT = Equation(
+    "E23", "words_scatter", "sqrt(2 * min(K, segment_k) / 12) / residue_target", "",
+    "of residues: an element is rounded to a whole number of steps, of which the norm of its segment of a row has `residue_target`, in both operands",
 )
 PREDICTED = (COHERENCE, SCATTERED, *SUMS, *ESTIMATES[2:], SPLIT_WORST, SUM_WORST, WORST)
 """What `predicted` evaluates."""
@@ -308,6 +313,8 @@ def predicted(
         output_roundoff: of C's type; 0 of FP32.
     """
     k = max(k, 1)
+    if scheme.residues:
+        return _of_residues(scheme, k, data, output_roundoff)
     sizes = word_sizes(scheme, unit, data)
     rests = [len(scheme.words_of(operand)) for operand in "ab"]
     bias = sum(sizes.mean[rest] + sizes.lost_mean for rest in rests) + sum(sizes.mean[i] * sizes.mean[j] for i, j in scheme.dropped)
@@ -337,3 +344,14 @@ def predicted(
     numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
     # Of integer words no element's error is relative to |A||B|: `verify/fixed.py` has their worst case.
     return Prediction(float(numbers["estimate"]) if sizes.in_range else inf, inf if scheme.fixed else float(numbers["worst"]), numbers)
+
+
+def _of_residues(scheme: Scheme, k: int, data: Distribution, output_roundoff: float) -> Prediction:
+    """Of integers whose last place is relative to a row's norm: on any distribution the same. Their sums are exact, and C is rounded once, to FP32."""
+    numbers = {"K": k, "segment_k": SEGMENT_K, "residue_target": float(scheme.residues.target)}
+    numbers |= solved((RESIDUES_LEFT,), numbers) | {
+        "u": U, "ln2": LN2, "sign_share": data.sign_share, "words_bias": 0.0, "sums_coherent": 0.0, "sums_random": 0.0, "low_sums": 0.0, "roundings": 0,
+        "last_roundings": 1, "output_roundoff": output_roundoff, "sums_worst": 0.0, "remainder": scheme.remainder(len(scheme.words)), "dropped_worst": 0.0,
+    }
+    numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
+    return Prediction(float(numbers["estimate"]), inf, numbers)
