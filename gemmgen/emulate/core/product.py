@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.catalog.conversion import RAW
+from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
@@ -17,22 +18,23 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
     Args:
         a, b: FP32.
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
-        fragment_k: k of one matrix instruction.
+        fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
 
     Raises:
         EmulationError: the unit has no such words.
     """
-    of_a, of_b = split(a, scheme), split(np.ascontiguousarray(b.T), scheme)
+    of_a, of_b = split(a, scheme, operand="a"), split(np.ascontiguousarray(b.T), scheme, operand="b")
     if scheme.residues:  # sums of integers, which no order changes
         return joined(of_a, of_b, scheme)
-    left, right = _raw(of_a, scheme, fragment_k), _raw(of_b, scheme, fragment_k)
-    zero = np.zeros((a.shape[0], b.shape[1], 1), np.int32 if scheme.fixed else np.float32)
-    inside = {accumulator.name: zero for accumulator in scheme.accumulators}
-    outside = {accumulator.name: zero for accumulator in scheme.accumulators if promote and accumulator.promoted}
-    for k in range(0, left.shape[1], fragment_k):
+    left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
+    inside = {acc.name: np.zeros((a.shape[0], b.shape[1], 1), np.int32 if acc.type == "s32" else np.float32) for acc in scheme.accumulators}
+    outside = {acc.name: inside[acc.name] for acc in scheme.accumulators if promote and acc.promoted}
+    zero = np.zeros((a.shape[0], b.shape[1], 1), np.float32)
+    for k in range(0, -(-a.shape[1] // fragment_k) * fragment_k, fragment_k):
         step = slice(k, k + fragment_k)
         for each in scheme.products:
-            inside[each.into] = units.mma_columns(unit, scheme.word, left[each.a, step], right[each.b, step], inside[each.into])
+            word = of_a.words[each.a].type
+            inside[each.into] = units.mma_columns(unit, word, left[each.a][step], right[each.b][step], inside[each.into])
         if promote and (k + fragment_k) % promote == 0:
             for name in outside:
                 outside[name], inside[name] = outside[name] + inside[name], zero
@@ -45,13 +47,17 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
 
 
-def _raw(words: Words, scheme: Scheme, fragment_k: int) -> np.ndarray:
-    """Words [words, rows, k] as stored, [words, k, rows, 1], padded with zeros to whole instructions."""
-    values = np.pad(words.planes, ((0, 0), (0, 0), (0, -words.planes.shape[2] % fragment_k))).transpose(0, 2, 1)[..., None]
+def _raw(words: Words, fragment_k: int) -> list[np.ndarray]:
+    """Each word's plane [rows, k] as stored, [k, rows, 1], padded with zeros to whole instructions."""
+    return [_stored(plane, word.type, fragment_k) for plane, word in zip(words.planes, words.words)]
+
+
+def _stored(plane: np.ndarray, word: str, fragment_k: int) -> np.ndarray:
+    values = np.pad(plane, ((0, 0), (0, -plane.shape[1] % fragment_k))).T[..., None]
     with np.errstate(over="ignore", invalid="ignore"):
-        if scheme.fixed:
-            return np.ascontiguousarray(values.astype(RAW[scheme.word]))
-        if scheme.word == "f16":
+        if word in INTEGERS:
+            return np.ascontiguousarray(values.astype(RAW[word]))
+        if word == "f16":
             return np.ascontiguousarray(values.astype(np.float16).view(np.uint16))
         raw = np.ascontiguousarray(values.astype(np.float32)).view(np.uint32)
-    return (raw >> np.uint32(16)).astype(np.uint16) if scheme.word == "bf16" else raw
+    return (raw >> np.uint32(16)).astype(np.uint16) if word == "bf16" else raw
