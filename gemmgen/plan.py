@@ -25,6 +25,7 @@ SPLIT_TILE_K = 32
 SPLIT_ELEMENTS = 8  # k values a thread splits at least: one 16-byte store a word of 16 bits
 SPLIT_RUNS = 4  # of them that a thread of a strided batch's split kernel takes, so that more loads are under way at once
 ABSMAX_TILE_K = 256
+RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
 NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
 NORMS_THREADS = 1024
 WHOLE_K = 1 << 30

@@ -151,6 +151,7 @@ def render(plan: Plan) -> Source:
             runs=plan_module.SPLIT_RUNS,
             absmax_outer=plan.absmax_outer,
             absmax_k=plan_module.ABSMAX_TILE_K,
+            residue_blocks=plan_module.RESIDUE_BLOCKS,
             norms_outer=plan_module.NORMS_OUTER,
             norms_threads=plan_module.NORMS_THREADS,
         ),
