@@ -328,7 +328,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
 
 
 def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
-    """Factors of rows and columns, one over them behind, and what results leave modulo each number, for the blocks that there are at once."""
+    """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once."""
     kept = plan.numbers["kept_bytes"]
     return (
         Buffer("a_scales", "double", 16, ("m_padded",), False, "factors of A's rows, and one over each"),
@@ -470,7 +470,8 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     lines = [Line((_words(operand, const=True),), _packed_stages(operand)) for operand in before]
     lines.extend(_row_scales(plan))
     if plan.scheme.residues:
-        lines.append(Line((_into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True),), "[blocks]: [modulus][tile], and sums of segments"))
+        residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
+        lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))

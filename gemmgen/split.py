@@ -212,7 +212,8 @@ def _split_residues(x: np.ndarray, scheme: Scheme, words: tuple[Word, ...]) -> W
     with np.errstate(invalid="ignore"):
         integers = np.where(kept, np.rint(np.where(kept, x.astype(np.float64) * factors[:, None], 0.0)), 0.0).astype(np.int64)
     return Words(
-        words=words, planes=scheme.residues.of(integers).astype(np.float64), exponents=np.zeros(x.shape[0], np.int64), is_lossy=kept & (x != 0) & (integers == 0),
+        words=words, planes=scheme.residues.of(integers).astype(np.float64), exponents=np.zeros(x.shape[0], np.int64),
+        is_lossy=kept & (x != 0) & (integers == 0),
         overflows=np.zeros(x.shape, bool), is_nonfinite=~finite, steps=1.0 / factors,
     )
 

@@ -95,8 +95,8 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=None if design is designs_of(self.fragment, spec.problem.kind, self.scheme.recombination.family)[0] else design.name, output=all_outputs()[spec.problem.c],
-            asked=self.asked, batch=self.batch, **known, **more,
+            designed=None if design is designs_of(self.fragment, spec.problem.kind, self.scheme.recombination.family)[0] else design.name,
+            output=all_outputs()[spec.problem.c], asked=self.asked, batch=self.batch, **known, **more,
         )
 
 
@@ -185,7 +185,7 @@ def _kindless(kind: str, fragment: Fragment, scheme: Scheme, place: str) -> Infe
         policies = [policy for policy in owners_of("gemm", family) if shapes(fragment.vendor, scheme.word, policy)]
         return InfeasibleSpec(
             f"{place}: [split] scheme", f"there are no kernels for the {family} of such a scheme on policy {fragment.policy}, for [problem] kind = {kind}",
-            got=scheme.name, needs=f"policy {' or '.join(policies)}, and kind = gemm" if policies else f"a GPU of policy {' or '.join(owners_of('gemm', family))}",
+            got=scheme.name, needs=f"policy {' or '.join(policies or owners_of('gemm', family))}, and kind = gemm",
             remedy="another scheme, or a GPU that has it",
         )
     return InfeasibleSpec(
@@ -199,7 +199,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     if spec.pipeline.design not in ("auto", design.name):
         raise InfeasibleSpec(
             f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
-            needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind, scheme.recombination.family)), remedy='design = "auto", or another policy',
+            needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind, scheme.recombination.family)),
+            remedy='design = "auto", or another policy',
         )
     _refuse_words(scheme, design, fragment, spec.problem.kind, place)
     if fragment.on_matrix_unit and (unknown := [word for word in scheme.types if word not in gpu.unit.words]):

@@ -18,13 +18,14 @@ whatever the element; what a floating-point word leaves is its rounding rule's s
 where d and e are the root mean squares of what is left behind word l of A and word m of B, and of l = 0 the elements themselves. It is doubled like
 the others' (`bound.SAFETY`).
 
-**Residues** (`gemmgen.catalog.residues`) stand for integers of which the row has one last place too, 1 / f_i = |a_i| / T of row i of A, where |a_i| is the
-Euclidean norm of its largest segment and T the target, but for 2^-20 that the factor f_i is rounded down by. Half of that is lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so
+**Residues** (`gemmgen.catalog.residues`) stand for integers of which a row has one last place too: 1 / f_i of row i of A, which is |a_i| / T but for 2^-20
+that the factor f_i is rounded down by. |a_i| is the Euclidean norm of the row, or of its largest segment of k, and T the target. Half of that place is
+lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so with the norms of whole rows and columns
 
-    |C - C*| <= |a_i| |b_j| ( sqrt(K) / T + K / (4 T^2) + 2^-41 + u )
+    |C - C*| <= |a_i| |b_j| ( sqrt(K) / T + K / (4 T^2) + segments * 2^-41 + u )
 
-for each segment, and with K in place of its length and the norms of whole rows and columns for all of them. Sums modulo each m are exact. The fraction that stands
-for the result of all of them is off by 2^-53 for each of a residue, times M = 2 T^2, in each segment; the result is rounded to FP32 once. The statistical gate is the one above, of which the scales say all.
+Sums modulo each m are exact. The fraction that stands for the result of a segment is off by 2^-53 for each of a residue, times M = 2 T^2; C is
+rounded to FP32 once. The statistical gate is the one above, of which the places say all.
 """
 
 from __future__ import annotations

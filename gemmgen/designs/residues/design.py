@@ -30,7 +30,10 @@ CONSTRAINTS = (
     Constraint("C40", "whole pieces", f"WM * WN % (128 * {RUN}) == 0", "a thread keeps its residues sixteen by sixteen", refusals.pieces),
     Constraint("C41", "slices of k", "split_k == 1", "residues of slices are not added up", refusals.slices),
     common.SHARED_MEMORY,
-    Constraint("C43", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line", common.accumulators("other_registers")),
+    Constraint(
+        "C43", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line",
+        common.accumulators("other_registers"),
+    ),
     Constraint("C42", "an instruction", f"min(WN, 256) / 2 + {LEAST_OTHERS} <= registers", "as C29", specialised.refusals.wide_instruction),
 )
 

@@ -23,7 +23,9 @@ STORE_INSTRUCTIONS = 24
 
 STAGE_BYTES = Equation("Q1", "stage_bytes", "BK * (BM + BN)", "B a stage", "a byte of each element: its residue modulo one number")
 SHARED_BYTES = Equation("Q2", "shared_bytes", "stages * (stage_bytes + 16)", "B", "EGEMM eq. 8's term; two barriers a stage")
-ACCUMULATOR_REGISTERS = Equation("Q3", "accumulator_registers", "WM * WN / 128", "registers a thread", "sums modulo one number; those before it are bytes in the workspace")
+ACCUMULATOR_REGISTERS = Equation(
+    "Q3", "accumulator_registers", "WM * WN / 128", "registers a thread", "sums modulo one number; those before it are bytes in the workspace",
+)
 KEPT_BYTES = Equation(
     "Q4", "kept_bytes", "blocks_at_once * BM * BN * (moduli + 8)", "B",
     "of the tiles at work, in the workspace: residues of a segment of k, and FP64 sums of those before",
@@ -42,12 +44,15 @@ DRAM_BYTES = Equation(
     " + 2 * turns * kept_bytes)", "B", "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
 )
 SPLIT_BYTES = Equation(
-    "Q11", "split_bytes", "K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))", "B", "FP32 in twice, for norms and for residues, which go out",
+    "Q11", "split_bytes", "K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
+    "FP32 in twice, for norms and for residues, which go out",
 )
 INTENSITY = Equation("Q12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
 
 TENSOR_CYCLES = Equation("Q13", "tensor_cycles", "BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)", "cycles a stage", "EGEMM eq. 5, from a rate")
-SHARED_CYCLES = Equation("Q14", "shared_cycles", "(fetch_bytes + stage_bytes) / shared_bytes_per_clock", "cycles a stage", "what instructions read and copies write")
+SHARED_CYCLES = Equation(
+    "Q14", "shared_cycles", "(fetch_bytes + stage_bytes) / shared_bytes_per_clock", "cycles a stage", "what instructions read and copies write",
+)
 CHAIN_CYCLES = Equation(
     "Q15", "chain_cycles", "tensor_cycles / groups", "cycles a stage of one warpgroup", "the products of a stage follow those of the one before without a gap",
 )
@@ -55,7 +60,9 @@ LATENCY_CYCLES = Equation(
     "Q16", "latency_cycles", "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
     "a stage is free again when the next one's products are on their way, and full a copy's latency later",
 )
-STAGE_CYCLES = Equation("Q17", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)", "cycles a stage", "the slowest binds")
+STAGE_CYCLES = Equation(
+    "Q17", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)", "cycles a stage", "the slowest binds",
+)
 REDUCE_CYCLES = Equation(
     "Q18", "reduce_cycles", f"{REDUCE_INSTRUCTIONS} * BM * BN / f32_fma_per_clock", "cycles a tile and modulus", "every sum becomes a byte",
 )
@@ -96,6 +103,6 @@ TIME = (
     KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 GROUPS = (
-    ("Resources", (*RESOURCES, *BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *LAUNCH)), ("Traffic", tuple(one for one in TRAFFIC if one not in LAUNCH)),
-    ("Time", TIME),
+    ("Resources", (*RESOURCES, *BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *LAUNCH)),
+    ("Traffic", tuple(one for one in TRAFFIC if one not in LAUNCH)), ("Time", TIME),
 )
