@@ -138,7 +138,7 @@ class Launch:
 
     Attributes:
         symbol: the kernel's name in the binary.
-        role: what it is for: `absmax`, `split` or `gemm`; `meaning` says it in words.
+        role: what it is for: `absmax`, `norms`, `split` or `gemm`; `meaning` says it in words.
         grid: the (one-dimensional) grid as a sum of products: each factor is a
             (dimension, tile) that stands for ceil(extent / tile), where dimension
             is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
@@ -308,7 +308,7 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
 
 
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
-    scales = 4 if plan.scheme.normalize == "row" else 0
+    scales = 4 if plan.takes_maxima else 0
     of_a, of_b = (sum(word.bytes for word in plan.words_of(operand)) for operand in "ab")
     before = [operand.name for operand in plan.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
@@ -331,6 +331,17 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
+        *(_buffers_of_residues(plan) if plan.scheme.residues else ()),
+    )
+
+
+def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
+    """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once."""
+    kept = plan.numbers["kept_bytes"]
+    return (
+        Buffer("a_scales", "double", 16, ("m_padded",), False, "factors of A's rows, and one over each"),
+        Buffer("b_scales", "double", 16, ("n_padded",), False, "factors of B's columns, and one over each"),
+        Buffer("residues", "unsigned char", kept, (), False, "residues of the tiles that are at work, and sums of segments before"),
     )
 
 
@@ -386,6 +397,20 @@ def _absmax(const: bool) -> tuple[Parameter, ...]:
     )
 
 
+def _scales(const: bool) -> tuple[Parameter, ...]:
+    return (
+        _into("a_scales", "double", "factors of A's rows, and one over each", const=const, restrict=True),
+        _into("b_scales", "double", "factors of B's columns, and one over each", const=const, restrict=True),
+    )
+
+
+def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:
+    """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none."""
+    if plan.scheme.residues:
+        return (Line(_scales(const=True)),)
+    return (Line(_absmax(const=not found)),) if plan.takes_maxima else ()
+
+
 def _counted(counters: Counters) -> Parameter:
     meaning = "counters: " + ", ".join(field.name for field in counters.fields)
     return Parameter(counters.name, "unsigned long long", meaning, pointer=True, restrict=True, region=STATUS, offset=counters.offset)
@@ -422,7 +447,13 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     name = kernel_name(plan)
     counted = {one.name: _counted(one) for one in counters}
     launches: list[Launch] = []
-    if plan.scheme.normalize == "row" and not plan.splits_whole:
+    if plan.scheme.residues:
+        launches.append(Launch(
+            symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
+            grid=_over(plan, plan.split_before, plan_module.NORMS_OUTER, plan_module.WHOLE_K), threads=plan_module.NORMS_THREADS, shared_bytes=0,
+            lines=(Line((*_A, *_B)), Line((*_SIZES, *_scales(const=False)))),
+        ))
+    if plan.takes_maxima and not plan.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
             grid=_over(plan, plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
@@ -442,7 +473,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_A, *_B)), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
-            *([Line(_absmax(const=not whole))] if scaled else []),
+            *_row_scales(plan, found=whole),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
         same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
@@ -451,11 +482,13 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
 
 
 def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
-    before, scaled, sliced = plan.split_before, plan.scheme.normalize == "row", plan.split_k > 1
+    before, sliced = plan.split_before, plan.split_k > 1
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
     lines = [Line((_words(operand, const=True),), _packed_stages(operand)) for operand in before]
-    if scaled:
-        lines.append(Line(_absmax(const=True)))
+    lines.extend(_row_scales(plan))
+    if plan.scheme.residues:
+        residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
+        lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))

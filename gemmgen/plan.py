@@ -33,6 +33,10 @@ WHOLE_ROWS = 2  # that a block takes where k is contiguous
 WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes that lie together
 WHOLE_CLUSTER = 8
 WHOLE_BYTES = 4  # of an element's words: with more a thread has no registers for what it keeps
+RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
+NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
+NORMS_THREADS = 1024
+WHOLE_K = 1 << 30
 COPY_BYTES = 16  # one cp.async
 
 
@@ -220,7 +224,7 @@ class _Facts:
 
     @cached_property
     def design(self) -> Design:
-        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind)[0]
+        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind, self.scheme.recombination.family)[0]
 
     @property
     def kind(self) -> str:
@@ -256,7 +260,7 @@ class _Facts:
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another."""
-        if self.scheme.normalize != "row" or not self.scheme.alike or not self.design.splits_whole or self.batch:
+        if not self.takes_maxima or not self.scheme.alike or not self.design.splits_whole or self.batch:
             return False
         return all(sum(word.bytes for word in self.words_of(operand)) <= WHOLE_BYTES for operand in "ab")
 
@@ -558,6 +562,11 @@ class _Facts:
             return ()
         archs = {gpu.arch for gpu in GPUS.rows() if gpu.arch in (self.fragment.archs or ()) and gpu.unit.flushes_subnormals}
         return tuple(sorted(archs | ({self.arch} if self.flushes_words else set())))
+
+    @property
+    def takes_maxima(self) -> bool:
+        """Whether rows and columns have powers of two by their largest elements."""
+        return self.scheme.normalize == "row" and not self.scheme.residues
 
     @property
     def takes_operands(self) -> bool:

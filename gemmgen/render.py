@@ -154,6 +154,9 @@ def render(plan: Plan) -> Source:
             whole_floats=plan_module.WHOLE_FLOATS,
             whole_rows=plan_module.WHOLE_ROWS,
             whole_columns=plan_module.WHOLE_COLUMNS,
+            residue_blocks=plan_module.RESIDUE_BLOCKS,
+            norms_outer=plan_module.NORMS_OUTER,
+            norms_threads=plan_module.NORMS_THREADS,
         ),
     )
     return Source(
@@ -196,6 +199,8 @@ def _header(plan: Plan, name: str) -> str:
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
     stored = "" if plan.output.is_usual else f", stored as {plan.output.title}"
     dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
+    if scheme.moduli:
+        products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
         "computes": f"C = alpha A B + beta C in FP32{stored}, layout {plan.layout} (row major), any m, n, k",

@@ -118,6 +118,12 @@ WAYS = {
     "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0),
     "warpgroups that take turns, integer words, fewer of A": dict(
         HOPPER, scheme="mixpert2", promote=0, tile={"block": [64, 48, 128], "warp": [64, 48, 128], "cluster": 2}, consumers="pingpong", layout="tn", stages=3),
+    "residues": dict(SMALL_GROUPS, scheme="residues6", promote=0),
+    "residues, two warpgroups, cluster": dict(
+        HOPPER, scheme="residues7", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, layout="tn", stages=4),
+    "residues, whole rows": dict(HOPPER, scheme="residues8", promote=0, tile={"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1}, layout="nt", stages=2),
+    "residues, two beside each other": dict(
+        HOPPER, scheme="residues9", promote=0, tile={"block": [64, 64, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=3),
     "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2),
     "warpgroups, nine products of integers": dict(
         HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),

@@ -19,7 +19,7 @@ from gemmgen.batch import Batch, Listed
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.number import word_bytes
-from gemmgen.catalog.scheme import Scheme
+from gemmgen.catalog.scheme import Family, Scheme
 from gemmgen.decisions import SHARED, Decision, Word
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import resources, time
@@ -114,6 +114,7 @@ class Design:
         decisions: all of them, the shared ones first.
         own: those of them that are this design's alone.
         kinds: of problems, as `[problem] kind` says them, that its kernels solve.
+        family: of the schemes that its kernels compute, as their recombination says it.
         labels: how it says shared decisions, by name, where it says them in a way of its own.
         words: further words of shared decisions, by the decision's name.
         all_ways: the ways of operands that a search considers.
@@ -147,6 +148,7 @@ class Design:
     name: str
     own: tuple[Decision, ...] = ()
     kinds: tuple[str, ...] = ("gemm",)
+    family: Family = "residual chain"
     labels: Mapping[str, str] = {}
     words: Mapping[str, tuple[Word, ...]] = {}
     all_ways: tuple[Way, ...] = ()

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS
+from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Accumulator, Product, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.equation import Equation, solved
@@ -145,6 +146,10 @@ SUM_WORST = Equation(
 WORST = Equation(
     "E22", "worst", "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)", "",
     "of |C - C*| / (|A||B|), element by element, in range",
+)
+RESIDUES_LEFT = Equation(
+    "E23", "words_scatter", "sqrt(2 * min(K, segment_k) / 12) / residue_target", "",
+    "of residues: an element is rounded to a whole number of steps, of which the norm of its segment of a row has `residue_target`, in both operands",
 )
 PREDICTED = (COHERENCE, SCATTERED, *SUMS, *ESTIMATES[2:], SPLIT_WORST, SUM_WORST, WORST)
 """What `predicted` evaluates."""
@@ -371,6 +376,8 @@ def predicted(
         compensated: whether sums leave the unit by their leading bits, so that additions do not round, and the rest stays in it.
     """
     k = max(k, 1)
+    if scheme.residues:
+        return _of_residues(scheme, k, data, output_roundoff)
     sizes = product_sizes(scheme, unit, data)
     of_a, of_b = sizes.sides
     bias = sum(side.lost_mean for side in sizes.sides) + sum(of_a.mean[p] * of_b.mean[q] for p, q in scheme.missing)
@@ -403,3 +410,13 @@ def predicted(
     # Behind integer words no element's error is relative to |A||B|: `verify/fixed.py` has their worst case.
     in_range = all(side.in_range for side in sizes.sides)
     return Prediction(float(numbers["estimate"]) if in_range else inf, inf if scheme.by_row else float(numbers["worst"]), numbers)
+
+def _of_residues(scheme: Scheme, k: int, data: Distribution, output_roundoff: float) -> Prediction:
+    """Of integers whose last place is relative to a row's norm: on any distribution the same. Their sums are exact, and C is rounded once, to FP32."""
+    numbers = {"K": k, "segment_k": SEGMENT_K, "residue_target": float(scheme.residues.target)}
+    numbers |= solved((RESIDUES_LEFT,), numbers) | {
+        "u": U, "ln2": LN2, "sign_share": data.sign_share, "words_bias": 0.0, "sums_coherent": 0.0, "sums_random": 0.0, "low_sums": 0.0, "roundings": 0,
+        "last_roundings": 1, "output_roundoff": output_roundoff, "sums_worst": 0.0, **_worst_numbers(scheme),
+    }
+    numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
+    return Prediction(float(numbers["estimate"]), inf, numbers)

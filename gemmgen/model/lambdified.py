@@ -472,7 +472,7 @@ CODE = {
     "shared_bytes <= shared_bytes_per_block": (
         lambda shared_bytes, shared_bytes_per_block: shared_bytes <= shared_bytes_per_block
     ),
-    # C11
+    # C43
     "accumulator_registers + other_registers <= register_budget": (
         lambda accumulator_registers, other_registers, register_budget: accumulator_registers + other_registers <= register_budget
     ),
@@ -833,6 +833,112 @@ CODE = {
     # C21
     "(held * fragment_buffers < 2) | (BK > FK)": (
         lambda held, fragment_buffers, BK, FK: (held * fragment_buffers < 2) | (BK > FK)
+    ),
+    # Q1
+    "BK * (BM + BN)": (
+        lambda BK, BM, BN: BK * (BM + BN)
+    ),
+    # Q2
+    "stages * (stage_bytes + 16)": (
+        lambda stages, stage_bytes: stages * (stage_bytes + 16)
+    ),
+    # Q3
+    "WM * WN / 128": (
+        lambda WM, WN: WM * WN / 128
+    ),
+    # Q4
+    "blocks_at_once * BM * BN * (moduli + 8)": (
+        lambda blocks_at_once, BM, BN, moduli: blocks_at_once * BM * BN * (moduli + 8)
+    ),
+    # Q5
+    "BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)": (
+        lambda BK, BM, WM, BN, WN, FM: BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)
+    ),
+    # Q6
+    "BK * (BM + BN / cluster)": (
+        lambda BK, BM, BN, cluster: BK * (BM + BN / cluster)
+    ),
+    # Q7
+    "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)": (
+        lambda M, BM, cluster, N, BN: ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)
+    ),
+    # Q8
+    "ceil(K / BK) * moduli": (
+        lambda K, BK, moduli: ceil(K / BK) * moduli
+    ),
+    # Q9
+    "K * (M + N) * moduli": (
+        lambda K, M, N, moduli: K * (M + N) * moduli
+    ),
+    # Q10
+    (
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * "
+    "turns * kept_bytes)"): (
+        lambda M, N, plane_bytes, l2_size, turns, K, moduli, wave_rows, BM, wave_columns, BN, kept_bytes: 4 * M * N + where(plane_bytes + 4 * M * N <=
+        l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * turns * kept_bytes)
+    ),
+    # Q11
+    "K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))": (
+        lambda K, M, N, plane_bytes, l2_size, moduli: K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))
+    ),
+    # Q13
+    "BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)": (
+        lambda BM, BN, BK, tensor_fma_per_clock, mma_efficiency: BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)
+    ),
+    # Q14
+    "(fetch_bytes + stage_bytes) / shared_bytes_per_clock": (
+        lambda fetch_bytes, stage_bytes, shared_bytes_per_clock: (fetch_bytes + stage_bytes) / shared_bytes_per_clock
+    ),
+    # Q15
+    "tensor_cycles / groups": (
+        lambda tensor_cycles, groups: tensor_cycles / groups
+    ),
+    # Q17
+    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)": (
+        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles: max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles,
+        latency_cycles)
+    ),
+    # Q18
+    "8 * BM * BN / f32_fma_per_clock": (
+        lambda BM, BN, f32_fma_per_clock: 8 * BM * BN / f32_fma_per_clock
+    ),
+    # Q19
+    "(24 + 5 * moduli) * BM * BN / f32_fma_per_clock": (
+        lambda moduli, BM, BN, f32_fma_per_clock: (24 + 5 * moduli) * BM * BN / f32_fma_per_clock
+    ),
+    # Q20
+    "where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)": (
+        lambda groups, stages, tensor_cycles: where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)
+    ),
+    # Q21
+    (
+    "turns * (stages_k * stage_cycles + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + "
+    "turn_cycles_each)"): (
+        lambda turns, stages_k, stage_cycles, K, moduli, reduce_cycles, hidden_cycles, join_cycles, turn_cycles_each: turns * (stages_k * stage_cycles
+        + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + turn_cycles_each)
+    ),
+    # Q22
+    "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
+        lambda moduli, M, BM, N, BN, K, unit_rate: 2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    ),
+    # Q24
+    (
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + 2 * launch_seconds + overlap_seconds + where(cluster > 1, "
+    "cluster_seconds, 0)"): (
+        lambda kernel_seconds, split_seconds, unit_seconds, split_power, launch_seconds, overlap_seconds, cluster, cluster_seconds: max(kernel_seconds
+        + split_seconds, unit_seconds + split_power * split_seconds) + 2 * launch_seconds + overlap_seconds + where(cluster > 1, cluster_seconds, 0)
+    ),
+    # C40
+    "WM * WN % (128 * 16) == 0": (
+        lambda WM, WN: WM * WN % (128 * 16) == 0
+    ),
+    # C41
+    "split_k == 1": (
+        lambda split_k: split_k == 1
+    ),
+    # C42
+    "min(WN, 256) / 2 + 28 <= registers": (
+        lambda WN, registers: min(WN, 256) / 2 + 28 <= registers
     ),
     # S1
     "(BM / WM) * (BN / WN) * (BK / WK)": (
@@ -1291,6 +1397,10 @@ CODE = {
         * b_word_bytes))
     ),
     # C10
+    "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))": (
+        lambda shared_bytes_per_block, BK, BM, BN: floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))
+    ),
+    # C10
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
     "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, "
@@ -1312,6 +1422,8 @@ MOST_STAGES = {
     " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes))"),
     'portable':
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
+    'residues':
+    "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"

@@ -100,8 +100,8 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=None if design is designs_of(self.fragment, spec.problem.kind)[0] else design.name, output=all_outputs()[spec.problem.c],
-            asked=self.asked, batch=self.batch, **known, **more,
+            designed=None if design is designs_of(self.fragment, spec.problem.kind, self.scheme.recombination.family)[0] else design.name,
+            output=all_outputs()[spec.problem.c], asked=self.asked, batch=self.batch, **known, **more,
         )
 
 
@@ -152,8 +152,9 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
     """
     spec, place = loaded.spec, loaded.place
     requests, found, refused = [], [], []
-    fragments = [(fragment, designs_of(fragment, spec.problem.kind)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
-    refused += [_kindless(spec.problem.kind, fragment, place) for fragment, designs in fragments if not designs]
+    family = scheme.recombination.family
+    fragments = [(fragment, designs_of(fragment, spec.problem.kind, family)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
+    refused += [_kindless(spec.problem.kind, fragment, scheme, place) for fragment, designs in fragments if not designs]
     sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
     # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
     ways = [(scheme, fragment, design) for fragment, designs in fragments for design in designs]
@@ -182,8 +183,16 @@ def _plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragme
     return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.narrow and one.suits(sizes)]
 
 
-def _kindless(kind: str, fragment: Fragment, place: str) -> InfeasibleSpec:
-    serving = owners_of(kind)
+def _kindless(kind: str, fragment: Fragment, scheme: Scheme, place: str) -> InfeasibleSpec:
+    family = scheme.recombination.family
+    serving = owners_of(kind, family)
+    if not designs_of(fragment, family=family) or not serving:
+        policies = [policy for policy in owners_of("gemm", family) if shapes(fragment.vendor, scheme.word, policy)]
+        return InfeasibleSpec(
+            f"{place}: [split] scheme", f"there are no kernels for the {family} of such a scheme on policy {fragment.policy}, for [problem] kind = {kind}",
+            got=scheme.name, needs=f"policy {' or '.join(policies or owners_of('gemm', family))}, and kind = gemm",
+            remedy="another scheme, or a GPU that has it",
+        )
     return InfeasibleSpec(
         f"{place}: [problem] kind", f"there are no kernels for such problems on policy {fragment.policy}", got=kind,
         needs=f"policy {' or '.join(serving)}" if serving else "a design for it", remedy='policy = "auto", or kind = "gemm"',
@@ -195,7 +204,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     if spec.pipeline.design not in ("auto", design.name):
         raise InfeasibleSpec(
             f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
-            needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind)), remedy='design = "auto", or another policy',
+            needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind, scheme.recombination.family)),
+            remedy='design = "auto", or another policy',
         )
     _refuse_words(scheme, design, fragment, spec.problem.kind, place)
     if fragment.on_matrix_unit and (unknown := [word for word in scheme.types if word not in gpu.unit.words]):

@@ -249,7 +249,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
     if scheme.by_row:
         # What words leave is relative to rows, and so is not told by two coefficients of the data; these are of evenly spread data.
-        norm, each = float(np.linalg.norm(reference)), fixed.relative(scheme)
+        norm, each = float(np.linalg.norm(reference)), fixed.relative(scheme, k)
         found = SAFETY * fixed.error_norm(scheme, a, b, reference)
         sums = _gate(coherent, sqrt(square), 0.0, a, b, reference) if not scheme.fixed else 0.0
         return Bound(
@@ -265,10 +265,10 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
 
 
 def worst_case(plan: Plan, k: int) -> float:
-    """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over K times the largest elements."""
+    """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over `fixed.reach`."""
     unit = plan.unit if plan.fragment.on_matrix_unit else None
     if plan.scheme.by_row:
-        worst = fixed.worst(plan.scheme, unit, k, plan.promote)
+        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote)
         return worst + plan.output.roundoff * (1 + worst)
     return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
 
@@ -307,7 +307,7 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     k, scheme = a.shape[1], plan.scheme
     relative, absolute = worst_case(plan, k), underflow(plan, k)
     if scheme.by_row:
-        magnitude = fixed.reach(a, b)
+        magnitude = fixed.reach(scheme, a, b)
     if scheme.normalize == "row" and absolute:
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)

@@ -69,7 +69,8 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
     sign = rng.choice([-1.0, 1.0], (k, n))
     b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
-    if not plan.scheme.chain:  # a word that saturates at half a last place of another leaves something
+    # A word that saturates at half a last place of another leaves something, and factors that are no powers of two leave some of every element.
+    if not plan.scheme.chain or plan.scheme.residues:
         return Problem(a, b, _kept(plan, a, b).astype(np.float32))
     rows = scale[:, None] * b[order]
     return Problem(a, b, (rows - lost(plan, a, b, exact(a, b))).astype(np.float32))

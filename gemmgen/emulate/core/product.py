@@ -9,7 +9,7 @@ from gemmgen.catalog.number import INTEGERS, word_bytes
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
-from gemmgen.split import Words, split
+from gemmgen.split import Words, joined, split
 
 
 def product(
@@ -27,6 +27,8 @@ def product(
         EmulationError: the unit has no such words.
     """
     of_a, of_b = split(a, scheme, operand="a"), split(np.ascontiguousarray(b.T), scheme, operand="b")
+    if scheme.residues:  # sums of integers, which no order changes
+        return joined(of_a, of_b, scheme)
     left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
     inside = {acc.name: np.zeros((a.shape[0], b.shape[1], 1), np.int32 if acc.type == "s32" else np.float32) for acc in scheme.accumulators}
     outside = {acc.name: inside[acc.name] for acc in scheme.accumulators if promote and acc.promoted}
