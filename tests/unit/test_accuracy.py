@@ -183,8 +183,8 @@ def test_as_fp32_holds_whole_rows_of_fp32():
 
 def test_an_interval_that_the_spec_fixes_stays():
     assert solve(asking(relative_frobenius=1e-6, split={"promote": 32})).promote == 32
-    with pytest.raises(InfeasibleSpec, match="no scheme reaches this on h100"):
-        solve(asking(relative_frobenius=1e-6, split={"promote": 0}, k=1 << 20))
+    with pytest.raises(InfeasibleSpec, match="no scheme reaches this on a100"):  # residues, which h100 has, promote nothing and reach it
+        solve(asking("a100", relative_frobenius=1e-6, split={"promote": 0}, k=1 << 20))
 
 
 def test_what_nobody_reaches_is_refused_with_the_best():
@@ -262,10 +262,13 @@ def test_what_an_fp32_sum_shows_is_asked_and_no_more(k, sgemm):
 
 # ---- the frontier
 
+CHAINED = {row.name for row in SCHEMES.rows() if not row.residues}
+"""Schemes that have kernels on every matrix unit."""
+
 
 def test_the_frontier_marks_what_another_beats():
     found = road.frontier({"target": {"gpu": "mi300x"}})
-    assert {point.scheme for point in found.points} == set(SCHEMES.names()) and not found.asked
+    assert {point.scheme for point in found.points} == CHAINED and not found.asked
     best = found.best
     assert best[0].scheme == "half" and [point.seconds for point in best] == sorted(point.seconds for point in best)
     assert [point.figure for point in best] == sorted((point.figure for point in best), reverse=True)
@@ -295,7 +298,7 @@ def test_explain_tells_the_frontier(gemmgen, tmp_path):
     told = gemmgen("explain", path).out
     assert "frontier: every scheme on mi300x at 4096x4096x4096" in told and "the fastest of those that give as fp32 on U[-1, 1], U[0, 1], 2^-20..2^20" in told
     drawn = json.loads(gemmgen("explain", path, "--plot", picture, "--json").out)
-    assert picture.read_bytes().startswith(b"\x89PNG") and {point["scheme"] for point in drawn["frontier"]["points"]} == set(SCHEMES.names())
+    assert picture.read_bytes().startswith(b"\x89PNG") and {point["scheme"] for point in drawn["frontier"]["points"]} == CHAINED
     ran = gemmgen("explain", path, "--plot", tmp_path / "frontier.toml")
     assert ran.code == 2 and ran.err.startswith("error: --plot: is no picture")
 
