@@ -30,7 +30,6 @@ WHOLE_FLOATS = 64  # of a thread; what a row or column has more is read once mor
 WHOLE_ROWS = 2  # that a block takes where k is contiguous
 WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes that lie together
 WHOLE_CLUSTER = 8
-WHOLE_BYTES = 4  # of an element's words: with more a thread has no registers for what it keeps
 COPY_BYTES = 16  # one cp.async
 
 
@@ -128,6 +127,7 @@ class _Facts:
             "special": self.special,
             **self.decided,
             **({} if self.output.is_usual else {"c": self.output.name}),
+            **({"passes": "whole"} if self.splits_whole else {}),
             **({"batch": self.batch.identity} if self.batch else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
@@ -207,9 +207,7 @@ class _Facts:
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another."""
-        if self.scheme.normalize != "row" or not self.scheme.uniform or not self.design.splits_whole or self.batch:
-            return False
-        return all(len(self.words_of(operand)) * self.scheme.word_bytes <= WHOLE_BYTES for operand in "ab")
+        return not self.batch and self.design.splits_whole(self.scheme, self.gpu, self.hints)
 
     @property
     def whole_cluster(self) -> int:

@@ -713,9 +713,9 @@ CODE = {
     ),
     # W22
     (
-    "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * "
+    "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * "
     "words_a + N * words_b)))"): (
-        lambda batch, K, split_reads, mixed, M, N, plane_bytes, l2_size, word_bytes, words_a, words_b: batch * K * (4 * split_reads * (where(mixed >
+        lambda batch, K, split_passes, mixed, M, N, plane_bytes, l2_size, word_bytes, words_a, words_b: batch * K * (4 * split_passes * (where(mixed >
         0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * words_a + N * words_b)))
     ),
     # W23
@@ -762,10 +762,10 @@ CODE = {
     ),
     # W32
     (
-    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + "
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds + "
     "where(cluster > 1, cluster_seconds, 0)"): (
-        lambda kernel_seconds, split_seconds, unit_seconds, split_power, split_reads, launch_seconds, overlap_seconds, cluster, cluster_seconds:
-        max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds +
+        lambda kernel_seconds, split_seconds, unit_seconds, split_power, split_passes, launch_seconds, overlap_seconds, cluster, cluster_seconds:
+        max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds +
         where(cluster > 1, cluster_seconds, 0)
     ),
     # C23

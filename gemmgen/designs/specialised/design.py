@@ -27,6 +27,9 @@ USUAL_CLUSTERS = (1, 2)
 HIDDEN_PROMOTE = 64
 """Warpgroups hide the promotion of each stage of FP16 words behind other products: seldom is no faster (measured)."""
 
+WHOLE_BYTES = 4
+"""Of an element's words, up to which a pass over whole rows and columns keeps what it read in registers."""
+
 CLUSTER = Decision(
     "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them", ("cluster",),
     "clusters of {}", among=(1, 2, 4, 8), neutral=1, usual=1,
@@ -93,7 +96,6 @@ class Specialised(Design):
     of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
     gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
     stays = True
-    splits_whole = True
     packs_apart = True
     shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
 
@@ -125,6 +127,14 @@ class Specialised(Design):
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
+
+    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
+        """Where L2 does not hold the operands for a second pass (where it does, two passes of smaller pieces are faster, as measured), and
+        a thread has registers for the words of what it keeps."""
+        if scheme.normalize != "row" or not scheme.uniform or hints.matrices > 1:
+            return False
+        operands = 4 * hints.k * (hints.m + hints.n)
+        return operands > gpu.rates.l2_mib * 2**20 and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES
 
     # ---- search
 

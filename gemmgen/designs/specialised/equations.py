@@ -109,7 +109,7 @@ DRAM_BYTES = Equation(
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "W22", "split_bytes", "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N)"
+    "W22", "split_bytes", "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N)"
     " + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * words_a + N * words_b)))", "B",
     "FP32 in, words out, of which few stay in L2",
 )
@@ -160,7 +160,7 @@ UNIT_SECONDS = Equation(
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
     "W32", "seconds",
-    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds"
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds"
     " + where(cluster > 1, cluster_seconds, 0)", "s",
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
