@@ -741,9 +741,11 @@ CODE = {
         lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
     ),
     # W27
-    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)": (
-        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles: max(tensor_cycles, shared_cycles, l2_cycles,
-        chain_cycles / overlapping, latency_cycles)
+    (
+    "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping, "
+    "latency_cycles)"): (
+        lambda tensor_cycles, pingpong, groups, beside, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles: max(tensor_cycles *
+        where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)
     ),
     # W28
     "(turn_cycles_each + store_cycles * WM * WN) / overlapping": (

@@ -28,6 +28,12 @@ OTHER_REGISTERS = 32
 LEAST_OTHERS = 28
 """What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
 
+BESIDE_INTEGERS = 0.18
+"""How much longer integer products of warpgroups side by side take than those of one at a time: 10 to 17 % of a kernel on an H200."""
+INTEGER_POWER = 0.74
+"""Of the power of a 16-bit product at the same rate, what an integer product takes: 8 x 218 TFLOP/s were sustained where 16-bit words' are 650 on the unit
+that is twice as fast for integers."""
+
 # ---- resources
 
 GROUPS = Equation(
@@ -142,8 +148,9 @@ LATENCY_CYCLES = Equation(
 )
 OVERLAPPING = Equation("W35", "overlapping", "where(turns > 1, 1 + pingpong, 1)", "tiles", "that a block works on at once: one cannot take turns")
 STAGE_CYCLES = Equation(
-    "W27", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)", "cycles a tile and stage",
-    "the slowest binds",
+    "W27", "stage_cycles", "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles,"
+    " chain_cycles / overlapping, latency_cycles)", "cycles a tile and stage",
+    "the slowest binds; integer products of two warpgroups hold one another up",
 )
 TILE_CYCLES = Equation(
     "W28", "turn_cycles", "(turn_cycles_each + store_cycles * WM * WN) / overlapping", "cycles a tile",
@@ -174,7 +181,9 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     """The symbols that no candidate changes, beside those that every design has."""
     measured = gpu.measured.of("wgmma", gpu.name)
     f16 = measured.sustained_f16_tflops.value * 1e12
+    power = INTEGER_POWER if scheme.fixed else 1.0
     return {
-        "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.leading] / gpu.rates.tensor_fma_per_clock["f16"],
+        "beside": BESIDE_INTEGERS if scheme.fixed else 0.0,
+        "unit_rate": f16 / power * gpu.rates.tensor_fma_per_clock[scheme.leading] / gpu.rates.tensor_fma_per_clock["f16"],
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
     }
