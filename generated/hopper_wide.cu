@@ -233,7 +233,7 @@ GG_DEVICE void split_a(
 #pragma unroll
                     for (int w = 0; w < WORDS; ++w)
                         *(uint2*)(to + (long long)(kk / 32) * 16384 + w * 8192) =
-                            make_uint2(packed[w][2 * part + 0], packed[w][2 * part + 1]);
+                            make_uint2(packed[w][2 * part], packed[w][2 * part + 1]);
             }
             count(counters, losses(packed, run));
         }
