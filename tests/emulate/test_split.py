@@ -97,7 +97,9 @@ def test_one_pass_over_whole_rows_gives_the_same(scheme, layout, size):
     }))
     assert plan.splits_whole and [launch.role for launch in render(plan).launches] == ["split", "gemm"]
     m, n, k = size
-    holds_the_references(plan, awkward((m, k), 1), awkward((k, n), 2))
+    a, b = awkward((m, k), 1), awkward((k, n), 2)
+    a[1, 1] = b[1, 1] = np.float32(2 - 2.0**-23) * 2.0**40  # all words of which saturate, where they are integers
+    holds_the_references(plan, a, b)
 
 
 def holds_the_references(plan, a, b):
