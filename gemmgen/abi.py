@@ -282,7 +282,8 @@ def interface(plan: Plan) -> Interface:
     counters = _counters(plan)
     return Interface(
         constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.whole_cluster} if plan.splits_whole else {}),
-        padded=padded, buffers=_buffers(plan, padded, counters), counters=counters, launches=_launches(plan, counters),
+        padded=padded, buffers=_buffers(plan, padded, counters),
+        counters=counters, launches=_launches(plan, counters),
     )
 
 

@@ -32,7 +32,6 @@ WHOLE_FLOATS = 64  # of a thread; what a row or column has more is read once mor
 WHOLE_ROWS = 2  # that a block takes where k is contiguous
 WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes that lie together
 WHOLE_CLUSTER = 8
-WHOLE_BYTES = 4  # of an element's words: with more a thread has no registers for what it keeps
 RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
 NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
 NORMS_THREADS = 1024
@@ -180,6 +179,7 @@ class _Facts:
             "special": self.special,
             **self.decided,
             **({} if self.output.is_usual else {"c": self.output.name}),
+            **({"passes": "whole"} if self.splits_whole else {}),
             **({"batch": self.batch.identity} if self.batch else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
@@ -260,9 +260,7 @@ class _Facts:
     @property
     def splits_whole(self) -> bool:
         """Whether one launch finds the maxima of rows and columns and splits them, and not one after another."""
-        if not self.takes_maxima or not self.scheme.alike or not self.design.splits_whole or self.batch:
-            return False
-        return all(sum(word.bytes for word in self.words_of(operand)) <= WHOLE_BYTES for operand in "ab")
+        return not self.batch and self.design.splits_whole(self.scheme, self.gpu, self.hints)
 
     @property
     def whole_cluster(self) -> int:

@@ -1,4 +1,4 @@
-// kernel    gemmgen_f16_s8_wgmma_128x128x64_f62bde34
+// kernel    gemmgen_f16_s8_wgmma_128x128x64_18605ecf
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    f16_s8: FP16 high words, integer words in the two correction products, which take half the time
 // words     1 x f16, 2 x s8, 18 bits; products A2 B1 + A1 B2 + A0 B0; dropped A2 B2
@@ -8,9 +8,9 @@
 // decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 8, 1 slice of k, promote 256, clusters of 2, cooperative
 // block     384 threads, 196656 B of dynamic shared memory
 // target    sm_90a
-// plan      f62bde34, rendered by gemmgen 0.1.0
+// plan      18605ecf, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_f62bde34 {
+namespace gemmgen_18605ecf {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -378,7 +378,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2)
-gemmgen_f16_s8_wgmma_128x128x64_f62bde34_split(
+gemmgen_f16_s8_wgmma_128x128x64_18605ecf_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -581,7 +581,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_f16_s8_wgmma_128x128x64_f62bde34(
+gemmgen_f16_s8_wgmma_128x128x64_18605ecf(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
@@ -795,4 +795,4 @@ gemmgen_f16_s8_wgmma_128x128x64_f62bde34(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_f62bde34
+}  // namespace gemmgen_18605ecf

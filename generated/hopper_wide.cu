@@ -1,4 +1,4 @@
-// kernel    gemmgen_scaled_wgmma_128x192x32_0e6f2c67
+// kernel    gemmgen_scaled_wgmma_128x192x32_bb3c704e
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    scaled: power-of-two row and column scales, three products in one accumulator
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
@@ -8,9 +8,9 @@
 // decided   block 128x192x32, warpgroup 64x192x32, split prepass, loads bulk, 5 stages, group 8, 1 slice of k, promote 32, clusters of 2, cooperative
 // block     384 threads, 204880 B of dynamic shared memory
 // target    sm_90a
-// plan      0e6f2c67, rendered by gemmgen 0.1.0
+// plan      bb3c704e, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_0e6f2c67 {
+namespace gemmgen_bb3c704e {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -351,7 +351,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2)
-gemmgen_scaled_wgmma_128x192x32_0e6f2c67_split(
+gemmgen_scaled_wgmma_128x192x32_bb3c704e_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -532,7 +532,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_scaled_wgmma_128x192x32_0e6f2c67(
+gemmgen_scaled_wgmma_128x192x32_bb3c704e(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
@@ -730,4 +730,4 @@ gemmgen_scaled_wgmma_128x192x32_0e6f2c67(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_0e6f2c67
+}  // namespace gemmgen_bb3c704e

@@ -1,4 +1,4 @@
-// kernel    gemmgen_mixpert4_wgmma_64x96x64_f5bc4948
+// kernel    gemmgen_mixpert4_wgmma_64x96x64_1d6fd948
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    mixpert4: level IV: three integer words, all products but that of the last two
 // words     3 x s8, 21 bits; products A2 B1 + A1 B2 + A2 B0 + A1 B1 + A0 B2 + A1 B0 + A0 B1 + A0 B0; dropped A2 B2
@@ -8,9 +8,9 @@
 // decided   block 64x96x64, warpgroup 64x96x64, split prepass, loads bulk, 7 stages, group 8, 1 slice of k, promote 0, clusters of 2, pingpong
 // block     384 threads, 215152 B of dynamic shared memory
 // target    sm_90a
-// plan      f5bc4948, rendered by gemmgen 0.1.0
+// plan      1d6fd948, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_f5bc4948 {
+namespace gemmgen_1d6fd948 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -367,7 +367,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2)
-gemmgen_mixpert4_wgmma_64x96x64_f5bc4948_split(
+gemmgen_mixpert4_wgmma_64x96x64_1d6fd948_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -546,7 +546,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_mixpert4_wgmma_64x96x64_f5bc4948(
+gemmgen_mixpert4_wgmma_64x96x64_1d6fd948(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
@@ -762,4 +762,4 @@ gemmgen_mixpert4_wgmma_64x96x64_f5bc4948(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_f5bc4948
+}  // namespace gemmgen_1d6fd948

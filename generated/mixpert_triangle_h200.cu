@@ -1,4 +1,4 @@
-// kernel    gemmgen_mixpert_triangle_wgmma_64x128x64_2ed1059e
+// kernel    gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    mixpert_triangle: three integer words, six products in three sums
 // words     3 x s8, 21 bits; products A2 B0 + A1 B1 + A0 B2 + A1 B0 + A0 B1 + A0 B0; dropped A1 B2, A2 B1, A2 B2
@@ -8,9 +8,9 @@
 // decided   block 64x128x64, warpgroup 64x128x64, split prepass, loads bulk, 6 stages, group 8, 1 slice of k, promote 0, clusters of 2, pingpong
 // block     384 threads, 221280 B of dynamic shared memory
 // target    sm_90a
-// plan      2ed1059e, rendered by gemmgen 0.1.0
+// plan      58392bec, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_2ed1059e {
+namespace gemmgen_58392bec {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -367,7 +367,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2)
-gemmgen_mixpert_triangle_wgmma_64x128x64_2ed1059e_split(
+gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -548,7 +548,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_mixpert_triangle_wgmma_64x128x64_2ed1059e(
+gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
@@ -753,4 +753,4 @@ gemmgen_mixpert_triangle_wgmma_64x128x64_2ed1059e(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_2ed1059e
+}  // namespace gemmgen_58392bec

@@ -408,7 +408,7 @@ def bench(
     sizes: Annotated[str, typer.Option(help="Comma-separated: 4096 is 4096x4096x4096, or MxNxK.")] = "1024,2048,4096,8192",
     against: Annotated[str, typer.Option(metavar="NAMES", help=(
         "Comma-separated baselines: cublas-sgemm, cublas-tf32, cublas-f16, cublas-f16/3 (three times the time of "
-        "cublas-f16), cublas-int8/4, cublas-int8/8 (of cublas-int8), cublas-fast-f16, cublas-hgemm, cublas-dgemm, cublas-int8, "
+        "cublas-f16), cublas-int8/4, cublas-int8/8 (of cublas-int8), cublas-fast-f16, cublas-hgemm, cublas-dgemm, cublas-int8, cublas-int8-nn, "
         "triton-tf32x3, triton-bf16x6, triton-bf16x3, triton-ieee."
     ))] = "cublas-sgemm,cublas-tf32,cublas-f16,cublas-f16/3",
     rival: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help=(

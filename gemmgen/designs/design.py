@@ -137,8 +137,6 @@ class Design:
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         narrow: whether it is for some sizes alone, as `suits` tells.
         stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
-        splits_whole: whether blocks of a cluster may share rows and columns that are too long for one, so that a pass before the main
-            kernel finds their maxima and splits them at one go.
         is_emulated: whether the emulator knows the kernels' instructions.
         standing: how far such kernels have been checked, where none has ever run.
         places_itself: whether its own template says where chunks of a stage lie.
@@ -170,7 +168,6 @@ class Design:
     sums_come_combined: bool = False
     narrow: bool = False
     stays: bool = False
-    splits_whole: bool = False
     is_emulated: bool = True
     standing: str | None = None
     places_itself: bool = False
@@ -341,7 +338,8 @@ class Design:
             "batch": float(max(1, hints.matrices)), "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
             "compensated": 0,  # but where the decision is a design's own
-            "split_reads": 2 if scheme.normalize == "row" else 1, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
+            "split_reads": (reads := 2 if scheme.normalize == "row" else 1), "split_passes": 1 if self.splits_whole(scheme, gpu, hints) else reads,
+            "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),
         }
 
@@ -352,6 +350,10 @@ class Design:
             "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **sizes(scheme),
             **time.rate_numbers(gpu, scheme.leading),
         }
+
+    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
+        """Whether one pass before the main kernel finds the maxima of rows and columns and splits them, and not two."""
+        return False
 
     def constants_of(self, plan: Decided) -> dict[str, Any]:
         """The same for a plan."""

@@ -717,10 +717,10 @@ CODE = {
     ),
     # W22
     (
-    "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N *"
-    " b_word_bytes))"): (
-        lambda batch, K, split_reads, mixed, M, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K * (4 * split_reads * (where(mixed > 0,
-        0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))
+    "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N "
+    "* b_word_bytes))"): (
+        lambda batch, K, split_passes, mixed, M, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K * (4 * split_passes * (where(mixed >
+        0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))
     ),
     # W23
     "(fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) / shared_bytes_per_clock": (
@@ -745,9 +745,11 @@ CODE = {
         lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
     ),
     # W27
-    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)": (
-        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles: max(tensor_cycles, shared_cycles, l2_cycles,
-        chain_cycles / overlapping, latency_cycles)
+    (
+    "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping, "
+    "latency_cycles)"): (
+        lambda tensor_cycles, pingpong, groups, beside, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles: max(tensor_cycles *
+        where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)
     ),
     # W28
     "(turn_cycles_each + store_cycles * WM * WN) / overlapping": (
@@ -775,10 +777,10 @@ CODE = {
     ),
     # W32
     (
-    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + "
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds + "
     "where(cluster > 1, cluster_seconds, 0)"): (
-        lambda kernel_seconds, split_seconds, unit_seconds, split_power, split_reads, launch_seconds, overlap_seconds, cluster, cluster_seconds:
-        max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds +
+        lambda kernel_seconds, split_seconds, unit_seconds, split_power, split_passes, launch_seconds, overlap_seconds, cluster, cluster_seconds:
+        max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds +
         where(cluster > 1, cluster_seconds, 0)
     ),
     # C23

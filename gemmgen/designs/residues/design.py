@@ -92,6 +92,11 @@ class ResidueKernels(specialised.Specialised):
             *specialised.pipelines_and_groups(choices),
         ]
 
+    def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
+        """As the warp-specialised design's, but for the time between tiles, of which reducing takes the place."""
+        a_flop = known["stage_flops"]
+        return known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], -known["BK"], -known["shared_bytes"], -known["group"]
+
     def binding(self, known: Numbers) -> str:
         cycles = {
             "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"],

@@ -28,6 +28,9 @@ USUAL_CLUSTERS = (1, 2)
 HIDDEN_PROMOTE = 64
 """Warpgroups hide the promotion of each stage of FP16 words behind other products: seldom is no faster (measured)."""
 
+WHOLE_BYTES = 4
+"""Of an element's words, up to which a pass over whole rows and columns keeps what it read in registers."""
+
 CLUSTER = Decision(
     "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them", ("cluster",),
     "clusters of {}", among=(1, 2, 4, 8), neutral=1, usual=1,
@@ -97,7 +100,6 @@ class Specialised(Design):
     of_registers = ("WM", "WN", "BK", "mixed", "pingpong", "register_budget")
     gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
     stays = True
-    splits_whole = True
     packs_apart = True
     shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
 
@@ -137,6 +139,14 @@ class Specialised(Design):
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
+
+    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
+        """Where L2 does not hold the operands for a second pass (where it does, two passes of smaller pieces are faster, as measured), and
+        a thread has registers for the words of what it keeps."""
+        if scheme.normalize != "row" or not scheme.alike or hints.matrices > 1:
+            return False
+        operands = 4 * hints.k * (hints.m + hints.n)
+        return operands > gpu.rates.l2_mib * 2**20 and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES
 
     # ---- search
 
@@ -196,9 +206,14 @@ def pipelines_and_groups(choices: Choices, compensated: bool = False) -> list[di
 
 def preference(known: Numbers) -> tuple[np.ndarray, ...]:
     """Keys by weight: the least traffic of instructions with shared memory and of stages with L2, both of which cost power; the
-    least with device memory; the most bytes on their way."""
+    least with device memory; the least time between tiles; the most bytes on their way."""
     a_flop = known["stage_flops"]
-    return known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], -known["BK"], -known["shared_bytes"], -known["group"]
+    # Long stages meet their barriers seldom; of integer words, which the unit is through with sooner, more and shorter ones were faster.
+    length = np.where(known["beside"] > 0, known["BK"], -known["BK"])
+    return (
+        known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], known["turn_cycles"], length, -known["shared_bytes"],
+        -known["group"],
+    )
 
 
 def binding(known: Numbers) -> str:

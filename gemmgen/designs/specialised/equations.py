@@ -35,6 +35,11 @@ LEAST_OTHERS = 28
 
 MOVING_RATE = 0.55
 """Of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both (measured on an H200)."""
+BESIDE_INTEGERS = 0.18
+"""How much longer integer products of warpgroups side by side take than those of one at a time: 10 to 17 % of a kernel on an H200."""
+INTEGER_POWER = 0.74
+"""Of the power of a 16-bit product at the same rate, what an integer product takes: 8 x 218 TFLOP/s were sustained where 16-bit words' are 650 on the unit
+that is twice as fast for integers."""
 
 # ---- resources
 
@@ -117,7 +122,7 @@ DRAM_BYTES = Equation(
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "W22", "split_bytes", "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N)"
+    "W22", "split_bytes", "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N)"
     " + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))", "B",
     "FP32 in, words out, of which few stay in L2",
 )
@@ -150,8 +155,9 @@ LATENCY_CYCLES = Equation(
 )
 OVERLAPPING = Equation("W35", "overlapping", "where(turns > 1, 1 + pingpong, 1)", "tiles", "that a block works on at once: one cannot take turns")
 STAGE_CYCLES = Equation(
-    "W27", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)", "cycles a tile and stage",
-    "the slowest binds",
+    "W27", "stage_cycles", "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles,"
+    " chain_cycles / overlapping, latency_cycles)", "cycles a tile and stage",
+    "the slowest binds; integer products of two warpgroups hold one another up",
 )
 TILE_CYCLES = Equation(
     "W28", "turn_cycles", "(turn_cycles_each + store_cycles * WM * WN) / overlapping", "cycles a tile",
@@ -175,7 +181,7 @@ UNIT_SECONDS = Equation(
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
     "W32", "seconds",
-    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds"
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds"
     " + where(cluster > 1, cluster_seconds, 0)", "s",
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
@@ -189,9 +195,11 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     """The symbols that no candidate changes, beside those that every design has."""
     measured = gpu.measured.of("wgmma", gpu.name)
     f16 = measured.sustained_f16_tflops.value * 1e12
+    power = INTEGER_POWER if scheme.fixed else 1.0
     return {
         "products_moving": sum(scheme.accumulator(product.into).promoted for product in scheme.products),
-        "unit_rate": f16 * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
+        "beside": BESIDE_INTEGERS if scheme.fixed else 0.0,
+        "unit_rate": f16 / power * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
     }
 
