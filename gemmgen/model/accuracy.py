@@ -98,11 +98,13 @@ SUM_RANDOM = Equation(
     "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too)",
 )
 PROMOTED_COHERENT = Equation(
-    "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)", "",
+    "E11", "promotion_coherent",
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)", "",
     "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign; compensated, the last one alone is rounded, and few others",
 )
 PROMOTED_RANDOM = Equation(
-    "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
+    "E12", "promotion_random",
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
     "E11 of data of both signs",
 )
 SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
@@ -265,7 +267,9 @@ def product_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -
 # ---- the sums
 
 
-def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes, compensated: bool) -> dict[str, Any]:
+def _sum_numbers(
+    scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes, compensated: bool,
+) -> dict[str, Any]:
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
     promoted = bool(promote) and accumulator.promoted and unit is not None
@@ -285,7 +289,8 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
         min(share / 4, halves**2 / (12 * share) * min(1.0, halves / share) ** (block - 1)) for share in shares if 0 < share < 1
     ) if unit and not cuts else 0.0
     return {
-        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": len(own), "signed_products": signed, "unit_block": block, "promoted": int(promoted), "compensated": int(compensated),
+        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": len(own), "signed_products": signed, "unit_block": block,
+        "promoted": int(promoted), "compensated": int(compensated),
         "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
         # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
         "cut": U * (1 - 2.0 ** (23 - unit.fraction_bits)) if cuts else 0.0,
