@@ -102,9 +102,10 @@ PROMOTE = Decision(
     "promote", "split", "k between moves of the matrix unit's accumulator into FP32 registers; 0 never", ("promote",), "promote {}", 0, 1 << 20,
 )
 SUMS = Decision(
-    "sums", "split", "how sums that leave the matrix unit are added up in FP32", ("compensated",), "{} sums", neutral="plain", usual="plain", quiet=True, words=(
+    "sums", "split", "how sums that leave the matrix unit are added up in FP32", ("compensated",), "{} sums", neutral="plain", usual="plain", quiet=True,
+    words=(
         Word("plain", "one addition, rounded to nearest", 0),
-        Word("compensated", "the unit's accumulator keeps all but the leading bits, which FP32 adds without rounding, so that the error does not grow with k", 1),
+        Word("compensated", "the unit's accumulator keeps all but the leading bits, which FP32 adds without rounding: the error does not grow with k", 1),
     ),
 )
 """Of designs that promote by keeping the unit's accumulator in registers."""

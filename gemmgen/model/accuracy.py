@@ -103,11 +103,13 @@ SUM_RANDOM = Equation(
     "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too)",
 )
 PROMOTED_COHERENT = Equation(
-    "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)", "",
+    "E11", "promotion_coherent",
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)", "",
     "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign; compensated, the last one alone is rounded, and few others",
 )
 PROMOTED_RANDOM = Equation(
-    "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
+    "E12", "promotion_random",
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
     "E11 of data of both signs",
 )
 SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
@@ -274,7 +276,9 @@ def product_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -
 # ---- the sums
 
 
-def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes, compensated: bool) -> dict[str, Any]:
+def _sum_numbers(
+    scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes, compensated: bool,
+) -> dict[str, Any]:
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
     promoted = bool(promote) and accumulator.promoted and unit is not None

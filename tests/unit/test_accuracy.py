@@ -41,7 +41,8 @@ def simulated(scheme, unit, data: str, k: int, promote: int):
     a, b = (DISTRIBUTIONS[data].draw(rng, shape).astype(np.float32) for shape in ((ROWS, k), (k, ROWS)))
     on_unit = not scheme.exact
     plan = SimpleNamespace(
-        scheme=scheme, promote=promote, promotes=lambda acc: bool(promote) and acc.promoted, fragment=SimpleNamespace(on_matrix_unit=on_unit),
+        compensates=False, scheme=scheme, promote=promote, promotes=lambda acc: bool(promote) and acc.promoted,
+        fragment=SimpleNamespace(on_matrix_unit=on_unit),
         gpu=SimpleNamespace(unit=unit), output=all_outputs()["f32"], flushes_words=on_unit and bool(unit.flushes_subnormals),
     )
     c = product(scheme, unit, a, b, promote=promote) if on_unit else sequential(a, b)

@@ -206,7 +206,8 @@ class Portable(Design):
         ]
         return [
             _tiles(choices, fragment), dict(zip(("split_k", *self.way_names), np.array(ways).T)),
-            dict(zip(("promote", "fragment_buffers", "stages"), np.array(pipelines).T)) | common.sums(choices, len(pipelines)), {"group": np.array(choices.among("group", GROUPS))},
+            dict(zip(("promote", "fragment_buffers", "stages"), np.array(pipelines).T)) | common.sums(choices, len(pipelines)),
+            {"group": np.array(choices.among("group", GROUPS))},
         ]
 
     def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
