@@ -267,7 +267,7 @@ def test_the_reference_recombines_as_each_product_stands_for_itself(name):
 
 def test_only_fp32_words_hold_everything():
     assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
-    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled", "scaled_f16x6", *INTEGERS}
+    assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled", "scaled_f16x6", "e4m3x6", *INTEGERS}
     assert {row.name for row in SCHEMES.rows() if row.fixed} == INTEGERS
     assert {row.name for row in SCHEMES.rows() if row.by_row} == INTEGERS
     fp32 = SCHEMES.get("fp32")
