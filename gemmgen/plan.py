@@ -192,7 +192,7 @@ class _Facts:
     def decided(self) -> dict[str, Any]:
         """The design's decisions by name, without those that are what they are in a design that has no such choice, and go unsaid then."""
         found = {one: getattr(self, one.name) for one in self.design.decisions}
-        return {one.name: value for one, value in found.items() if not (one.quiet and value == one.neutral)}
+        return {one.name: value for one, value in found.items() if not one.unsaid(value)}
 
     @property
     def told(self) -> list[tuple[Decision, Any]]:

@@ -23,12 +23,14 @@ NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) fo
 
 
 def can_multiply(gpu: str, scheme: str) -> bool:
-    """Whether the GPU has what multiplies the scheme's words."""
+    """Whether the GPU, shipped or not, has what multiplies the scheme's words, and how it rounds is known."""
     row, words = GPUS.get(gpu), SCHEMES.get(scheme)
-    if not words.uniform:  # kernels of warpgroups alone have an instruction for each type
-        return any(one.runs_on(row.arch) for one in candidates(row.vendor, words.leading, "wgmma"))
     word = words.leading
-    return any(one.runs_on(row.arch) for one in candidates(row.vendor, word, "fma" if word == "f32" else row.portable_policy))
+    alone = not words.uniform or words.residues  # which warpgroups alone have kernels of
+    policies = ("wgmma",) if alone else ("fma" if word == "f32" else row.portable_policy, "wgmma")
+    known = [one for policy in policies for one in candidates(row.vendor, word, policy)]
+    its_own = [one for one in known if one.runs_on(row.arch) and row.unit.of(word, one.policy).rule != "by_f16"]  # not what the compiler makes of it
+    return bool(its_own) and (word == "f32" or word in row.unit.words)
 
 
 def solved(loaded: LoadedSpec) -> Plan:

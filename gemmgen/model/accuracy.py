@@ -44,8 +44,8 @@ class Distribution:
         sign_share: square of the mean product over the mean square of products.
         draw: (generator, shape) -> FP64.
         sequential: of what the equations give for FP32 sums one term after the other, the least that such sums show. On data of one sign, and where few
-            terms of a sum are large, fewer roundings count. Measured: cuBLAS SGEMM and plain FP32 kernels on an H200 at 4096 and 8192 (docs/results/frontier.md),
-            and simulated from 128 to 16384, where the share falls with K.
+            terms of a sum are large, fewer roundings count. Measured: cuBLAS SGEMM and plain FP32 kernels on an H200 at 4096 and 8192
+            (docs/results/frontier.md), and simulated from 128 to 16384, where the share falls with K.
     """
 
     name: str
@@ -333,11 +333,12 @@ def split_worst(scheme: Scheme) -> float:
     return float(SPLIT_WORST.value(_worst_numbers(scheme)))
 
 
-def float_sums_worst(scheme: Scheme, unit: MatrixUnit | None, k: int, promote: int) -> float:
+def float_sums_worst(scheme: Scheme, unit: MatrixUnit | None, k: int, promote: int, compensated: bool = False) -> float:
     """Largest error of the sums that are not integers, relative to |A||B|: E21, each times its share of C."""
     sizes = product_sizes(scheme, unit, DISTRIBUTIONS["uniform"])  # of signs alone, which the worst case does not ask for
     return sum((
-        scheme.recombination.share(acc) * float(solved((*SUMS, SUM_WORST), _sum_numbers(scheme, unit, acc, promote, max(k, 1), sizes))["sum_worst"])
+        scheme.recombination.share(acc)
+        * float(solved((*SUMS, SUM_WORST), _sum_numbers(scheme, unit, acc, promote, max(k, 1), sizes, compensated))["sum_worst"])
         for acc in scheme.accumulators if acc.type == "f32"
     ), 0.0)
 

@@ -268,7 +268,7 @@ def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over `fixed.reach`."""
     unit = plan.unit if plan.fragment.on_matrix_unit else None
     if plan.scheme.by_row:
-        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote)
+        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote, plan.compensates)
         return worst + plan.output.roundoff * (1 + worst)
     return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
 

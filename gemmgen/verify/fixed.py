@@ -45,12 +45,12 @@ EVEN = 12**-0.5
 """Root mean square of what is spread evenly, over its width."""
 
 
-def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: int = 0) -> float:
+def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: int = 0, compensated: bool = False) -> float:
     """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B; of residues over their norms.
 
     Args:
-        unit, k, promote: what sums floating-point words, over which K, and how often it is moved on; of no matter where all words are integers, but for
-            the K of residues.
+        unit, k, promote, compensated: what sums floating-point words, over which K, how often it is moved on, and how; of no matter
+            where all words are integers, but for the K of residues.
     """
     if scheme.residues:
         step = (1 + 2.0 ** (1 - FACTOR_BITS)) / scheme.residues.target  # over the norm
@@ -62,7 +62,7 @@ def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: i
     converted = sum(
         scheme.remainder(of_a[p.a].source, "a") * scheme.remainder(of_b[p.b].source, "b") for p in scheme.products if of_a[p.a].fixed
     )
-    summed = 0.0 if scheme.fixed else float_sums_worst(scheme, unit, k, promote)
+    summed = 0.0 if scheme.fixed else float_sums_worst(scheme, unit, k, promote, compensated)
     return split_worst(scheme) + (converted + (scheme.recombination.roundings + 1) * (1 + 2.0**-5)) * U + summed
 
 
