@@ -44,9 +44,11 @@ def solved(loaded: LoadedSpec) -> Plan:
 _SOLVED: dict[str, Plan] = {}
 
 
-def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", **pipeline) -> Plan:
+def plan_of(
+    scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", size=4096, **pipeline,
+) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout}, "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums},
+        "problem": {"layout": layout, "m": size, "n": size, "k": size}, "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))
@@ -114,7 +116,8 @@ WAYS = {
         HOPPER, tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}, consumers="pingpong", split_k=2, promote=128),
     "warpgroups, three words": dict(SMALL_GROUPS, scheme="bf16x6", promote=32),
     "warpgroups, 32-bit words": dict(HOPPER, scheme="tf32x3", tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1}, promote=32),
-    "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled", layout="tn"),
+    "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled", layout="tn", size=1024),
+    "warpgroups, row scales of whole rows": dict(SMALL_GROUPS, scheme="scaled", layout="nt"),
     "warpgroups, one word": dict(SMALL_GROUPS, scheme="half", promote=0),
     "warpgroups, cut residuals": dict(SMALL_GROUPS, scheme="ootomo8"),
     "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0),

@@ -16,7 +16,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.solve import choices, solve
 from gemmgen.spec import loads
-from ways import sampled
+from ways import can_multiply, sampled
 
 FILE = Path(__file__).parents[2] / "bench" / "builds.py"
 if not FILE.exists():
