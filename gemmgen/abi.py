@@ -285,8 +285,9 @@ def interface(plan: Plan) -> Interface:
 
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
+    of = "tile's" if plan.scheme.tiled else "row's or column's"
     meanings = {
-        "lossy": "finite elements of {} that are not 0 and too small beside their row's or column's largest for any word" if plan.scheme.fixed
+        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.fixed
         else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.bits}",
         "overflow": "finite elements of {} that the leading word cannot hold",
         "nonfinite": "elements of {} that are Inf or NaN",
@@ -307,6 +308,11 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
 
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
     scales = 4 if plan.scheme.normalize == "row" else 0
+    tiles = [
+        Buffer(f"{x}_scales", "float", 4, (f"{outer}_padded", "k_padded", *((BATCH,) if plan.strided else ())), False,
+               f"2^-e of each {plan.scheme.tile_k} k of {whose}", per=plan.scheme.tile_k)
+        for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.tiled
+    ]
     of_a, of_b = (len(plan.words_of(operand)) * plan.scheme.word_bytes for operand in "ab")
     before = [operand.name for operand in plan.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
@@ -322,6 +328,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
         Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
+        *tiles,
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
     )
 
@@ -378,6 +385,13 @@ def _absmax(const: bool) -> tuple[Parameter, ...]:
     )
 
 
+def _scales(const: bool) -> tuple[Parameter, ...]:
+    return (
+        _into("a_scales", "float", "scales of tiles of k of A's rows", const=const, restrict=True),
+        _into("b_scales", "float", "scales of tiles of k of B's columns", const=const, restrict=True),
+    )
+
+
 def _counted(counters: Counters) -> Parameter:
     meaning = "counters: " + ", ".join(field.name for field in counters.fields)
     return Parameter(counters.name, "unsigned long long", meaning, pointer=True, restrict=True, region=STATUS, offset=counters.offset)
@@ -426,7 +440,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         grid=_over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_A, *_B)), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
-            *([Line(_absmax(const=True))] if scaled else []),
+            *([Line(_absmax(const=True))] if scaled else []), *([Line(_scales(const=False))] if plan.scheme.tiled else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
         same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
@@ -439,6 +453,8 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     lines = [Line((_words(operand, const=True),), _packed_stages(operand)) for operand in before]
     if scaled:
         lines.append(Line(_absmax(const=True)))
+    if plan.scheme.tiled:
+        lines.append(Line(_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.tile_k}][BLOCK]"))
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))

@@ -478,6 +478,19 @@ class _Facts:
         """All words of it."""
         return len(self.words_of(operand.name)) * self.packed_tile_bytes(operand)
 
+    def stage_scales(self, operand: Operand) -> int:
+        """Scales of one operand's stage, one for each row and tile of k: [k / tile_k][outer] in FP32; 0 where no tile has its own."""
+        return operand.tile * self.block[2] // self.scheme.tile_k if self.scheme.tiled else 0
+
+    def scale_parts(self, operand: Operand) -> int:
+        """Loads of 16 bytes that a thread makes of them, where tiles come through registers."""
+        return -(-self.stage_scales(operand) // (4 * self.threads))
+
+    @property
+    def tile_steps(self) -> int:
+        """Instructions along k whose sums share their scales; 0 where no tile has its own."""
+        return self.scheme.tile_k // self.fragment.shape[2] if self.scheme.tiled else 0
+
     def words_of(self, operand: str) -> tuple[Word, ...]:
         """The words that operand `a` or `b` is packed into: all, or no more than products read."""
         return self.scheme.words_of(operand) if self.design.packs_apart else self.scheme.words

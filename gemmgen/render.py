@@ -19,6 +19,7 @@ from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
+from gemmgen.split import MOST_TILE_EXPONENT
 
 HEADER_WIDTH = 140
 """Columns of a value in a kernel's header."""
@@ -78,7 +79,7 @@ def _environment() -> Any:
         autoescape=False,
     )
     environment.globals.update(
-        power=_power, roundings=ROUNDINGS, times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
+        power=_power, roundings=ROUNDINGS, most_tile_exponent=MOST_TILE_EXPONENT, times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
     environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
     return environment

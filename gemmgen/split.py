@@ -52,6 +52,10 @@ def cut(x: np.ndarray, bits: int) -> np.ndarray:
     return np.where(np.isfinite(x), (raw & np.uint32(-1 << low & 0xFFFFFFFF)).view(np.float32), x).astype(np.float64)
 
 
+MOST_TILE_EXPONENT = 149
+"""A tile's scale is an FP32 number; with this exponent words are multiples of the smallest one, which are all there are."""
+
+
 def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """log2 of the power of two that each row of `x` [rows, k] is multiplied by, [rows]. Words of a row that is `set_aside` are nobody's."""
     if scheme.normalize == "none" or x.shape[1] == 0:
@@ -61,10 +65,29 @@ def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     return np.where(largest > 0, scheme.target_exponent - exponent, 0)
 
 
+def in_tiles(x: np.ndarray, scheme: Scheme) -> np.ndarray:
+    """`x` [rows, k] as [rows, tiles, tile_k], with zeros at the end."""
+    rows, k = x.shape
+    return np.pad(x, ((0, 0), (0, -k % scheme.tile_k))).reshape(rows, -1, scheme.tile_k)
+
+
+def exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
+    """log2 of the powers of two that elements of `x` [rows, k] are multiplied by: [rows], or of tiles of k [rows, tiles]."""
+    if not scheme.tiled:
+        return row_exponents(x, scheme)
+    tiles = in_tiles(x, scheme)
+    return np.minimum(row_exponents(tiles.reshape(-1, scheme.tile_k), scheme), MOST_TILE_EXPONENT).reshape(tiles.shape[:2])
+
+
+def of_elements(of_rows: np.ndarray, scheme: Scheme, k: int) -> np.ndarray:
+    """What belongs to rows [rows], or to tiles of k [rows, tiles], as what each element has of it: [rows, 1] or [rows, k]."""
+    return np.repeat(of_rows, scheme.tile_k, axis=1)[:, :k] if scheme.tiled else of_rows[:, None]
+
+
 def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """Rows of `x` [rows, k] that words cannot stand for, [rows]: integers have no Inf and no NaN, so what such a row takes part in is
-    computed from the operands themselves, or is NaN."""
-    return ~np.isfinite(x).all(axis=1) & scheme.fixed
+    """Rows of `x` [rows, k], or their tiles, that words cannot stand for, [rows] or [rows, tiles]: integers have no Inf and no NaN, so what such
+    a row takes part in is computed from the operands themselves, or is NaN."""
+    return ~np.isfinite(in_tiles(x, scheme) if scheme.tiled else x).all(axis=-1) & scheme.fixed
 
 
 @dataclass(frozen=True)
@@ -73,7 +96,7 @@ class Words:
 
     Attributes:
         planes: [words, rows, k] in FP64, unscaled: word i as stored.
-        exponents: [rows], log2 of each row's scale.
+        exponents: [rows], log2 of each row's scale, or [rows, tiles] of each tile's.
         is_lossy, overflows, is_nonfinite: [rows, k], which elements the split kernel counts as what.
     """
 
@@ -113,14 +136,14 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | N
     """
     if x.dtype != np.float32:
         raise TypeError(f"split takes float32, not {x.dtype}")
-    exponents = row_exponents(x, scheme)
+    scales = exponents(x, scheme)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         # The device scales in FP32, where what falls below its range is rounded, but never to zero: it is to be counted.
-        element = np.ldexp(x.astype(np.float64), exponents[:, None]).astype(np.float32).astype(np.float64)
+        element = np.ldexp(x.astype(np.float64), of_elements(scales, scheme, x.shape[1])).astype(np.float32).astype(np.float64)
         element = np.where((element == 0) & (x != 0), 2.0**-149, element)
         rest, left, planes, overflow = element, element, [], None
         if scheme.fixed:
-            return _split_fixed(x, element, exponents, scheme, operand)
+            return _split_fixed(x, element, scales, scheme, operand)
         # A leading word below its normal range has too few bits, and low words whose products are dropped then hold the rest.
         lossy = (element != 0) & (np.abs(element) < 2.0**scheme.format.min_exponent) & (not scheme.exact)
         for count, word in enumerate(scheme.words, 1):
@@ -137,20 +160,20 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | N
                 lossy |= ~(np.abs(left) <= np.abs(element) * 2.0 ** -scheme.bits_of(count))
         finite = np.isfinite(x)
     return Words(
-        planes=np.stack(planes), exponents=exponents, is_lossy=finite & ~overflow & lossy, overflows=finite & overflow, is_nonfinite=~finite,
+        planes=np.stack(planes), exponents=scales, is_lossy=finite & ~overflow & lossy, overflows=finite & overflow, is_nonfinite=~finite,
     )
 
 
-def _split_fixed(x: np.ndarray, element: np.ndarray, exponents: np.ndarray, scheme: Scheme, operand: str | None) -> Words:
+def _split_fixed(x: np.ndarray, element: np.ndarray, scales: np.ndarray, scheme: Scheme, operand: str | None) -> Words:
     """Into integers. Lossy are elements that are not 0 and of which no word holds anything; of rows set aside none is. Their words, which
     nobody uses, are 0, and the lowest where an element is not finite."""
-    finite, kept = np.isfinite(x), ~set_aside(x, scheme)[:, None]
+    finite, kept = np.isfinite(x), ~of_elements(set_aside(x, scheme), scheme, x.shape[1])
     rest, planes = np.where(kept, element, 0.0), []
     for word in scheme.words_of(operand) if operand else scheme.words:
         planes.append(to_integer(rest * 2.0**word.scale).astype(np.float64))
         rest = rest - planes[-1] * 2.0**-word.scale
     held = np.where(finite, np.stack(planes), -INTEGERS[scheme.word].largest)
-    return Words(planes=held, exponents=exponents, is_lossy=kept & (x != 0) & ~np.any(planes, axis=0), overflows=np.zeros(x.shape, bool), is_nonfinite=~finite)
+    return Words(planes=held, exponents=scales, is_lossy=kept & (x != 0) & ~np.any(planes, axis=0), overflows=np.zeros(x.shape, bool), is_nonfinite=~finite)
 
 
 def _flushed(x: np.ndarray, scheme: Scheme) -> np.ndarray:
@@ -171,8 +194,15 @@ def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
 
 def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
     """What the scheme computes, summed in FP64: [M, N] for A [M, K] and B^T [N, K]."""
+    if scheme.tiled:
+        a, b = (_scaled_back(one, scheme) for one in (a, b))
     sums = {acc.name: np.zeros((a.planes.shape[1], b.planes.shape[1])) for acc in scheme.accumulators}
     for product in scheme.products:
         sums[product.into] += a.planes[product.a] @ b.planes[product.b].T
     total = scheme.recombination.combine(sums, lambda so_far, factor, own: so_far * factor + own)
-    return np.ldexp(total, -(a.exponents[:, None] + b.exponents[None, :]))
+    return total if scheme.tiled else np.ldexp(total, -(a.exponents[:, None] + b.exponents[None, :]))
+
+
+def _scaled_back(words: Words, scheme: Scheme) -> Words:
+    """Words of tiles times what each stands for, so that those of all tiles add up."""
+    return replace(words, planes=np.ldexp(words.planes, -of_elements(words.exponents, scheme, words.planes.shape[2])))

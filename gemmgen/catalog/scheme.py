@@ -14,6 +14,9 @@ normalises) is
 Words are numbers of a floating-point format or, of type `s8`, integers: fixed-point digits of the element, of which the last stands for
 2^-s of its scaled row whatever the element's size. What such words leave out is therefore told relative to the largest element of the row
 of A or column of B (`Scheme.fixed`), sums are INT32 and exact, and a word that saturates leaves the rest to the next one.
+
+Where the exponent is that of a tile (`normalize = "tile"`), each `tile_k` consecutive k of one row or column have one of their own. Sums in INT32
+then end with the tile: they are converted, recombined and added up in FP32, tile after tile (`Scheme.moved`).
 """
 
 from __future__ import annotations
@@ -96,6 +99,46 @@ class Step(NamedTuple):
 
 T = TypeVar("T")
 
+OFFSET_BITS = 0x4B400000
+OFFSET = 1.5 * 2.0**23
+"""INT32 sums of a tile begin at these bits, which are this number's: the bits of the sum s, |s| < 2^22, are then those of OFFSET + s."""
+INTEGER_SHARE = 22
+"""2^-22 of OFFSET is still an integer."""
+
+
+class Moved(NamedTuple):
+    """How the INT32 sums of one tile of k become one FP32 number: conversions cost more than additions, so the sums begin at OFFSET_BITS.
+
+    The first takes `least` off, the offsets of all of `taken` at once: integers, so that nothing is rounded. The others are added by one multiply-add
+    each, from the largest contribution to the smallest, `apart` after their own offset is taken off.
+
+    Attributes:
+        taken: from the largest contribution on.
+    """
+
+    least: float
+    taken: tuple[Accumulator, ...]
+    apart: tuple[Accumulator, ...]
+
+    @property
+    def roundings(self) -> int:
+        return len(self.taken) + len(self.apart) - 1
+
+    def number(self, sums: Mapping[str, T], add: Callable[[T, float, T], T], less: Callable[[T, float], T]) -> T:
+        """The tile's number, in units of the first word's last places.
+
+        Args:
+            sums: by the accumulators' names, OFFSET more than they are.
+            add: (so far, factor, sum) -> so far + factor * sum, rounded as whoever computes it rounds.
+            less: (sum, number) -> sum - number.
+        """
+        so_far = less(sums[self.taken[0].name], self.least)
+        for accumulator in self.taken[1:]:
+            so_far = add(so_far, 2.0**-accumulator.scale, sums[accumulator.name])
+        for accumulator in self.apart:
+            so_far = add(so_far, 2.0**-accumulator.scale, less(sums[accumulator.name], OFFSET))
+        return so_far
+
 
 class Recombination(NamedTuple):
     """How the sums of a scheme's accumulators become one.
@@ -140,7 +183,9 @@ class Scheme(Row):
         word: the type of every word.
         normalize: `row` multiplies each row of A and column of B by the power
             of two that brings its largest finite element into
-            [2^`target_exponent`, 2^(`target_exponent`+1)); `none` does not. Integer words want it.
+            [2^`target_exponent`, 2^(`target_exponent`+1)); `tile` does so for each `tile_k` k of one,
+            of integer words; `none` does not. Integer words want one of the two.
+        tile_k: with normalize = tile, the consecutive k that share an exponent.
         own_promote: the promotion the scheme's authors use: `fragment` (every
             k of one instruction) or `never`.
         words: from most to least significant.
@@ -149,7 +194,8 @@ class Scheme(Row):
 
     title: Title
     word: WordType
-    normalize: Literal["none", "row"] = "none"
+    normalize: Literal["none", "row", "tile"] = "none"
+    tile_k: Literal[32] | None = None
     target_exponent: Annotated[int, Field(ge=-14, le=126)] = 14
     own_promote: Literal["fragment", "never"]
     words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=4, strict=False)]
@@ -183,8 +229,12 @@ class Scheme(Row):
                 )
         if (0, 0) not in seen:
             raise ValueError("the product of the leading words, (0, 0)")
+        if (self.normalize == "tile") != (self.tile_k is not None):
+            raise ValueError('tile_k with normalize = "tile", and with nothing else')
         if self.fixed:
             return self._fixed_words_fit()
+        if self.tiled:
+            raise ValueError(f'normalize = "row" or "none" with words of {self.word}: they have exponents of their own')
         if any(word.bits and (word.bits > self.format.fraction_bits or word.rounding != "nearest_even") for word in self.words):
             raise ValueError(f"bits of at most {self.format.fraction_bits}, fewer than {self.word} has, of words that round nearest_even")
         if self.word != "f16" and any(word.rounding == "round_split" for word in self.words):
@@ -198,8 +248,12 @@ class Scheme(Row):
     def _fixed_words_fit(self) -> Scheme:
         if any(word.rounding != "nearest_even" or word.bits or word.flush for word in self.words):
             raise ValueError(f"words of {self.word} that round nearest_even, of all their bits")
-        if self.normalize != "row" or self.own_promote != "never":
-            raise ValueError(f'normalize = "row" and own_promote = "never" with words of {self.word}: they have no exponent, and their sums are exact')
+        if self.normalize == "none" or self.own_promote != "never":
+            raise ValueError(
+                f'normalize = "row" or "tile" and own_promote = "never" with words of {self.word}: they have no exponent, and their sums are exact'
+            )
+        if self.tiled and self.tile_k * self._most_products * INTEGERS[self.word].largest ** 2 >= 2**22:
+            raise ValueError("sums of a tile below 2^22, whose bits stand in an FP32 number's fraction")
         most = INTEGERS[self.word].largest
         for index, reach in enumerate(self._reaches):
             if reach > most + 1:
@@ -212,6 +266,11 @@ class Scheme(Row):
     def fixed(self) -> bool:
         """Whether words are integers: what they leave of an element is relative to the largest of its row, not to the element."""
         return self.word in INTEGERS
+
+    @property
+    def tiled(self) -> bool:
+        """Whether each `tile_k` k of a row of A or column of B have an exponent of their own."""
+        return self.normalize == "tile"
 
     @property
     def format(self) -> Format:
@@ -243,14 +302,33 @@ class Scheme(Row):
 
     @property
     def largest_k(self) -> int | None:
-        """The largest K that no INT32 sum can overflow at; None where sums are FP32.
+        """The largest K that no INT32 sum can overflow at; None where sums are FP32, or of a tile.
 
         Words are at most 127 in magnitude, so an accumulator of n products reaches n K 127^2.
         """
-        if not self.fixed:
+        if not self.fixed or self.tiled:
             return None
-        products = max(sum(p.into == acc.name for p in self.products) for acc in self.accumulators)
-        return INTEGERS["s32"].largest // (products * INTEGERS[self.word].largest ** 2)
+        return INTEGERS["s32"].largest // (self._most_products * INTEGERS[self.word].largest ** 2)
+
+    @property
+    def _most_products(self) -> int:
+        """Of one accumulator."""
+        return max(sum(p.into == acc.name for p in self.products) for acc in self.accumulators)
+
+    @property
+    def offset(self) -> float:
+        """What sums of a tile begin at, as FP32 numbers read their bits."""
+        return OFFSET
+
+    @property
+    def offset_bits(self) -> int:
+        return OFFSET_BITS
+
+    @cached_property
+    def moved(self) -> Moved:
+        """How a tile's INT32 sums become one FP32 number, where exponents are those of tiles."""
+        taken = [acc for acc in self.accumulators if acc.scale <= INTEGER_SHARE]
+        return Moved(sum(OFFSET * 2.0**-acc.scale for acc in taken), tuple(taken), tuple(acc for acc in self.accumulators if acc.scale > INTEGER_SHARE))
 
     @property
     def exact(self) -> bool:
@@ -260,7 +338,7 @@ class Scheme(Row):
     @property
     def whole_range(self) -> bool:
         """Whether it serves rows of any magnitude that FP32 has, and not only those near 1."""
-        return self.exact or self.normalize == "row"
+        return self.exact or self.normalize != "none"
 
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:

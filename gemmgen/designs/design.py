@@ -329,7 +329,7 @@ class Design:
             "batch": float(max(1, hints.matrices)), "words": len(scheme.words), "word_bytes": scheme.word_bytes, "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
             "words_a": len(scheme.words_of("a")), "words_b": len(scheme.words_of("b")),
-            "split_reads": 2 if scheme.normalize == "row" else 1, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
+            "split_reads": 2 if scheme.normalize == "row" else 1, "tile_k": scheme.tile_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
         }
 

@@ -18,7 +18,7 @@ U[0, 1]. C^2 is, in expectation, s K (K sign_share + 1 - sign_share): of that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, erf, inf, log2, sqrt
 from typing import Any
@@ -147,6 +147,8 @@ EQUATIONS = (*PREDICTED, MULTIPLE, GATE)
 
 DOWNWARDS = 1.5 * 2.0**-32
 """Mean of what the floor rule cuts off a step's sum: half of 2^-31 of it, and half of 2^-32 of what it adds."""
+SELDOM = 1e-9
+"""Shares of elements that are left out."""
 _EVEN = sqrt(3 / 7)
 """Root mean square of the power of two below a number that is spread evenly from 0 to a power of two, over the number's own."""
 _EVEN_MEAN = 2 / 3
@@ -174,6 +176,25 @@ class WordSizes:
     in_range: bool
 
 
+def _tops(scheme: Scheme, data: Distribution) -> Iterator[tuple[int, int, float]]:
+    """(e, top, share): so many elements have magnitudes in [2^e, 2^(e+1)), and exponents of the largest one of theirs.
+
+    Of rows that is taken as the data's own. A tile's is what the largest of so many drawn is: with F the share of elements below 2^(top+1), that of
+    the n - 1 others is F(top)^(n-1) - F(top - 1)^(n-1), and F(top)^(n-1) beside an element of that binade itself.
+    """
+    if not scheme.tiled:
+        yield from ((e, data.top, share) for e, share in data.binades)
+        return
+    binades = sorted(data.binades)
+    below = dict(zip((e for e, _ in binades), np.cumsum([share for _, share in binades])))
+    others = scheme.tile_k - 1
+    for e, share in data.binades:
+        yield e, e, share * below[e] ** others
+        for top, of_top in binades:
+            if top > e and (found := share * (below[top] ** others - (below[top] - of_top) ** others)) > SELDOM:
+                yield e, top, found
+
+
 def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> WordSizes:
     """Sizes of the words, and of what is left, binade by binade.
 
@@ -185,16 +206,17 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> W
     if scheme.exact:
         return WordSizes((1.0, *[0.0] * count), (1.0, *[0.0] * count), 0.0, 0.0, True)
     form = None if scheme.fixed else scheme.format  # integers are never flushed, and hold their row's largest element
-    shift = scheme.target_exponent - data.top if scheme.normalize == "row" else 0
     flushes = bool(form and unit and unit.flushes_subnormals)
     absolute = np.zeros(count + 1)  # sums over binades of |.| and of squares
     squares = np.zeros(count + 1)
     lost = lost_mean = 0.0
-    for e, share in data.binades:
-        exponent = e + shift
+    for e, top, share in _tops(scheme, data):
+        # Sizes are told as the elements are scaled that the largest of the data belong to.
+        back = 2.0 ** (top - data.top) if scheme.tiled else 1.0
+        exponent = e + (scheme.target_exponent - top if scheme.normalize != "none" else 0)
         mean, rms, worst = 1.5 * 2.0**exponent, sqrt(7 / 3) * 2.0**exponent, 2.0 ** (exponent + 1)
-        absolute[0] += share * mean
-        squares[0] += share * rms**2
+        absolute[0] += share * back * mean
+        squares[0] += share * (back * rms) ** 2
         for i, word in enumerate(scheme.words):
             rule, ulp, step = _grid(scheme, i)
             first = i == 0
@@ -214,11 +236,11 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> W
                 worst = min(rule.worst * max(ulp * wide_worst, step), worst)
                 if worst < 2.0 ** (exponent - 23):
                     mean = rms = worst = 0.0
-            absolute[i + 1] += share * mean
-            squares[i + 1] += share * rms**2
+            absolute[i + 1] += share * back * mean
+            squares[i + 1] += share * (back * rms) ** 2
     return WordSizes(
         tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0],
-        form is None or data.top + shift <= form.max_exponent,
+        form is None or (scheme.target_exponent if scheme.normalize == "row" else data.top) <= form.max_exponent,
     )
 
 
@@ -238,7 +260,8 @@ def _grid(scheme: Scheme, index: int) -> tuple[Any, float, float]:
 def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: WordSizes) -> dict[str, Any]:
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
-    promoted = bool(promote) and accumulator.promoted and unit is not None
+    promote = scheme.tile_k or promote  # the numbers of tiles are added up as promoted sums are
+    promoted = scheme.tiled or bool(promote) and accumulator.promoted and unit is not None
     chunk = min(promote, k) if promoted else k
     block = unit.block[scheme.word] if unit else 1
     cuts, floors = bool(unit) and unit.rule == "truncate", bool(unit) and unit.rule == "floor"
@@ -317,11 +340,11 @@ def predicted(
     leading: dict[str, Any] = {}
     for accumulator in scheme.accumulators:
         share, own = scheme.recombination.share(accumulator), [p for p in scheme.products if p.into == accumulator.name]
-        exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding
+        exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding, and of tiles of k that of adding them up
         known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes))
-        of_one_sign = sqrt(known["sum_coherent"] ** 2 + known["promotion_coherent"] ** 2) if not exact else 0.0
-        of_both = sqrt(known["sum_random"] ** 2 + known["promotion_random"] ** 2) if not exact else U
-        worst += share * (known["sum_worst"] if not exact else U)
+        inside = (known["sum_coherent"], known["sum_random"], known["sum_worst"]) if not exact else (0.0, U, U)
+        of_one_sign, of_both = sqrt(inside[0] ** 2 + known["promotion_coherent"] ** 2), sqrt(inside[1] ** 2 + known["promotion_random"] ** 2)
+        worst += share * inside[2]
         # `share` takes the words' scales out of the sum, and these sizes are relative to x.
         coherent += of_one_sign * sum(sizes.mean[p.a] * sizes.mean[p.b] for p in own)
         if any(p.a == p.b == 0 for p in own):

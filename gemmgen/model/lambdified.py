@@ -23,12 +23,13 @@ CODE = {
         lambda split_register, words, word_bytes: where(split_register > 0, 4, words * word_bytes)
     ),
     # R3
-    "stages * (BM + BN) * (BK * element_bytes + words * padding)": (
-        lambda stages, BM, BN, BK, element_bytes, words, padding: stages * (BM + BN) * (BK * element_bytes + words * padding)
+    "stages * (BM + BN) * (BK * element_bytes + words * padding + where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))": (
+        lambda stages, BM, BN, BK, element_bytes, words, padding, tile_k: stages * (BM + BN) * (BK * element_bytes + words * padding + where(tile_k >
+        0, floor(4 * BK / max(tile_k, 1)), 0))
     ),
     # R4
-    "sums + where(promote > FK, promoted_sums, 0)": (
-        lambda sums, promote, FK, promoted_sums: sums + where(promote > FK, promoted_sums, 0)
+    "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))": (
+        lambda tile_k, FK, sums, promote, promoted_sums: where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))
     ),
     # R5
     "accumulators * WM * WN / warp_size": (
@@ -77,8 +78,8 @@ CODE = {
         lambda promote, FK, BK, unit_sums: where((promote > FK) & (promote == BK), unit_sums, 0)
     ),
     # G8
-    "where(promote == FK, 1, 0)": (
-        lambda promote, FK: where(promote == FK, 1, 0)
+    "where((promote == FK) | (tile_k == FK), 1, 0)": (
+        lambda promote, FK, tile_k: where((promote == FK) | (tile_k == FK), 1, 0)
     ),
     # G9
     "at_once * unit_sums": (
@@ -441,8 +442,8 @@ CODE = {
         lambda split_register, held, rings: ((split_register == 0) | (held == 0)) | (rings > 0)
     ),
     # C18
-    "(split_reads == 1) | (split_shared + split_register == 0)": (
-        lambda split_reads, split_shared, split_register: (split_reads == 1) | (split_shared + split_register == 0)
+    "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)": (
+        lambda split_reads, tile_k, split_shared, split_register: ((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)
     ),
     # C19
     "(split_register == 0) | (by_lanes > 0)": (
@@ -463,6 +464,10 @@ CODE = {
     # C9
     "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))": (
         lambda promote, FK, BK: (promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))
+    ),
+    # C58
+    "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))": (
+        lambda tile_k, FK, BK: (tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))
     ),
     # C56
     "shared_bytes <= shared_bytes_per_block": (
@@ -898,8 +903,8 @@ CODE = {
         lambda promote, FK, WK: (promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))
     ),
     # C18
-    "split_reads == 1": (
-        lambda split_reads: split_reads == 1
+    "(split_reads == 1) & (tile_k == 0)": (
+        lambda split_reads, tile_k: (split_reads == 1) & (tile_k == 0)
     ),
     # C57
     "demand <= register_budget": (
@@ -1256,9 +1261,11 @@ CODE = {
         lambda T_mem1, T_mem2, T_comp: T_mem1 + T_mem2 <= T_comp
     ),
     # C10
-    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))": (
-        lambda shared_bytes_per_block, BM, BN, BK, split_register, word_bytes, words, padding: floor(shared_bytes_per_block / ((BM + BN) * (BK *
-        where(split_register > 0, 4, word_bytes * words) + padding * words)))
+    (
+    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, "
+    "floor(4 * BK / max(1, tile_k)), 0))))"): (
+        lambda shared_bytes_per_block, BM, BN, BK, split_register, word_bytes, words, padding, tile_k: floor(shared_bytes_per_block / ((BM + BN) * (BK
+        * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0))))
     ),
     # C10
     (
@@ -1283,13 +1290,17 @@ CODE = {
 # The largest number of stages that C10 leaves, solved for by SymPy, by design.
 MOST_STAGES = {
     'cuda_cores':
-    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
+    (
+    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, "
+    "floor(4 * BK / max(1, tile_k)), 0))))"),
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
     " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"),
     'portable':
-    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words)))",
+    (
+    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, "
+    "floor(4 * BK / max(1, tile_k)), 0))))"),
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"

@@ -75,7 +75,7 @@ SHORT_SUMS = Equation(
     "G7", "short_sums", "where((promote > FK) & (promote == BK), unit_sums, 0)", "registers a thread",
     "emptied at every stage's end, they are dead while the next stage is waited for",
 )
-AT_ONCE = Equation("G8", "at_once", "where(promote == FK, 1, 0)", "", "every step's sum is promoted at once")
+AT_ONCE = Equation("G8", "at_once", "where((promote == FK) | (tile_k == FK), 1, 0)", "", "every step's sum is promoted at once")
 AT_ONCE_SUMS = Equation("G9", "at_once_sums", "at_once * unit_sums", "registers a thread", "many such sums are on their way at a time")
 STEPS = Equation("G10", "steps", "BK / FK", "steps a stage", "unrolled, each has addresses of its own")
 SHALLOW = Equation("G11", "shallow", "where(BK == FK, 1, 0)", "", "a stage of one step has nothing to fetch ahead")

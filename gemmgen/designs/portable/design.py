@@ -48,6 +48,7 @@ PIPELINE_CONSTRAINTS = (
     Constraint("C8", "fragment buffers", "(fragment_buffers == 1) | (BK % (2 * FK) == 0)", "two buffers take turns within a stage",
                refusals.fragment_buffers),
     common.PROMOTION,
+    common.TILE_OF_K,
     common.SHARED_MEMORY,
     Constraint(
         "C11", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line, and WMMAe eq. 2",
@@ -62,8 +63,8 @@ WAY_CONSTRAINTS = (
                refusals.shared_async),
     Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (rings > 0)",
                "what is split behind shared memory is copied there as it is, on AMD through registers", refusals.register_held),
-    Constraint("C18", "scaled rows", "(split_reads == 1) | (split_shared + split_register == 0)",
-               "row scales ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
+    Constraint("C18", "scaled rows", "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)",
+               "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
     Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map",
                refusals.not_by_lanes),
     Constraint("C20", "rows of FP32", "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))",

@@ -46,7 +46,7 @@ CONSTRAINTS = (
         "C33", "promotion", "(promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))",
         "promotion falls between two instructions and keeps step with a warp's parts of the stages", refusals.promotion,
     ),
-    Constraint("C18", "scaled rows", "split_reads == 1", "row scales ask for a pass over the operands first, which may as well split them", scaled_in_kernel),
+    Constraint("C18", "scaled rows", "(split_reads == 1) & (tile_k == 0)", "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", scaled_in_kernel),
     Constraint("C34", "shared memory", "shared_bytes <= shared_bytes_per_block", "the sums of a block's warps meet there", refusals.sums),
     common.FEW_TILES,
     Constraint("C35", "predicted to spill", "demand <= register_budget", "what ptxas cannot hold it spills", refusals.spills),
