@@ -358,7 +358,9 @@ class _Facts:
 
     @property
     def places_a_step(self) -> int:
-        """Places between a step's matrix instructions where a load may stand: one a row of fragments and product."""
+        """Places between a step's matrix instructions where a load may stand: one a row of fragments and product, or and all of a tile's."""
+        if self.tile_steps == 1:
+            return self.tiles_m
         at_once = {acc.name for acc in self.scheme.accumulators if self.promotes(acc) and self.promotes_at_once}
         rest = sum(product.into not in at_once for product in self.scheme.products)
         return self.tiles_m * (len(at_once) + rest)

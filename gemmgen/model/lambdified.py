@@ -636,8 +636,9 @@ CODE = {
         lambda BK, BM, a_bytes, BN, words_b, word_bytes: BK * (BM * a_bytes + BN * words_b * word_bytes)
     ),
     # W5
-    "stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)": (
-        lambda stages, stage_bytes, split_k, groups: stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)
+    "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)": (
+        lambda stages, stage_bytes, tile_k, BM, BN, BK, split_k, groups: stages * (stage_bytes + 16 + where(tile_k > 0, floor(4 * (BM + BN) * BK /
+        max(tile_k, 1)), 0)) + where(split_k > 1, 8 * groups, 0)
     ),
     # W6
     "min(240, 8 * floor(registers_per_sm / threads / 8))": (
@@ -652,8 +653,8 @@ CODE = {
         lambda registers, groups, producer_registers: min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))
     ),
     # W9
-    "sums + where(promote > 0, promoted_sums, 0)": (
-        lambda sums, promote, promoted_sums: sums + where(promote > 0, promoted_sums, 0)
+    "sums + where(tile_k > 0, 1, where(promote > 0, promoted_sums, 0))": (
+        lambda sums, tile_k, promote, promoted_sums: sums + where(tile_k > 0, 1, where(promote > 0, promoted_sums, 0))
     ),
     # W10
     "accumulators * WM * WN / 128": (
@@ -1270,10 +1271,12 @@ CODE = {
     # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, word_bytes, words_a, words_b: floor((shared_bytes_per_block -
-        where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, word_bytes * words_a) +
-        BK * BN * word_bytes * words_b))
+    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, "
+    "tile_k)), 0)))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, word_bytes, words_a, words_b, tile_k:
+        floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed
+        > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1,
+        tile_k)), 0)))
     ),
     # C10
     (
@@ -1296,7 +1299,8 @@ MOST_STAGES = {
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"),
+    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, "
+    "tile_k)), 0)))"),
     'portable':
     (
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, "
@@ -1304,7 +1308,8 @@ MOST_STAGES = {
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b))"),
+    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, "
+    "tile_k)), 0)))"),
     'tensor_memory':
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "

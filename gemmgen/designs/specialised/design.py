@@ -59,6 +59,7 @@ CONSTRAINTS = (
     Constraint("C24", "take turns", "(pingpong == 0) | ((BM == WM) & (BN == WN))", "warpgroups that take turns compute a tile each", refusals.turns),
     THREADS,
     common.PROMOTION,
+    common.TILE_OF_K,
     Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
                "A's rows are copied along k and split two by two, and two steps take turns with the registers", refusals.mixed),
     common.SHARED_MEMORY,
