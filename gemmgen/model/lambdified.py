@@ -653,8 +653,8 @@ CODE = {
         lambda registers, groups, producer_registers: min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))
     ),
     # W9
-    "sums + where(tile_k > 0, 1, where(promote > 0, promoted_sums, 0))": (
-        lambda sums, tile_k, promote, promoted_sums: sums + where(tile_k > 0, 1, where(promote > 0, promoted_sums, 0))
+    "sums + where(tile_k > 0, 2, where(promote > 0, promoted_sums, 0))": (
+        lambda sums, tile_k, promote, promoted_sums: sums + where(tile_k > 0, 2, where(promote > 0, promoted_sums, 0))
     ),
     # W10
     "accumulators * WM * WN / 128": (

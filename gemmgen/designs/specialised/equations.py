@@ -53,7 +53,7 @@ BUDGET = Equation(
     "the multiplying warpgroups share what it gives up (setmaxnreg)",
 )
 ACCUMULATORS = Equation(
-    "W9", "accumulators", "sums + where(tile_k > 0, 1, where(promote > 0, promoted_sums, 0))", "sets", "as R4",
+    "W9", "accumulators", "sums + where(tile_k > 0, 2, where(promote > 0, promoted_sums, 0))", "sets", "as R4; the number of a tile of k and the sum of all",
 )
 ACCUMULATOR_REGISTERS = Equation(
     "W10", "accumulator_registers", "accumulators * WM * WN / 128", "registers a thread", "WMMAe eq. 2's accumulator term",
