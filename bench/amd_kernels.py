@@ -39,7 +39,7 @@ def rows(spec: str, gpu: str, k: int) -> tuple[str, str]:
     return (
         f"| {gpu} | {plan.arch} | {plan.fragment.shape_name} | {tile} | {warp} | {registers} | {used.shared_bytes} | {used.spill_bytes} |"
         f" {used.occupancy.blocks} |",
-        f"| {gpu} | {plan.gpu.unit.label(plan.scheme.word)} | {plan.scheme.name} | {plan.promote or 'never'} | " + " | ".join(cells) + " |",
+        f"| {gpu} | {plan.gpu.unit.label(plan.scheme.leading)} | {plan.scheme.name} | {plan.promote or 'never'} | " + " | ".join(cells) + " |",
     )
 
 

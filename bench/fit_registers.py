@@ -68,7 +68,7 @@ def plan_of(arch: str, row: dict[str, str]) -> Plan:
         return m, n, k
 
     gpu, scheme = gpu_of(arch), SCHEMES.get(row["scheme"])
-    known = {one.shape_name: one for one in reversed(candidates(gpu.vendor, scheme.word, gpu.portable_policy)) if one.runs_on(arch)}
+    known = {one.shape_name: one for one in reversed(candidates(gpu.vendor, scheme.leading, gpu.portable_policy)) if one.runs_on(arch)}
     fragment = known[row["fragment"]] if "fragment" in row else max(known.values(), key=lambda one: one.shape[2])
     return Plan(
         layout=row["layout"], scheme=scheme, fragment=fragment, gpu=gpu,

@@ -287,7 +287,7 @@ def interface(plan: Plan) -> Interface:
 def _counters(plan: Plan) -> tuple[Counters, ...]:
     of = "tile's" if plan.scheme.tiled else "row's or column's"
     meanings = {
-        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.fixed
+        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.by_row
         else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.bits}",
         "overflow": "finite elements of {} that the leading word cannot hold",
         "nonfinite": "elements of {} that are Inf or NaN",
@@ -313,7 +313,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
                f"2^-e of each {plan.scheme.tile_k} k of {whose}", per=plan.scheme.tile_k)
         for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.tiled
     ]
-    of_a, of_b = (len(plan.words_of(operand)) * plan.scheme.word_bytes for operand in "ab")
+    of_a, of_b = (sum(word.bytes for word in plan.words_of(operand)) for operand in "ab")
     before = [operand.name for operand in plan.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
     rows = "m_clusters" if "m_clusters" in padded else "m_padded"

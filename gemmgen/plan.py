@@ -495,7 +495,7 @@ class _Facts:
 
     def words_of(self, operand: str) -> tuple[Word, ...]:
         """The words that operand `a` or `b` is packed into: all, or no more than products read."""
-        return self.scheme.words_of(operand) if self.design.packs_apart else self.scheme.words
+        return self.scheme.words_of(operand, packed_alike=not self.design.packs_apart)
 
     def words_name(self, operand: Operand | str) -> str:
         """What the text calls the number of words of an operand."""

@@ -143,7 +143,7 @@ def render(plan: Plan) -> Source:
         schedule_file=plan.design.schedule,
         header=_header(plan, name),
         launches=launches,
-        used_roundings=[] if plan.scheme.fixed else sorted({word.rounding for word in plan.scheme.words}),
+        used_roundings=sorted({(word.rounding, word.type) for operand in "ab" for word in plan.words_of(operand) if not word.fixed}),
         constants=SimpleNamespace(
             threads=plan_module.SPLIT_THREADS,
             tile_outer=plan.split_tile[0],
@@ -177,10 +177,16 @@ def _tidy(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _counts(plan: Plan) -> str:
-    """How many words an element is split into; where A and B differ, of both."""
-    of_a, of_b = (len(plan.words_of(operand)) for operand in "ab")
-    return str(of_a) if of_a == of_b else f"{of_a} and {of_b}"
+def _words(plan: Plan) -> str:
+    """How many words of which type an element is split into; where A and B differ, of both."""
+    def told(operand: str) -> str:
+        types = [word.type for word in plan.words_of(operand)]
+        return ", ".join(f"{types.count(kind)} x {kind}" for kind in dict.fromkeys(types))
+
+    if plan.scheme.uniform:
+        of_a, of_b = (len(plan.words_of(operand)) for operand in "ab")
+        return f"{of_a if of_a == of_b else f'{of_a} and {of_b}'} x {plan.scheme.leading}"
+    return told("a") if plan.scheme.alike else f"{told('a')} of A and {told('b')} of B"
 
 
 def _header(plan: Plan, name: str) -> str:
@@ -192,7 +198,7 @@ def _header(plan: Plan, name: str) -> str:
         "kernel": name,
         "computes": f"C = alpha A B + beta C in FP32{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
-        "words": f"{_counts(plan)} x {scheme.word}, {scheme.bits} bits; products {products}; dropped {dropped}",
+        "words": f"{_words(plan)}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,
         "special": plan.special,
         "fragment": plan.fragment.instruction,

@@ -12,7 +12,7 @@ import numpy as np
 
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.number import INTEGERS, Format
-from gemmgen.catalog.scheme import Scheme
+from gemmgen.catalog.scheme import Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 
 
@@ -95,11 +95,13 @@ class Words:
     """The words of one operand.
 
     Attributes:
+        words: what the scheme says of each.
         planes: [words, rows, k] in FP64, unscaled: word i as stored.
         exponents: [rows], log2 of each row's scale, or [rows, tiles] of each tile's.
         is_lossy, overflows, is_nonfinite: [rows, k], which elements the split kernel counts as what.
     """
 
+    words: tuple[Word, ...]
     planes: np.ndarray
     exponents: np.ndarray
     is_lossy: np.ndarray
@@ -129,56 +131,84 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | N
 
     Args:
         flushes: whether the matrix unit takes subnormal words for zero: what it so loses is counted with the rest.
-        operand: `a` or `b`: no more words than this operand is packed into; None is all.
+        operand: `a` or `b`: no more words than this operand is packed into; None is all, of a scheme whose operands have the same.
 
     Raises:
         TypeError: x is not FP32.
+        ValueError: no operand is named, and A and B have other words.
     """
     if x.dtype != np.float32:
         raise TypeError(f"split takes float32, not {x.dtype}")
+    if operand is None and not scheme.alike:
+        raise ValueError(f"the words of A and B of {scheme.name} differ: whose are asked for?")
+    words = scheme.words_of(operand or "a", packed_alike=operand is None)
     scales = exponents(x, scheme)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         # The device scales in FP32, where what falls below its range is rounded, but never to zero: it is to be counted.
         element = np.ldexp(x.astype(np.float64), of_elements(scales, scheme, x.shape[1])).astype(np.float32).astype(np.float64)
         element = np.where((element == 0) & (x != 0), 2.0**-149, element)
-        rest, left, planes, overflow = element, element, [], None
-        if scheme.fixed:
-            return _split_fixed(x, element, scales, scheme, operand)
-        # A leading word below its normal range has too few bits, and low words whose products are dropped then hold the rest.
-        lossy = (element != 0) & (np.abs(element) < 2.0**scheme.format.min_exponent) & (not scheme.exact)
-        for count, word in enumerate(scheme.words, 1):
-            scaled = _fp32(rest * 2.0**word.scale)
-            if word.flush:
-                scaled = _flushed(scaled, scheme)
-            planes.append(round_to(cut(scaled, word.bits) if word.bits else scaled, scheme.format, word.rounding))
-            rest = _fp32(rest - planes[-1] * 2.0**-word.scale)
-            left = _fp32(left - (_flushed(planes[-1], scheme) if flushes else planes[-1]) * 2.0**-word.scale)
-            if overflow is None:
-                top_ulp = 2.0 ** (scheme.format.max_exponent - scheme.format.fraction_bits)
-                overflow = ~(np.abs(rest) <= top_ulp)
-            if count in scheme.checkpoints:
-                lossy |= ~(np.abs(left) <= np.abs(element) * 2.0 ** -scheme.bits_of(count))
-        finite = np.isfinite(x)
+        return (_split_by_row if scheme.by_row else _split_floating)(x, element, scales, scheme, words, flushes, operand or "a")
+
+
+def _split_floating(
+    x: np.ndarray, element: np.ndarray, scales: np.ndarray, scheme: Scheme, words: tuple[Word, ...], flushes: bool, operand: str,
+) -> Words:
+    """Into floating-point words. What is left is held against the element itself."""
+    left, planes, overflow = [(element, element)], [], None  # of each word what it leaves, and with words as they are multiplied
+    first = words[0]
+    # A leading word below its normal range has too few bits, and low words whose products are dropped then hold the rest.
+    lossy = (element != 0) & (np.abs(element) < 2.0**first.format.min_exponent) & (not first.exact)
+    for count, word in enumerate(words, 1):
+        rest, multiplied = left[word.source]
+        planes.append(_floating(rest, word))
+        rest = _fp32(rest - planes[-1] * 2.0**-word.scale)
+        multiplied = _fp32(multiplied - (_flushed(planes[-1], word) if flushes else planes[-1]) * 2.0**-word.scale)
+        left.append((rest, multiplied))
+        if overflow is None:
+            overflow = ~(np.abs(rest) <= 2.0 ** (word.format.max_exponent - word.format.fraction_bits))
+        if count in scheme.checkpoints_of(operand):
+            lossy |= ~(np.abs(multiplied) <= np.abs(element) * 2.0 ** -scheme.bits_of(count, operand))
+    finite = np.isfinite(x)
     return Words(
-        planes=np.stack(planes), exponents=scales, is_lossy=finite & ~overflow & lossy, overflows=finite & overflow, is_nonfinite=~finite,
+        words=words, planes=np.stack(planes), exponents=scales, is_lossy=finite & ~overflow & lossy, overflows=finite & overflow,
+        is_nonfinite=~finite,
     )
 
 
-def _split_fixed(x: np.ndarray, element: np.ndarray, scales: np.ndarray, scheme: Scheme, operand: str | None) -> Words:
-    """Into integers. Lossy are elements that are not 0 and of which no word holds anything; of rows set aside none is. Their words, which
-    nobody uses, are 0, and the lowest where an element is not finite."""
+def _floating(rest: np.ndarray, word: Word) -> np.ndarray:
+    """A floating-point word of what it is taken from."""
+    scaled = _fp32(rest * 2.0**word.scale)
+    if word.flush:
+        scaled = _flushed(scaled, word)
+    return round_to(cut(scaled, word.bits) if word.bits else scaled, word.format, word.rounding)
+
+
+def _split_by_row(
+    x: np.ndarray, element: np.ndarray, scales: np.ndarray, scheme: Scheme, words: tuple[Word, ...], flushes: bool, operand: str,
+) -> Words:
+    """Into words of which some are integers. Lossy are elements that are not 0 and of which no word holds anything; of rows set aside none is.
+    Integer words of an element that is not finite are the lowest, and of rows set aside, whose words nobody uses, otherwise 0."""
     finite, kept = np.isfinite(x), ~of_elements(set_aside(x, scheme), scheme, x.shape[1])
-    rest, planes = np.where(kept, element, 0.0), []
-    for word in scheme.words_of(operand) if operand else scheme.words:
-        planes.append(to_integer(rest * 2.0**word.scale).astype(np.float64))
-        rest = rest - planes[-1] * 2.0**-word.scale
-    held = np.where(finite, np.stack(planes), -INTEGERS[scheme.word].largest)
-    return Words(planes=held, exponents=scales, is_lossy=kept & (x != 0) & ~np.any(planes, axis=0), overflows=np.zeros(x.shape, bool), is_nonfinite=~finite)
+    left, planes = [np.where(kept, element, 0.0)], []
+    for word in words:
+        rest = left[word.source]
+        if word.fixed:
+            planes.append(to_integer(rest * 2.0**word.scale, word.type).astype(np.float64))
+        else:
+            planes.append(_floating(rest, word))
+        left.append(rest - planes[-1] * 2.0**-word.scale)
+    multiplied = [_flushed(plane, word) if flushes and not word.fixed else plane for plane, word in zip(planes, words)]
+    lossy = kept & finite & (x != 0) & ~np.any(multiplied, axis=0)
+    held = [np.where(np.isnan(rest := left[word.source]) | ~kept & ~finite, -INTEGERS[word.type].largest, plane) if word.fixed else plane
+            for plane, word in zip(planes, words)]
+    return Words(
+        words=words, planes=np.stack(held), exponents=scales, is_lossy=lossy, overflows=np.zeros(x.shape, bool), is_nonfinite=~finite,
+    )
 
 
-def _flushed(x: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """What is below the words' normal range taken for zero."""
-    return np.where(np.abs(x) < 2.0**scheme.format.min_exponent, 0.0, x)
+def _flushed(x: np.ndarray, word: Word) -> np.ndarray:
+    """What is below the word's normal range taken for zero."""
+    return np.where(np.abs(x) < 2.0**word.format.min_exponent, 0.0, x)
 
 
 def _fp32(x: np.ndarray) -> np.ndarray:
@@ -189,7 +219,7 @@ def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
     """The words that the matrix unit multiplies: where it flushes, subnormal ones are zero."""
     if not unit.flushes_subnormals or scheme.fixed:
         return words
-    return replace(words, planes=_flushed(words.planes, scheme))
+    return replace(words, planes=np.stack([plane if word.fixed else _flushed(plane, word) for plane, word in zip(words.planes, words.words)]))
 
 
 def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:

@@ -83,7 +83,7 @@ def text(explanation: Explanation) -> str:
     from gemmgen.solve.search import TIE
 
     e, plan, known = explanation, explanation.plan, _numbers(explanation)
-    reached = time.efficiency(plan.gpu, plan.scheme.word)
+    reached = time.efficiency(plan.gpu, plan.scheme.leading)
     parts = [facts({
         "kernel": kernel_name(plan),
         "decided": plan.summary,

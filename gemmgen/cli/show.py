@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gemmgen.build import Binary, Built, Refusal
     from gemmgen.catalog.fragment import Fragment, FragmentMap
     from gemmgen.catalog.gpu import Gpu
-    from gemmgen.catalog.scheme import Scheme
+    from gemmgen.catalog.scheme import Scheme, Word
     from gemmgen.model.resources import Occupancy
     from gemmgen.plan import Plan
     from gemmgen.render import Source
@@ -190,11 +190,21 @@ def products(scheme: Scheme) -> str:
 def scheme_range(scheme: Scheme) -> str:
     """The magnitudes that the words hold in full."""
     lowest = scheme.lowest()
-    if lowest is None or lowest <= -126 and scheme.format.max_exponent == 127:
+    first = scheme.words_of("a")[0]
+    if lowest is None or not first.fixed and lowest <= -126 and first.format.max_exponent == 127:
         return "FP32's"
     if scheme.normalize == "row":
         return f"any row; in it from 2^{lowest - scheme.target_exponent} of its largest"
-    return f"2^{lowest} to 2^{scheme.format.max_exponent + 1}"
+    return f"2^{lowest} to 2^{first.format.max_exponent + 1}"
+
+
+def scheme_words(scheme: Scheme) -> str:
+    """How many words of which type; where B's are others, both."""
+    def told(operand: str) -> str:
+        types = [word.type for word in scheme.words_of(operand, packed_alike=scheme.alike)]
+        return "+".join(f"{types.count(kind)} {kind}" for kind in dict.fromkeys(types))
+
+    return told("a") if scheme.alike else f"{told('a')}; B {told('b')}"
 
 
 def scheme_gpus(scheme: Scheme) -> list[Gpu]:
@@ -202,10 +212,11 @@ def scheme_gpus(scheme: Scheme) -> list[Gpu]:
     from gemmgen.catalog.fragment import FRAGMENTS
     from gemmgen.catalog.gpu import GPUS
 
-    rows = [one for one in FRAGMENTS.rows() if one.word == scheme.word]
-    return [gpu for gpu in GPUS.rows() if any(
-        one.vendor == gpu.vendor and one.runs_on(gpu.arch) and (scheme.word in gpu.unit.words or not one.on_matrix_unit) for one in rows
-    )]
+    def has(gpu: Gpu, word: str) -> bool:
+        rows = [one for one in FRAGMENTS.rows() if one.word == word]
+        return any(one.vendor == gpu.vendor and one.runs_on(gpu.arch) and (word in gpu.unit.words or not one.on_matrix_unit) for one in rows)
+
+    return [gpu for gpu in GPUS.rows() if all(has(gpu, word) for word in scheme.types)]
 
 
 def scheme_costs(scheme: Scheme) -> dict[str, float]:
@@ -213,8 +224,9 @@ def scheme_costs(scheme: Scheme) -> dict[str, float]:
     found = {}
     for gpu in scheme_gpus(scheme):
         rates = gpu.rates.tensor_fma_per_clock
-        if scheme.word in rates:
-            found[gpu.name] = len(scheme.products) * rates["f16"] / rates[scheme.word]
+        types = [scheme.accumulator(product.into).word for product in scheme.products]
+        if all(word in rates for word in types):
+            found[gpu.name] = sum(rates["f16"] / rates[word] for word in types)
     return found
 
 
@@ -236,7 +248,7 @@ def schemes_text(schemes: Sequence[Scheme]) -> str:
 
     return table(
         ("name", "words", "bits", "products", "sums", "bound", "range", "cost", "GPUs"),
-        [(one.name, f"{len(one.words)} {one.word}", one.bits, len(one.products), len(one.accumulators), f"{split_worst(one):.1e}", scheme_range(one),
+        [(one.name, scheme_words(one), one.bits, len(one.products), len(one.accumulators), f"{split_worst(one):.1e}", scheme_range(one),
           scheme_cost(one), having(one)) for one in schemes],
     ) + (
         "\n\nbound: what words and dropped products leave out of a product a b, at worst, over |a b| (E20); sums come on top: gemmgen explain --frontier\n"
@@ -263,10 +275,16 @@ def scheme_text(scheme: Scheme) -> str:
     """Everything about one, for a person."""
     from gemmgen.model.accuracy import split_worst
 
+    def held(word: Word, index: int) -> str:
+        times = f"2^{word.scale} times " if word.scale else ""
+        if word.source == index:  # of a chain
+            return f", holds {times}the rest" if times else ""
+        return f", holds {times}{'the element' if word.source == 0 else f'what word {word.source - 1} leaves'}"
+
     words = {
-        f"word {i}": f"{scheme.word}, {word.rounding}" + (f", holds 2^{word.scale} times the rest" if word.scale else "")
+        f"word {i}{'' if scheme.alike else ' of ' + operand.upper()}": f"{word.type}, {word.rounding}" + held(word, i)
         + (", 0 where it would be subnormal" if word.flush else "")
-        for i, word in enumerate(scheme.words)
+        for operand in ("a", "b")[: 1 if scheme.alike else 2] for i, word in enumerate(scheme.words_of(operand, packed_alike=scheme.alike))
     }
     sums = {
         f"sum {acc.name}": (f"2^{acc.scale} too large" if acc.scale else "unscaled")

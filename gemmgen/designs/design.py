@@ -130,6 +130,8 @@ class Design:
         gatherer: what gathers its part of slices of k.
         parts: how the sums of the slices lie in the workspace.
         packs_apart: whether A and B may be packed into different numbers of words, where products read fewer of one.
+        mixes_types: whether words of several types may be multiplied, each by its own instruction.
+        splits_apart: whether A and B may have other words, and not only more of the same.
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         narrow: whether it is for some sizes alone, as `suits` tells.
@@ -159,6 +161,8 @@ class Design:
     gatherer: str = "block"
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
     packs_apart: bool = False
+    mixes_types: bool = False
+    splits_apart: bool = False
     promotes_at_once: bool = False
     sums_come_combined: bool = False
     narrow: bool = False
@@ -326,11 +330,17 @@ class Design:
             # Of a product without elements no equation tells anything; it is planned as the smallest that has some.
             # As FP64 they stay right where products of three overflow 64 bits, and integers up to 2^53 are exact.
             "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
-            "batch": float(max(1, hints.matrices)), "words": len(scheme.words), "word_bytes": scheme.word_bytes, "products": len(scheme.products),
+            "batch": float(max(1, hints.matrices)), "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
-            "words_a": len(scheme.words_of("a")), "words_b": len(scheme.words_of("b")),
             "split_reads": 2 if scheme.normalize == "row" else 1, "tile_k": scheme.tile_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
-            **resources.limit_numbers(gpu.limits), **time.rate_numbers(gpu, scheme.word),
+            **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),
+        }
+
+    def word_numbers(self, scheme: Scheme, gpu: Gpu) -> dict[str, Any]:
+        """Those of them that words decide: how many, how large, and how fast they are multiplied; all of one type, where the design has no other."""
+        of_a, of_b = (len(scheme.words_of(operand)) for operand in "ab")
+        return {
+            "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **time.rate_numbers(gpu, scheme.leading),
         }
 
     def constants_of(self, plan: Decided) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     m, n, k = prose.EXAMPLE_SIZE
     example = prose.coefficients(plan, k, archs)
     largest_grid, grid_limit = prose.largest_grid(plan, source)
-    overflows = not plan.scheme.whole_range and plan.scheme.format.largest < EXAMPLE_OUTLIER
+    overflows = not plan.scheme.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
     return {
         **_of_batches(plan, source, archs, name),
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
@@ -100,7 +100,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "standing": standing(plan), "standing_lines": textwrap.wrap(standing(plan), 84), "kernels": source.text.rstrip("\n"),
         "namespace": f"gemmgen_{plan.hash}", **prose.stored(plan),
         "scheme_line": f"{plan.scheme.name}: {plan.scheme.title}",
-        "words": len(plan.scheme.words), "word_type": plan.scheme.word, "largest": f"{plan.scheme.largest_word:g}",
+        "words": prose.words(plan), "largest": f"{plan.scheme.words_of('a')[0].largest:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
         "underflow": prose.underflow_text(plan, archs),
         "codes": [(argument, position, reason) for argument, (position, reason) in (_BATCHED if interface.batched else _ARGUMENTS).items()],

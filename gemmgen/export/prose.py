@@ -88,12 +88,24 @@ def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
 
 def measure(plan: Plan) -> str:
     """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements."""
-    return "(k max|row of A| max|column of B|)" if plan.scheme.fixed else "(|A||B|)"
+    return "(k max|row of A| max|column of B|)" if plan.scheme.by_row else "(|A||B|)"
+
+
+def words(plan: Plan) -> str:
+    """How many words of which type, as a clause that the leading one's largest value goes on."""
+    scheme = plan.scheme
+    types = [word.type for word in scheme.words_of("a", packed_alike=True)]
+    if scheme.uniform and scheme.alike:
+        return f"{len(types)} word{'s' if len(types) > 1 else ''} of {scheme.leading}"
+    told = " and ".join(f"{'words' if scheme.alike else 'A as words'} of {', '.join(types)}" if operand == "a"
+                        else f"B as words of {', '.join(word.type for word in scheme.words_of('b'))}" for operand in ("a", "b")[: 1 if scheme.alike else 2])
+    return f"{told}, the leading one {scheme.leading}"
 
 
 def range_text(plan: Plan, archs: Sequence[str]) -> str:
     """What happens to elements beyond the words' range, as lines of a comment."""
-    saturates = plan.scheme.words[0].rounding != "nearest_even"
+    first = plan.scheme.words_of("a")[0]
+    saturates = first.rounding != "nearest_even"
     lines = []
     if plan.scheme.exact:
         lines += ["That is every FP32 number, subnormal ones too: none is rounded, lossy and overflow stay 0."]
@@ -112,12 +124,13 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
         lines += ["Elements of A B that come out as Inf or NaN stay so, also where FP32 had a number."]
     if plan.scheme.fixed:
         lines += ["A row or column that holds an Inf or a NaN is set aside: what it takes part in is computed so, too." if plan.special == "exact"
-                  else "What a row or column that holds an Inf or a NaN takes part in is NaN.",
-                  "Elements that are not 0 and at most 2^%d of the largest one's power of two count as lossy: no word holds a"
+                  else "What a row or column that holds an Inf or a NaN takes part in is NaN."]
+    if plan.scheme.by_row:
+        lines += ["Elements that are not 0 and at most 2^%d of the largest one's power of two count as lossy: no word holds a"
                   % (plan.scheme.lowest() - plan.scheme.target_exponent), "part of them. The bounds hold with them as well."]
-    if plan.scheme.exact or plan.scheme.fixed:
+    if plan.scheme.exact or plan.scheme.by_row:
         return "\n".join(f" * {line}" for line in lines)
-    scheme, form = plan.scheme, plan.scheme.format
+    scheme, form = plan.scheme, first.format
     losing, scaled = flushing(plan, archs), scheme.normalize == "row"
     lowest, words = scheme.lowest(bool(losing)), "the words"
     if losing:

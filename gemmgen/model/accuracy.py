@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS
-from gemmgen.catalog.scheme import Accumulator, Scheme
+from gemmgen.catalog.scheme import Accumulator, Product, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.equation import Equation, solved
 from gemmgen.model.error import LN2, U
@@ -129,7 +129,7 @@ GATE = Equation(
     "E19", "gate", "safety * sqrt(coherence * coherent**2 + scattered * random**2) + output_roundoff", "",
     "verify/bound.py: E17 with every mean at the bottom of its binade, twice: what a right kernel may show",
 )
-SPLIT_WORST = Equation("E20", "split_worst", "2 * remainder + remainder**2 + dropped_worst", "", "MixPert eq. 6 for any words")
+SPLIT_WORST = Equation("E20", "split_worst", "remainder_a + remainder_b + remainder_a * remainder_b + dropped_worst", "", "MixPert eq. 6 for any words")
 SUM_WORST = Equation(
     "E21", "sum_worst",
     "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
@@ -160,10 +160,10 @@ _EVEN_MEAN = 2 / 3
 
 @dataclass(frozen=True)
 class WordSizes:
-    """What the words of a scheme are and leave, on a distribution.
+    """What the words of an operand leave, on a distribution.
 
     Attributes:
-        mean: of word i, or of the rest after the last, in the direction of x, relative to the mean of |x|.
+        mean: of D_i, what word i - 1 leaves (of the element itself, i = 0), in the direction of x, relative to the mean of |x|.
         rms: root mean square of the same, relative to that of x.
         lost, lost_mean: root mean square, and mean, of what a unit that flushes takes for zero, relative likewise.
         in_range: whether the words hold the largest elements.
@@ -195,81 +195,110 @@ def _tops(scheme: Scheme, data: Distribution) -> Iterator[tuple[int, int, float]
                 yield e, top, found
 
 
-def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> WordSizes:
-    """Sizes of the words, and of what is left, binade by binade.
+def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution, operand: str = "a") -> WordSizes:
+    """Sizes of the words of an operand, and of what is left, binade by binade.
 
     A word leaves its rounding rule's share of its last place: relative to what it holds, but no less than its smallest step, which
     is where MixPert's eq. 9 and FP16's subnormal numbers come in. What is left of an FP32 number is a multiple of its last place, so it is nothing
     where the words reach further.
     """
-    count = len(scheme.words)
+    words = scheme.words_of(operand, packed_alike=scheme.alike)
+    count = len(words)
     if scheme.exact:
         return WordSizes((1.0, *[0.0] * count), (1.0, *[0.0] * count), 0.0, 0.0, True)
-    form = None if scheme.fixed else scheme.format  # integers are never flushed, and hold their row's largest element
-    flushes = bool(form and unit and unit.flushes_subnormals)
+    flushes = bool(unit and unit.flushes_subnormals)
     absolute = np.zeros(count + 1)  # sums over binades of |.| and of squares
     squares = np.zeros(count + 1)
     lost = lost_mean = 0.0
     for e, top, share in _tops(scheme, data):
-        # Sizes are told as the elements are scaled that the largest of the data belong to.
-        back = 2.0 ** (top - data.top) if scheme.tiled else 1.0
         exponent = e + (scheme.target_exponent - top if scheme.normalize != "none" else 0)
-        mean, rms, worst = 1.5 * 2.0**exponent, sqrt(7 / 3) * 2.0**exponent, 2.0 ** (exponent + 1)
-        absolute[0] += share * back * mean
-        squares[0] += share * (back * rms) ** 2
-        for i, word in enumerate(scheme.words):
-            rule, ulp, step = _grid(scheme, i)
-            first = i == 0
-            if first and word.flush and exponent < form.min_exponent:
-                pass  # it stays in the residual
-            else:
-                if flushes and rms:
-                    threshold, most = 2.0 ** (form.min_exponent - word.scale), 2.0 ** (exponent + 1) if first else sqrt(3) * rms
-                    if most <= threshold:  # the whole of it
-                        lost, lost_mean = lost + share * rms**2, lost_mean + share * mean
-                    elif not first:  # of what is spread evenly from 0 to `most`, the part below the threshold
-                        lost, lost_mean = lost + share * threshold**3 / (3 * most), lost_mean + share * (threshold**2 / (2 * most) if mean else 0.0)
-                wide = 2.0**exponent if first else rms * _EVEN  # the power of two that an ulp is relative to
-                wide_mean, wide_worst = (2.0**exponent, 2.0**exponent) if first else (mean * _EVEN_MEAN, worst)
-                mean = min(rule.mean * max(ulp * wide_mean, step), mean) if mean else 0.0
-                rms = min(rule.rms * max(ulp * wide, step), rms)
-                worst = min(rule.worst * max(ulp * wide_worst, step), worst)
-                if worst < 2.0 ** (exponent - 23):
-                    mean = rms = worst = 0.0
-            absolute[i + 1] += share * back * mean
-            squares[i + 1] += share * (back * rms) ** 2
+        back = 2.0 ** (top - data.top) if scheme.tiled else 1.0  # sizes are told as the largest of all is scaled
+        left = [(1.5 * 2.0**exponent, sqrt(7 / 3) * 2.0**exponent, 2.0 ** (exponent + 1))]  # (mean, rms, worst) of D
+        for word in words:
+            mean, rms, worst = left[word.source]
+            rule, ulp, step = _grid(word)
+            first = word.source == 0
+            lowest = -inf if word.fixed else word.format.min_exponent  # integers are never flushed
+            if first and word.flush and exponent < lowest:
+                left.append((mean, rms, worst))  # it stays in the residual
+                continue
+            if flushes and not word.fixed and rms:
+                threshold, most = 2.0 ** (lowest - word.scale), 2.0 ** (exponent + 1) if first else sqrt(3) * rms
+                if most <= threshold:  # the whole of it
+                    lost, lost_mean = lost + share * rms**2, lost_mean + share * mean
+                elif not first:  # of what is spread evenly from 0 to `most`, the part below the threshold
+                    lost, lost_mean = lost + share * threshold**3 / (3 * most), lost_mean + share * (threshold**2 / (2 * most) if mean else 0.0)
+            wide = 2.0**exponent if first else rms * _EVEN  # the power of two that an ulp is relative to
+            wide_mean, wide_worst = (2.0**exponent, 2.0**exponent) if first else (mean * _EVEN_MEAN, worst)
+            mean = min(rule.mean * max(ulp * wide_mean, step), mean) if mean else 0.0
+            rms = min(rule.rms * max(ulp * wide, step), rms)
+            worst = min(rule.worst * max(ulp * wide_worst, step), worst)
+            left.append((0.0, 0.0, 0.0) if worst < 2.0 ** (exponent - 23) else (mean, rms, worst))
+        absolute += share * back * np.array([mean for mean, _, _ in left])
+        squares += share * back**2 * np.array([rms**2 for _, rms, _ in left])
     return WordSizes(
         tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0],
-        form is None or (scheme.target_exponent if scheme.normalize == "row" else data.top) <= form.max_exponent,
+        all(word.fixed or (scheme.target_exponent if scheme.normalize == "row" else data.top) <= word.format.max_exponent for word in words if word.source == 0),
     )
 
 
-def _grid(scheme: Scheme, index: int) -> tuple[Any, float, float]:
+def _grid(word: Word) -> tuple[Any, float, float]:
     """(rounding rule in ulp, ulp relative to a number's power of two, the smallest step of an element) of a word."""
-    word = scheme.words[index]
-    if scheme.fixed:
+    if word.fixed:
         return ROUNDINGS["nearest_even"], 0.0, 2.0**-word.scale
-    form = scheme.format
+    form = word.format
     rule, bits = (ROUNDINGS["nearest_even"], word.bits - 1) if word.bits else (ROUNDINGS[word.rounding], form.fraction_bits)
     return rule, 2.0**-bits, 2.0 ** (form.min_exponent - form.fraction_bits - word.scale)
+
+
+@dataclass(frozen=True)
+class ProductSizes:
+    """What the words of both operands are and leave: [0] of A, [1] of B."""
+
+    scheme: Scheme
+    sides: tuple[WordSizes, WordSizes]
+
+    def mean(self, product: Product) -> float:
+        """Of a product of words, in the direction of the product of the elements; a word is about as large as what it is taken from."""
+        p, q = self._sources(product)
+        return self.sides[0].mean[p] * self.sides[1].mean[q]
+
+    def rms(self, product: Product) -> float:
+        p, q = self._sources(product)
+        return self.sides[0].rms[p] * self.sides[1].rms[q]
+
+    def signed(self, product: Product) -> bool:
+        """Whether both words have a sign on average where the elements have one."""
+        p, q = self._sources(product)
+        return self.sides[0].mean[p] > 0 and self.sides[1].mean[q] > 0
+
+    def _sources(self, product: Product) -> tuple[int, int]:
+        of_a, of_b = (self.scheme.words_of(operand) for operand in "ab")
+        return of_a[product.a].source, of_b[product.b].source
+
+
+def product_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -> ProductSizes:
+    of_a = word_sizes(scheme, unit, data, "a")
+    return ProductSizes(scheme, (of_a, of_a if scheme.alike else word_sizes(scheme, unit, data, "b")))
 
 
 # ---- the sums
 
 
-def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: WordSizes) -> dict[str, Any]:
+def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes) -> dict[str, Any]:
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
     promote = scheme.tile_k or promote  # the numbers of tiles are added up as promoted sums are
     promoted = scheme.tiled or bool(promote) and accumulator.promoted and unit is not None
     chunk = min(promote, k) if promoted else k
-    block = unit.block[scheme.word] if unit else 1
+    block = unit.block[accumulator.word] if unit else 1
     cuts, floors = bool(unit) and unit.rule == "truncate", bool(unit) and unit.rule == "floor"
     # A product of two words has so many bits after the point; what is aligned to a sum less than `slack` times as large loses none.
-    slack = 2.0 ** (unit.fraction_bits - 2 * FORMATS[scheme.word].fraction_bits) if unit and unit.fraction_bits else 1.0
-    signed = sum(sizes.mean[p.a] > 0 and sizes.mean[p.b] > 0 for p in own)
+    slack = 2.0 ** (unit.fraction_bits - 2 * FORMATS[accumulator.word].fraction_bits) if unit and unit.fraction_bits else 1.0
+    signed = sum(map(sizes.signed, own))
     steps = len(own) * ceil(chunk / block)
-    shares = [sizes.mean[p.a] * sizes.mean[p.b] / _largest_mean(scheme, accumulator, sizes) for p in own] if signed else []
+    largest = max(map(sizes.mean, own)) or 1.0
+    shares = [sizes.mean(p) / largest for p in own] if signed else []
     # `verify/bound.py`: blocks below half an ulp of the sum are lost whole, which has a sign where they have one. Sums of a whole block are seldom
     # much below their mean.
     halves = U * steps / len(own)
@@ -286,10 +315,6 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
     }
 
 
-def _largest_mean(scheme: Scheme, accumulator: Accumulator, sizes: WordSizes) -> float:
-    return max(sizes.mean[p.a] * sizes.mean[p.b] for p in scheme.products if p.into == accumulator.name) or 1.0
-
-
 # ---- what is predicted
 
 
@@ -298,10 +323,22 @@ def split_worst(scheme: Scheme) -> float:
     return float(SPLIT_WORST.value(_worst_numbers(scheme)))
 
 
+def float_sums_worst(scheme: Scheme, unit: MatrixUnit | None, k: int, promote: int) -> float:
+    """Largest error of the sums that are not integers, relative to |A||B|: E21, each times its share of C."""
+    sizes = product_sizes(scheme, unit, DISTRIBUTIONS["uniform"])  # of signs alone, which the worst case does not ask for
+    return sum((
+        scheme.recombination.share(acc) * float(solved((*SUMS, SUM_WORST), _sum_numbers(scheme, unit, acc, promote, max(k, 1), sizes))["sum_worst"])
+        for acc in scheme.accumulators if acc.type == "f32"
+    ), 0.0)
+
+
 def _worst_numbers(scheme: Scheme) -> dict[str, float]:
-    """The symbols of E20."""
+    """The symbols of E20: terms of a rest with an element, and of two rests."""
+    def worst(among: Callable[[int, int], bool]) -> float:
+        return sum((scheme.remainder(p, "a") * scheme.remainder(q, "b") for p, q in scheme.missing if among(p, q)), 0.0)
+
     return {
-        "remainder": scheme.remainder(len(scheme.words)), "dropped_worst": sum(scheme.remainder(i) * scheme.remainder(j) for i, j in scheme.dropped),
+        "remainder_a": worst(lambda p, q: q == 0), "remainder_b": worst(lambda p, q: p == 0), "dropped_worst": worst(lambda p, q: p > 0 and q > 0),
     }
 
 
@@ -331,10 +368,10 @@ def predicted(
         output_roundoff: of C's type; 0 of FP32.
     """
     k = max(k, 1)
-    sizes = word_sizes(scheme, unit, data)
-    rests = [len(scheme.words_of(operand)) for operand in "ab"]
-    bias = sum(sizes.mean[rest] + sizes.lost_mean for rest in rests) + sum(sizes.mean[i] * sizes.mean[j] for i, j in scheme.dropped)
-    scatter = sum(sizes.rms[rest] ** 2 + sizes.lost**2 for rest in rests) + sum((sizes.rms[i] * sizes.rms[j]) ** 2 for i, j in scheme.dropped)
+    sizes = product_sizes(scheme, unit, data)
+    of_a, of_b = sizes.sides
+    bias = sum(side.lost_mean for side in sizes.sides) + sum(of_a.mean[p] * of_b.mean[q] for p, q in scheme.missing)
+    scatter = sum(side.lost**2 for side in sizes.sides) + sum((of_a.rms[p] * of_b.rms[q]) ** 2 for p, q in scheme.missing)
     coherent = low = worst = 0.0
     random: list[float] = []
     leading: dict[str, Any] = {}
@@ -346,11 +383,11 @@ def predicted(
         of_one_sign, of_both = sqrt(inside[0] ** 2 + known["promotion_coherent"] ** 2), sqrt(inside[1] ** 2 + known["promotion_random"] ** 2)
         worst += share * inside[2]
         # `share` takes the words' scales out of the sum, and these sizes are relative to x.
-        coherent += of_one_sign * sum(sizes.mean[p.a] * sizes.mean[p.b] for p in own)
+        coherent += of_one_sign * sum(map(sizes.mean, own))
         if any(p.a == p.b == 0 for p in own):
             leading, random = known, [*random, of_both]
         else:
-            low += (of_both * sqrt(sum((sizes.rms[p.a] * sizes.rms[p.b]) ** 2 for p in own))) ** 2
+            low += (of_both * sqrt(sum(sizes.rms(p) ** 2 for p in own))) ** 2
     numbers = leading | {
         "sign_share": data.sign_share, "words_bias": bias, "words_scatter": sqrt(scatter),
         "sums_coherent": coherent, "sums_random": sqrt(sum(each**2 for each in random)), "low_sums": sqrt(low),
@@ -358,5 +395,6 @@ def predicted(
         "sums_worst": worst, **_worst_numbers(scheme),
     }
     numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
-    # Of integer words no element's error is relative to |A||B|: `verify/fixed.py` has their worst case.
-    return Prediction(float(numbers["estimate"]) if sizes.in_range else inf, inf if scheme.fixed else float(numbers["worst"]), numbers)
+    # Behind integer words no element's error is relative to |A||B|: `verify/fixed.py` has their worst case.
+    in_range = all(side.in_range for side in sizes.sides)
+    return Prediction(float(numbers["estimate"]) if in_range else inf, inf if scheme.by_row else float(numbers["worst"]), numbers)

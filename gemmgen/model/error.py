@@ -46,7 +46,7 @@ def error_numbers(scheme: Scheme, unit: MatrixUnit, promote: int, k: int) -> dic
     """The symbols of the equations above."""
     promoted = {accumulator.name for accumulator in scheme.accumulators if accumulator.promoted}
     return {
-        "u": U, "ln2": LN2, "K": k, "promote": promote, "unit_block": unit.block[scheme.word],
+        "u": U, "ln2": LN2, "K": k, "promote": promote, "unit_block": unit.block[scheme.leading],
         "sums_in_unit": sum(product.into in promoted for product in scheme.products), "to_nearest": int(unit.rounds_to_nearest),
     }
 
@@ -54,12 +54,12 @@ def error_numbers(scheme: Scheme, unit: MatrixUnit, promote: int, k: int) -> dic
 def promote_for(scheme: Scheme, unit: MatrixUnit, fragment_k: int, k: int) -> int:
     """The largest interval whose expected error is no more than TARGET of sequential FP32's.
 
-    0 for one word, which rounds far more coarsely than the unit cuts, and where a unit that
+    0 for one product of words, which round far more coarsely than the unit cuts, and where a unit that
     rounds to nearest meets the target without. Else at least two
     instructions: promoting each one's sum at once makes another, slower kernel, for
     those who ask for it.
     """
-    if len(scheme.words) == 1 or scheme.word not in unit.block:
+    if len(scheme.products) == 1 or scheme.leading not in unit.block:
         return 0
     k = max(k, LEAST_K)
 

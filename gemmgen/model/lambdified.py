@@ -1160,8 +1160,8 @@ CODE = {
         stored_error**2)
     ),
     # E20
-    "2 * remainder + remainder**2 + dropped_worst": (
-        lambda remainder, dropped_worst: 2 * remainder + remainder**2 + dropped_worst
+    "remainder_a + remainder_b + remainder_a * remainder_b + dropped_worst": (
+        lambda remainder_a, remainder_b, dropped_worst: remainder_a + remainder_b + remainder_a * remainder_b + dropped_worst
     ),
     # E21
     (

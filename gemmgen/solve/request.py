@@ -173,7 +173,7 @@ def _plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragme
     plain = SCHEMES.get(PLAIN)
     if spec.split.scheme != "auto" or _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY) or spec.fragment.shape is not None:
         return []
-    usable = [row for row in candidates(gpu.vendor, plain.word, PLAIN_POLICY) if row.runs_on(gpu.arch)][:1]
+    usable = [row for row in candidates(gpu.vendor, plain.leading, PLAIN_POLICY) if row.runs_on(gpu.arch)][:1]
     return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.narrow and one.suits(sizes)]
 
 
@@ -192,14 +192,15 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
             needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind)), remedy='design = "auto", or another policy',
         )
-    if fragment.on_matrix_unit and scheme.word not in gpu.unit.words:
+    _refuse_words(scheme, design, fragment, spec.problem.kind, place)
+    if fragment.on_matrix_unit and (unknown := [word for word in scheme.types if word not in gpu.unit.words]):
         raise InfeasibleSpec(
-            f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {scheme.word} is not known",
-            got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {scheme.word}: bounds and emulation rest on it",
+            f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {unknown[0]} is not known",
+            got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {unknown[0]}: bounds and emulation rest on it",
             has=", ".join(sorted(gpu.unit.block)), remedy="another scheme, or another gpu",
         )
     if spec.fragment.shape is None:
-        fragment = design.preferred([row for row in candidates(gpu.vendor, scheme.word, fragment.policy) if row.runs_on(gpu.arch)], fragment)
+        fragment = design.preferred([row for row in candidates(gpu.vendor, scheme.leading, fragment.policy) if row.runs_on(gpu.arch)], fragment)
     promote = spec.split.promote
     if asked:
         promote = _interval(asked, loaded, scheme, gpu, fragment, design)
@@ -230,6 +231,24 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
         small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
     return replace(request, required=tuple(_required(request)), objective=_objective(request))
+
+
+def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str, place: str) -> None:
+    """Not every design multiplies words of several types, or splits B into other words than A.
+
+    Raises:
+        InfeasibleSpec: the scheme has such words, and the design does not.
+    """
+    for able, lacks, what in (
+        ("mixes_types", not scheme.uniform, "words of several types"), ("splits_apart", not scheme.alike, "other words of B than of A"),
+    ):
+        if lacks and not getattr(design, able):
+            serving = [one.name for one in all_designs() if getattr(one, able) and kind in one.kinds]
+            raise InfeasibleSpec(
+                f"{place}: [split] scheme", f"kernels of policy {fragment.policy} and design {design.name} have no {what}", got=scheme.name,
+                needs=f"a scheme without, or design {' or '.join(serving)}" if serving else "a scheme without",
+                remedy=f'design = "{serving[0]}" on a GPU that has it, or another scheme' if serving else "another scheme",
+            )
 
 
 def _interval(asked: Contract, loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> int:
@@ -308,13 +327,13 @@ def _unless_auto(word: str) -> str | None:
 def _fragments(choice: FragmentChoice, scheme: Scheme, gpu: Gpu, place: str) -> list[Fragment]:
     """The fragments that the spec leaves open: one for each policy, the widest along k."""
     asked = _unless_auto(choice.policy)
-    if asked or scheme.word == "f32":
+    if asked or scheme.exact:
         return [_fragment(asked or "fma", choice.shape, scheme, gpu, place)]
-    portable = shapes(gpu.vendor, scheme.word, gpu.portable_policy)
+    portable = shapes(gpu.vendor, scheme.leading, gpu.portable_policy)
     found = []
     if choice.shape is None or choice.shape not in portable:
         for policy in gpu.maker.preferred_policies:
-            known = shapes(gpu.vendor, scheme.word, policy)
+            known = shapes(gpu.vendor, scheme.leading, policy)
             if any(row.runs_on(gpu.arch) for row in known.values()) and (choice.shape is None or choice.shape in known):
                 found.append(_fragment(policy, choice.shape, scheme, gpu, place))
     if choice.shape is None or not found:
@@ -328,7 +347,7 @@ def _targets(fragment: Fragment) -> str:
 
 
 def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: str) -> Fragment:
-    known = shapes(gpu.vendor, scheme.word, policy)
+    known = shapes(gpu.vendor, scheme.leading, policy)
     if (unavailable := UNAVAILABLE.get(policy)) is not None:
         raise InfeasibleSpec(
             f"{place}: [fragment] policy", unavailable.problem, got=policy, needs=unavailable.needs,
@@ -336,12 +355,12 @@ def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: s
         )
     if not known:
         raise InfeasibleSpec(
-            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.word} is known for {gpu.vendor}", got=policy,
-            needs=f"a row under specs/fragments for {scheme.word}", remedy="another scheme" if scheme.word == "f32" else 'policy = "auto"',
+            f"{place}: [fragment] policy", f"no {policy} fragment of {scheme.leading} is known for {gpu.vendor}", got=policy,
+            needs=f"a row under specs/fragments for {scheme.leading}", remedy="another scheme" if scheme.exact else 'policy = "auto"',
         )
     if shape is not None and shape not in known:
-        raise UnknownName(f"{place}: [fragment] shape", f"{scheme.word} fragment of {gpu.vendor}", shape, known)
-    usable = [row for row in candidates(gpu.vendor, scheme.word, policy) if row.runs_on(gpu.arch) and shape in (None, row.shape_name)]
+        raise UnknownName(f"{place}: [fragment] shape", f"{scheme.leading} fragment of {gpu.vendor}", shape, known)
+    usable = [row for row in candidates(gpu.vendor, scheme.leading, policy) if row.runs_on(gpu.arch) and shape in (None, row.shape_name)]
     if usable:  # of those that differ in n alone, the first can be made as wide as a tile
         return max(usable, key=lambda row: (row.shape[0] * row.shape[2], row.shape[0], -row.shape[1], -(row.instructions or 1)))
     least = min(known.values(), key=lambda row: row.min_arch or 0)
@@ -349,7 +368,7 @@ def _fragment(policy: str, shape: str | None, scheme: Scheme, gpu: Gpu, place: s
     raise InfeasibleSpec(
         f"{place}: [fragment] {'shape' if portable or shape else 'policy'}",
         f"{gpu.name} does not have {shape}" if shape
-        else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {scheme.word}",
+        else f"{gpu.name} has no {'matrix instruction' if portable else policy} for {scheme.leading}",
         got=shape or (None if portable else policy),
         needs=least.arch or _targets(known[shape] if shape else least), has=gpu.arch,
         remedy="another gpu" if portable else 'another gpu, or policy = "auto"',

@@ -83,7 +83,8 @@ def simulated(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     step = plan.promote or a.shape[1]
     total = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for k in range(0, a.shape[1], step):
-        words = [split(np.ascontiguousarray(x), plan.scheme, plan.gpu.unit.flushes_subnormals) for x in (a[:, k : k + step], b[k : k + step].T)]
+        parts = {"a": a[:, k : k + step], "b": b[k : k + step].T}
+        words = [split(np.ascontiguousarray(x), plan.scheme, plan.gpu.unit.flushes_subnormals, operand) for operand, x in parts.items()]
         left, right = (as_multiplied(x, plan.scheme, plan.gpu.unit) for x in words)
         total = total + kept_products(left, right, plan.scheme).astype(np.float32)
     return total

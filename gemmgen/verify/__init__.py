@@ -248,7 +248,7 @@ class Judge:
     @property
     def simulates(self) -> bool:
         """Whether what the matrix unit's model computes is what this device should: of the emulator, and where hardware has confirmed it."""
-        confirmed = self.plan.gpu.unit.checked(self.plan.scheme.word)
+        confirmed = all(self.plan.gpu.unit.checked(word) for word in self.plan.scheme.types)
         return self.device.kind == "emulator" or confirmed or not self.plan.fragment.on_matrix_unit
 
     def words(self, problem: oracles.Problem) -> tuple[Words, Words]:

@@ -30,7 +30,7 @@ range, an absolute figure (`underflow`). It holds wherever no element is counted
 held to it; it is not enough alone, since a bound of K times an ulp lets a dropped product through.
 
 **Integer words** keep elements relative to the largest of their row, and their sums are exact: `verify.fixed` has their bounds, of which
-`scaled` and `worst_case` are relative to K times the largest elements in place of |A||B|; of tiles of k, to the sum of such figures over them.
+`scaled` and `worst_case` are relative to K times the largest elements in place of |A||B|.
 
 **Flushed words.** A unit that takes subnormal words for zero loses what they hold, and that
 depends on the data: next to nothing on U[1, 2], everything on elements of 1e-5. So there the words are
@@ -105,26 +105,29 @@ def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> np.
     scheme, unit = plan.scheme, plan.gpu.unit
     if not plan.flushes_words:
         return 0.0
-    of_a, of_b = (as_multiplied(split(x, scheme), scheme, unit) for x in (a, np.ascontiguousarray(b.T)))
+    of_a, of_b = (as_multiplied(split(x, scheme, operand=which), scheme, unit) for which, x in (("a", a), ("b", np.ascontiguousarray(b.T))))
     with np.errstate(invalid="ignore", over="ignore"):
         rest = reference - kept_products(of_a, of_b, scheme)
     return np.where(np.isfinite(rest), rest, 0.0)
 
 
-def _word_statistics(scheme: Scheme, index: int) -> tuple[float, float]:
-    """(mean, rms) of word `index`'s share of x, relative to |x|, for even low bits."""
+def _left(scheme: Scheme, index: int, operand: str) -> tuple[float, float]:
+    """(mean, rms) of what word `index` - 1 of an operand leaves of x, relative to |x|, for even low bits; of index 0, of x itself.
+
+    Behind integers over the largest element of the row.
+    """
     if index == 0:
         return 1.0, 1.0
-    if scheme.exact:
+    word = scheme.words_of(operand)[index - 1]
+    if word.exact:
         return 0.0, 0.0
-    worst = 1.0
-    for word in scheme.words[: index - 1]:
-        worst *= word.left(scheme.format).worst
-    rule = scheme.words[index - 1].left(scheme.format)
+    if word.fixed:
+        return 0.0, scheme.remainder(index, operand) / sqrt(3)
     # A remainder of the first word is up to one ulp of x; a later one's is as
     # much smaller again. Its size varies with where x lies in its binade: by
     # 1 at the bottom, which is the safe side.
-    return rule.mean * worst, rule.rms * worst
+    worst = scheme.remainder(word.source, operand)
+    return word.left.mean * worst, word.left.rms * worst
 
 
 def _split_terms(scheme: Scheme) -> tuple[float, float]:
@@ -132,13 +135,11 @@ def _split_terms(scheme: Scheme) -> tuple[float, float]:
 
     Both operands' remainders count once each, and each dropped product.
     """
-    count = len(scheme.words)
-    mean, rms = _word_statistics(scheme, count)
-    coherent, square = 2 * mean, 2 * rms**2
-    for i, j in scheme.dropped:
-        (mean_i, rms_i), (mean_j, rms_j) = _word_statistics(scheme, i), _word_statistics(scheme, j)
-        coherent += mean_i * mean_j
-        square += (rms_i * rms_j) ** 2
+    coherent = square = 0.0
+    for p, q in scheme.missing:
+        (mean_p, rms_p), (mean_q, rms_q) = _left(scheme, p, "a"), _left(scheme, q, "b")
+        coherent += mean_p * mean_q
+        square += (rms_p * rms_q) ** 2
     return coherent, sqrt(square)
 
 
@@ -149,7 +150,7 @@ def _accumulation(k: int, chunk: int, scheme: Scheme, accumulator: Accumulator, 
     and each of its q terms at the sum's magnitude; the terms of a coherent sum
     share its sign, those of a random one do not.
     """
-    q, products = unit.block[scheme.word], _count(scheme, accumulator)
+    q, products = unit.block[accumulator.word], _count(scheme, accumulator)
     steps = max(1, ceil(chunk / q))
     chunks = max(1, ceil(k / chunk))
     fractions = np.minimum(np.arange(1, steps + 1) * q / max(k, 1), 1.0)
@@ -191,8 +192,8 @@ def _swallowed(scheme: Scheme, accumulator: Accumulator, steps: int) -> float:
     twice their mean, `share` of the leading ones', that swallows (u N)^2 / (12 share) of the whole sum;
     simulated, never more than a quarter of the terms.
     """
-    means = [_word_statistics(scheme, i)[0] * 2.0**word.scale for i, word in enumerate(scheme.words)]
-    shares = [means[p.a] * means[p.b] for p in scheme.products if p.into == accumulator.name]
+    means = {operand: [_left(scheme, word.source, operand)[0] * 2.0**word.scale for word in scheme.words_of(operand)] for operand in "ab"}
+    shares = [means["a"][p.a] * means["b"][p.b] for p in scheme.products if p.into == accumulator.name]
     return sum(min(share / 4, (U * steps) ** 2 / (12 * share)) for share in shares if share > 0)
 
 
@@ -229,22 +230,26 @@ def _epilogue(scheme: Scheme) -> float:
 def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bound:
     """The bound for A [M, K] B [K, N] = `reference` [M, N] (FP64)."""
     scheme, k = plan.scheme, a.shape[1]
-    if scheme.fixed:
-        norm, each = float(np.linalg.norm(reference)), fixed.relative(scheme, k)
-        found = SAFETY * fixed.error_norm(scheme, a, b, reference)
-        return Bound(
-            relative_frobenius=(found / norm if norm else inf if found else 0.0) + plan.output.roundoff, scaled=worst_case(plan, k),
-            coherent=fixed.rounding(scheme), random=each,
-        )
-    coherent, random = _split_terms(scheme)
+    coherent, random = (0.0, 0.0) if scheme.by_row else _split_terms(scheme)
     square = random**2
     for acc, chunk, share in _chunks(plan, k):
+        if acc.type != "f32":  # integers: exact
+            continue
         on_unit = plan.fragment.on_matrix_unit
         c, r = _accumulation(k, chunk, scheme, acc, plan.gpu.unit) if on_unit else _promotion(k, 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotes(acc):
             c, r = _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
+    if scheme.by_row:
+        # What words leave is relative to rows, and so is not told by two coefficients of the data; these are of evenly spread data.
+        norm, each = float(np.linalg.norm(reference)), fixed.relative(scheme, k)
+        found = SAFETY * fixed.error_norm(scheme, a, b, reference)
+        sums = _gate(coherent, sqrt(square), 0.0, a, b, reference) if not scheme.fixed else 0.0
+        return Bound(
+            relative_frobenius=(found / norm if norm else inf if found else 0.0) + sums + plan.output.roundoff, scaled=worst_case(plan, k),
+            coherent=sqrt(coherent**2 + fixed.rounding(scheme) ** 2), random=sqrt(square + each**2),
+        )
     epilogue = _epilogue(scheme)
     coherent, random = sqrt(coherent**2 + epilogue**2), sqrt(square + epilogue**2)
     return Bound(
@@ -255,10 +260,10 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
 
 def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over K times the largest elements."""
-    if plan.scheme.fixed:
-        worst = fixed.worst(plan.scheme, k)
-        return worst + plan.output.roundoff * (1 + worst)
     unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
+    if plan.scheme.by_row:
+        worst = fixed.worst(plan.scheme, unit, k, plan.promote)
+        return worst + plan.output.roundoff * (1 + worst)
     return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff).worst
 
 
@@ -271,15 +276,15 @@ def underflow(plan: Plan, k: int) -> float:
     scheme, unit = plan.scheme, plan.gpu.unit
     if not plan.fragment.on_matrix_unit:
         return max(k, 1) * TINIEST / 2
-    if scheme.word == "f16" or scheme.fixed:
-        return fixed.underflow(scheme, k)
-    q = unit.block[scheme.word]
-    cut = (q + 1) * 2.0 ** (-126 - (unit.fraction_bits or 0))  # of terms that are aligned to a subnormal accumulator
-    step = {"truncate": TINIEST + cut, "floor": TINIEST + cut, "tree": q * TINIEST, "exact": TINIEST / 2}[unit.rule]
-    if unit.flushes_subnormals:
-        step = (2 * q + 1) * 2.0**-126  # of products, sums and the accumulator that comes in
-    total = 0.0
+    total = fixed.underflow(scheme, k)
     for acc, chunk, share in _chunks(plan, k):
+        if acc.word == "f16" or acc.type != "f32":
+            continue
+        q = unit.block[acc.word]
+        cut = (q + 1) * 2.0 ** (-126 - (unit.fraction_bits or 0))  # of terms that are aligned to a subnormal accumulator
+        step = {"truncate": TINIEST + cut, "floor": TINIEST + cut, "tree": q * TINIEST, "exact": TINIEST / 2}[unit.rule]
+        if unit.flushes_subnormals:
+            step = (2 * q + 1) * 2.0**-126  # of products, sums and the accumulator that comes in
         steps = ceil(max(k, 1) / chunk) * ceil(min(chunk, max(k, 1)) / q)
         total += share * _count(scheme, acc) * steps * step
     return total
@@ -295,7 +300,7 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     """
     k, scheme = a.shape[1], plan.scheme
     relative, absolute = worst_case(plan, k), underflow(plan, k)
-    if scheme.fixed:
+    if scheme.by_row:
         magnitude = fixed.reach(a, b, scheme)
     if scheme.normalize == "row" and absolute:
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]

@@ -1,21 +1,22 @@
-"""The error of schemes whose words are integers.
+"""The error of schemes with words that are integers.
 
 Such words keep an element to a last place that its whole row of A or column of B shares, so all that they leave out is told relative to the
-largest elements. With p_i and q_j the largest magnitudes of row i and column j, r_A and r_B what the words leave of one at most over it
-(`Scheme.remainder`), and R_l the same after l words, an element of C misses no more than
+largest elements. With p_i and q_j the largest magnitudes of row i and column j, and R_l what is left of one at most over it behind word l
+(`Scheme.remainder`; R_0 = 1), an element of C misses no more than
 
-    K p_i q_j ( r_A + r_B + r_A r_B + sum over dropped products (l, m) of R_l R_m + roundings )
+    K p_i q_j ( sum over missing terms (l, m) of R_l R_m + R_A R_B of both rests + roundings )
 
-Products are exact and so are their INT32 sums, as long as they do not overflow (`Scheme.largest_k`). Each sum is rounded to FP32 once, where
-it is converted, and once more where it is recombined.
+(`Scheme.missing`). Products of integers are exact and so are their INT32 sums, as long as they do not overflow (`Scheme.largest_k`). Each sum is
+rounded to FP32 once, where it is converted, and once more where it is recombined. Of schemes that have floating-point words as well, the
+sums of those err as others' do, relative to |A||B|, which is no more than K p_i q_j.
 
-**Statistical.** What a word leaves is spread evenly over half a last place to either side: 1/sqrt(12) of that place in the root mean square,
-whatever the element. Summed over the elements of C,
+**Statistical.** What an integer leaves is spread evenly over half a last place to either side: 1/sqrt(12) of that place in the root mean square,
+whatever the element; what a floating-point word leaves is its rounding rule's share of what it is taken from. Summed over the elements of C,
 
-    ||E||_F^2 = sum_ik a_ik^2 sum_j s_j^2 + sum_i s_i^2 sum_kj b_kj^2 + K sum over dropped of sum_i w_il^2 sum_j w_jm^2 + roundings
+    ||E||_F^2 = sum over missing terms (l, m) of sum_k ( sum_i d_ikl^2 ) ( sum_j e_kjm^2 ) + roundings
 
-where s are the root mean squares of what all words leave and w that of a word, both of a row's or column's own scale. It is doubled like the
-others' (`bound.SAFETY`).
+where d and e are the root mean squares of what is left behind word l of A and word m of B, and of l = 0 the elements themselves. It is doubled like
+the others' (`bound.SAFETY`).
 
 **Tiles.** Where each 32 k of a row or column have an exponent of their own, all this holds tile by tile, and errors add up: p_i and q_j are then the
 largest magnitudes of the tile, and K p_i q_j is the sum of such figures over the tiles (`reach`). Beside that the tiles' numbers are added in FP32, a
@@ -28,9 +29,11 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from gemmgen.catalog.scheme import Scheme
+from gemmgen.catalog.scheme import Scheme, Word
+from gemmgen.catalog.unit import MatrixUnit
+from gemmgen.model.accuracy import float_sums_worst, split_worst
 from gemmgen.model.error import U
-from gemmgen.split import exponents, in_tiles
+from gemmgen.split import exponents, in_tiles, of_elements
 
 EVEN = 12**-0.5
 """Root mean square of what is spread evenly, over its width."""
@@ -48,15 +51,22 @@ def tiles(scheme: Scheme, k: int) -> int:
     return ceil(max(k, 1) / scheme.tile_k) if scheme.tiled else 0
 
 
-def worst(scheme: Scheme, k: int = 1) -> float:
-    """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B, or of the sum over tiles of such."""
-    of_a, of_b = (scheme.remainder(len(scheme.words_of(operand))) for operand in "ab")
-    lost = of_a + of_b + of_a * of_b + sum(scheme.remainder(i) * scheme.remainder(j) for i, j in scheme.dropped)
-    # Every product of words, as the sums take them in, is no larger than what the words before them leave.
-    converted = sum(scheme.remainder(p.a) * scheme.remainder(p.b) for p in scheme.products)
+def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: int = 0) -> float:
+    """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B, or over the sum of such figures over tiles.
+
+    Args:
+        unit, promote: what sums floating-point words, and how often it is moved on; of no matter where all words are integers.
+        k: K.
+    """
     if scheme.tiled:
-        return lost + (scheme.moved.roundings * (1 + OFFSETS_LEFT) + tiles(scheme, k) + 1) * (1 + 2.0**-5) * U
-    return lost + (converted + (scheme.recombination.roundings + 1) * (1 + 2.0**-5)) * U
+        return split_worst(scheme) + (scheme.moved.roundings * (1 + OFFSETS_LEFT) + tiles(scheme, k) + 1) * (1 + 2.0**-5) * U
+    of_a, of_b = (scheme.words_of(operand) for operand in "ab")
+    # Every product of words, as the sums take them in, is no larger than what the words before them leave.
+    converted = sum(
+        scheme.remainder(of_a[p.a].source, "a") * scheme.remainder(of_b[p.b].source, "b") for p in scheme.products if of_a[p.a].fixed
+    )
+    summed = 0.0 if scheme.fixed else float_sums_worst(scheme, unit, k, promote)
+    return split_worst(scheme) + (converted + (scheme.recombination.roundings + 1) * (1 + 2.0**-5)) * U + summed
 
 
 def underflow(scheme: Scheme, k: int) -> float:
@@ -78,27 +88,26 @@ def reach(a: np.ndarray, b: np.ndarray, scheme: Scheme | None = None) -> np.ndar
     return a.shape[1] * rows[:, None] * columns[None, :]
 
 
-def places(x: np.ndarray, scheme: Scheme, index: int) -> np.ndarray:
-    """The last place of word `index` of each row of `x` [rows, k], [rows]; of each tile, [rows, tiles]."""
-    return np.ldexp(1.0, -scheme.words[index].scale - exponents(x, scheme))
+def places(x: np.ndarray, scheme: Scheme, word: Word) -> np.ndarray:
+    """The last place of an integer word of each row of `x` [rows, k], [rows, 1], or of each element as its tile has it, [rows, k]."""
+    return np.ldexp(1.0, -word.scale - of_elements(exponents(x, scheme), scheme, x.shape[1]))
 
 
 def error_norm(scheme: Scheme, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
-    """Expected Frobenius norm of the error of A [M, K] B [K, N] = `reference`, FP32 and finite."""
-    k = scheme.tile_k if scheme.tiled else a.shape[1]  # that share an exponent
+    """Expected Frobenius norm of the error of A [M, K] B [K, N] = `reference`, FP32 and finite, but for that of floating-point sums."""
     operands = {"a": a, "b": np.ascontiguousarray(b.T)}
-    elements = {name: in_tiles(x, scheme) if scheme.tiled else x[:, None, :] for name, x in operands.items()}
-    squares = {name: (x.astype(np.float64) ** 2).sum(axis=(0, 2)) for name, x in elements.items()}
 
-    def left(operand: str, words: int) -> np.ndarray:
-        """[tiles], or [1] of whole rows: sum over rows of the mean square of what the first `words` words leave; of none, of the elements themselves."""
-        if words == 0:
-            return squares[operand] / max(k, 1)
-        return ((EVEN * places(operands[operand], scheme, words - 1).reshape(len(operands[operand]), -1)) ** 2).sum(axis=0)
+    def left(operand: str, index: int) -> np.ndarray:
+        """[K], sums over rows of the mean square of what is left behind word `index` - 1; of 0, of the elements themselves."""
+        x = operands[operand]
+        if index == 0:
+            return (x.astype(np.float64) ** 2).sum(axis=0)
+        word = scheme.words_of(operand)[index - 1]
+        if word.fixed:
+            return np.broadcast_to(((EVEN * places(x, scheme, word)) ** 2).sum(axis=0), x.shape[1])
+        return left(operand, word.source) * word.left.rms**2
 
-    counts = {operand: len(scheme.words_of(operand)) for operand in "ab"}
-    square = squares["a"] * left("b", counts["b"]) + squares["b"] * left("a", counts["a"])
-    square = float((square + k * sum(left("a", i) * left("b", j) for i, j in scheme.dropped)).sum())
+    square = sum(float(left("a", p) @ left("b", q)) for p, q in scheme.missing)
     return sqrt(square + (rounding(scheme) * float(np.linalg.norm(reference))) ** 2 + _added(scheme, operands["a"], operands["b"], reference) ** 2)
 
 
@@ -123,11 +132,16 @@ def rounding(scheme: Scheme) -> float:
 
 
 def relative(scheme: Scheme, k: int = 1) -> float:
-    """Expected relative error of data spread evenly in [-1, 1], whose largest elements are at the bottom of their binade: no row has worse places."""
-    def left(words: int) -> float:
+    """Expected relative error of data spread evenly in [-1, 1], whose largest elements are at the bottom of their binade: no row has worse places.
+    That of floating-point sums is not in it."""
+    def left(operand: str, index: int) -> float:
         """Root mean square over that of the elements, 3^-1/2 of the largest."""
-        return 1.0 if words == 0 else sqrt(3) * EVEN * 2.0 ** -(scheme.words[words - 1].scale + scheme.target_exponent)
+        if index == 0:
+            return 1.0
+        word = scheme.words_of(operand)[index - 1]
+        if word.fixed:
+            return sqrt(3) * EVEN * 2.0 ** -(word.scale + scheme.target_exponent)
+        return left(operand, word.source) * word.left.rms
 
-    of_a, of_b = (left(len(scheme.words_of(operand))) for operand in "ab")
-    square = of_a**2 + of_b**2 + sum((left(i) * left(j)) ** 2 for i, j in scheme.dropped) + rounding(scheme) ** 2
+    square = sum((left("a", p) * left("b", q)) ** 2 for p, q in scheme.missing) + rounding(scheme) ** 2
     return sqrt(square + (added(tiles(scheme, k))[1] ** 2 if scheme.tiled else 0.0))

@@ -65,12 +65,21 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     rows = np.arange(len(order))
     a = np.zeros((len(order), k), np.float32)
     a[rows, order] = scale = np.exp2(rows % 5 - 2).astype(np.float32)
-    bits = plan.scheme.bits_of(len(plan.scheme.words_of("b")))
+    bits = plan.scheme.bits_of(plan.scheme.rest("b"), "b")
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
     sign = rng.choice([-1.0, 1.0], (k, n))
     b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
+    if not plan.scheme.chain:  # a word that saturates at half a last place of another leaves something
+        return Problem(a, b, _kept(plan, a, b).astype(np.float32))
     rows = scale[:, None] * b[order]
     return Problem(a, b, (rows - lost(plan, a, b, exact(a, b))).astype(np.float32))
+
+
+def _kept(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What the scheme's products of the words that the unit multiplies sum up to, exactly: [M, N] of A [M, K] and B [K, N]."""
+    operands = (("a", a), ("b", np.ascontiguousarray(b.T)))
+    of_a, of_b = (as_multiplied(split(x, plan.scheme, operand=operand), plan.scheme, plan.gpu.unit) for operand, x in operands)
+    return kept_products(of_a, of_b, plan.scheme)
 
 
 def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45, 37)) -> Problem:
@@ -83,11 +92,12 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
     """
     rng = np.random.default_rng(seed)
     # Integers have no exponent: their rows are of any magnitude of FP32's.
-    (m, n, k), most = shape, FORMATS["f32"].max_exponent if plan.scheme.fixed else plan.scheme.format.max_exponent
-    fraction_bits = INTEGERS[plan.scheme.word].bits - 2 if plan.scheme.fixed else plan.scheme.format.fraction_bits
+    first = plan.scheme.words_of("a")[0]
+    (m, n, k), most = shape, FORMATS["f32"].max_exponent if plan.scheme.by_row else first.format.max_exponent
+    fraction_bits = INTEGERS[first.type].bits - 2 if first.fixed else first.format.fraction_bits
     # Elements of the kinds below are less than 2^3 times their row's power of two.
     top = 124 if plan.scheme.whole_range else min(124, most - 3)
-    exact_from = -126 if plan.scheme.fixed else plan.scheme.lowest(plan.flushes_words) or -126
+    exact_from = -126 if plan.scheme.by_row else plan.scheme.lowest(plan.flushes_words) or -126
 
     def lines(count: int) -> np.ndarray:
         powers = np.rint(np.linspace(-149, top, count)).astype(int)
@@ -155,12 +165,13 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     come out bit for bit. The k positions are strewn over all stages, steps and
     lanes.
     """
-    if plan.scheme.fixed:
+    if plan.scheme.by_row:
         return _of_integers(plan, seed)
     rng = np.random.default_rng(seed)
     scheme = plan.scheme
-    count, bits = len(scheme.words), scheme.format.fraction_bits
-    kinds = [(i, j) for i in range(count) for j in range(count) if (i, j) != (0, 0)] or [(0, 0)]
+    of_a, of_b = (scheme.words_of(operand) for operand in "ab")
+    count, bits = max(len(of_a), len(of_b)), of_a[0].format.fraction_bits
+    kinds = [(i, j) for i in range(len(of_a)) for j in range(len(of_b)) if (i, j) != (0, 0)] or [(0, 0)]
     m = n = 24 * len(kinds) if count < 3 else 8 * len(kinds)
     k = wrapping_k(plan)
     sets = k // 4
@@ -173,14 +184,14 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     x = (1.0 + rng.integers(0, int(0.375 / step), m) * step + low).astype(np.float32)
     y = (1.0 + rng.integers(0, int(0.375 / step), n) * step + low).astype(np.float32)
 
-    def leading(values: np.ndarray) -> np.ndarray:
+    def leading(values: np.ndarray, operand: str) -> np.ndarray:
         """p_i of each value, [words, values]."""
-        words = split(values[:, None], plan.scheme)
-        shares = [p[:, 0] * 2.0**-w.scale for p, w in zip(words.planes, scheme.words)]
+        words = split(values[:, None], plan.scheme, operand=operand)
+        shares = [p[:, 0] * 2.0**-w.scale for p, w in zip(words.planes, words.words)]
         sums = np.concatenate([np.zeros((1, len(values))), np.cumsum(shares, axis=0)])
         return np.ldexp(sums, -words.exponents)
 
-    p_x, p_y = leading(x), leading(y)
+    p_x, p_y = leading(x, "a"), leading(y, "b")
     kind_of = np.arange(m) % len(kinds)
     a, b = np.zeros((m, k)), np.zeros((k, n))
     for row in range(m):
@@ -189,18 +200,17 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
         a[row, positions[row * sets // m]] = (x[row], x[row], p, p)
         b[positions, row] = (y[row], -q, -y[row], q)
     a, b = a.astype(np.float32), b.astype(np.float32)
-    of_a, of_b = (as_multiplied(split(x, scheme), scheme, plan.gpu.unit) for x in (a, np.ascontiguousarray(b.T)))
-    expected = kept_products(of_a, of_b, scheme)
-    return Problem(a, b, expected.astype(np.float32), kind_of[:, None] == kind_of[None, :])
+    return Problem(a, b, _kept(plan, a, b).astype(np.float32), kind_of[:, None] == kind_of[None, :])
 
 
 def _of_integers(plan: Plan, seed: int) -> Problem:
     """Any data will do where words are integers: their sums are exact, so each element is known to the last bit, and no product of words is
-    too small to change it. Three rows and columns more: of zeros, of subnormal numbers, and of numbers near FP32's largest.
+    too small to change it. Of floating-point words beside them the sums are exact, too, where the elements are an integer of the row and
+    a multiple of the smallest last place. Three rows and columns more: of zeros, of subnormal numbers, and of numbers near FP32's largest.
     """
     rng = np.random.default_rng(seed)
     m, n, k = plan.block[0] + 5, plan.block[1] + 3, wrapping_k(plan) + 3
-    a, b = rng.uniform(-1, 1, (m, k)).astype(np.float32), rng.uniform(-1, 1, (k, n)).astype(np.float32)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) if plan.scheme.fixed else _of_two_digits(plan, rng, shape) for shape in ((m, k), (k, n)))
     a[1], b[:, 2] = 0, 0
     # Slices of k are added before the scales are taken out, and not after, which in FP32's subnormal range are other bits.
     tiny = np.float32(2.0 ** (-126 if plan.split_k == 1 else -100))
@@ -208,6 +218,15 @@ def _of_integers(plan: Plan, seed: int) -> Problem:
     b[:, 3] *= tiny
     a[4] *= np.float32(2.0**110)
     return Problem(a, b, computed(plan, a, b))
+
+
+def _of_two_digits(plan: Plan, rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """Elements of one binade: an integer of the scaled row, of either sign, and up to 3/8 of a leading word's last place of the last word's."""
+    scheme, words = plan.scheme, plan.scheme.words_of("a")
+    top, smallest = scheme.target_exponent, max(word.scale for word in words if word.fixed)
+    most = int(0.375 * 2.0 ** (smallest + top - words[0].format.fraction_bits))
+    whole = rng.integers(1 << top, 2 << top, shape) * rng.choice([-1.0, 1.0], shape)
+    return ((whole + rng.integers(-most, most + 1, shape) * 2.0**-smallest) * 2.0**-top).astype(np.float32)
 
 
 def special_values(plan: Plan, seed: int = 3) -> Problem:
@@ -221,6 +240,6 @@ def special_values(plan: Plan, seed: int = 3) -> Problem:
     a, b = rng.uniform(-1, 1, (m, k)).astype(np.float32), rng.uniform(-1, 1, (k, n)).astype(np.float32)
     a[2, 5], a[3, 7], a[5, 1] = np.inf, -np.inf, np.nan
     b[5, 3], b[9, 4], b[11, 6] = 0.0, np.inf, np.nan
-    if plan.scheme.words[0].rounding == "nearest_even":
+    if plan.scheme.words_of("a")[0].rounding == "nearest_even":
         a[7, 0], a[8, 3], b[4, 9] = 1e6, -3e38, 7e4
     return Problem(a, b)

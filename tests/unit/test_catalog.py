@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.unit import UNITS
 from gemmgen.errors import SpecError, UnknownName
 from gemmgen.render import render
@@ -198,6 +199,7 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "bf16x9": (24, (), (("main", 0, True),)),
     "f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
     "scaled_f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
+    "f16_s8": (18, ((2, 2),), (("main", 0, True), ("correction", 12, False))),
     "mixpert1": (14, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14))),
     "mixpert2": (14, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14, 21))),
     "mixpert3": (14, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14, 21))),
@@ -238,7 +240,7 @@ def test_recombination_gives_every_accumulator_its_share(name):
     scheme = SCHEMES.get(name)
     recombination, accumulators = scheme.recombination, scheme.accumulators
     assert [recombination.share(acc) for acc in accumulators] == [2.0**-acc.scale for acc in accumulators]
-    assert {acc.type for acc in accumulators} == {"s32" if name in INTEGERS else "f32"}
+    assert {acc.type for acc in accumulators} == ({"f32", "s32"} if name == "f16_s8" else {"s32" if name in INTEGERS else "f32"})
     sums = {acc.name: 3.0 * 5**i for i, acc in enumerate(accumulators)}
     taken = []
 
@@ -256,7 +258,7 @@ def test_the_reference_recombines_as_each_product_stands_for_itself(name):
     of = np.random.default_rng(11).uniform(1, 2, (2, 5, 7)).astype(np.float32)
     a, b = (split(x, scheme) for x in of)
     alone = sum(
-        np.ldexp(a.planes[p.a] @ b.planes[p.b].T, -(scheme.words[p.a].scale + scheme.words[p.b].scale)) for p in scheme.products
+        np.ldexp(a.planes[p.a] @ b.planes[p.b].T, -(a.words[p.a].scale + b.words[p.b].scale)) for p in scheme.products
     )
     expected = np.ldexp(alone, -(a.exponents[:, None] + b.exponents[None, :]))
     np.testing.assert_allclose(kept_products(a, b, scheme), expected, rtol=1e-14)
@@ -266,6 +268,7 @@ def test_only_fp32_words_hold_everything():
     assert {row.name for row in SCHEMES.rows() if row.exact} == {"fp32"}
     assert {row.name for row in SCHEMES.rows() if row.whole_range} == {"fp32", "scaled", "scaled_f16x6", *INTEGERS}
     assert {row.name for row in SCHEMES.rows() if row.fixed} == INTEGERS
+    assert {row.name for row in SCHEMES.rows() if row.by_row} == INTEGERS
     fp32 = SCHEMES.get("fp32")
     assert (fp32.remainder(0), fp32.remainder(1)) == (1.0, 0.0)
 
@@ -315,6 +318,93 @@ def test_a_wrong_scheme_is_refused(tmp_path, before, after, complaint):
     with pytest.raises(SpecError, match=complaint) as caught:
         SCHEMES.get(str(wrong))
     assert "mine.toml" in caught.value.where
+
+
+MIXED_SCHEME = """\
+name = "mine"
+title = "words of a type each"
+source = "a test"
+word = "f16"
+normalize = "row"
+target_exponent = 6
+own_promote = "fragment"
+words = [
+    { rounding = "nearest_even" },
+    { type = "s8", of = "element", rounding = "nearest_even" },
+    { type = "s8", of = 0, rounding = "nearest_even", scale = 12 },
+]
+products = [
+    { a = 2, b = 1, into = "correction" },
+    { a = 1, b = 2, into = "correction" },
+    { a = 0, b = 0, into = "main" },
+]
+"""
+
+
+def test_words_have_a_type_each_and_are_taken_from_what_they_name():
+    scheme = Scheme.model_validate(tomllib.loads(MIXED_SCHEME))
+    assert [(word.type, word.source) for word in scheme.words_of("b")] == [("f16", 0), ("s8", 0), ("s8", 1)]
+    assert (scheme.types, scheme.uniform, scheme.fixed, scheme.by_row, scheme.chain) == (("f16", "s8"), False, False, True, False)
+    assert [(acc.name, acc.word, acc.type, acc.scale) for acc in scheme.accumulators] == [("main", "f16", "f32", 0), ("correction", "s8", "s32", 12)]
+    assert scheme.dropped == ((2, 2),)
+    # x y less the three products, multiplied out, with d0, d1, d2 what the words of A leave, and e0, e1, e2 of B:
+    # -d0 e0 + d0 e1 + d2 y - d2 e1 + x e2 + d1 e0 - d1 e2
+    assert scheme.missing == ((0, 3), (1, 1), (1, 2), (2, 1), (2, 3), (3, 0), (3, 2))
+    assert scheme.largest_k == (2**31 - 1) // (2 * 127**2)
+    assert scheme.remainder(1) == 2.0**-11 and scheme.remainder(2) == 1 / 127.5  # half an ulp; what 127 leaves of 128
+    assert scheme.remainder(3) == 2.0**-18  # what saturates at half an ulp of FP16, 2^-5, leaves 2^-12 of 2^6
+    for ask in ("format", "word_bytes"):  # nobody may take the leading word's for all
+        with pytest.raises(ValueError, match="in common"):
+            getattr(scheme, ask)
+
+
+def test_words_leave_what_the_scheme_says():
+    """Multiplied out in FP64, the missing terms are what the kept products fall short of x y."""
+    scheme = Scheme.model_validate(tomllib.loads(MIXED_SCHEME))
+    of = np.random.default_rng(5).uniform(-1, 1, (2, 6, 9)).astype(np.float32)
+    sides = []
+    for x, operand in zip(of, "ab"):
+        words = split(x, scheme, operand=operand)
+        left = [np.ldexp(x.astype(np.float64), words.exponents[:, None])]
+        for word, plane in zip(words.words, words.planes):
+            left.append(left[word.source] - plane * 2.0**-word.scale)
+        sides.append((words, left))
+    (a, left_a), (b, left_b) = sides
+    short = np.ldexp(left_a[0] @ left_b[0].T, -(a.exponents[:, None] + b.exponents)) - kept_products(a, b, scheme)
+    signs = {(1, 1): -1, (1, 2): 1, (2, 1): 1, (3, 0): 1, (0, 3): 1, (3, 2): -1, (2, 3): -1}
+    terms = sum(signs[p, q] * left_a[p] @ left_b[q].T for p, q in scheme.missing)
+    np.testing.assert_allclose(short, np.ldexp(terms, -(a.exponents[:, None] + b.exponents)), rtol=1e-6, atol=1e-13)
+    assert np.abs(left_a[3]).max() <= 2.0**-13 and np.abs(left_a[2]).max() <= 1
+
+
+def test_b_may_have_words_of_its_own():
+    """B as one FP16 word: two products, and of B what that word leaves is missing."""
+    text = GOOD_SCHEME.replace('products = [\n', 'words_b = [{ rounding = "nearest_even" }]\nproducts = [\n').replace('    { a = 0, b = 1, into = "correction" },\n', "")
+    scheme = Scheme.model_validate(tomllib.loads(text))
+    assert (len(scheme.words_of("a")), len(scheme.words_of("b")), scheme.alike, scheme.uniform) == (2, 1, False, True)
+    assert scheme.missing == ((2, 0), (0, 1)) and scheme.dropped == () and scheme.bits == 11
+    x = np.random.default_rng(1).uniform(-1, 1, (3, 4)).astype(np.float32)
+    assert split(x, scheme, operand="b").planes.shape == (1, 3, 4)
+    with pytest.raises(ValueError, match="whose are asked for"):
+        split(x, scheme)
+
+
+@pytest.mark.parametrize(("before", "after", "complaint"), [
+    ("{ a = 2, b = 1, into", "{ a = 2, b = 0, into", "two words of one type"),
+    ('{ a = 0, b = 0, into = "main" }', '{ a = 0, b = 0, into = "correction" }', "one scale in accumulator 'correction'"),
+    ("of = 0,", "of = 2,", "word 2 names 2"),
+    ("scale = 12", "scale = 13", "word 2 reaches 256"),
+    ('type = "s8", of = 0, rounding = "nearest_even"', 'type = "s8", of = 0, rounding = "toward_zero"', "round nearest_even, of all their bits"),
+    ('normalize = "row"\ntarget_exponent = 6\n', "", 'normalize = "row" with words of s8'),
+    ("target_exponent = 6", "target_exponent = 7", "word 1 reaches 256"),
+    ("{ a = 2, b = 1,", "{ a = 1, b = 1,", "one scale in accumulator"),
+    ('{ a = 2, b = 1, into = "correction" },', '{ a = 2, b = 1, into = "correction" },\n    { a = 1, b = 1, into = "again" },', "each part of the product once"),
+    ('{ a = 2, b = 1, into = "correction" },\n    { a = 1, b = 2, into = "correction" },\n', "", "words that some product reads"),
+])
+def test_wrong_words_are_refused(before, after, complaint):
+    assert before in MIXED_SCHEME
+    with pytest.raises(ValueError, match=complaint):
+        Scheme.model_validate(tomllib.loads(MIXED_SCHEME.replace(before, after)))
 
 
 @pytest.mark.parametrize(("before", "after", "complaint"), [

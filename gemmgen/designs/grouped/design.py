@@ -284,7 +284,7 @@ def raw_bytes(tile: Any) -> int:
 def stage_bytes(tile: Any) -> int:
     """Shared memory of a tile's stages: of FP32 where it is copied, and two of words where it is split."""
     elements = (tile.block[0] + tile.block[1]) * tile.block[2]
-    words = 2 * elements * len(tile.scheme.words) * tile.scheme.word_bytes if tile.fragment.on_matrix_unit else 0
+    words = 2 * elements * tile.scheme.bytes_of("a") if tile.fragment.on_matrix_unit else 0
     return words + (raw_bytes(tile) * tile.stages if tile.loads == "async" or not words else 0)
 
 

@@ -175,6 +175,6 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     measured = gpu.measured.of("wgmma", gpu.name)
     f16 = measured.sustained_f16_tflops.value * 1e12
     return {
-        "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.word] / gpu.rates.tensor_fma_per_clock["f16"],
+        "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.leading] / gpu.rates.tensor_fma_per_clock["f16"],
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
     }

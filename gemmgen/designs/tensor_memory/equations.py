@@ -110,7 +110,7 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     rates, measured = gpu.rates, gpu.measured.of("tcgen05", gpu.name)
     moving = {acc.name for acc in scheme.accumulators if acc.promoted}
     return {
-        "FN": 16, "unit_rate": measured.sustained_share.value * 1e12 * (rates.tensor_tflops(scheme.word) or rates.f16_tflops),
+        "FN": 16, "unit_rate": measured.sustained_share.value * 1e12 * (rates.tensor_tflops(scheme.leading) or rates.f16_tflops),
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()},
         "products_moving": sum(product.into in moving for product in scheme.products),
         # Registers hold the sums that have moved out, combined, and the columns that are on their way.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gemmgen.catalog.conversion import RAW
+from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.scheme import OFFSET, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
@@ -18,22 +19,23 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
     Args:
         a, b: FP32.
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
-        fragment_k: k of one matrix instruction.
+        fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
 
     Raises:
         EmulationError: the unit has no such words.
     """
-    of_a, of_b = split(a, scheme), split(np.ascontiguousarray(b.T), scheme)
+    of_a, of_b = split(a, scheme, operand="a"), split(np.ascontiguousarray(b.T), scheme, operand="b")
     if scheme.tiled:
         return _of_tiles(scheme, unit, a, np.ascontiguousarray(b.T), of_a, of_b, fragment_k)
-    left, right = _raw(of_a, scheme, fragment_k), _raw(of_b, scheme, fragment_k)
-    zero = np.zeros((a.shape[0], b.shape[1], 1), np.int32 if scheme.fixed else np.float32)
-    inside = {accumulator.name: zero for accumulator in scheme.accumulators}
-    outside = {accumulator.name: zero for accumulator in scheme.accumulators if promote and accumulator.promoted}
-    for k in range(0, left.shape[1], fragment_k):
+    left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
+    inside = {acc.name: np.zeros((a.shape[0], b.shape[1], 1), np.int32 if acc.type == "s32" else np.float32) for acc in scheme.accumulators}
+    outside = {acc.name: inside[acc.name] for acc in scheme.accumulators if promote and acc.promoted}
+    zero = np.zeros((a.shape[0], b.shape[1], 1), np.float32)
+    for k in range(0, -(-a.shape[1] // fragment_k) * fragment_k, fragment_k):
         step = slice(k, k + fragment_k)
         for each in scheme.products:
-            inside[each.into] = units.mma_columns(unit, scheme.word, left[each.a, step], right[each.b, step], inside[each.into])
+            word = of_a.words[each.a].type
+            inside[each.into] = units.mma_columns(unit, word, left[each.a][step], right[each.b][step], inside[each.into])
         if promote and (k + fragment_k) % promote == 0:
             for name in outside:
                 outside[name], inside[name] = outside[name] + inside[name], zero
@@ -55,7 +57,7 @@ def _of_tiles(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, of
     def scales(x: np.ndarray, words: Words) -> np.ndarray:
         return np.where(set_aside(x, scheme), np.nan, np.ldexp(1.0, -words.exponents)).astype(np.float32)
 
-    left, right = _raw(of_a, scheme, scheme.tile_k), _raw(of_b, scheme, scheme.tile_k)
+    left, right = _raw(of_a, scheme.tile_k), _raw(of_b, scheme.tile_k)
     of_rows, of_columns = scales(a, of_a), scales(b, of_b)
     c = np.zeros((a.shape[0], b.shape[0]), np.float32)
     for tile in range(of_rows.shape[1]):
@@ -63,7 +65,7 @@ def _of_tiles(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, of
         for k in range(tile * scheme.tile_k, (tile + 1) * scheme.tile_k, fragment_k):
             step = slice(k, k + fragment_k)
             for each in scheme.products:
-                sums[each.into] = units.mma_columns(unit, scheme.word, left[each.a, step], right[each.b, step], sums[each.into])
+                sums[each.into] = units.mma_columns(unit, scheme.leading, left[each.a][step], right[each.b][step], sums[each.into])
         number = scheme.moved.number(
             {name: (total[:, :, 0] + OFFSET).astype(np.float32) for name, total in sums.items()},
             lambda so_far, factor, own: fma(own, np.float32(factor), so_far), lambda own, offset: own - np.float32(offset),
@@ -72,13 +74,17 @@ def _of_tiles(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, of
     return c
 
 
-def _raw(words: Words, scheme: Scheme, fragment_k: int) -> np.ndarray:
-    """Words [words, rows, k] as stored, [words, k, rows, 1], padded with zeros to whole instructions."""
-    values = np.pad(words.planes, ((0, 0), (0, 0), (0, -words.planes.shape[2] % fragment_k))).transpose(0, 2, 1)[..., None]
+def _raw(words: Words, fragment_k: int) -> list[np.ndarray]:
+    """Each word's plane [rows, k] as stored, [k, rows, 1], padded with zeros to whole instructions."""
+    return [_stored(plane, word.type, fragment_k) for plane, word in zip(words.planes, words.words)]
+
+
+def _stored(plane: np.ndarray, word: str, fragment_k: int) -> np.ndarray:
+    values = np.pad(plane, ((0, 0), (0, -plane.shape[1] % fragment_k))).T[..., None]
     with np.errstate(over="ignore", invalid="ignore"):
-        if scheme.fixed:
-            return np.ascontiguousarray(values.astype(RAW[scheme.word]))
-        if scheme.word == "f16":
+        if word in INTEGERS:
+            return np.ascontiguousarray(values.astype(RAW[word]))
+        if word == "f16":
             return np.ascontiguousarray(values.astype(np.float16).view(np.uint16))
         raw = np.ascontiguousarray(values.astype(np.float32)).view(np.uint32)
-    return (raw >> np.uint32(16)).astype(np.uint16) if scheme.word == "bf16" else raw
+    return (raw >> np.uint32(16)).astype(np.uint16) if word == "bf16" else raw
