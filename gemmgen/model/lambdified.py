@@ -143,6 +143,11 @@ CODE = {
     "rings * where(stages > 2, 1, 0)": (
         lambda rings, stages: rings * where(stages > 2, 1, 0)
     ),
+    # G31
+    "where(tile_k > 0, where(tile_k == FK, 2 * sums * FM * FN / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)": (
+        lambda tile_k, FK, sums, FM, FN, warp_size, fragment_buffers, WM, c_rows, WN, c_columns: where(tile_k > 0, where(tile_k == FK, 2 * sums * FM *
+        FN / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)
+    ),
     # G27
     "promotes * unit_sums": (
         lambda promotes, unit_sums: promotes * unit_sums
@@ -152,14 +157,14 @@ CODE = {
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
-    "when_ring * ring + generation"): (
+    "when_ring * ring + tile_sums + generation"): (
         lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, words, per_short_sum, short_sums, when_at_once, at_once,
         per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes, per_staged,
-        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, generation: per_sum *
+        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation: per_sum *
         accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * at_once +
         per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * shallow_promotes +
         per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring +
-        generation
+        tile_sums + generation
     ),
     # G15
     (
@@ -187,8 +192,9 @@ CODE = {
         lambda register_budget, granted, demand, ahead: min(register_budget, min(granted, ceil(demand) + ahead))
     ),
     # G17
-    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0)": (
-        lambda WM, WN, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)": (
+        lambda WM, WN, held, fragment_buffers, tile_k: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) +
+        where(tile_k > 0, 24, 0)
     ),
     # R7
     "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (

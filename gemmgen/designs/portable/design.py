@@ -184,7 +184,7 @@ class Portable(Design):
             "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
             "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
             "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held),
-            "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
+            "c_rows": _apart(fragment, 0), "c_columns": _apart(fragment, 1), "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
             "padding": PADDING if fragment.by_stride else 0, "sharers": 1,
         }
 
@@ -216,6 +216,11 @@ class Portable(Design):
         alone = known["amd"] * (known["resident_blocks"] * known["warps"] < 2 * known["partitions"])
         fetched = known["amd"] * known["fetch_bytes"] / known["stage_flops"]
         return -known["intensity"], known["dram_bytes"], alone, fetched, -known["tlp"], known["shared_bytes"], known["group"], -known["BM"], -known["WM"]
+
+
+def _apart(fragment: Fragment, axis: int) -> int:
+    """How many rows (axis 0) or columns (1) of C a lane's elements of a fragment lie in."""
+    return len({fragment.c.element(0, register)[axis] for register in range(fragment.c.register_count)}) if fragment.c else 1
 
 
 def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
