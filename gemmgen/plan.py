@@ -107,6 +107,8 @@ class _Facts:
     output: Output
     batch: Batch | None
     predicted_registers: int | None
+    fallback: _Facts | None
+    flagged: tuple[int, int] | None
 
     # ---- identity
 
@@ -123,6 +125,7 @@ class _Facts:
             **self.decided,
             **({} if self.output.is_usual else {"c": self.output.name}),
             **({"batch": self.batch.identity} if self.batch else {}),
+            **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
                 "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.flushing_archs,
@@ -505,7 +508,7 @@ class _Facts:
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data, for `--json`."""
         return {
-            **{key: value for key, value in self.identity.items() if key not in ("scheme", "fragment", "gpu")}, "design": self.design.name,
+            **{key: value for key, value in self.identity.items() if key not in ("scheme", "fragment", "gpu", "fallback")}, "design": self.design.name,
             "scheme": self.scheme.name,
             "fragment": self.fragment.name,
             "gpu": self.gpu.name,
@@ -513,7 +516,7 @@ class _Facts:
             "shared_bytes": self.shared_bytes,
             "hash": self.hash,
             "hints": {"m": self.hints.m, "n": self.hints.n, "k": self.hints.k},
-            **({"asked": list(self.asked)} if self.asked else {}),
+            **({"asked": list(self.asked)} if self.asked else {}), **({"fallback": self.fallback.as_dict()} if self.fallback else {}),
         }
 
 
@@ -526,7 +529,7 @@ def _fields() -> list[tuple[Any, ...]]:
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
         ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)),
         ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
-        ("asked", tuple[str, ...], field(default=())),
+        ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
     ]
 
 
@@ -545,4 +548,6 @@ Attributes:
     batch: of a kernel for many products, what it knows of them; None for one product.
     predicted_registers: per thread, or None where no model says.
     asked: the spec's own objective and inequalities, in words; not part of its identity.
+    fallback: the plan of the kernel that computes the tiles of C that this one leaves; None where it leaves none.
+    flagged: of such a one, the tile of C that its plan's kernel leaves as a whole; None elsewhere.
 """ + "".join(f"    {one.name}: {one.description}.\n" for one in all_decisions())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, repeat
@@ -19,7 +20,7 @@ from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
-from gemmgen.split import MOST_TILE_EXPONENT
+from gemmgen.split import MOST_TILE_EXPONENT, OUTLIER
 
 HEADER_WIDTH = 140
 """Columns of a value in a kernel's header."""
@@ -134,8 +135,23 @@ def render(plan: Plan) -> Source:
     interface = abi.interface(plan)
     launches = {launch.role: launch for launch in interface.launches}
     name = launches["gemm"].symbol
-    text = _environment().get_template("gemm.j2").render(
-        plan=plan,
+    text = _text(plan, name, launches)
+    if plan.fallback:
+        text += "\n" + _text(plan.fallback, launches[abi.FALLBACK].symbol, {"gemm": launches[abi.FALLBACK]})
+    return Source(
+        name=name, text=_tidy(text), suffix=plan.gpu.maker.source_suffix,
+        interface=interface, arch=plan.arch, allow_spills=plan.allow_spills,
+    )
+
+
+def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
+    """The text of a plan's kernels.
+
+    Args:
+        launches: by role.
+    """
+    return _environment().get_template("gemm.j2").render(
+        plan=plan, outlier=OUTLIER,
         platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=plan.design.atom(plan.fragment),
         c_functions=(plan.output.functions or {}).get(plan.gpu.maker.platform, ""),
@@ -153,10 +169,6 @@ def render(plan: Plan) -> Source:
             absmax_outer=plan.absmax_outer,
             absmax_k=plan_module.ABSMAX_TILE_K,
         ),
-    )
-    return Source(
-        name=name, text=_tidy(text), suffix=plan.gpu.maker.source_suffix,
-        interface=interface, arch=plan.arch, allow_spills=plan.allow_spills,
     )
 
 

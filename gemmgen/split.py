@@ -90,6 +90,24 @@ def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     return ~np.isfinite(in_tiles(x, scheme) if scheme.tiled else x).all(axis=-1) & scheme.fixed
 
 
+OUTLIER = 3
+"""A row of A or column of B stands out whose elements that are not 0 have, scaled, a root mean square below 2^OUTLIER, where the largest is at least
+2^target_exponent: what integer words leave of it is then more than 2^(-s - OUTLIER) / sqrt(12) of the row's own norm, s the last word's scale."""
+
+
+def stands_out(words: Words, x: np.ndarray) -> np.ndarray:
+    """Which rows of `x` [rows, k] have elements that stand out so far that integer words keep little of the others, [rows].
+
+    MixPert's eq. 9 counts the bits that a shared exponent shifts out of each element. What they come to for C is the words' error beside the row's norm,
+    which this bounds: squares of the leading words tell that norm, and are exact sums in any order.
+
+    Args:
+        words: of `x`.
+    """
+    finite = np.isfinite(x).all(axis=1)
+    return finite & ((words.planes[0] ** 2).sum(axis=1) < 4**OUTLIER * (x != 0).sum(axis=1))
+
+
 @dataclass(frozen=True)
 class Words:
     """The words of one operand.

@@ -50,7 +50,7 @@ from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import DOWNWARDS, GATE, predicted
 from gemmgen.model.error import U
 from gemmgen.plan import Plan
-from gemmgen.split import as_multiplied, kept_products, row_exponents, split
+from gemmgen.split import as_multiplied, kept_products, row_exponents, split, stands_out
 from gemmgen.verify import fixed
 from gemmgen.verify.metrics import exact
 
@@ -298,6 +298,9 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
         magnitude: [M, N], |A| |B| in FP64.
         repaired: whether elements may have been computed again by an FP32 dot product.
     """
+    if plan.fallback:
+        others = allowance(replace(plan, fallback=None), a, b, magnitude, repaired)
+        return np.where(fallen(plan, a, b), allowance(plan.fallback, a, b, magnitude, repaired), others)
     k, scheme = a.shape[1], plan.scheme
     relative, absolute = worst_case(plan, k), underflow(plan, k)
     if scheme.by_row:
@@ -308,6 +311,16 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     if repaired:
         relative, absolute = max(relative, k * U + plan.output.roundoff * (1 + k * U)), np.maximum(absolute, k * TINIEST / 2)
     return relative * magnitude + absolute + TINIEST + plan.output.tiniest  # the last two are C's own rounding, and recombination's
+
+
+def fallen(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """[M, N], which elements of C another kernel computes: tiles with a row of A [M, K] or column of B [K, N] that stands out."""
+    found = []
+    for operand, x, tile in (("a", a, plan.block[0]), ("b", np.ascontiguousarray(b.T), plan.block[1])):
+        rows = stands_out(split(x, plan.scheme, operand=operand), x)
+        tiles = np.pad(rows, (0, -len(rows) % tile)).reshape(-1, tile).any(axis=1)
+        found.append(np.repeat(tiles, tile)[: len(rows)])
+    return found[0][:, None] | found[1][None, :]
 
 
 def share_of_worst(
