@@ -234,9 +234,9 @@ LEAST_OUTLIER_K = 300
 
 
 def outliers(plan: Plan, seed: int = 8) -> Problem:
-    """U[-1, 1] of several tiles of C each way, with an element of some rows of A and columns of B that is far larger than the others."""
+    """U[-1, 1] of two tiles of C each way, with an element of some rows of A and columns of B that is far larger than the others."""
     rng = np.random.default_rng(seed)
-    problem = uniform(plan, -1, 1, (2 * plan.block[0] + 5, 2 * plan.block[1] + 3, max(plan.block[2] * 3 + 7, LEAST_OUTLIER_K)), seed)
+    problem = uniform(plan, -1, 1, (plan.block[0] + 5, plan.block[1] + 3, max(plan.block[2] * 3 + 7, LEAST_OUTLIER_K)), seed)
     problem.a[plan.block[0] + 2, rng.integers(problem.a.shape[1])] = 3e4
     problem.b[rng.integers(problem.b.shape[0]), plan.block[1] + 1] = -3e3
     return problem
