@@ -363,13 +363,15 @@ gemmgen_mixpert4_tile_mma_128x64x32_52c6ff6d(
         for (int i = 0; i < 6; ++i)
             cp_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
         a_from += 12288;
-        for (int at = copy_from; at < A_SCALES * 4; at += THREADS * 16) cp_async_16(stage + WORDS * (A_BYTES + B_BYTES) + at, a_scales_from + at - copy_from);
+        for (int at = copy_from; at < A_SCALES * 4; at += THREADS * 16)
+            cp_async_16(stage + WORDS * (A_BYTES + B_BYTES) + at, a_scales_from + at - copy_from);
         a_scales_from += A_SCALES * 4;
 #pragma unroll
         for (int i = 0; i < 3; ++i)
             cp_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
         b_from += 6144;
-        for (int at = copy_from; at < B_SCALES * 4; at += THREADS * 16) cp_async_16(stage + WORDS * (A_BYTES + B_BYTES) + A_SCALES * 4 + at, b_scales_from + at - copy_from);
+        for (int at = copy_from; at < B_SCALES * 4; at += THREADS * 16)
+            cp_async_16(stage + WORDS * (A_BYTES + B_BYTES) + A_SCALES * 4 + at, b_scales_from + at - copy_from);
         b_scales_from += B_SCALES * 4;
     };
 

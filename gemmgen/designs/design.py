@@ -332,7 +332,8 @@ class Design:
             "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
             "batch": float(max(1, hints.matrices)), "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
-            "split_reads": 2 if scheme.normalize == "row" else 1, "tile_k": scheme.tile_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
+            "split_reads": 2 if scheme.normalize == "row" else 1, "tile_k": scheme.tile_k or 0,
+            "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),
         }
 

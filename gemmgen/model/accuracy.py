@@ -236,9 +236,10 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution, oper
             left.append((0.0, 0.0, 0.0) if worst < 2.0 ** (exponent - 23) else (mean, rms, worst))
         absolute += share * back * np.array([mean for mean, _, _ in left])
         squares += share * back**2 * np.array([rms**2 for _, rms, _ in left])
+    top = scheme.target_exponent if scheme.normalize == "row" else data.top
     return WordSizes(
         tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0],
-        all(word.fixed or (scheme.target_exponent if scheme.normalize == "row" else data.top) <= word.format.max_exponent for word in words if word.source == 0),
+        all(word.fixed or top <= word.format.max_exponent for word in words if word.source == 0),
     )
 
 

@@ -311,9 +311,11 @@ CODE = {
         lambda BM, BN, BK, element_bytes, shared_bytes_per_clock: (BM + BN) * BK * element_bytes / shared_bytes_per_clock
     ),
     # M4
-    "where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
-        lambda promote, promoted_sums, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK /
-        max(promote, 1), 0)
+    (
+    "where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / "
+    "f32_fma_per_clock * BK / max(tile_k, 1), 0)"): (
+        lambda promote, promoted_sums, BM, BN, f32_fma_per_clock, BK, tile_k, sums: where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock
+        * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)
     ),
     # M20
     (
@@ -748,14 +750,18 @@ CODE = {
     "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
         lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
     ),
+    # W40
+    "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
+        lambda tile_k, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)
+    ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
         lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
     ),
     # W27
-    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)": (
-        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles: max(tensor_cycles, shared_cycles, l2_cycles,
-        chain_cycles / overlapping, latency_cycles)
+    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles, moved_cycles)": (
+        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles, moved_cycles: max(tensor_cycles, shared_cycles,
+        l2_cycles, chain_cycles / overlapping, latency_cycles, moved_cycles)
     ),
     # W28
     "(turn_cycles_each + store_cycles * WM * WN) / overlapping": (

@@ -397,7 +397,7 @@ def test_b_may_have_words_of_its_own():
     ("of = 0,", "of = 2,", "word 2 names 2"),
     ("scale = 12", "scale = 13", "word 2 reaches 256"),
     ('type = "s8", of = 0, rounding = "nearest_even"', 'type = "s8", of = 0, rounding = "toward_zero"', "round nearest_even, of all their bits"),
-    ('normalize = "row"\ntarget_exponent = 6\n', "", 'normalize = "row" with words of s8'),
+    ('normalize = "row"\ntarget_exponent = 6\n', "", 'normalize = "row" or "tile" with words of s8'),
     ("target_exponent = 6", "target_exponent = 7", "word 1 reaches 256"),
     ("{ a = 2, b = 1,", "{ a = 1, b = 1,", "one scale in accumulator"),
     ('{ a = 2, b = 1, into = "correction" },', '{ a = 2, b = 1, into = "correction" },\n    { a = 1, b = 1, into = "again" },', "each part of the product once"),

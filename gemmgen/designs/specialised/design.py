@@ -200,5 +200,6 @@ def binding(known: Numbers) -> str:
     stage = {
         "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
         "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
+        "sums on their way out of the unit": known["moved_cycles"],
     }
     return max(stage, key=stage.__getitem__)
