@@ -81,7 +81,8 @@ def _environment() -> Any:
     )
     environment.globals.update(
         power=_power, roundings=ROUNDINGS, 
-        most_tile_exponent=MOST_TILE_EXPONENT, times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
+        most_tile_exponent=MOST_TILE_EXPONENT,
+        times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
     environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
     return environment

@@ -88,6 +88,8 @@ def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
 
 def measure(plan: Plan) -> str:
     """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements."""
+    if plan.scheme.tiled:
+        return "(the sum over tiles of 32 k of 32 max|row of A| max|column of B|)"
     return "(k max|row of A| max|column of B|)" if plan.scheme.by_row else "(|A||B|)"
 
 

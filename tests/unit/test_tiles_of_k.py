@@ -86,7 +86,8 @@ def test_rows_that_stand_out():
 
 
 def test_the_fallbacks_tiles_are_parts_of_the_main_kernels():
-    plan = plan_of(gpu="h200", scheme="mixpert4", fallback="tf32x3", promote=0, fragment={"policy": "wgmma"}, tile={"block": [64, 96, 64], "warp": [64, 96, 64]})
+    plan = plan_of(
+        gpu="h200", scheme="mixpert4", fallback="tf32x3", promote=0, fragment={"policy": "wgmma"}, tile={"block": [64, 96, 64], "warp": [64, 96, 64]})
     other = plan.fallback
     assert [plan.block[axis] % other.block[axis] for axis in (0, 1)] == [0, 0] and other.flagged == plan.block[:2]
     assert [launch.role for launch in abi.interface(plan).launches] == ["absmax", "split", "flags", "gemm", "fallback"]
