@@ -17,10 +17,10 @@ from typing import Any
 from gemmgen import __version__, abi
 from gemmgen import plan as plan_module
 from gemmgen.catalog.number import ROUNDINGS
+from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
-from gemmgen.split import MOST_TILE_EXPONENT, OUTLIER
 
 HEADER_WIDTH = 140
 """Columns of a value in a kernel's header."""

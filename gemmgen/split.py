@@ -12,7 +12,7 @@ import numpy as np
 
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.number import INTEGERS, Format
-from gemmgen.catalog.scheme import Scheme, Word
+from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 
 
@@ -52,10 +52,6 @@ def cut(x: np.ndarray, bits: int) -> np.ndarray:
     return np.where(np.isfinite(x), (raw & np.uint32(-1 << low & 0xFFFFFFFF)).view(np.float32), x).astype(np.float64)
 
 
-MOST_TILE_EXPONENT = 149
-"""A tile's scale is an FP32 number; with this exponent words are multiples of the smallest one, which are all there are."""
-
-
 def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """log2 of the power of two that each row of `x` [rows, k] is multiplied by, [rows]. Words of a row that is `set_aside` are nobody's."""
     if scheme.normalize == "none" or x.shape[1] == 0:
@@ -88,11 +84,6 @@ def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """Rows of `x` [rows, k], or their tiles, that words cannot stand for, [rows] or [rows, tiles]: integers have no Inf and no NaN, so what such
     a row takes part in is computed from the operands themselves, or is NaN."""
     return ~np.isfinite(in_tiles(x, scheme) if scheme.tiled else x).all(axis=-1) & scheme.fixed
-
-
-OUTLIER = 3
-"""A row of A or column of B stands out whose elements that are not 0 have, scaled, a root mean square below 2^OUTLIER, where the largest is at least
-2^target_exponent: what integer words leave of it is then more than 2^(-s - OUTLIER) / sqrt(12) of the row's own norm, s the last word's scale."""
 
 
 def stands_out(words: Words, x: np.ndarray) -> np.ndarray:

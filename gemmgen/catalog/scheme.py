@@ -152,6 +152,11 @@ T = TypeVar("T")
 OFFSET_BITS = 0x4B400000
 OFFSET = 1.5 * 2.0**23
 """INT32 sums of a tile begin at these bits, which are this number's: the bits of the sum s, |s| < 2^22, are then those of OFFSET + s."""
+MOST_TILE_EXPONENT = 149
+"""A tile's scale is an FP32 number; with this exponent words are multiples of the smallest one, which are all there are."""
+OUTLIER = 3
+"""A row of A or column of B stands out whose elements that are not 0 have, scaled, a root mean square below 2^OUTLIER, where the largest is at least
+2^target_exponent: what integer words leave of it is then more than 2^(-s - OUTLIER) / sqrt(12) of the row's own norm, s the last word's scale."""
 INTEGER_SHARE = 22
 """2^-22 of OFFSET is still an integer."""
 

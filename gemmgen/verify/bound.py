@@ -248,7 +248,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         sums = _gate(coherent, sqrt(square), 0.0, a, b, reference) if not scheme.fixed else 0.0
         return Bound(
             relative_frobenius=(found / norm if norm else inf if found else 0.0) + sums + plan.output.roundoff, scaled=worst_case(plan, k),
-            coherent=sqrt(coherent**2 + fixed.rounding(scheme) ** 2), random=sqrt(square + each**2),
+            coherent=sqrt(coherent**2 + fixed.rounding(scheme) ** 2 + fixed.added(fixed.tiles(scheme, k))[0] ** 2), random=sqrt(square + each**2),
         )
     epilogue = _epilogue(scheme)
     coherent, random = sqrt(coherent**2 + epilogue**2), sqrt(square + epilogue**2)
