@@ -101,3 +101,12 @@ def test_the_fallbacks_tiles_are_parts_of_the_main_kernels():
 def test_a_fallback_that_cannot_be(asked):
     with pytest.raises(InfeasibleSpec, match="fallback"):
         plan_of(tile={"block": [64, 64, 32], "warp": [32, 32, 32]}, **asked)
+
+
+@pytest.mark.parametrize(("asked", "sets"), [
+    (dict(promote=64), 3), (dict(promote=0), 2), (dict(scheme="mixpert4", promote=0), 4), (dict(scheme="mixpert4_tile", promote=0), 1),
+    (dict(scheme="mixpert1_tile", promote=0, gpu="t4"), 4),
+])
+def test_what_a_thread_holds(asked, sets):
+    """Of tiles of k one sum in FP32, where an instruction's k is the tile's; else the integers of two instructions beside it."""
+    assert plan_of(tile={"block": [64, 64, 32], "warp": [32, 32, 32]}, **asked).accumulator_sets == sets
