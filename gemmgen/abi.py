@@ -23,6 +23,8 @@ STATUS = "status"
 """The buffer of the counters."""
 BATCH = "batch"
 """The argument and the extent that tell how many products a launch is for."""
+WHOLE_CLUSTER = "pass_cluster"
+"""The constant that tells the blocks of a cluster in a pass over whole rows and columns."""
 COUNTER_BYTES = 8
 COUNTERS = {
     "a_status": ("a_lossy", "a_overflow", "a_nonfinite"),
@@ -139,7 +141,7 @@ class Launch:
 
     Attributes:
         symbol: the kernel's name in the binary.
-        role: what it is for: `absmax`, `split` or `gemm`; `meaning` says it in words.
+        role: what it is for: `absmax`, `norms`, `split` or `gemm`; `meaning` says it in words.
         grid: the (one-dimensional) grid as a sum of products: each factor is a
             (dimension, tile) that stands for ceil(extent / tile), where dimension
             is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
@@ -282,7 +284,8 @@ def interface(plan: Plan) -> Interface:
         padded["m_clusters"] = ("m", plan.block[0] * plan.cluster)
     counters = _counters(plan)
     return Interface(
-        constants={"split_k": plan.split_k, "cluster": plan.cluster}, padded=padded, buffers=_buffers(plan, padded, counters),
+        constants={"split_k": plan.split_k, "cluster": plan.cluster} | ({WHOLE_CLUSTER: plan.whole_cluster} if plan.splits_whole else {}),
+        padded=padded, buffers=_buffers(plan, padded, counters),
         counters=counters, launches=_launches(plan, counters),
     )
 
@@ -317,7 +320,7 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
 
 
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
-    scales = 4 if plan.scheme.normalize == "row" else 0
+    scales = 4 if plan.takes_maxima else 0
     tiles = [
         Buffer(f"{x}_scales", "float", 4, (f"{outer}_padded", "k_padded", *((BATCH,) if plan.strided else ())), False,
                f"2^-e of each {plan.scheme.tile_k} k of {whose}", per=plan.scheme.tile_k)
@@ -330,10 +333,15 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     none = "" if scales else "; none in this scheme"
     arrived = f"slices of k that have left their part, for each {plan.design.gatherer} of C"
     each = (BATCH,) if plan.strided else ()
+    found_by_adding = not plan.splits_whole  # blocks raise what others found
+    maxima = tuple(
+        Buffer(f"{x}_absmax", "unsigned int", scales, (f"{outer}_padded", *each), found_by_adding, f"largest magnitudes of {x.upper()}'s {lines}{none}",
+               zeroed_again=found_by_adding)
+        for x, outer, lines in (("a", "m", "rows"), ("b", "n", "columns"))
+    )
     return (
         _status(counters),
-        Buffer("a_absmax", "unsigned int", scales, ("m_padded", *each), True, f"largest magnitudes of A's rows{none}", zeroed_again=True),
-        Buffer("b_absmax", "unsigned int", scales, ("n_padded", *each), True, f"largest magnitudes of B's columns{none}", zeroed_again=True),
+        *(() if plan.splits_whole else maxima),
         *([
             Buffer("a_energy", "unsigned long long", 8, ("m_padded",), True, "of A's rows: elements that are not 0, and their leading words' squares",
                    zeroed_again=True),
@@ -341,6 +349,7 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
         ] if plan.fallback else []),
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
+        *(maxima if plan.splits_whole else ()),
         Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
         *tiles,
@@ -349,6 +358,17 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
             Buffer("b_flags", "unsigned int", 4, ("n_padded",), False, "the same of columns of tiles", per=plan.block[1]),
         ] if plan.fallback else []),
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
+        *(_buffers_of_residues(plan) if plan.scheme.residues else ()),
+    )
+
+
+def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
+    """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once."""
+    kept = plan.numbers["kept_bytes"]
+    return (
+        Buffer("a_scales", "double", 16, ("m_padded",), False, "factors of A's rows, and one over each"),
+        Buffer("b_scales", "double", 16, ("n_padded",), False, "factors of B's columns, and one over each"),
+        Buffer("residues", "unsigned char", kept, (), False, "residues of the tiles that are at work, and sums of segments before"),
     )
 
 
@@ -418,11 +438,25 @@ def _flags(const: bool) -> tuple[Parameter, ...]:
     )
 
 
-def _scales(const: bool) -> tuple[Parameter, ...]:
+def _tile_scales(const: bool) -> tuple[Parameter, ...]:
     return (
         _into("a_scales", "float", "scales of tiles of k of A's rows", const=const, restrict=True),
         _into("b_scales", "float", "scales of tiles of k of B's columns", const=const, restrict=True),
     )
+
+
+def _factors(const: bool) -> tuple[Parameter, ...]:
+    return (
+        _into("a_scales", "double", "factors of A's rows, and one over each", const=const, restrict=True),
+        _into("b_scales", "double", "factors of B's columns, and one over each", const=const, restrict=True),
+    )
+
+
+def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:
+    """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none, or tiles of k have them."""
+    if plan.scheme.residues:
+        return (Line(_factors(const=True)),)
+    return (Line(_absmax(const=not found)),) if plan.takes_maxima else ()
 
 
 def _counted(counters: Counters) -> Parameter:
@@ -444,6 +478,14 @@ def _over(plan: Plan, operands: Sequence[Operand], tile_outer: int, tile_k: int,
     return tuple(((operand.outer + end, tile_outer), ("k" + end, tile_k), *_each(plan)) for operand in operands)
 
 
+def _whole(plan: Plan, operands: Sequence[Operand]) -> Grid:
+    """The same of a kernel whose blocks take whole rows or columns, all in whole clusters."""
+    return tuple(
+        ((operand.outer + "_padded", plan_module.WHOLE_ROWS * plan.whole_cluster if operand.k_contiguous else plan_module.WHOLE_COLUMNS), (WHOLE_CLUSTER, 1))
+        for operand in operands
+    )
+
+
 def _each(plan: Plan) -> tuple[tuple[str, int], ...]:
     """The factor of a grid that has blocks for each product of a batch."""
     return ((BATCH, 1),) if plan.strided else ()
@@ -453,7 +495,13 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
     name = kernel_name(plan)
     counted = {one.name: _counted(one) for one in counters}
     launches: list[Launch] = []
-    if plan.scheme.normalize == "row":
+    if plan.scheme.residues:
+        launches.append(Launch(
+            symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
+            grid=_over(plan, plan.split_before, plan_module.NORMS_OUTER, plan_module.WHOLE_K), threads=plan_module.NORMS_THREADS, shared_bytes=0,
+            lines=(Line((*_A, *_B)), Line((*_SIZES, *_factors(const=False)))),
+        ))
+    if plan.takes_maxima and not plan.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
             grid=_over(plan, plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
@@ -485,30 +533,33 @@ def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Laun
 
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, scaled = plan.split_before, plan.scheme.normalize == "row"
-    tiles = plan.split_tile
+    tiles, whole = plan.split_tile, plan.splits_whole
     return Launch(
-        symbol=symbol, role="split", meaning="operands into words",
-        grid=_over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
+        symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
+        grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_A, *_B)), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
-            *([Line(_absmax(const=True))] if scaled else []), *([Line(_scales(const=False))] if plan.scheme.tiled else []),
+            *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.tiled else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
         same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
+        cluster=plan.whole_cluster if whole else 1,
     )
 
 
 def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
-    before, scaled, sliced = plan.split_before, plan.scheme.normalize == "row", plan.split_k > 1
+    before, sliced = plan.split_before, plan.split_k > 1
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
     lines = [Line((_words(operand, const=True),), _packed_stages(operand)) for operand in before]
-    if scaled:
-        lines.append(Line(_absmax(const=True)))
+    lines.extend(_row_scales(plan))
     if plan.scheme.tiled:
-        lines.append(Line(_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.tile_k}][BLOCK]"))
+        lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.tile_k}][BLOCK]"))
     if plan.fallback:
         lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
+    if plan.scheme.residues:
+        residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
+        lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))

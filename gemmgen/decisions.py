@@ -38,6 +38,7 @@ class Decision:
         words: the words that are allowed, where it is one.
         neutral: what it is in a design that has no such choice; None where every design has it.
         usual: the value that a refusal supposes where the user fixed none.
+        quiet: whether its neutral value goes unsaid, in words and in a plan's identity, as in a design that has no such choice.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Decision:
     words: tuple[Word, ...] = ()
     neutral: Any = None
     usual: Any = None
+    quiet: bool = False
 
     @property
     def is_tile(self) -> bool:
@@ -99,5 +101,13 @@ SPLIT_K = Decision("split_k", "tile", "slices of k that different blocks sum, fo
 PROMOTE = Decision(
     "promote", "split", "k between moves of the matrix unit's accumulator into FP32 registers; 0 never", ("promote",), "promote {}", 0, 1 << 20,
 )
+SUMS = Decision(
+    "sums", "split", "how sums that leave the matrix unit are added up in FP32", ("compensated",), "{} sums", neutral="plain", usual="plain", quiet=True,
+    words=(
+        Word("plain", "one addition, rounded to nearest", 0),
+        Word("compensated", "the unit's accumulator keeps all but the leading bits, which FP32 adds without rounding: the error does not grow with k", 1),
+    ),
+)
+"""Of designs that promote by keeping the unit's accumulator in registers."""
 SHARED = (BLOCK, WARP, WHERE, LOADS, STAGES, GROUP, SPLIT_K, PROMOTE)
 """Those that every design has."""

@@ -12,10 +12,12 @@ from functools import cached_property
 from typing import Any
 
 from gemmgen.batch import Batch, Tile
-from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.scheme import Accumulator, Scheme, Word
+from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
 
@@ -25,6 +27,15 @@ SPLIT_TILE_K = 32
 SPLIT_ELEMENTS = 8  # k values a thread splits at least: one 16-byte store a word of 16 bits
 SPLIT_RUNS = 4  # of them that a thread of a strided batch's split kernel takes, so that more loads are under way at once
 ABSMAX_TILE_K = 256
+# A pass that reads whole rows of A and columns of B keeps what it read in registers, finds their maxima and splits them.
+WHOLE_FLOATS = 64  # of a thread; what a row or column has more is read once more
+WHOLE_ROWS = 2  # that a block takes where k is contiguous
+WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes that lie together
+WHOLE_CLUSTER = 8
+RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
+NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
+NORMS_THREADS = 1024
+WHOLE_K = 1 << 30
 COPY_BYTES = 16  # one cp.async
 
 
@@ -69,6 +80,52 @@ class Copying:
     @property
     def down_steps(self) -> int:
         return -(-self.rows // self.down)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How rows of words of one type lie in a stage, and what multiplies them.
+
+    Attributes:
+        fragment: the instruction, whose words they are.
+        suffix: of the names in the text that are this type's; empty of the leading words'.
+        extent: k of a stage.
+        line_chunks: 16-byte chunks that shared memory serves at once, one of each of as many lanes.
+    """
+
+    fragment: Fragment
+    suffix: str
+    extent: int
+    line_chunks: int
+
+    @property
+    def type(self) -> str:
+        return self.fragment.word
+
+    @property
+    def bytes(self) -> int:
+        """One row."""
+        return self.extent * self.fragment.word_bytes
+
+    @property
+    def chunks(self) -> int:
+        """16-byte chunks in one row."""
+        return self.bytes // COPY_BYTES
+
+    @property
+    def step_chunks(self) -> int:
+        """Of them that one instruction takes."""
+        return self.fragment.shape[2] * self.fragment.word_bytes // COPY_BYTES
+
+    @property
+    def swizzle_rows(self) -> int:
+        """Rows that share one line of banks. The swizzle parts the rows of one chunk; on 64 banks (gfx950) a phase of
+        fragments 16 high takes rows of two chunks, some of which then meet."""
+        return max(1, self.line_chunks // self.chunks)
+
+    @property
+    def swizzle_mask(self) -> int:
+        return min(self.chunks, self.line_chunks) - 1
 
 
 @dataclass(frozen=True)
@@ -124,6 +181,7 @@ class _Facts:
             "special": self.special,
             **self.decided,
             **({} if self.output.is_usual else {"c": self.output.name}),
+            **({"passes": "whole"} if self.splits_whole else {}),
             **({"batch": self.batch.identity} if self.batch else {}),
             **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
@@ -135,13 +193,14 @@ class _Facts:
 
     @cached_property
     def decided(self) -> dict[str, Any]:
-        """The design's decisions by name."""
-        return {one.name: getattr(self, one.name) for one in self.design.decisions}
+        """The design's decisions by name, without those that are what they are in a design that has no such choice, and go unsaid then."""
+        found = {one: getattr(self, one.name) for one in self.design.decisions}
+        return {one.name: value for one, value in found.items() if not (one.quiet and value == one.neutral)}
 
     @property
     def told(self) -> list[tuple[Decision, Any]]:
         """The design's decisions with their values."""
-        return [(one, self.decided[one.name]) for one in self.design.decisions]
+        return [(one, self.decided[one.name]) for one in self.design.decisions if one.name in self.decided]
 
     @property
     def summary(self) -> str:
@@ -168,7 +227,7 @@ class _Facts:
 
     @cached_property
     def design(self) -> Design:
-        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind)[0]
+        return design_called(self.designed) if self.designed else designs_of(self.fragment, self.kind, self.scheme.recombination.family)[0]
 
     @property
     def kind(self) -> str:
@@ -200,6 +259,16 @@ class _Facts:
         """Rows of A or columns of B, and their k, that one block of the split kernel takes."""
         outer, k = (SPLIT_TILE_OUTER * SPLIT_RUNS // 2, SPLIT_TILE_K * 2) if self.batch else (SPLIT_TILE_OUTER, SPLIT_TILE_K)
         return outer, k * self.split_elements // SPLIT_ELEMENTS
+
+    @property
+    def splits_whole(self) -> bool:
+        """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
+        return not self.batch and not self.fallback and self.design.splits_whole(self.scheme, self.gpu, self.hints)
+
+    @property
+    def whole_cluster(self) -> int:
+        """Blocks of a cluster in that launch: several where an operand's k is not contiguous, so that they share its columns."""
+        return 1 if all(operand.k_contiguous for operand in self.split_before) else WHOLE_CLUSTER
 
     @property
     def split_elements(self) -> int:
@@ -312,10 +381,15 @@ class _Facts:
         return self.promote > 0 and accumulator.promoted
 
     @property
+    def compensates(self) -> bool:
+        """Whether only the leading bits of a sum leave the unit, and the rest stays there."""
+        return self.sums == "compensated"
+
+    @property
     def promotes_at_once(self) -> bool:
         """Whether every instruction along k starts from zero and its sum moves over at
         once: then the unit's accumulator lives for a moment and needs no array."""
-        return self.promote == self.fragment.shape[2]
+        return self.promote == self.fragment.shape[2] and not self.compensates
 
     @property
     def promote_steps(self) -> int:
@@ -348,8 +422,8 @@ class _Facts:
 
     @property
     def chunk_elements(self) -> int:
-        """Elements of k that one 16-byte chunk of words holds."""
-        return COPY_BYTES // self.scheme.word_bytes
+        """Elements of k that one 16-byte chunk of words holds, of the smallest words."""
+        return COPY_BYTES // min(word_bytes(kind) for kind in self.scheme.types)
 
     def parts(self, operand: Operand) -> int:
         """Loads of one tile that a thread holds (G29, G30): 16 bytes of words or of FP32, or a chunk's FP32 elements."""
@@ -380,22 +454,41 @@ class _Facts:
     @property
     def row_chunks(self) -> int:
         """16-byte chunks of words in one row of a tile."""
-        return self.block[2] * self.scheme.word_bytes // COPY_BYTES
+        return self.leading_rows.chunks
 
     @property
     def step_chunks(self) -> int:
         """16-byte chunks of a row that one instruction takes."""
-        return self.fragment.shape[2] * self.scheme.word_bytes // COPY_BYTES
+        return self.leading_rows.step_chunks
 
     @property
     def swizzle_rows(self) -> int:
-        """Rows of a tile that share one line of banks. The swizzle parts the rows of one chunk; on 64 banks (gfx950) a phase of
-        fragments 16 high takes rows of two chunks, some of which then meet."""
-        return max(1, self.line_chunks // self.row_chunks)
+        """Rows of a tile that share one line of banks."""
+        return self.leading_rows.swizzle_rows
 
     @property
     def swizzle_mask(self) -> int:
-        return min(self.row_chunks, self.line_chunks) - 1
+        return self.leading_rows.swizzle_mask
+
+    @cached_property
+    def rows_of(self) -> dict[str, Rows]:
+        """How the words of each type lie, the leading ones' first: of the others the instruction that covers the same of C."""
+        def covering(word: str) -> Fragment:
+            m, n, _ = self.fragment.shape
+            known = [row for row in candidates(self.fragment.vendor, word, self.fragment.policy) if row.runs_on(self.arch) and row.shape[0] == m]
+            row = max(known, key=lambda one: (one.shape[2], -one.shape[1]))
+            return row.wide(n // row.shape[1])
+
+        return {
+            word: Rows(self.fragment if word == self.scheme.leading else covering(word), "" if word == self.scheme.leading else f"_{word}",
+                       self.block[2], self.line_chunks)
+            for word in self.scheme.types
+        }
+
+    @property
+    def leading_rows(self) -> Rows:
+        """Of the leading words."""
+        return self.rows_of[self.scheme.leading]
 
     @property
     def line_chunks(self) -> int:
@@ -446,14 +539,19 @@ class _Facts:
 
     @property
     def row_bytes(self) -> int:
-        """One row of a tile of words."""
-        return self.block[2] * self.scheme.word_bytes
+        """One row of a tile of words, of the leading ones' type."""
+        return self.leading_rows.bytes
 
     @property
     def split_before(self) -> tuple[Operand, ...]:
         """The operands that a pass before the main kernel splits."""
         a, b = self.operands
         return {"prepass": (a, b), "mixed": (b,)}.get(self.where, ())
+
+    @property
+    def unit(self) -> MatrixUnit:
+        """The GPU's matrix unit as it sums these words by these instructions."""
+        return self.gpu.unit.of(self.scheme.leading, self.fragment.policy)
 
     @property
     def flushes_words(self) -> bool:
@@ -469,6 +567,11 @@ class _Facts:
         return tuple(sorted(archs | ({self.arch} if self.flushes_words else set())))
 
     @property
+    def takes_maxima(self) -> bool:
+        """Whether rows and columns have powers of two by their largest elements."""
+        return self.scheme.normalize == "row" and not self.scheme.residues
+
+    @property
     def takes_operands(self) -> bool:
         """Whether the main kernel reads A and B themselves."""
         return self.where != "prepass" or self.special == "exact"
@@ -476,12 +579,16 @@ class _Facts:
     # ---- the packed words of the split kernel
 
     def packed_tile_bytes(self, operand: Operand) -> int:
-        """One word of one operand's tile in the workspace."""
+        """One word of one operand's tile in the workspace, where all have one type."""
         return operand.tile * self.block[2] * self.scheme.word_bytes
 
     def packed_stage_bytes(self, operand: Operand) -> int:
         """All words of it."""
-        return len(self.words_of(operand.name)) * self.packed_tile_bytes(operand)
+        return self.word_place(operand, len(self.words_of(operand.name)))
+
+    def word_place(self, operand: Operand, index: int) -> int:
+        """Where word `index` of an operand's tile begins, in the workspace and in a stage."""
+        return operand.tile * self.block[2] * sum(word.bytes for word in self.words_of(operand.name)[:index])
 
     def stage_scales(self, operand: Operand) -> int:
         """Scales of one operand's stage, one for each row and tile of k: [k / tile_k][outer] in FP32; 0 where no tile has its own."""

@@ -170,6 +170,12 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             runs=plan_module.SPLIT_RUNS,
             absmax_outer=plan.absmax_outer,
             absmax_k=plan_module.ABSMAX_TILE_K,
+            whole_floats=plan_module.WHOLE_FLOATS,
+            whole_rows=plan_module.WHOLE_ROWS,
+            whole_columns=plan_module.WHOLE_COLUMNS,
+            residue_blocks=plan_module.RESIDUE_BLOCKS,
+            norms_outer=plan_module.NORMS_OUTER,
+            norms_threads=plan_module.NORMS_THREADS,
         ),
     )
 
@@ -208,6 +214,8 @@ def _header(plan: Plan, name: str) -> str:
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
     stored = "" if plan.output.is_usual else f", stored as {plan.output.title}"
     dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
+    if scheme.moduli:
+        products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
         "computes": f"C = alpha A B + beta C in FP32{stored}, layout {plan.layout} (row major), any m, n, k",
@@ -215,7 +223,7 @@ def _header(plan: Plan, name: str) -> str:
         "words": f"{_words(plan)}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,
         "special": plan.special,
-        "fragment": plan.fragment.instruction,
+        "fragment": ", ".join(rows.fragment.instruction for rows in plan.rows_of.values()),
         "decided": plan.summary,
         "block": f"{plan.threads} threads, {plan.shared_bytes} B of {'static' if plan.static_shared else 'dynamic'} shared memory",
         **({"checked": plan.standing} if plan.standing else {}),

@@ -123,10 +123,11 @@ AccuracyFields = create_model(
     scaled=(_Error | None, Field(None, description="the largest |C - C*| / (|A||B|) of any element in the worst case, of any data in the scheme's range")),
     **{"as": (Literal["fp32", "tf32", "fp32-rounded"] | None, Field(
         None, description="an error that people know: fp32: a sequential FP32 dot product's; tf32: one TF32 word's; fp32-rounded: that of rounding the exact "
-        "result; on U[-1, 1], U[0, 1] and magnitudes from 2^-20 to 2^20",
+        "result; on U[-1, 1], U[0, 1] and magnitudes from 2^-20 to 2^20, or on `data` alone where that is said",
     ))},
     data=(Literal["uniform", "positive", "normal", "spread"], Field(
-        "uniform", description="what relative_frobenius speaks of: uniform: U[-1, 1]; positive: U[0, 1]; normal: the standard one; spread: 2^-20 to 2^20",
+        "uniform", description="what relative_frobenius speaks of, and `as` where it is said: uniform: U[-1, 1]; positive: U[0, 1]; "
+        "normal: the standard one; spread: 2^-20 to 2^20",
     )),
 )
 

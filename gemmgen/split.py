@@ -12,6 +12,7 @@ import numpy as np
 
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.number import INTEGERS, Format
+from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, SEGMENT_K, Residues
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -26,7 +27,8 @@ def round_to(x: np.ndarray, form: Format, rounding: str) -> np.ndarray:
 
     Returns:
         FP64 values on the word's grid, same shape. Nearest overflows to Inf,
-        toward zero saturates.
+        toward zero saturates. Of formats to which conversions saturate what is
+        not finite is NaN, so that it shows in every sum.
     """
     finite = np.isfinite(x)
     safe = np.where(finite, x, 0.0)
@@ -42,7 +44,7 @@ def round_to(x: np.ndarray, form: Format, rounding: str) -> np.ndarray:
             bit_21 = (safe.astype(np.float32).view(np.uint32) >> np.uint32(2)) & np.uint32(1)
             word = word + np.where(bit_21 == 1, np.copysign(step, safe), 0.0)
             word = np.where(np.abs(word) > form.largest, np.copysign(np.inf, safe), word)
-    return np.where(finite, word, x)
+    return np.where(finite, word, np.nan if form.saturates else x)
 
 
 def cut(x: np.ndarray, bits: int) -> np.ndarray:
@@ -80,6 +82,24 @@ def of_elements(of_rows: np.ndarray, scheme: Scheme, k: int) -> np.ndarray:
     return np.repeat(of_rows, scheme.tile_k, axis=1)[:, :k] if scheme.tiled else of_rows[:, None]
 
 
+def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
+    """What each row of `x` [rows, k] is multiplied by before it is rounded to integers, [rows] FP64 of `FACTOR_BITS` fraction bits.
+
+    It brings the largest Euclidean norm of the row's segments to the target or little below. NaN of a row that holds an Inf or a NaN, 1 of zeros.
+    """
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        segments = [(x[:, at : at + SEGMENT_K].astype(np.float64) ** 2).sum(axis=1) for at in range(0, x.shape[1], SEGMENT_K)]
+        squares = np.max(segments, axis=0) if segments else np.zeros(x.shape[0])  # of NaN none is larger
+        factors = float(residues.target) / (np.sqrt(squares) * MARGIN)
+        cut = (factors.view(np.uint64) & np.uint64(-1 << 52 - FACTOR_BITS & 0xFFFFFFFFFFFFFFFF)).view(np.float64)
+    return np.where(squares == 0, 1.0, np.where(np.isfinite(squares), cut, np.nan))
+
+
+def row_steps(x: np.ndarray, residues: Residues) -> np.ndarray:
+    """What one of the integers of a row stands for, [rows] FP64: one over its factor."""
+    return 1.0 / row_factors(x, residues)
+
+
 def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """Rows of `x` [rows, k], or their tiles, that words cannot stand for, [rows] or [rows, tiles]: integers have no Inf and no NaN, so what such
     a row takes part in is computed from the operands themselves, or is NaN."""
@@ -106,8 +126,9 @@ class Words:
     Attributes:
         words: what the scheme says of each.
         planes: [words, rows, k] in FP64, unscaled: word i as stored.
-        exponents: [rows], log2 of each row's scale, or [rows, tiles] of each tile's.
+        exponents: [rows], log2 of each row's scale, or [rows, tiles] of each tile's; 0 of residues, which have `steps`.
         is_lossy, overflows, is_nonfinite: [rows, k], which elements the split kernel counts as what.
+        steps: [rows], of residues what one of a row's integers stands for; None of other words.
     """
 
     words: tuple[Word, ...]
@@ -116,6 +137,7 @@ class Words:
     is_lossy: np.ndarray
     overflows: np.ndarray
     is_nonfinite: np.ndarray
+    steps: np.ndarray | None = None
 
     @property
     def lossy(self) -> int:
@@ -151,6 +173,8 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | N
     if operand is None and not scheme.alike:
         raise ValueError(f"the words of A and B of {scheme.name} differ: whose are asked for?")
     words = scheme.words_of(operand or "a", packed_alike=operand is None)
+    if scheme.residues:
+        return _split_residues(x, scheme, words)
     scales = exponents(x, scheme)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         # The device scales in FP32, where what falls below its range is rounded, but never to zero: it is to be counted.
@@ -215,6 +239,28 @@ def _split_by_row(
     )
 
 
+def _split_residues(x: np.ndarray, scheme: Scheme, words: tuple[Word, ...]) -> Words:
+    """Into residues of integers. Lossy are elements that are not 0 and whose integer is; of rows set aside none is, and nobody uses their words."""
+    factors, finite, kept = row_factors(x, scheme.residues), np.isfinite(x), ~set_aside(x, scheme)[:, None]
+    with np.errstate(invalid="ignore"):
+        integers = np.where(kept, np.rint(np.where(kept, x.astype(np.float64) * factors[:, None], 0.0)), 0.0).astype(np.int64)
+    return Words(
+        words=words, planes=scheme.residues.of(integers).astype(np.float64), exponents=np.zeros(x.shape[0], np.int64),
+        is_lossy=kept & (x != 0) & (integers == 0),
+        overflows=np.zeros(x.shape, bool), is_nonfinite=~finite, steps=1.0 / factors,
+    )
+
+
+def joined(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
+    """What a scheme of residues computes of A [M, K] and B^T [N, K], bit for bit: [M, N] FP32. Sums of products are exact in FP64."""
+    residues, total = scheme.residues, np.zeros((a.planes.shape[1], b.planes.shape[1]))
+    for at in range(0, a.planes.shape[2], SEGMENT_K):
+        left, right = a.planes[:, :, at : at + SEGMENT_K], b.planes[:, :, at : at + SEGMENT_K]
+        total += residues.joined(np.stack([(left[i] @ right[i].T).astype(np.int64) % m for i, m in enumerate(residues.moduli)]))
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        return (total * (a.steps * residues.unit)[:, None] * b.steps[None, :]).astype(np.float32)
+
+
 def _flushed(x: np.ndarray, word: Word) -> np.ndarray:
     """What is below the word's normal range taken for zero."""
     return np.where(np.abs(x) < 2.0**word.format.min_exponent, 0.0, x)
@@ -233,6 +279,8 @@ def as_multiplied(words: Words, scheme: Scheme, unit: MatrixUnit) -> Words:
 
 def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
     """What the scheme computes, summed in FP64: [M, N] for A [M, K] and B^T [N, K]."""
+    if scheme.residues:
+        return joined(a, b, scheme).astype(np.float64)
     if scheme.tiled:
         a, b = (_scaled_back(one, scheme) for one in (a, b))
     sums = {acc.name: np.zeros((a.planes.shape[1], b.planes.shape[1])) for acc in scheme.accumulators}

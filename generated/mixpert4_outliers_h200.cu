@@ -57,8 +57,10 @@ GG_DEVICE float places(int word) { return word == 0 ? 0x1p+0f : word == 1 ? 0x1p
 GG_DEVICE float place_of(int word) { return word == 0 ? 0x1p+0f : word == 1 ? 0x1p-7f : 0x1p-14f; }
 
 // Splits N elements times 2^e into integers of [-127, 127], four to a register. Each word is to nearest, ties to even, of what
-// the ones before it leave; one that saturates leaves the rest to the next.
-template <int Words, int N>
+// the ones before it leave; one that saturates leaves the rest to the next. Without Tops, no element times 2^e is TOP or more, so
+// that only the first word can saturate.
+constexpr float TOP = 127.0f + 127.5f * 0x1p-7f;
+template <bool Tops, int Words, int N>
 GG_DEVICE void split_run(u32 (&packed)[Words][N / 4], const float (&x)[N], int e) {
     constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
     const int last = max(-126, min(127, e));
@@ -73,13 +75,18 @@ GG_DEVICE void split_run(u32 (&packed)[Words][N / 4], const float (&x)[N], int e
             u32 bits[4];
 #pragma unroll
             for (int part = 0; part < 4; ++part) {
-                const float held = fminf(fmaxf(rest[part] * places(word), -127.0f), 127.0f) + WHOLE;
+                const float held = Tops || word == 0 ? fminf(fmaxf(rest[part] * places(word), -127.0f), 127.0f) + WHOLE
+                                                     : fmaf(rest[part], places(word), WHOLE);
                 bits[part] = __float_as_uint(held);
                 rest[part] = fmaf(held - WHOLE, -place_of(word), rest[part]);
             }
             packed[word][i / 4] = (bits[0] & 0xffu) | (bits[1] & 0xffu) << 8 | (bits[2] & 0xffu) << 16 | bits[3] << 24;
         }
     }
+}
+template <int Words, int N>
+GG_DEVICE void split_run(u32 (&packed)[Words][N / 4], const float (&x)[N], int e) {
+    split_run<true>(packed, x, e);
 }
 
 // How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
@@ -102,6 +109,20 @@ GG_DEVICE u32 losses(const float (&x)[N], int e) {
         counts += (bits - 1 < lowest ? 1u : 0u) + (bits < 0x7f800000u ? 0u : 1u << 20);
     }
     return counts;
+}
+
+// The same where the words are at hand, and no row that is not finite is left but set aside: an element is lossy where all of its are 0.
+template <int Words, int N>
+GG_DEVICE u32 losses(const u32 (&packed)[Words][N / 4], const float (&x)[N], int e) {
+    u32 zeros = e == ASIDE;
+#pragma unroll
+    for (int i = 0; i < N / 4; ++i) {
+        u32 any = 0;
+#pragma unroll
+        for (int word = 0; word < Words; ++word) any |= packed[word][i];
+        zeros |= (any - 0x01010101u) & ~any & 0x80808080u;  // not 0 where one of four bytes is
+    }
+    return zeros ? losses<Words>(x, e) : 0;
 }
 
 // Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.

@@ -13,7 +13,7 @@ import numpy as np
 
 def extents(manifest: dict, m: int, n: int, k: int) -> dict[str, int]:
     """m, n, k, what the manifest derives from them, and the plan's numbers that grids name."""
-    sizes = {"m": m, "n": n, "k": k, "split_k": manifest["plan"]["split_k"], "cluster": manifest["plan"]["cluster"]}
+    sizes = {"m": m, "n": n, "k": k} | {name: manifest["plan"][name] for name in ("split_k", "cluster", "pass_cluster") if name in manifest["plan"]}
     for name, rule in manifest["padded"].items():
         sizes[name] = -(-sizes[rule["of"]] // rule["multiple"]) * rule["multiple"]
     return sizes

@@ -114,7 +114,10 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
             # Warps may share the k of a stage.
             sharer = np.arange(part_a.shape[1]) // plan.warp[2] % (plan.block[2] // plan.warp[2])
             sums = [
-                product(plan.scheme, plan.gpu.unit, part_a[:, sharer == one], part_b[sharer == one], promote=plan.promote, fragment_k=plan.fragment.shape[2])
+                product(
+                    plan.scheme, plan.gpu.unit, part_a[:, sharer == one], part_b[sharer == one], promote=plan.promote, fragment_k=plan.fragment.shape[2],
+                    compensated=plan.compensates,
+                )
                 for one in range(plan.block[2] // plan.warp[2])
             ]
             part = sum(sums[1:], sums[0])

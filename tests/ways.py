@@ -24,7 +24,10 @@ NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) fo
 
 def can_multiply(gpu: str, scheme: str) -> bool:
     """Whether the GPU has what multiplies the scheme's words."""
-    row, word = GPUS.get(gpu), SCHEMES.get(scheme).word
+    row, words = GPUS.get(gpu), SCHEMES.get(scheme)
+    if not words.uniform:  # kernels of warpgroups alone have an instruction for each type
+        return any(one.runs_on(row.arch) for one in candidates(row.vendor, words.leading, "wgmma"))
+    word = words.leading
     return any(one.runs_on(row.arch) for one in candidates(row.vendor, word, "fma" if word == "f32" else row.portable_policy))
 
 
@@ -40,10 +43,11 @@ _SOLVED: dict[str, Plan] = {}
 
 
 def plan_of(
-    scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", fallback="none", **pipeline,
+    scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", fallback="none", **pipeline,
 ) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout}, "split": {"scheme": scheme, "where": where, "promote": promote, "fallback": fallback},
+        "problem": {"layout": layout},
+        "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))
@@ -123,6 +127,12 @@ WAYS = {
     "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0),
     "warpgroups that take turns, integer words, fewer of A": dict(
         HOPPER, scheme="mixpert2", promote=0, tile={"block": [64, 48, 128], "warp": [64, 48, 128], "cluster": 2}, consumers="pingpong", layout="tn", stages=3),
+    "residues": dict(SMALL_GROUPS, scheme="residues6", promote=0),
+    "residues, two warpgroups, cluster": dict(
+        HOPPER, scheme="residues7", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, layout="tn", stages=4),
+    "residues, whole rows": dict(HOPPER, scheme="residues8", promote=0, tile={"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1}, layout="nt", stages=2),
+    "residues, two beside each other": dict(
+        HOPPER, scheme="residues9", promote=0, tile={"block": [64, 64, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=3),
     "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2),
     "warpgroups, tiles of k": dict(
         HOPPER, scheme="mixpert4_tile", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, stages=3, layout="nt"),
@@ -133,6 +143,9 @@ WAYS = {
         tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}),
     "warpgroups, nine products of integers": dict(
         HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),
+    "warpgroups, words of several types": dict(SMALL_GROUPS, scheme="f16_s8", promote=32, layout="nt"),
+    "warpgroups that take turns, words of several types, slices": dict(
+        HOPPER, scheme="f16_s8", tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, consumers="pingpong", layout="tn", stages=4, split_k=2),
     "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
     "warpgroups that split A, clusters, slices": dict(
         HOPPER, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, where="mixed", split_k=2, layout="nt", promote=128),

@@ -8,10 +8,10 @@ rounds. Errors are of the same data, against FP64.
 
 from gemmgen.bench.measure import BASELINES, DATA, TRITON, USUAL, Kernel, baselines, bench, require_timed, timed_baselines
 from gemmgen.bench.plots import plot
-from gemmgen.bench.statistics import F16, F16_THIRD, SGEMM, Interval, Row, Size, Timed, derived, median_interval, paired, rows_at
+from gemmgen.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, Interval, Row, Size, Timed, derived, median_interval, paired, rows_at
 from gemmgen.bench.table import Table, as_csv, as_text, by, from_csv
 
 __all__ = [
-    "BASELINES", "DATA", "F16", "F16_THIRD", "SGEMM", "TRITON", "USUAL", "Interval", "Kernel", "Row", "Size", "Table", "Timed", "as_csv",
+    "BASELINES", "DATA", "DERIVED", "F16", "F16_THIRD", "SGEMM", "TRITON", "USUAL", "Interval", "Kernel", "Row", "Size", "Table", "Timed", "as_csv",
     "as_text", "baselines", "bench", "by", "derived", "from_csv", "median_interval", "paired", "plot", "require_timed", "rows_at", "timed_baselines",
 ]

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from gemmgen import timing
-from gemmgen.bench.statistics import F16, F16_THIRD, SGEMM, Row, Size, Timed, derived, rows_at
+from gemmgen.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, Row, Size, Timed, derived, rows_at
 from gemmgen.bench.table import Table, by
 from gemmgen.build import Binary
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, GemmgenError, UnknownName
 from gemmgen.plan import Plan
 from gemmgen.render import Source
+from gemmgen.timing import gemmul8
+from gemmgen.timing.gemmul8 import Gemmul8
 
 TRITON = {f"triton-{precision}": precision for precision in ("tf32x3", "bf16x6", "bf16x3", "ieee")}
-BASELINES = (*timing.CUBLAS, F16_THIRD, *TRITON)
+BASELINES = (*timing.CUBLAS, *DERIVED, *TRITON)
 USUAL = (SGEMM, "cublas-tf32", F16, F16_THIRD)
 DATA = {"both": (-1.0, 1.0), "positive": (0.0, 1.0)}
 """What inputs are drawn from, uniformly: both signs, or one."""
@@ -62,7 +64,7 @@ def baselines(text: str) -> tuple[str, ...]:
 
 def timed_baselines(against: Sequence[str]) -> tuple[str, ...]:
     """Those that really run for the asked ones: a derived line needs what it derives from."""
-    names = [F16 if name == F16_THIRD else name for name in against]
+    names = [DERIVED[name][0] if name in DERIVED else name for name in against]
     return tuple(dict.fromkeys(names))
 
 
@@ -124,6 +126,7 @@ class _Run:
     main_kernel: bool
     sensors: Any
     rivals: Any
+    libraries: Sequence[tuple[Gemmul8, gemmul8.Shim]] = ()
     warm_up: float = WARM_UP_SECONDS
     notes: list[str] = field(default_factory=list)
 
@@ -136,7 +139,7 @@ def bench(
     kernels: Sequence[Kernel], sizes: Sequence[Size], *, against: Sequence[str] = USUAL, rounds: int = 15,
     slice_ms: float = 30.0, seconds: float | None = None, low: float = -1.0, high: float = 1.0, errors: bool = True,
     main_kernel: bool = True, notes: Sequence[str] = (), progress: Callable[[str], None] = lambda text: None,
-    measured: Callable[[Table], None] = lambda table: None,
+    measured: Callable[[Table], None] = lambda table: None, libraries: Sequence[Gemmul8] = (),
 ) -> Table:
     """Time `kernels` and the baselines at each size.
 
@@ -150,14 +153,17 @@ def bench(
         main_kernel: also time each kernel without its split pass.
         notes: what the caller has to say in the table.
         measured: is given the table so far, after each size.
+        libraries: rivals whose library the user has.
 
     Raises:
         DeviceError: no CUDA GPU, it cannot run one of the kernels, or nothing could be measured.
+        SpecError, BuildError: a library is not there, or cannot be called.
     """
     for kernel in kernels:
         require_timed(kernel.plan, "bench")
     run = _Run(kernels, against, low, high, rounds, slice_ms, errors, main_kernel, timing.sensors_here(), None, notes=list(notes))
-    run.rivals = _triton(run, sizes, progress)
+    run.libraries = opened(libraries, progress)
+    run.rivals = compiled_triton(run.against, sizes, progress, run.note)
     device = timing.device_name()
     environment = timing.versions() | {"power limit": timing.conditions().get("power.limit", "unknown")}
     until = time.perf_counter() + seconds if seconds else None
@@ -180,20 +186,34 @@ def bench(
     return table
 
 
-def _triton(run: _Run, sizes: Sequence[Size], progress: Callable[[str], None]) -> Any:
+def compiled_triton(against: Sequence[str], sizes: Sequence[Size], progress: Callable[[str], None], note: Callable[[str], None]) -> Any:
     """The module of Triton's kernels, compiled; None where nobody asks for it or it is not installed."""
-    asked = [name for name in run.against if name in TRITON]
+    asked = [name for name in against if name in TRITON]
     if not asked:
         return None
     try:
         from gemmgen.timing import rivals
     except ImportError as error:
-        run.note(absent(asked, error))
+        note(absent(asked, error))
         return None
     progress(f"compile {', '.join(asked)}")
     for told in rivals.compile_all([TRITON[name] for name in asked], sizes):
-        run.note(f"triton: {told}")
+        note(f"triton: {told}")
     return rivals
+
+
+def opened(libraries: Sequence[Gemmul8], progress: Callable[[str], None]) -> list[tuple[Gemmul8, gemmul8.Shim]]:
+    """Each with its library, which is loaded once.
+
+    Raises:
+        SpecError, BuildError: one is not there, or cannot be called.
+    """
+    shims: dict[str, gemmul8.Shim] = {}
+    for rival in libraries:
+        if str(rival.path) not in shims:
+            progress(f"compile a shim for {rival.path}")
+            shims[str(rival.path)] = gemmul8.Shim(rival.path, rival.where)
+    return [(rival, shims[str(rival.path)]) for rival in libraries]
 
 
 def absent(asked: Sequence[str], error: ImportError) -> str:
@@ -239,6 +259,11 @@ def _contenders(run: _Run, size: Size, inputs: timing.Inputs) -> list[tuple[str,
                 out.append(("rival", run.rivals.triton_matmul(name, TRITON[name], inputs)))
             except DeviceError as error:
                 run.note(f"{name} at {by(size)}: {error.problem}: {error.got}")
+    for rival, shim in run.libraries:
+        try:
+            out.append(("rival", gemmul8.contender(rival, shim, inputs)))
+        except DeviceError as error:
+            run.note(f"{rival.name} at {by(size)}: {error.problem}: {error.got}")
     for kernel in run.kernels:
         if kernel.size not in (None, size):
             continue

@@ -6,13 +6,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemmgen.bench.statistics import SGEMM, Row
 from gemmgen.bench.table import by
 from gemmgen.errors import DeviceError
 from gemmgen.model.accuracy import TOLD
+from gemmgen.solve.contract import EVERYWHERE
 from gemmgen.solve.frontier import Frontier
+
+if TYPE_CHECKING:
+    from gemmgen.bench.frontier import Frontiers
 
 SPEED_NAME, ERROR_NAME = "speed.png", "error.png"
 IMAGES = (".png", ".svg", ".pdf")
@@ -134,8 +138,48 @@ def frontier_image(found: Frontier, suffix: str) -> bytes:
     axis.set(xscale="log", yscale="log", title=f"{by(found.size)}, {found.gpu}, predicted", xlabel="ms, split pass included",
              ylabel=f"error over that asked: {found.asked}" if found.asked else f"estimated relative Frobenius error on {TOLD[found.data]}")
     axis.grid(alpha=0.3)
+    return _image(figure, suffix)
+
+
+def measured_frontier_image(found: Frontiers, suffix: str) -> bytes:
+    """Measured error against measured time: a panel for each size and kind of data, a point a scheme or rival; those that no other beats are joined.
+
+    Args:
+        suffix: of `IMAGES`.
+
+    Raises:
+        DeviceError: matplotlib is not installed.
+    """
+    drawing()
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(len(found.sizes), len(EVERYWHERE), figsize=(6 * len(EVERYWHERE), 5 * len(found.sizes)), squeeze=False)
+    for line, one in zip(axes, found.sizes):
+        for axis, data in zip(line, EVERYWHERE):
+            best = [entry for entry in one.entries if data in one.best_on(entry)]
+            axis.plot([1e3 * entry.seconds for entry in best], [entry.error(data) for entry in best], color="black", linewidth=1)
+            for entry in one.entries:
+                at, colour = (1e3 * entry.seconds, entry.error(data)), "C3" if entry.kind == "rival" else "black" if entry in best else "C7"
+                if entry.kind == "derived":  # a time without an error
+                    axis.axvline(at[0], color="C3", linewidth=0.8, linestyle="--")
+                    axis.annotate(entry.name, (at[0], 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=6, color="C3")
+                elif 0 < at[1] < math.inf:
+                    axis.plot(*at, marker="s" if entry.kind == "rival" else "o", color=colour, markerfacecolor=None if entry in best else "none")
+                    axis.annotate(entry.name, at, textcoords="offset points", xytext=(5, 3), fontsize=6, color=colour)
+            axis.set(xscale="log", yscale="log", title=f"{by(one.size)}, {TOLD[data]}", xlabel="ms, split pass included")
+            axis.grid(alpha=0.3)
+        line[0].set_ylabel("relative Frobenius error against FP64")
+    figure.suptitle(f"{found.device}, measured")
+    return _image(figure, suffix)
+
+
+def _image(figure: Any, suffix: str) -> bytes:
+    """A figure as a file's content; it is closed."""
+    import matplotlib.pyplot as plt
+
     figure.tight_layout()
     image = BytesIO()
-    figure.savefig(image, dpi=130, format=suffix[1:])
+    with plt.rc_context({"svg.fonttype": "none"}):  # text as text: an outline for every letter makes files large
+        figure.savefig(image, dpi=130, format=suffix[1:])
     plt.close(figure)
     return image.getvalue()

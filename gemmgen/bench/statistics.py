@@ -12,6 +12,8 @@ from gemmgen.run.sensors import Sample, throttle_names
 from gemmgen.timing import Accuracy
 
 SGEMM, F16, F16_THIRD = "cublas-sgemm", "cublas-f16", "cublas-f16/3"
+DERIVED = {F16_THIRD: (F16, 3), "cublas-int8/4": ("cublas-int8", 4), "cublas-int8/8": ("cublas-int8", 8)}
+"""Lines that are so many times the time of another: what as many products of words would take at its speed."""
 Size = tuple[int, int, int]
 Interval = tuple[float, float]
 
@@ -95,12 +97,13 @@ class Timed:
 
 
 def derived(entries: Sequence[Timed], against: Sequence[str]) -> list[Timed]:
-    """The entries, and behind cuBLAS in FP16 the line of three times its time, where that is asked."""
+    """The entries, and behind each the lines of so many times its time, where these are asked."""
     out: list[Timed] = []
     for entry in entries:
         out.append(entry)
-        if entry.name == F16 and F16_THIRD in against:
-            out.append(Timed(F16_THIRD, "derived", 3 * entry.seconds, f"3 x the time of {F16}", entry.samples))
+        for name, (base, times) in DERIVED.items():
+            if entry.name == base and name in against:
+                out.append(Timed(name, "derived", times * entry.seconds, f"{times} x the time of {base}", entry.samples))
     return out
 
 

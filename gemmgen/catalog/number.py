@@ -7,7 +7,7 @@ from typing import Literal
 
 UnitWord = Literal["f16", "bf16", "tf32", "s8", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz"]
 """Words that matrix units multiply: keys of `FORMATS`, but for `s8`, a key of `INTEGERS`."""
-WordType = Literal["f16", "bf16", "tf32", "s8", "f32"]
+WordType = Literal["f16", "bf16", "tf32", "s8", "e4m3", "e5m2", "f32"]
 """Words of a scheme: those that kernels split into, and FP32 itself for kernels without a matrix unit."""
 Rounding = Literal["nearest_even", "toward_zero", "round_split"]
 

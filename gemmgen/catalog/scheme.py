@@ -21,6 +21,9 @@ Where the exponent is that of a tile (`normalize = "tile"`), each `tile_k` conse
 then end with the tile: they are converted, recombined and added up in FP32, tile after tile (`Scheme.moved`).
 
 With w_i = D_f(i) - D_(i+1), and E for B's, what the kept products fall short of x y is a sum of terms D_p E_q (`Scheme.missing`).
+
+A row with `moduli` in place of words and products is of the other family (`gemmgen.catalog.residues`): word i of an element, scaled to an integer, is
+its residue modulo m_i, products are those of words of one modulus, and the sums are put together by the Chinese remainder theorem.
 """
 
 from __future__ import annotations
@@ -28,11 +31,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import log2
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.number import FORMATS, INTEGERS, ROUNDINGS, Format, Rounding, RoundingRule, WordType, sum_type, word_bytes
+from gemmgen.catalog.residues import Residues
 from gemmgen.catalog.table import IDENTIFIER, Row, Strict, Table, Title
 from gemmgen.catalog.unit import MatrixUnit
 
@@ -106,8 +110,8 @@ class Word(Strict):
 class Product(Strict):
     """Word `a` of A times word `b` of B, added into the accumulator `into`."""
 
-    a: Annotated[int, Field(ge=0, le=3)]
-    b: Annotated[int, Field(ge=0, le=3)]
+    a: Annotated[int, Field(ge=0, le=15)]
+    b: Annotated[int, Field(ge=0, le=15)]
     into: Annotated[str, Field(pattern=IDENTIFIER)]
 
 
@@ -148,6 +152,8 @@ class Step(NamedTuple):
 
 
 T = TypeVar("T")
+Family = Literal["residual chain", "residues"]
+"""What a scheme's accumulators hold of its result (`Recombination`)."""
 
 OFFSET_BITS = 0x4B400000
 OFFSET = 1.5 * 2.0**23
@@ -200,20 +206,22 @@ class Recombination(NamedTuple):
 
     Attributes:
         family: `residual chain`: each accumulator holds what the ones of larger contributions left out, scaled up, and one
-            multiply-add takes it in.
-        steps: from the smallest contribution to the largest.
+            multiply-add takes it in. `residues`: each holds the result modulo a number of its own, and all are as important as one another.
+        steps: from the smallest contribution to the largest; none of residues.
     """
 
-    family: Literal["residual chain"]
+    family: Family
     steps: tuple[Step, ...]
 
     @property
     def roundings(self) -> int:
         """How often an element is rounded on the way: the first step takes a sum as it is."""
-        return len(self.steps) - 1
+        return max(0, len(self.steps) - 1)
 
     def share(self, accumulator: Accumulator) -> float:
-        """What the sum of an accumulator is multiplied by in the end."""
+        """What the sum of an accumulator is multiplied by in the end; of residues none is more than another."""
+        if self.family == "residues":
+            return 1.0
         at = next(i for i, step in enumerate(self.steps) if step.accumulator == accumulator)
         return 2.0 ** sum(step.exponent for step in self.steps[at + 1 :])
 
@@ -246,6 +254,7 @@ class Scheme(Row):
         words: from most to least significant, of A, and of B where `words_b` does not tell others. `words_of` has them.
         words_b: of B, where they differ from A's.
         products: in the order the kernel issues them.
+        moduli: of the residues that words are, in place of `words` and `products`, which follow; None of other schemes.
     """
 
     title: Title
@@ -254,9 +263,21 @@ class Scheme(Row):
     tile_k: Literal[32] | None = None
     target_exponent: Annotated[int, Field(ge=-14, le=126)] = 14
     own_promote: Literal["fragment", "never"]
-    words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=4, strict=False)]
+    words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=16, strict=False)]
     words_b: Annotated[tuple[Word, ...], Field(min_length=1, max_length=4, strict=False)] | None = None
     products: Annotated[tuple[Product, ...], Field(min_length=1, max_length=16, strict=False)]
+    moduli: Annotated[tuple[int, ...], Field(min_length=2, max_length=16, strict=False)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words_of_moduli(cls, row: Any) -> Any:
+        """A word for each modulus, and its product with the same of the other operand."""
+        if not isinstance(row, dict) or not isinstance(row.get("moduli"), list | tuple) or "words" in row or "products" in row:
+            return row
+        count = len(row["moduli"])
+        return row | {
+            "words": [{"rounding": "nearest_even"}] * count, "products": [{"a": i, "b": i, "into": f"of_{m}"} for i, m in enumerate(row["moduli"])],
+        }
 
     # ---- what could not be right
 
@@ -277,6 +298,10 @@ class Scheme(Row):
 
     @model_validator(mode="after")
     def _products_fit(self) -> Scheme:
+        if self.moduli:
+            return self._residues_fit()
+        if len(self.words) > 4:
+            raise ValueError("at most four words")
         seen: set[tuple[int, int]] = set()
         into: dict[str, tuple[int, WordType]] = {}
         of_a, of_b = (self._told[operand] for operand in "ab")
@@ -315,6 +340,17 @@ class Scheme(Row):
             self._fixed_words_fit()
         return self
 
+    def _residues_fit(self) -> Scheme:
+        """The row proves its own system of residues."""
+        if self.word != "s8" or self.normalize != "row" or self.own_promote != "never" or self.words_b:
+            raise ValueError('word = "s8", normalize = "row" and own_promote = "never" with moduli: residues are integers, and their sums are exact')
+        if refusal := self.residues.refusal():
+            raise ValueError(refusal)
+        diagonal = [(i, i, f"of_{m}") for i, m in enumerate(self.moduli)]
+        if [(p.a, p.b, p.into) for p in self.products] != diagonal or any(word != Word(rounding="nearest_even") for word in self.words):
+            raise ValueError("moduli alone: words and products follow from them")
+        return self
+
     def _word_fits(self, word: Word, count: int) -> None:
         if word.fixed:
             if word.rounding != "nearest_even" or word.bits or word.flush:
@@ -324,6 +360,9 @@ class Scheme(Row):
             raise ValueError(f"bits of at most {word.format.fraction_bits}, fewer than {word.type} has, of words that round nearest_even")
         if word.type != "f16" and word.rounding == "round_split":
             raise ValueError("round_split with f16 words: it looks at the bit below two of them")
+        if word.format.saturates and (self.normalize != "row" or word.rounding != "nearest_even" or word.bits or word.flush):
+            raise ValueError(f'normalize = "row" and rounding nearest_even, of all their bits, with words of {word.type}: their range is short, '
+                             "and conversions to them saturate")
         if word.exact and (count > 1 or self.normalize != "none"):
             raise ValueError(f"one word of {word.type} and no scales: it holds every x as it is")
         if self.normalize == "row" and not -14 <= self.target_exponent < word.format.max_exponent:
@@ -371,6 +410,11 @@ class Scheme(Row):
                 count -= 1
             found[operand] = words[:count]
         return found
+
+    @cached_property
+    def residues(self) -> Residues | None:
+        """The system of residues that its words are; None where they are digits or floating-point numbers."""
+        return Residues(self.moduli) if self.moduli else None
 
     def words_of(self, operand: str, *, packed_alike: bool = False) -> tuple[Word, ...]:
         """The words that operand `a` or `b` is packed into: of integers none after the last that a product reads, of others all.
@@ -458,12 +502,12 @@ class Scheme(Row):
 
     @property
     def largest_k(self) -> int | None:
-        """The largest K that no INT32 sum can overflow at; None where sums are FP32, or of a tile.
+        """The largest K that no INT32 sum can overflow at; None where sums are FP32, or of a tile, or of residues, which are summed over segments of k.
 
         Words are at most 127 in magnitude, so an accumulator of n products reaches n K 127^2.
         """
         exact = [acc for acc in self.accumulators if acc.word in INTEGERS]
-        if not exact or self.tiled:
+        if not exact or self.tiled or self.residues:
             return None
         return min(INTEGERS[acc.type].largest // (self._count(acc) * INTEGERS[acc.word].largest ** 2) for acc in exact)
 
@@ -506,6 +550,8 @@ class Scheme(Row):
     @cached_property
     def recombination(self) -> Recombination:
         """How their sums become one: the only place that says so."""
+        if self.residues:
+            return Recombination("residues", ())
         chain = self.accumulators[::-1]
         before = (chain[0], *chain)
         return Recombination("residual chain", tuple(Step(acc, acc.scale - last.scale) for last, acc in zip(before, chain)))
@@ -516,7 +562,10 @@ class Scheme(Row):
 
     @property
     def dropped(self) -> tuple[tuple[int, int], ...]:
-        """Word pairs (i, j) whose product is not computed, by these words or by others that stand for them."""
+        """Word pairs (i, j) whose product is not computed, by these words or by others that stand for them; of residues those of two
+        moduli mean nothing."""
+        if self.residues:
+            return ()
         stands = {operand: self._stands(operand) for operand in "ab"}
         kept = {(stands["a"][p.a], stands["b"][p.b]) for p in self.products}
         of_a, of_b = (sorted(set(stands[operand][: len(self.words_of(operand))])) for operand in "ab")
@@ -542,7 +591,9 @@ class Scheme(Row):
 
     def remainder(self, index: int, operand: str = "a") -> float:
         """Largest |D_index| / |x| for an element in range: of what word `index` - 1 leaves; 1 of index 0. Behind integer words over the largest
-        element of its row."""
+        element of its row; of all residues, fewer of which tell nothing, over its row's Euclidean norm."""
+        if self.residues:
+            return 2.0**-self.residues.bits if index == len(self.words) else 1.0
         if index == 0:
             return 1.0
         word = self._told[operand][index - 1]
@@ -570,6 +621,8 @@ class Scheme(Row):
 
     def bits_of(self, words: int, operand: str = "a") -> int:
         """The same of the first `words` words of an operand, at least one: of the last of them, and those it is taken behind."""
+        if self.residues:
+            return int(self.residues.bits)
         return FORMATS["f32"].fraction_bits + 1 if self.exact else round(-log2(self.remainder(words, operand)))
 
     @property

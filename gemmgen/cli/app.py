@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ import typer
 
 from gemmgen import __version__
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
-from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, GemmgenError, SpecError
+from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
 
 if TYPE_CHECKING:
@@ -398,6 +398,8 @@ def explain(
     "gemmgen bench specs/kernels/sgemm_h100.toml",
     "gemmgen bench specs/kernels/*_h100.toml --sizes 1024,4096,4096x4096x512 --rounds 25 --out results",
     "gemmgen bench my.toml --solve-each-size --against cublas-sgemm,cublas-f16/3,triton-bf16x6 --seconds 180",
+    "gemmgen bench my.toml --frontier --sizes 4096,8192 --against cublas-sgemm,cublas-f16/3,cublas-int8/8,triton-bf16x6 --out results",
+    "gemmgen bench my.toml --rival gemmul8=/opt/GEMMul8,moduli=8,fast",
     "gemmgen bench --plot results/bench.csv",
 ))
 def bench(
@@ -406,8 +408,11 @@ def bench(
     sizes: Annotated[str, typer.Option(help="Comma-separated: 4096 is 4096x4096x4096, or MxNxK.")] = "1024,2048,4096,8192",
     against: Annotated[str, typer.Option(metavar="NAMES", help=(
         "Comma-separated baselines: cublas-sgemm, cublas-tf32, cublas-f16, cublas-f16/3 (three times the time of "
-        "cublas-f16), cublas-fast-f16, cublas-hgemm, cublas-dgemm, cublas-int8, triton-tf32x3, triton-bf16x6, triton-bf16x3, triton-ieee."
+        "cublas-f16), cublas-int8/4, cublas-int8/8 (of cublas-int8), cublas-fast-f16, cublas-hgemm, cublas-dgemm, cublas-int8, cublas-int8-nn, "
+        "triton-tf32x3, triton-bf16x6, triton-bf16x3, triton-ieee."
     ))] = "cublas-sgemm,cublas-tf32,cublas-f16,cublas-f16/3",
+    rival: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help=(
+        "A rival whose library you have: gemmul8=PATH, and behind it ,moduli=8 and ,fast or ,accurate. May be given several times."))] = None,
     rounds: Annotated[int, typer.Option(min=2, max=1000, help="Interleaved rounds.")] = 15,
     slice_ms: Annotated[float, typer.Option(min=1, max=1000, help="Milliseconds each contender runs in a round.")] = 30.0,
     seconds: Annotated[float | None, typer.Option(min=1, help=(
@@ -416,10 +421,13 @@ def bench(
     each_size: Annotated[bool, typer.Option("--solve-each-size", help=(
         "Solve each spec for every size, instead of once for its own m, n, k."))] = False,
     main_kernel: Annotated[bool, typer.Option(help="Also time each main kernel without its split pass.")] = True,
+    frontier: Annotated[bool, typer.Option("--frontier", help=(
+        "Time every scheme instead of the spec's, measure its error on three kinds of data, and hold the choice that [accuracy] makes against them."))] = False,
     gpu: OtherGpu = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write bench.csv, bench.json and bench.txt there.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help=(
+        "Also write bench.csv, bench.json and bench.txt there; with --frontier frontier.json, frontier.txt and, where matplotlib is, frontier.svg."))] = None,
     plot: Annotated[Path | None, typer.Option(metavar="CSV", help=(
-        "Draw speed.png and error.png from a bench.csv, beside it or into --out; needs no GPU."))] = None,
+        "Draw speed.png and error.png from a bench.csv, or frontier.svg from a frontier.json, beside it or into --out; needs no GPU."))] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
 ) -> int:
@@ -428,11 +436,13 @@ def bench(
     Everything runs in one interleaved race on rotating random inputs: the chip
     is limited by power, so only figures taken side by side compare. Times are
     total, with the split pass; ratios come with their 95 % interval, and each
-    contender's error is of the same data.
+    contender's error is of the same data. With --frontier the exit code is 1
+    where the contract's choice errs more than it may or is slower than another.
     """
     from gemmgen import bench as benching
     from gemmgen.cli.inputs import problem_sizes
     from gemmgen.cli.racers import racers
+    from gemmgen.timing import gemmul8
 
     if plot:
         if specs:
@@ -444,9 +454,17 @@ def bench(
     if not specs:
         raise SpecError("gemmgen bench", "has nothing to time", needs="a SPEC, or --plot CSV", remedy="gemmgen bench --help")
     wanted, rivals = problem_sizes(sizes), benching.baselines(against)
+    libraries = [gemmul8.asked(text) for text in rival or ()]
+    for one in libraries:
+        gemmul8.files(one.path, one.where)
     if out:
         write_files(out, {})  # before minutes are spent
     progress = Progress("bench", quiet or as_json)
+    if frontier:
+        if len(specs) > 1:
+            raise SpecError("--frontier", "is of one spec's GPU and sizes", got=f"{len(specs)} specs", needs="one SPEC", remedy="a call for each spec")
+        return _measured_frontier(specs[0], wanted, progress, gpu, out, as_json, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds,
+                                  libraries=libraries)
     kernels, notes = racers(specs, wanted, each_size, progress, gpu)
 
     def save(table: benching.Table) -> None:
@@ -459,11 +477,36 @@ def bench(
     low, high = benching.DATA[data]
     table = benching.bench(
         kernels, wanted, against=rivals, rounds=rounds, slice_ms=slice_ms, seconds=seconds, low=low, high=high,
-        main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save,
+        main_kernel=main_kernel, notes=notes, progress=progress.step, measured=save, libraries=libraries,
     )
     progress.clear()
     emit_json(table.as_dict()) if as_json else emit(benching.as_text(table))
     return EXIT_OK
+
+
+def _measured_frontier(
+    spec: Path, sizes: Sequence[tuple[int, int, int]], progress: Progress, gpu: str | None, out: Path | None, as_json: bool, **how: Any,
+) -> int:
+    """`bench --frontier`: the exit code; raises as `racers.frontier_racers` and `bench.frontier.run`."""
+    from gemmgen.bench import frontier as benching
+    from gemmgen.bench.plots import measured_frontier_image
+    from gemmgen.cli.racers import frontier_racers
+
+    fields, notes = frontier_racers(spec, sizes, progress, gpu)
+
+    def save(found: benching.Frontiers) -> None:
+        if out:
+            write_files(out, {"frontier.json": json_text(found.as_dict()) + "\n", "frontier.txt": benching.as_text(found) + "\n"})
+
+    found = benching.run(fields, notes=notes, progress=progress.step, measured=save, **how)
+    if out:
+        try:
+            write_files(out, {"frontier.svg": measured_frontier_image(found, ".svg")})
+        except DeviceError as error:  # no matplotlib
+            note(f"frontier.svg: not drawn: {error.problem}")
+    progress.clear()
+    emit_json(found.as_dict()) if as_json else emit(benching.as_text(found))
+    return EXIT_OK if found.kept else EXIT_FAILED
 
 
 def _plotted(path: Path, folder: Path) -> list[Path]:
@@ -474,6 +517,12 @@ def _plotted(path: Path, folder: Path) -> list[Path]:
     """
     from gemmgen import bench as benching
 
+    if path.suffix == ".json":
+        from gemmgen.bench.frontier import from_json
+        from gemmgen.bench.plots import measured_frontier_image
+
+        found = from_json(_table(path, "frontier.json"), f"--plot {path}")
+        return list(write_files(folder, {"frontier.svg": measured_frontier_image(found, ".svg")}).values())
     device, rows = benching.from_csv(_table(path, "bench.csv"), f"--plot {path}")
     write_files(folder, {})
     return benching.plot(device, rows, folder)

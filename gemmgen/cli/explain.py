@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gemmgen.model.equation import Equation
     from gemmgen.plan import Plan
     from gemmgen.solve import Candidate, Explanation
-    from gemmgen.solve.frontier import Frontier
+    from gemmgen.solve.frontier import Frontier, Point
     from gemmgen.spec import LoadedSpec
 
 
@@ -45,7 +45,9 @@ def _groups(explanation: Explanation, known: dict[str, Any]) -> list[tuple[str, 
     from gemmgen.model import accuracy, error
 
     plan = explanation.plan
-    own = accuracy.predicted(plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff).numbers
+    own = accuracy.predicted(
+        plan.scheme, explanation.request.unit, plan.hints.k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates,
+    ).numbers
     return [
         *((title, equations, known) for title, equations in plan.design.equation_groups), ("Error", error.EQUATIONS, known),
         ("Accuracy, uniform data of both signs", accuracy.PREDICTED, own),
@@ -59,7 +61,7 @@ def _numbers(explanation: Explanation) -> dict[str, Any]:
 
     plan, known = explanation.plan, dict(explanation.numbers)
     if plan.promote:
-        of_error = error.error_numbers(plan.scheme, plan.gpu.unit, plan.promote, max(plan.hints.k, 1))
+        of_error = error.error_numbers(plan.scheme, plan.unit, plan.promote, max(plan.hints.k, 1))
         known |= solved(error.EQUATIONS, of_error)
     return known
 
@@ -212,12 +214,19 @@ def _candidates(plan: Plan, rows: Sequence[Candidate], intensity: str) -> str:
     )
 
 
+def _promotion(point: Point) -> str | int:
+    """The interval, and how sums are added up where it is not plainly."""
+    if not point.sums_in_unit:
+        return ""
+    return f"{point.promote} {point.sums}" if point.sums != "plain" else point.promote or "never"
+
+
 def frontier_text(found: Frontier) -> str:
     """The frontier as a table, by predicted time."""
     from gemmgen.model.accuracy import TOLD
 
     rows = [
-        (point.scheme, point.promote or "never" if point.sums_in_unit else "", point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
+        (point.scheme, _promotion(point), point.policy, round(1e3 * point.seconds, 3), round(point.tflops, 1),
          *(_error(point.errors[name]) for name in TOLD), _error(point.worst, "of rows"),
          *(("yes" if point.meets else "no",) if found.asked else ()),
          "" if point in found.best else f"by {point.beaten_by}" if point.beaten_by else "out of range")

@@ -13,7 +13,9 @@ from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 
 if TYPE_CHECKING:
     from gemmgen.bench import Kernel
+    from gemmgen.bench.frontier import Candidate
     from gemmgen.build import Built
+    from gemmgen.solve.contract import Contract
     from gemmgen.spec import LoadedSpec
     from gemmgen.timing.batches import BatchContender
 
@@ -60,6 +62,59 @@ def racers(
     if not kernels:
         raise errors[0]
     return kernels, notes
+
+
+def frontier_racers(
+    spec: Path, sizes: Sequence[tuple[int, int, int]], progress: road.Watcher, gpu: str | None = None,
+) -> tuple[dict[tuple[int, int, int], tuple[list[Candidate], Contract, str]], list[str]]:
+    """(of each size what to run, what is asked of the error, and what the contract chooses; what could not be built and why).
+
+    A spec that asks for no error asks for FP32's.
+
+    Raises:
+        GemmgenError: the spec cannot be read, no scheme has a plan, or none of the kernels can be built.
+    """
+    from gemmgen.bench import by
+    from gemmgen.bench.frontier import Candidate
+    from gemmgen.solve.contract import contract
+    from gemmgen.solve.frontier import frontier, with_scheme
+    from gemmgen.spec import Accuracy
+
+    loaded = road.load(spec, gpu)
+    if not loaded.spec.accuracy.asked:
+        split = loaded.spec.split.model_copy(update={"scheme": "auto"})
+        asking = loaded.spec.model_copy(update={"split": split, "accuracy": Accuracy.model_validate({"as": "fp32"})})
+        loaded = loaded.model_copy(update={"spec": asking})
+    jobs, notes = [], []
+    for size in sizes:
+        progress.step(f"decide for {by(size)}")
+        there, choice = solved_for(loaded, size), None
+        try:
+            choice = road.plan(there)
+        except InfeasibleSpec as error:
+            notes.append(f"{by(size)}: the contract chooses nothing: {error.problem}")
+        found = frontier(there)
+        notes += [f"{by(size)}: no plan of {name}: {why}" for name, why in found.refused]
+        for point in found.points:
+            chosen = choice is not None and (point.scheme, point.promote) == (choice.scheme.name, choice.promote)
+            if chosen or point in found.worth_running:
+                jobs.append((size, point, chosen, there, with_scheme(there, point.scheme, point.promote)))
+    made = _built([one for *_, one in jobs], progress)
+    fields: dict[tuple[int, int, int], tuple[list[Candidate], Contract, str]] = {}
+    errors = []
+    for (size, point, chosen, there, _), one in zip(jobs, made):
+        if isinstance(one, GemmgenError):
+            errors.append(one)
+            notes.append(f"{point.told} for {by(size)}: not built: {one.where}: {one.problem}")
+            continue
+        asked = contract(there)
+        assert asked is not None
+        candidates, _, picked = fields.get(size, ([], asked, ""))
+        fields[size] = ([*candidates, Candidate(point, one)], asked, point.told if chosen else picked)
+        notes += [f"{point.told} for {by(size)}: passed over: {refusal}" for refusal in one.refused]
+    if not fields:
+        raise errors[0]
+    return fields, notes
 
 
 def batch_racers(

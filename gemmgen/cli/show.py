@@ -195,6 +195,8 @@ def scheme_range(scheme: Scheme) -> str:
         return "FP32's"
     if scheme.tiled:
         return f"any tile of {scheme.tile_k} k; in it from 2^{lowest - scheme.target_exponent} of its largest"
+    if scheme.residues:
+        return f"any row; in it from 2^-{scheme.bits} of its norm"
     if scheme.normalize == "row":
         return f"any row; in it from 2^{lowest - scheme.target_exponent} of its largest"
     return f"2^{lowest} to 2^{first.format.max_exponent + 1}"
@@ -210,13 +212,20 @@ def scheme_words(scheme: Scheme) -> str:
 
 
 def scheme_gpus(scheme: Scheme) -> list[Gpu]:
-    """The GPUs that have kernels of it: a matrix unit that multiplies its words, or FP32 units."""
+    """The GPUs that have kernels of it: a matrix unit that multiplies its words, by an instruction of which a design puts its sums together, or FP32 units."""
     from gemmgen.catalog.fragment import FRAGMENTS
     from gemmgen.catalog.gpu import GPUS
+    from gemmgen.designs import all_designs
+
+    designs = [one for one in all_designs() if one.family == scheme.recombination.family]
 
     def has(gpu: Gpu, word: str) -> bool:
-        rows = [one for one in FRAGMENTS.rows() if one.word == word]
-        return any(one.vendor == gpu.vendor and one.runs_on(gpu.arch) and (word in gpu.unit.words or not one.on_matrix_unit) for one in rows)
+        rows = [
+            one for one in FRAGMENTS.rows()
+            if one.word == word and one.vendor == gpu.vendor and one.runs_on(gpu.arch) and any(design.serves(one) for design in designs)
+        ]
+        # An instruction that the compiler makes of others for FP16 words is none.
+        return any(not one.on_matrix_unit or word in gpu.unit.words and gpu.unit.of(word, one.policy).rule != "by_f16" for one in rows)
 
     return [gpu for gpu in GPUS.rows() if all(has(gpu, word) for word in scheme.types)]
 
@@ -284,7 +293,8 @@ def scheme_text(scheme: Scheme) -> str:
         return f", holds {times}{'the element' if word.source == 0 else f'what word {word.source - 1} leaves'}"
 
     words = {
-        f"word {i}{'' if scheme.alike else ' of ' + operand.upper()}": f"{word.type}, {word.rounding}" + held(word, i)
+        f"word {i}{'' if scheme.alike else ' of ' + operand.upper()}": f"{word.type}, {word.rounding}" + held(word, i) if not scheme.moduli
+        else f"{word.type}, residue modulo {scheme.moduli[i]} of the element as an integer"
         + (", 0 where it would be subnormal" if word.flush else "")
         for operand in ("a", "b")[: 1 if scheme.alike else 2] for i, word in enumerate(scheme.words_of(operand, packed_alike=scheme.alike))
     }

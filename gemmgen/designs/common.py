@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from gemmgen.decisions import SUMS
+from gemmgen.designs.design import Choices
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Constraint, Numbers, figure
 
@@ -46,7 +50,7 @@ def whole_warps(axis: int) -> Refusal:
 
 
 def _promotion(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    fk, bk, promote = plan.fragment.shape[2], plan.block[2], plan.promote
+    fk, bk, promote = numbers["FK"], plan.block[2], plan.promote
     nearest = min((p for p in range(fk, max(2 * promote, bk) + bk, fk) if bk % p == 0 or p % bk == 0),
                   key=lambda p: abs(p - promote))
     return InfeasibleSpec(
@@ -84,6 +88,20 @@ def accumulators(beside: str) -> Refusal:
     return message
 
 
+def _compensation(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] sums", "is about sums that leave the matrix unit every so often", got=f"{plan.sums}, promote = {plan.promote}",
+        needs=f"promotion at longer intervals than an instruction's k, {plan.fragment.shape[2]}",
+        remedy=f'promote = {2 * plan.fragment.shape[2]}, or sums = "plain"',
+    )
+
+
+def sums(choices: Choices, count: int) -> dict[str, np.ndarray]:
+    """The symbol of `SUMS`, of which a search considers what is settled before it, for so many candidates."""
+    (word,) = choices.among(SUMS.name, (SUMS.usual,))
+    return {name: np.full(count, value) for name, value in SUMS.encoded(word).items()}
+
+
 def _many_tiles(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] split_k", "the tiles of C fill the GPU without slices of k", got=plan.split_k,
@@ -108,6 +126,9 @@ PROMOTION = Constraint(
 )
 TILE_OF_K = Constraint(
     "C58", "tile of k", "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))", "sums of INT32 end where the scales change", _tile_of_k,
+)
+COMPENSATION = Constraint(
+    "C39", "compensation", "(compensated == 0) | (promote > FK)", "what does not move stays in an accumulator that lives on", _compensation,
 )
 SHARED_MEMORY = Constraint("C10", "shared memory", "shared_bytes <= shared_bytes_per_block", "EGEMM eq. 8, second line", shared_memory)
 FEW_TILES = Constraint(

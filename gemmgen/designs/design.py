@@ -18,7 +18,8 @@ import numpy as np
 from gemmgen.batch import Batch, Listed
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.catalog.scheme import Scheme
+from gemmgen.catalog.number import word_bytes
+from gemmgen.catalog.scheme import Family, Scheme
 from gemmgen.decisions import SHARED, Decision, Word
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import resources, time
@@ -113,6 +114,7 @@ class Design:
         decisions: all of them, the shared ones first.
         own: those of them that are this design's alone.
         kinds: of problems, as `[problem] kind` says them, that its kernels solve.
+        family: of the schemes that its kernels compute, as their recombination says it.
         labels: how it says shared decisions, by name, where it says them in a way of its own.
         words: further words of shared decisions, by the decision's name.
         all_ways: the ways of operands that a search considers.
@@ -130,7 +132,6 @@ class Design:
         gatherer: what gathers its part of slices of k.
         parts: how the sums of the slices lie in the workspace.
         packs_apart: whether A and B may be packed into different numbers of words, where products read fewer of one.
-        mixes_types: whether words of several types may be multiplied, each by its own instruction.
         splits_apart: whether A and B may have other words, and not only more of the same.
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
@@ -145,6 +146,7 @@ class Design:
     name: str
     own: tuple[Decision, ...] = ()
     kinds: tuple[str, ...] = ("gemm",)
+    family: Family = "residual chain"
     labels: Mapping[str, str] = {}
     words: Mapping[str, tuple[Word, ...]] = {}
     all_ways: tuple[Way, ...] = ()
@@ -161,7 +163,6 @@ class Design:
     gatherer: str = "block"
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
     packs_apart: bool = False
-    mixes_types: bool = False
     splits_apart: bool = False
     promotes_at_once: bool = False
     sums_come_combined: bool = False
@@ -192,6 +193,10 @@ class Design:
     def serves(self, fragment: Fragment) -> bool:
         """Whether kernels with this fragment are of this design."""
         raise NotImplementedError
+
+    def mixes(self, scheme: Scheme) -> bool:
+        """Whether it multiplies words of these several types, each by its own instruction."""
+        return False
 
     def suits(self, hints: Hints) -> bool:
         """Whether it is weighed at such sizes where a spec leaves the design open."""
@@ -332,8 +337,9 @@ class Design:
             "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
             "batch": float(max(1, hints.matrices)), "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
-            "split_reads": 2 if scheme.normalize == "row" else 1, "tile_k": scheme.tile_k or 0,
-            "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
+            "compensated": 0,  # but where the decision is a design's own
+            "split_reads": (reads := 2 if scheme.normalize == "row" else 1), "split_passes": 1 if self.splits_whole(scheme, gpu, hints) else reads,
+            "tile_k": scheme.tile_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),
         }
 
@@ -341,8 +347,13 @@ class Design:
         """Those of them that words decide: how many, how large, and how fast they are multiplied; all of one type, where the design has no other."""
         of_a, of_b = (len(scheme.words_of(operand)) for operand in "ab")
         return {
-            "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **time.rate_numbers(gpu, scheme.leading),
+            "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **sizes(scheme),
+            **time.rate_numbers(gpu, scheme.leading),
         }
+
+    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
+        """Whether one pass before the main kernel finds the maxima of rows and columns and splits them, and not two."""
+        return False
 
     def constants_of(self, plan: Decided) -> dict[str, Any]:
         """The same for a plan."""
@@ -395,6 +406,16 @@ class Design:
     def order_told(self) -> str:
         """`order` with the equations' numbers."""
         return self.order.format_map({one.symbol: one.number for _, group in self.equation_groups for one in group})
+
+
+def sizes(scheme: Scheme) -> dict[str, int]:
+    """The symbols of the words' storage: of an element of A and of B, of A's factors of all products together, of the smallest word; and how
+    many types there are."""
+    of_a, each = scheme.words_of("a"), [word_bytes(kind) for kind in scheme.types]
+    return {
+        "least_bytes": min(each), "types": len(each),
+        "a_word_bytes": scheme.bytes_of("a"), "b_word_bytes": scheme.bytes_of("b"), "product_bytes": sum(of_a[p.a].bytes for p in scheme.products),
+    }
 
 
 def refuse_batch(spec: Any, place: str) -> None:

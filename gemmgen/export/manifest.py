@@ -47,7 +47,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "kernel": source.name,
         "plan": {
             "hash": plan.hash, "layout": plan.layout, "scheme": plan.scheme.name, "fragment": plan.fragment.name, "special": plan.special,
-            "design": plan.design.name, **decided(plan), **({"asked": list(plan.asked)} if plan.asked else {}),
+            "design": plan.design.name, **decided(plan), **interface.constants, **({"asked": list(plan.asked)} if plan.asked else {}),
             **({"kind": plan.kind} if plan.strided else {}),
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},

@@ -87,11 +87,11 @@ def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
 
 
 def measure(plan: Plan) -> str:
-    """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements."""
+    """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements or the norms."""
     if plan.scheme.tiled:
-        return "(the sum over tiles of 32 k of 32 max|row of A| max|column of B|)"
-    if plan.scheme.tiled:
-        return f"({plan.scheme.tile_k} sum over tiles of k of max|row of A| max|column of B|)"
+        return f"(the sum over tiles of {plan.scheme.tile_k} k of {plan.scheme.tile_k} max|row of A| max|column of B|)"
+    if plan.scheme.residues:
+        return "(norm of the row of A * norm of the column of B)"
     return "(k max|row of A| max|column of B|)" if plan.scheme.by_row else "(|A||B|)"
 
 
@@ -116,6 +116,9 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     elif plan.scheme.tiled:
         lines += [f"Each {plan.scheme.tile_k} k of a row of A and column of B are scaled by the power of two that brings the largest",
                   "element near that, so nothing overflows."]
+    elif plan.scheme.residues:
+        lines += ["Each row of A and column of B is scaled by a factor that makes the Euclidean norm of its",
+                  f"integers about {plan.scheme.residues.target:.3g}, so nothing overflows."]
     elif plan.scheme.normalize == "row":
         lines += ["Each row of A and column of B is scaled by the power of two that brings its largest",
                   "element near that, so nothing overflows."]
@@ -132,7 +135,10 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     if plan.scheme.fixed:
         lines += ["A row or column that holds an Inf or a NaN is set aside: what it takes part in is computed so, too." if plan.special == "exact"
                   else "What a row or column that holds an Inf or a NaN takes part in is NaN."]
-    if plan.scheme.by_row:
+    if plan.scheme.residues:
+        lines += ["Elements that are not 0 and less than about 2^-%d of that norm count as lossy: their integer is 0. The bounds" % plan.scheme.bits,
+                  "hold with them as well."]
+    elif plan.scheme.by_row:
         lines += ["Elements that are not 0 and at most 2^%d of the largest one's power of two count as lossy: no word holds a"
                   % (plan.scheme.lowest() - plan.scheme.target_exponent), "part of them. The bounds hold with them as well."]
     if plan.fallback:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS
+from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Accumulator, Product, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.equation import Equation, solved
@@ -42,12 +43,16 @@ class Distribution:
         binades: (e, share of the elements whose magnitude lies in [2^e, 2^(e+1))); in such a binade they are taken as spread evenly.
         sign_share: square of the mean product over the mean square of products.
         draw: (generator, shape) -> FP64.
+        sequential: of what the equations give for FP32 sums one term after the other, the least that such sums show. On data of one sign, and where few
+            terms of a sum are large, fewer roundings count. Measured: cuBLAS SGEMM and plain FP32 kernels on an H200 at 4096 and 8192 (docs/results/frontier.md),
+            and simulated from 128 to 16384, where the share falls with K.
     """
 
     name: str
     binades: tuple[tuple[int, float], ...]
     sign_share: float
     draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+    sequential: float = 1.0
 
     @property
     def top(self) -> int:
@@ -64,11 +69,11 @@ _UNIFORM = tuple((-j, 2.0**-j) for j in range(1, 61))
 SPREAD = 20
 DISTRIBUTIONS = {one.name: one for one in (
     Distribution("uniform", _UNIFORM, 0.0, lambda rng, shape: rng.uniform(-1, 1, shape)),
-    Distribution("positive", _UNIFORM, 9 / 16, lambda rng, shape: rng.uniform(0, 1, shape)),
+    Distribution("positive", _UNIFORM, 9 / 16, lambda rng, shape: rng.uniform(0, 1, shape), sequential=0.89),
     Distribution("normal", tuple((e, _below(2.0 ** (e + 1)) - _below(2.0**e)) for e in range(-60, 3)), 0.0, lambda rng, shape: rng.standard_normal(shape)),
     Distribution(
         "spread", tuple((e, 0.5 / SPREAD) for e in range(-SPREAD, SPREAD)), 0.0,
-        lambda rng, shape: rng.choice([-1.0, 1.0], shape) * np.exp2(rng.uniform(-SPREAD, SPREAD, shape)),
+        lambda rng, shape: rng.choice([-1.0, 1.0], shape) * np.exp2(rng.uniform(-SPREAD, SPREAD, shape)), sequential=0.45,
     ),
 )}
 """`uniform`: U[-1, 1]; `positive`: U[0, 1]; `normal`: the standard one; `spread`: either sign, the magnitude's logarithm even from 2^-20 to 2^20."""
@@ -98,11 +103,14 @@ SUM_RANDOM = Equation(
     "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too)",
 )
 PROMOTED_COHERENT = Equation(
-    "E11", "promotion_coherent", "where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)", "",
-    "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign",
+    "E11", "promotion_coherent",
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)", "",
+    "Higham and Mary 2019: additions to nearest outside the unit, of data of one sign; compensated, the last one alone is rounded, and few others",
 )
 PROMOTED_RANDOM = Equation(
-    "E12", "promotion_random", "where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)", "", "E11 of data of both signs",
+    "E12", "promotion_random",
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
+    "E11 of data of both signs",
 )
 SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
 """Evaluated once for each accumulator."""
@@ -132,14 +140,18 @@ GATE = Equation(
 SPLIT_WORST = Equation("E20", "split_worst", "remainder_a + remainder_b + remainder_a * remainder_b + dropped_worst", "", "MixPert eq. 6 for any words")
 SUM_WORST = Equation(
     "E21", "sum_worst",
-    "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
+    "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
     " + where(floors > 0, steps / products * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
-    " + where(promoted > 0, chunks * u, 0)", "",
+    " + where(promoted > 0, (chunks + compensated) * u, 0)", "",
     "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion",
 )
 WORST = Equation(
     "E22", "worst", "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)", "",
     "of |C - C*| / (|A||B|), element by element, in range",
+)
+RESIDUES_LEFT = Equation(
+    "E23", "words_scatter", "sqrt(2 * min(K, segment_k) / 12) / residue_target", "",
+    "of residues: an element is rounded to a whole number of steps, of which the norm of its segment of a row has `residue_target`, in both operands",
 )
 PREDICTED = (COHERENCE, SCATTERED, *SUMS, *ESTIMATES[2:], SPLIT_WORST, SUM_WORST, WORST)
 """What `predicted` evaluates."""
@@ -286,7 +298,9 @@ def product_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution) -
 # ---- the sums
 
 
-def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes) -> dict[str, Any]:
+def _sum_numbers(
+    scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulator, promote: int, k: int, sizes: ProductSizes, compensated: bool,
+) -> dict[str, Any]:
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
     promote = scheme.tile_k or promote  # the numbers of tiles are added up as promoted sums are
@@ -298,6 +312,8 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
     slack = 2.0 ** (unit.fraction_bits - 2 * FORMATS[accumulator.word].fraction_bits) if unit and unit.fraction_bits else 1.0
     signed = sum(map(sizes.signed, own))
     steps = len(own) * ceil(chunk / block)
+    sum_bits = unit.sum_bits or 23 if unit else 23
+    sum_u = 2.0 ** -(sum_bits + 1)
     largest = max(map(sizes.mean, own)) or 1.0
     shares = [sizes.mean(p) / largest for p in own] if signed else []
     # `verify/bound.py`: blocks below half an ulp of the sum are lost whole, which has a sign where they have one. Sums of a whole block are seldom
@@ -307,13 +323,29 @@ def _sum_numbers(scheme: Scheme, unit: MatrixUnit | None, accumulator: Accumulat
         min(share / 4, halves**2 / (12 * share) * min(1.0, halves / share) ** (block - 1)) for share in shares if 0 < share < 1
     ) if unit and not cuts else 0.0
     return {
-        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": len(own), "signed_products": signed, "unit_block": block, "promoted": int(promoted),
+        "u": U, "ln2": LN2, "K": k, "chunk": chunk, "products": full_sums(scheme, accumulator, unit if promoted else None, chunk),
+        "signed_products": signed, "unit_block": block, "promoted": int(promoted), "compensated": int(compensated),
         "to_nearest": int(not cuts), "cuts": int(cuts), "floors": int(floors), "term_cut": 2.0**-unit.fraction_bits if cuts or floors else 0.0,
         # The sum of terms that were cut at 2^-fraction_bits has no more bits below FP32's last place than that: of one bit half a place is half as often cut.
-        "cut": U * (1 - 2.0 ** (23 - unit.fraction_bits)) if cuts else 0.0,
+        # Where sums end where their terms do, it is those of several terms that lose bits: of as many as a wandering sum is larger than a term.
+        "cut": sum_u * (1 - 2.0 ** (sum_bits - unit.fraction_bits) / (sqrt(block) if unit.sum_bits else 1)) if cuts else 0.0, "sum_u": sum_u,
         "term_slack": slack, "levels": ceil(log2(block)) if unit and unit.rule == "tree" else 0,
         "downwards": DOWNWARDS if floors else 0.0, "swallowed": swallowed,
     }
+
+
+def full_sums(scheme: Scheme, accumulator: Accumulator, unit: MatrixUnit | None, chunk: int) -> float:
+    """How many roundings of an accumulator's full size a block of all its products costs: one for each product.
+
+    Of coarse sums that are emptied after every block, products come from the smallest to the largest into an empty accumulator, and each rounding
+    is as large as the sum is by then.
+    """
+    own = [product for product in scheme.products if product.into == accumulator.name]
+    if unit is None or not unit.sum_bits or chunk > unit.block[accumulator.word]:
+        return float(len(own))
+    of_a, of_b = (scheme.words_of(operand) for operand in "ab")
+    sizes = np.maximum.accumulate([scheme.remainder(of_a[p.a].source, "a") * scheme.remainder(of_b[p.b].source, "b") for p in own])
+    return float((sizes / sizes[-1]).sum())
 
 
 # ---- what is predicted
@@ -360,6 +392,7 @@ class Prediction:
 
 def predicted(
     scheme: Scheme, unit: MatrixUnit | None, k: int, promote: int, data: Distribution = DISTRIBUTIONS["uniform"], output_roundoff: float = 0.0,
+    compensated: bool = False,
 ) -> Prediction:
     """The error of a product over k, on matrices of a distribution.
 
@@ -367,8 +400,11 @@ def predicted(
         unit: the matrix unit that multiplies; None for FP32 arithmetic, one fused multiply-add after the other.
         promote: k between moves of the promoted accumulators into FP32 registers; 0 never.
         output_roundoff: of C's type; 0 of FP32.
+        compensated: whether sums leave the unit by their leading bits, so that additions do not round, and the rest stays in it.
     """
     k = max(k, 1)
+    if scheme.residues:
+        return _of_residues(scheme, k, data, output_roundoff)
     sizes = product_sizes(scheme, unit, data)
     of_a, of_b = sizes.sides
     bias = sum(side.lost_mean for side in sizes.sides) + sum(of_a.mean[p] * of_b.mean[q] for p, q in scheme.missing)
@@ -379,9 +415,11 @@ def predicted(
     for accumulator in scheme.accumulators:
         share, own = scheme.recombination.share(accumulator), [p for p in scheme.products if p.into == accumulator.name]
         exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding, and of tiles of k that of adding them up
-        known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes))
+        known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes, compensated))
         inside = (known["sum_coherent"], known["sum_random"], known["sum_worst"]) if not exact else (0.0, U, U)
         of_one_sign, of_both = sqrt(inside[0] ** 2 + known["promotion_coherent"] ** 2), sqrt(inside[1] ** 2 + known["promotion_random"] ** 2)
+        if unit is None and not exact:
+            of_one_sign, of_both = data.sequential * of_one_sign, data.sequential * of_both
         worst += share * inside[2]
         # `share` takes the words' scales out of the sum, and these sizes are relative to x.
         coherent += of_one_sign * sum(map(sizes.mean, own))
@@ -399,3 +437,13 @@ def predicted(
     # Behind integer words no element's error is relative to |A||B|: `verify/fixed.py` has their worst case.
     in_range = all(side.in_range for side in sizes.sides)
     return Prediction(float(numbers["estimate"]) if in_range else inf, inf if scheme.by_row else float(numbers["worst"]), numbers)
+
+def _of_residues(scheme: Scheme, k: int, data: Distribution, output_roundoff: float) -> Prediction:
+    """Of integers whose last place is relative to a row's norm: on any distribution the same. Their sums are exact, and C is rounded once, to FP32."""
+    numbers = {"K": k, "segment_k": SEGMENT_K, "residue_target": float(scheme.residues.target)}
+    numbers |= solved((RESIDUES_LEFT,), numbers) | {
+        "u": U, "ln2": LN2, "sign_share": data.sign_share, "words_bias": 0.0, "sums_coherent": 0.0, "sums_random": 0.0, "low_sums": 0.0, "roundings": 0,
+        "last_roundings": 1, "output_roundoff": output_roundoff, "sums_worst": 0.0, **_worst_numbers(scheme),
+    }
+    numbers = solved((*ESTIMATES, SPLIT_WORST, WORST), numbers)
+    return Prediction(float(numbers["estimate"]), inf, numbers)

@@ -57,10 +57,16 @@ def promote_for(scheme: Scheme, unit: MatrixUnit, fragment_k: int, k: int) -> in
     0 for one product of words, which round far more coarsely than the unit cuts, and where a unit that
     rounds to nearest meets the target without. Else at least two
     instructions: promoting each one's sum at once makes another, slower kernel, for
-    those who ask for it.
+    those who ask for it. But where the unit's sums have fewer bits than FP32's and an instruction is one of its sums, every one is promoted: low
+    products leave nothing in a sum that holds a high one.
+
+    Args:
+        unit: as it sums such words (`MatrixUnit.of`).
     """
     if len(scheme.products) == 1 or scheme.leading not in unit.block:
         return 0
+    if unit.sum_bits and unit.block[scheme.leading] == fragment_k:
+        return fragment_k
     k = max(k, LEAST_K)
 
     def good_enough(interval: int) -> bool:

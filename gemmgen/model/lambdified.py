@@ -312,10 +312,11 @@ CODE = {
     ),
     # M4
     (
-    "where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / "
-    "f32_fma_per_clock * BK / max(tile_k, 1), 0)"): (
-        lambda promote, promoted_sums, BM, BN, f32_fma_per_clock, BK, tile_k, sums: where(promote > 0, promoted_sums * 2 * BM * BN / f32_fma_per_clock
-        * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)
+    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) *"
+    " BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)"): (
+        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK, tile_k, sums: where(promote > 0, promoted_sums * (2 + compensated)
+        * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1),
+        0)
     ),
     # M20
     (
@@ -477,11 +478,15 @@ CODE = {
     "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))": (
         lambda tile_k, FK, BK: (tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))
     ),
+    # C39
+    "(compensated == 0) | (promote > FK)": (
+        lambda compensated, promote, FK: (compensated == 0) | (promote > FK)
+    ),
     # C56
     "shared_bytes <= shared_bytes_per_block": (
         lambda shared_bytes, shared_bytes_per_block: shared_bytes <= shared_bytes_per_block
     ),
-    # C11
+    # C43
     "accumulator_registers + other_registers <= register_budget": (
         lambda accumulator_registers, other_registers, register_budget: accumulator_registers + other_registers <= register_budget
     ),
@@ -636,12 +641,12 @@ CODE = {
         lambda groups: 4 * (groups + 1)
     ),
     # W3
-    "where(mixed > 0, 4, words_a * word_bytes)": (
-        lambda mixed, words_a, word_bytes: where(mixed > 0, 4, words_a * word_bytes)
+    "where(mixed > 0, 4, a_word_bytes)": (
+        lambda mixed, a_word_bytes: where(mixed > 0, 4, a_word_bytes)
     ),
     # W4
-    "BK * (BM * a_bytes + BN * words_b * word_bytes)": (
-        lambda BK, BM, a_bytes, BN, words_b, word_bytes: BK * (BM * a_bytes + BN * words_b * word_bytes)
+    "BK * (BM * a_bytes + BN * b_word_bytes)": (
+        lambda BK, BM, a_bytes, BN, b_word_bytes: BK * (BM * a_bytes + BN * b_word_bytes)
     ),
     # W5
     "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)": (
@@ -681,13 +686,13 @@ CODE = {
         lambda resident_blocks, sms, cluster: floor(max(resident_blocks, 1) * sms / cluster) * cluster
     ),
     # W13
-    "BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)": (
-        lambda BK, word_bytes, products, BM, WM, BN, WN, mixed, FM: BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN
-        * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)
+    "BK * product_bytes * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM) + where(mixed > 0, 4 * BM * BK * BN / WN, 0)": (
+        lambda BK, product_bytes, BM, WM, BN, WN, mixed, FM: BK * product_bytes * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM) +
+        where(mixed > 0, 4 * BM * BK * BN / WN, 0)
     ),
     # W14
-    "BK * (BM * a_bytes + BN * words_b * word_bytes / cluster)": (
-        lambda BK, BM, a_bytes, BN, words_b, word_bytes, cluster: BK * (BM * a_bytes + BN * words_b * word_bytes / cluster)
+    "BK * (BM * a_bytes + BN * b_word_bytes / cluster)": (
+        lambda BK, BM, a_bytes, BN, b_word_bytes, cluster: BK * (BM * a_bytes + BN * b_word_bytes / cluster)
     ),
     # W15
     "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k": (
@@ -710,8 +715,8 @@ CODE = {
         lambda sms, wave_rows, N, BN: min(ceil(sms / wave_rows), ceil(N / BN))
     ),
     # W20
-    "batch * K * (M * a_bytes + N * words_b * word_bytes)": (
-        lambda batch, K, M, a_bytes, N, words_b, word_bytes: batch * K * (M * a_bytes + N * words_b * word_bytes)
+    "batch * K * (M * a_bytes + N * b_word_bytes)": (
+        lambda batch, K, M, a_bytes, N, b_word_bytes: batch * K * (M * a_bytes + N * b_word_bytes)
     ),
     # W39
     "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)": (
@@ -720,22 +725,22 @@ CODE = {
     # W21
     (
     "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes "
-    "+ wave_columns * BN * words_b * word_bytes)))"): (
-        lambda batch, M, N, plane_bytes, l2_size, turns, wave_groups, K, wave_rows, BM, a_bytes, wave_columns, BN, words_b, word_bytes: 4 * batch * M
-        * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns
-        * BN * words_b * word_bytes)))
+    "+ wave_columns * BN * b_word_bytes)))"): (
+        lambda batch, M, N, plane_bytes, l2_size, turns, wave_groups, K, wave_rows, BM, a_bytes, wave_columns, BN, b_word_bytes: 4 * batch * M * N +
+        where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN
+        * b_word_bytes)))
     ),
     # W22
     (
-    "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * "
-    "words_a + N * words_b)))"): (
-        lambda batch, K, split_reads, mixed, M, N, plane_bytes, l2_size, word_bytes, words_a, words_b: batch * K * (4 * split_reads * (where(mixed >
-        0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * words_a + N * words_b)))
+    "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N "
+    "* b_word_bytes))"): (
+        lambda batch, K, split_passes, mixed, M, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K * (4 * split_passes * (where(mixed >
+        0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))
     ),
     # W23
-    "(fetch_bytes + BK * (BM * a_bytes + BN * words_b * word_bytes)) / shared_bytes_per_clock": (
-        lambda fetch_bytes, BK, BM, a_bytes, BN, words_b, word_bytes, shared_bytes_per_clock: (fetch_bytes + BK * (BM * a_bytes + BN * words_b *
-        word_bytes)) / shared_bytes_per_clock
+    "(fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) / shared_bytes_per_clock": (
+        lambda fetch_bytes, BK, BM, a_bytes, BN, b_word_bytes, shared_bytes_per_clock: (fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) /
+        shared_bytes_per_clock
     ),
     # W24
     "fill_bytes / l2_bytes_per_clock": (
@@ -750,7 +755,7 @@ CODE = {
     "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
         lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
     ),
-    # W40
+    # W41
     "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
         lambda tile_k, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)
     ),
@@ -759,9 +764,12 @@ CODE = {
         lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
     ),
     # W27
-    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles, moved_cycles)": (
-        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles, moved_cycles: max(tensor_cycles, shared_cycles,
-        l2_cycles, chain_cycles / overlapping, latency_cycles, moved_cycles)
+    (
+    "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping, "
+    "latency_cycles, moved_cycles)"): (
+        lambda tensor_cycles, pingpong, groups, beside, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles, moved_cycles:
+        max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping,
+        latency_cycles, moved_cycles)
     ),
     # W28
     "(turn_cycles_each + store_cycles * WM * WN) / overlapping": (
@@ -774,21 +782,31 @@ CODE = {
         lambda turns, stages_k, stage_cycles, turn_cycles, split_k, gather_share, BM, BN, l2_bytes_per_clock, memory_cycles: turns * (stages_k *
         stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
     ),
+    # W40
+    (
+    "where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK / "
+    "max(promote, 1) / (0.55 * f32_fma_per_clock), 0)"): (
+        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, f32_fma_per_clock:
+        where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK /
+        max(promote, 1) / (0.55 * f32_fma_per_clock), 0)
+    ),
     # W30
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
-        lambda products, batch, M, BM, N, BN, K, unit_rate: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)": (
+        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN
+        * K / unit_rate * max(1, moving_cycles / tensor_cycles)
     ),
     # W32
     (
-    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds + "
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds + "
     "where(cluster > 1, cluster_seconds, 0)"): (
-        lambda kernel_seconds, split_seconds, unit_seconds, split_power, split_reads, launch_seconds, overlap_seconds, cluster, cluster_seconds:
-        max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds +
+        lambda kernel_seconds, split_seconds, unit_seconds, split_power, split_passes, launch_seconds, overlap_seconds, cluster, cluster_seconds:
+        max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds +
         where(cluster > 1, cluster_seconds, 0)
     ),
     # C23
-    "(BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)": (
-        lambda BK, word_bytes: ((BK * word_bytes == 32) | (BK * word_bytes == 64)) | (BK * word_bytes == 128)
+    "((BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)) & (BK * least_bytes >= 32)": (
+        lambda BK, word_bytes, least_bytes: (((BK * word_bytes == 32) | (BK * word_bytes == 64)) | (BK * word_bytes == 128)) & (BK * least_bytes >=
+        32)
     ),
     # C4
     "WN % FN == 0": (
@@ -803,9 +821,9 @@ CODE = {
         lambda threads: threads <= 512
     ),
     # C25
-    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))": (
-        lambda mixed, BK, FK, word_bytes, a_strided, split_reads: (mixed == 0) | ((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (a_strided == 0)) &
-        (split_reads == 1))
+    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (a_strided == 0) & (split_reads == 1))": (
+        lambda mixed, BK, FK, word_bytes, types, a_strided, split_reads: (mixed == 0) | (((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1))
+        & (a_strided == 0)) & (split_reads == 1))
     ),
     # C11
     "accumulator_registers + fragment_registers + other_registers <= register_budget": (
@@ -815,6 +833,10 @@ CODE = {
     # C29
     "min(WN, 256) / 2 + 4 * mixed + 28 <= registers": (
         lambda WN, mixed, registers: min(WN, 256) / 2 + 4 * mixed + 28 <= registers
+    ),
+    # C36
+    "(types == 1) | (WN % 16 == 0)": (
+        lambda types, WN: (types == 1) | (WN % 16 == 0)
     ),
     # G24
     (
@@ -833,6 +855,112 @@ CODE = {
     # C21
     "(held * fragment_buffers < 2) | (BK > FK)": (
         lambda held, fragment_buffers, BK, FK: (held * fragment_buffers < 2) | (BK > FK)
+    ),
+    # Q1
+    "BK * (BM + BN)": (
+        lambda BK, BM, BN: BK * (BM + BN)
+    ),
+    # Q2
+    "stages * (stage_bytes + 16)": (
+        lambda stages, stage_bytes: stages * (stage_bytes + 16)
+    ),
+    # Q3
+    "WM * WN / 128": (
+        lambda WM, WN: WM * WN / 128
+    ),
+    # Q4
+    "blocks_at_once * BM * BN * (moduli + 8)": (
+        lambda blocks_at_once, BM, BN, moduli: blocks_at_once * BM * BN * (moduli + 8)
+    ),
+    # Q5
+    "BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)": (
+        lambda BK, BM, WM, BN, WN, FM: BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)
+    ),
+    # Q6
+    "BK * (BM + BN / cluster)": (
+        lambda BK, BM, BN, cluster: BK * (BM + BN / cluster)
+    ),
+    # Q7
+    "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)": (
+        lambda M, BM, cluster, N, BN: ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)
+    ),
+    # Q8
+    "ceil(K / BK) * moduli": (
+        lambda K, BK, moduli: ceil(K / BK) * moduli
+    ),
+    # Q9
+    "K * (M + N) * moduli": (
+        lambda K, M, N, moduli: K * (M + N) * moduli
+    ),
+    # Q10
+    (
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * "
+    "turns * kept_bytes)"): (
+        lambda M, N, plane_bytes, l2_size, turns, K, moduli, wave_rows, BM, wave_columns, BN, kept_bytes: 4 * M * N + where(plane_bytes + 4 * M * N <=
+        l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN)) + 2 * turns * kept_bytes)
+    ),
+    # Q11
+    "K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))": (
+        lambda K, M, N, plane_bytes, l2_size, moduli: K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))
+    ),
+    # Q13
+    "BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)": (
+        lambda BM, BN, BK, tensor_fma_per_clock, mma_efficiency: BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)
+    ),
+    # Q14
+    "(fetch_bytes + stage_bytes) / shared_bytes_per_clock": (
+        lambda fetch_bytes, stage_bytes, shared_bytes_per_clock: (fetch_bytes + stage_bytes) / shared_bytes_per_clock
+    ),
+    # Q15
+    "tensor_cycles / groups": (
+        lambda tensor_cycles, groups: tensor_cycles / groups
+    ),
+    # Q17
+    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)": (
+        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles: max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles,
+        latency_cycles)
+    ),
+    # Q18
+    "8 * BM * BN / f32_fma_per_clock": (
+        lambda BM, BN, f32_fma_per_clock: 8 * BM * BN / f32_fma_per_clock
+    ),
+    # Q19
+    "(24 + 5 * moduli) * BM * BN / f32_fma_per_clock": (
+        lambda moduli, BM, BN, f32_fma_per_clock: (24 + 5 * moduli) * BM * BN / f32_fma_per_clock
+    ),
+    # Q20
+    "where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)": (
+        lambda groups, stages, tensor_cycles: where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)
+    ),
+    # Q21
+    (
+    "turns * (stages_k * stage_cycles + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + "
+    "turn_cycles_each)"): (
+        lambda turns, stages_k, stage_cycles, K, moduli, reduce_cycles, hidden_cycles, join_cycles, turn_cycles_each: turns * (stages_k * stage_cycles
+        + ceil(K / 8192) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles)) + turn_cycles_each)
+    ),
+    # Q22
+    "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
+        lambda moduli, M, BM, N, BN, K, unit_rate: 2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    ),
+    # Q24
+    (
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + 2 * launch_seconds + overlap_seconds + where(cluster > 1, "
+    "cluster_seconds, 0)"): (
+        lambda kernel_seconds, split_seconds, unit_seconds, split_power, launch_seconds, overlap_seconds, cluster, cluster_seconds: max(kernel_seconds
+        + split_seconds, unit_seconds + split_power * split_seconds) + 2 * launch_seconds + overlap_seconds + where(cluster > 1, cluster_seconds, 0)
+    ),
+    # C40
+    "WM * WN % (128 * 16) == 0": (
+        lambda WM, WN: WM * WN % (128 * 16) == 0
+    ),
+    # C41
+    "split_k == 1": (
+        lambda split_k: split_k == 1
+    ),
+    # C42
+    "min(WN, 256) / 2 + 28 <= registers": (
+        lambda WN, registers: min(WN, 256) / 2 + 28 <= registers
     ),
     # S1
     "(BM / WM) * (BN / WN) * (BK / WK)": (
@@ -1142,12 +1270,16 @@ CODE = {
         + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))
     ),
     # E11
-    "where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)": (
-        lambda promoted, chunks, u, ln2: where(promoted > 0, where(chunks > 1, u * sqrt(chunks / (24 * ln2)), 0), 0)
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)": (
+        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**(-16)
+        * chunks, sqrt(chunks / (24 * ln2))), 0), 0)
     ),
     # E12
-    "where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)": (
-        lambda promoted, chunks, u, ln2: where(promoted > 0, where(chunks > 1, u * sqrt((chunks + 1) / (16 * ln2)), 0), 0)
+    (
+    "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), "
+    "0)"): (
+        lambda promoted, chunks, u, compensated, ln2: where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**(-16)
+        * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)
     ),
     # E13
     "sqrt(words_bias**2 + words_scatter**2 * scattered)": (
@@ -1177,11 +1309,11 @@ CODE = {
     ),
     # E21
     (
-    "where(cuts > 0, steps * (2 * u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
-    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, chunks * u, 0)"): (
-        lambda cuts, steps, u, unit_block, term_cut, products, levels, floors, promoted, chunks: where(cuts > 0, steps * (2 * u + (unit_block + 1) *
-        term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) + (unit_block + 1) * term_cut, 0)))
-        + where(promoted > 0, chunks * u, 0)
+    "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
+    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)"): (
+        lambda cuts, steps, sum_u, unit_block, term_cut, u, products, levels, floors, promoted, chunks, compensated: where(cuts > 0, steps * (2 *
+        sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) +
+        (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)
     ),
     # E22
     "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (
@@ -1283,22 +1415,24 @@ CODE = {
     # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, "
-    "tile_k)), 0)))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, word_bytes, words_a, words_b, tile_k:
-        floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed
-        > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1,
-        tile_k)), 0)))
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, a_word_bytes, b_word_bytes, tile_k: floor((shared_bytes_per_block
+        - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, a_word_bytes) + BK *
+        BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))
+    ),
+    # C10
+    "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))": (
+        lambda shared_bytes_per_block, BK, BM, BN: floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))
     ),
     # C10
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
-    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
-    "* words_a) + BK * BN * word_bytes * words_b))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, promote, promoted_sums, sums, BK, mixed, word_bytes, words_a, words_b:
+    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, "
+    "a_word_bytes) + BK * BN * b_word_bytes))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, promote, promoted_sums, sums, BK, mixed, a_word_bytes, b_word_bytes:
         floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) *
         where(((promote > 0) & (promoted_sums > 0)) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4,
-        word_bytes * words_a) + BK * BN * word_bytes * words_b))
+        a_word_bytes) + BK * BN * b_word_bytes))
     ),
 }
 
@@ -1311,20 +1445,20 @@ MOST_STAGES = {
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, "
-    "tile_k)), 0)))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
     'portable':
     (
     "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, "
     "floor(4 * BK / max(1, tile_k)), 0))))"),
+    'residues':
+    "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, word_bytes * words_a) + BK * BN * word_bytes * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, "
-    "tile_k)), 0)))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
     'tensor_memory':
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "
-    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, word_bytes "
-    "* words_a) + BK * BN * word_bytes * words_b))"),
+    "where((promote > 0) & (promoted_sums > 0) & (BN * promoted_sums + BN * sums <= 512), 2, 1))) / (16 + BK * BM * where(mixed > 0, 4, "
+    "a_word_bytes) + BK * BN * b_word_bytes))"),
 }

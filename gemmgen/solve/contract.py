@@ -1,7 +1,7 @@
 """What a spec asks of the error instead of naming a scheme, `[accuracy]`, and whether a scheme gives it.
 
 The figures are those of `model/accuracy.py`, at the spec's k. `relative_frobenius` is held against the estimate, `scaled` against the worst case. `as` asks
-for the error of arithmetic that people know, on all the data of `EVERYWHERE`:
+for the error of arithmetic that people know, on all the data of `EVERYWHERE`, or on `data` alone where the spec says one:
 
 - `fp32`: no more than the estimate of a sequential FP32 dot product;
 - `tf32`: no more than the estimate of one TF32 word, whose range is FP32's, exactly summed;
@@ -22,7 +22,7 @@ from gemmgen.model.error import LARGEST_PROMOTE, LN2, U
 from gemmgen.spec import LoadedSpec
 
 EVERYWHERE = ("uniform", "positive", "spread")
-"""The data that `as` speaks of."""
+"""The data that `as` speaks of, where the spec names none."""
 ROUNDED = 1.25 * U / sqrt(8 * LN2)
 """3.2e-8: one rounding to FP32, and a quarter."""
 
@@ -73,27 +73,36 @@ class Contract:
             return tf32_estimate(self.k, data)
         return ROUNDED if self.asked == "fp32-rounded" else float(self.asked)
 
-    def reached(self, scheme: Scheme, unit: MatrixUnit | None, promote: int) -> list[tuple[str, float, float]]:
+    def reached(self, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool = False) -> list[tuple[str, float, float]]:
         """(distribution, figure, the largest allowed) of a scheme; `unit` None for FP32 arithmetic."""
         found = []
         for name in self.data:
-            prediction = predicted(scheme, unit, self.k, promote, DISTRIBUTIONS[name], self.roundoff)
+            prediction = predicted(scheme, unit, self.k, promote, DISTRIBUTIONS[name], self.roundoff, compensated)
             found.append((name, prediction.worst if self.key == "scaled" else prediction.estimate, self.most(name)))
         return found
 
-    def times(self, scheme: Scheme, unit: MatrixUnit | None, promote: int) -> float:
+    def times(self, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool = False) -> float:
         """The figure over the one asked, the worst of the data: at most 1 where the scheme gives what is asked."""
-        return max(figure / most for _, figure, most in self.reached(scheme, unit, promote))
+        return max(figure / most for _, figure, most in self.reached(scheme, unit, promote, compensated))
 
-    def told(self, scheme: Scheme, unit: MatrixUnit | None, promote: int) -> str:
+    def told(self, scheme: Scheme, unit: MatrixUnit | None, promote: int, compensated: bool = False) -> str:
         """`scaled, promote 64: 2.7e-07 on U[-1, 1] (1e-06 asked)`, of the data it is worst on."""
-        name, figure, most = max(self.reached(scheme, unit, promote), key=lambda one: one[1] / one[2])
+        name, figure, most = max(self.reached(scheme, unit, promote, compensated), key=lambda one: one[1] / one[2])
         on = f" on {TOLD[name]}" if self.key != "scaled" else ""
-        return f"{scheme.name}{f', promote {promote}' if promote else ''}: {figure:.3g}{on} ({most:.3g} asked)"
+        return f"{scheme.name}{f', promote {promote}' if promote else ''}{', compensated' if compensated else ''}: {figure:.3g}{on} ({most:.3g} asked)"
 
     def intervals(self, fragment_k: int) -> list[int]:
         """Intervals of promotion to try, the cheapest first."""
         return [0, *sorted({max(LARGEST_PROMOTE >> step, fragment_k) for step in range(8)}, reverse=True)]
+
+    def promotions(self, fragment_k: int, compensates: bool) -> list[tuple[int, str]]:
+        """(interval, how sums are added up) to try, the cheapest first.
+
+        Args:
+            compensates: whether there is a choice of the latter.
+        """
+        intervals = self.intervals(fragment_k)
+        return [(each, "plain") for each in intervals] + [(each, "compensated") for each in intervals if compensates and each > fragment_k]
 
 
 def contract(loaded: LoadedSpec, roundoff: float = 0.0) -> Contract | None:
@@ -106,7 +115,8 @@ def contract(loaded: LoadedSpec, roundoff: float = 0.0) -> Contract | None:
     for key in ("relative_frobenius", "scaled", "as"):
         value = getattr(asked, key)
         if value is not None:
-            return Contract(key, value, EVERYWHERE if key == "as" else (asked.data,), k, roundoff)
+            everywhere = key == "as" and "data" not in asked.model_fields_set
+            return Contract(key, value, EVERYWHERE if everywhere else (asked.data,), k, roundoff)
     return None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.decisions import SUMS
 from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
@@ -24,6 +25,7 @@ class Point:
 
     Attributes:
         promote: k between promotions; 0 never.
+        sums: how what is promoted is added up, as `[split] sums` says it.
         policy: of the fastest plan.
         errors: the estimate on each of `DISTRIBUTIONS`, by name; infinite where the words do not hold the data.
         figure: what is compared: the error over the one that the spec asks for, or the estimate on the spec's data.
@@ -45,18 +47,19 @@ class Point:
     beaten_by: str = ""
     meets: bool | None = None
     sums_in_unit: bool = True
+    sums: str = "plain"
 
     @property
     def told(self) -> str:
-        """`scaled, 64`."""
-        return f"{self.scheme}, {self.promote}" if self.promote else self.scheme
+        """`scaled, 64`, or `scaled, 32, compensated`."""
+        return ", ".join(map(str, filter(None, (self.scheme, self.promote, self.sums if self.sums != "plain" else ""))))
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, for `--json`; what is infinite, or of integers not relative to |A||B|, is None."""
         errors = {name: value if value < inf else None for name, value in self.errors.items()}
         figure = self.figure if self.figure < inf else None
         return {
-            "scheme": self.scheme, "promote": self.promote, "policy": self.policy, "errors": errors, "figure": figure,
+            "scheme": self.scheme, "promote": self.promote, "sums": self.sums, "policy": self.policy, "errors": errors, "figure": figure,
             "worst": self.worst if self.worst < inf else None,
             "seconds": self.seconds, "tflops": self.tflops, "beaten_by": self.beaten_by, "meets": self.meets,
         }
@@ -85,9 +88,20 @@ class Frontier:
         """Those that hold the data and that no other beats."""
         return tuple(point for point in self.points if not point.beaten_by and point.figure < inf)
 
+    @property
+    def worth_running(self) -> tuple[Point, ...]:
+        """Those that no other interval of the same scheme beats: as fast, erring as little on any data, and better in one of these."""
+        return tuple(point for point in self.points if not any(
+            other.scheme == point.scheme and _no_worse(other, point) and not _no_worse(point, other) for other in self.points
+        ))
+
+
+def _no_worse(one: Point, other: Point) -> bool:
+    return one.seconds <= other.seconds and all(one.errors[name] <= other.errors[name] for name in one.errors)
+
 
 def frontier(loaded: LoadedSpec) -> Frontier:
-    """Solve the spec with every scheme, promoted as gemmgen would, never, and as seldom as the error allows that the spec asks for.
+    """Solve the spec with every scheme, promoted as gemmgen would, never, as seldom as the error allows that the spec asks for, and compensated.
 
     Whatever else the spec fixes stays fixed, but for the scheme.
 
@@ -98,18 +112,19 @@ def frontier(loaded: LoadedSpec) -> Frontier:
     problem = loaded.spec.problem
     asked = contract(loaded, all_outputs()[problem.c].roundoff)
     data = asked.data[0] if asked else loaded.spec.accuracy.data
-    plans: dict[tuple[str, int], Plan] = {}
+    plans: dict[tuple[str, int, str], Plan] = {}
     refused: list[tuple[str, GemmgenError]] = []
     for scheme in SCHEMES.rows():
         try:
-            usual = solve(_with(loaded, scheme.name))
+            usual = solve(with_scheme(loaded, scheme.name))
         except InfeasibleSpec as error:
             refused.append((scheme.name, error))
             continue
-        plans[scheme.name, usual.promote] = usual
-        for promote in _others(asked, usual) if loaded.spec.split.promote is None else ():
+        plans[scheme.name, usual.promote, usual.sums] = usual
+        for promote, sums in _others(asked, usual, loaded.spec.split.sums) if loaded.spec.split.promote is None else ():
             try:
-                plans.setdefault((scheme.name, promote), solve(_with(loaded, scheme.name, promote)))
+                other = solve(with_scheme(loaded, scheme.name, promote, sums))
+                plans.setdefault((scheme.name, other.promote, other.sums), other)
             except InfeasibleSpec:  # the kernels of this design do not promote so
                 continue
     if not plans:
@@ -121,28 +136,37 @@ def frontier(loaded: LoadedSpec) -> Frontier:
     )
 
 
-def _with(loaded: LoadedSpec, scheme: str, promote: int | None = None) -> LoadedSpec:
+def with_scheme(loaded: LoadedSpec, scheme: str, promote: int | None = None, sums: str | None = None) -> LoadedSpec:
     """The spec with a scheme in place of an error that it asks for."""
-    split = loaded.spec.split.model_copy(update={"scheme": scheme} | ({} if promote is None else {"promote": promote}))
+    update = {"scheme": scheme} | ({} if promote is None else {"promote": promote}) | ({} if sums is None else {"sums": sums})
+    split = loaded.spec.split.model_copy(update=update)
     return loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"split": split, "accuracy": Accuracy()})})
 
 
-def _others(asked: Contract | None, plan: Plan) -> Iterator[int]:
-    """Intervals of promotion beside the plan's own."""
-    if plan.fragment.on_matrix_unit:
-        yield 0
-        meeting = (promote for promote in asked.intervals(plan.fragment.shape[2]) if asked.times(plan.scheme, plan.gpu.unit, promote) <= 1) if asked else ()
-        yield from islice(meeting, 1)
+def _others(asked: Contract | None, plan: Plan, sums: str) -> Iterator[tuple[int | None, str]]:
+    """Intervals of promotion, and how sums are added up, beside the plan's own.
+
+    Args:
+        sums: what the spec says of the latter; `auto` leaves it open.
+    """
+    if not plan.fragment.on_matrix_unit:
+        return
+    intervals = asked.intervals(plan.fragment.shape[2]) if asked else ()
+    meeting = (promote for promote in intervals if asked and asked.times(plan.scheme, plan.unit, promote, plan.compensates) <= 1)
+    for promote in (0, *islice(meeting, 1)) if sums != "compensated" else ():
+        yield promote, sums
+    if sums == "auto" and any(map(plan.promotes, plan.scheme.accumulators)) and SUMS in plan.design.own:
+        yield None, "compensated"
 
 
 def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
-    unit, k = plan.gpu.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
-    found = {name: predicted(plan.scheme, unit, k, plan.promote, each, plan.output.roundoff) for name, each in DISTRIBUTIONS.items()}
-    figure = asked.times(plan.scheme, unit, plan.promote) if asked else found[data].estimate
+    unit, k = plan.unit if plan.fragment.on_matrix_unit else None, plan.hints.k
+    found = {name: predicted(plan.scheme, unit, k, plan.promote, each, plan.output.roundoff, plan.compensates) for name, each in DISTRIBUTIONS.items()}
+    figure = asked.times(plan.scheme, unit, plan.promote, plan.compensates) if asked else found[data].estimate
     return Point(
         plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, figure, found[data].worst,
         float(plan.model["seconds"]), float(plan.model["tflops"]), meets=figure <= 1 if asked else None,
-        sums_in_unit=plan.fragment.on_matrix_unit,
+        sums_in_unit=plan.fragment.on_matrix_unit, sums=plan.sums,
     )
 
 

@@ -68,7 +68,7 @@ def _bounds(plan: Plan, known: Mapping[str, Any], constraints: Sequence[Constrai
 
 def _of_error(plan: Plan) -> list[Bound]:
     """What the error leaves of promotion, at the sums that the choice serves at least."""
-    numbers = error.error_numbers(plan.scheme, plan.gpu.unit, plan.promote, max(plan.hints.k, error.LEAST_K))
+    numbers = error.error_numbers(plan.scheme, plan.unit, plan.promote, max(plan.hints.k, error.LEAST_K))
     numbers = solved(error.EQUATIONS, numbers) | {"FK": plan.fragment.shape[2]}
 
     def holds(constraint: Constraint, value: int) -> bool:

@@ -17,7 +17,7 @@ from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.designs import Asked, Choices, Design, Hints, all_decisions, all_designs, designs_of, owner_of, owners_of
 from gemmgen.designs.design import refuse_batch
 from gemmgen.designs.portable.design import LEAST_WARP
-from gemmgen.decisions import Decision
+from gemmgen.decisions import SUMS, Decision
 from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
@@ -61,7 +61,12 @@ class Request:
     @property
     def unit(self) -> MatrixUnit | None:
         """What multiplies; None for FP32 arithmetic."""
-        return self.gpu.unit if self.fragment.on_matrix_unit else None
+        return self.gpu.unit.of(self.scheme.leading, self.fragment.policy) if self.fragment.on_matrix_unit else None
+
+    @property
+    def compensated(self) -> bool:
+        """Whether sums that leave the unit are compensated."""
+        return self.choices[SUMS.name] == "compensated"
 
     @property
     def settled(self) -> bool:
@@ -95,8 +100,8 @@ class Request:
         return Plan(
             layout=spec.problem.layout, scheme=self.scheme, fragment=design.instruction(self.fragment, known["block"], known["warp"]), gpu=self.gpu,
             special=spec.split.special, allow_spills=spec.build.allow_spills, hints=self.hints, where=way.where, loads=way.loads,
-            designed=None if design is designs_of(self.fragment, spec.problem.kind)[0] else design.name, output=all_outputs()[spec.problem.c],
-            asked=self.asked, batch=self.batch, **known, **more,
+            designed=None if design is designs_of(self.fragment, spec.problem.kind, self.scheme.recombination.family)[0] else design.name,
+            output=all_outputs()[spec.problem.c], asked=self.asked, batch=self.batch, **known, **more,
         )
 
 
@@ -128,7 +133,7 @@ def requests(loaded: LoadedSpec) -> list[Request]:
         except (InfeasibleSpec, UnknownName) as error:  # a shape that the scheme's words do not have is asked of no kernel
             refused.append(error)
     if found:  # of those that are predicted to be as fast, the first is taken
-        return sorted(found, key=lambda one: asked.times(one.scheme, one.unit, one.choices.promote[0]))
+        return sorted(found, key=lambda one: asked.times(one.scheme, one.unit, one.choices.promote[0], one.compensated))
     short = [error for error in refused if isinstance(error, Short)]
     if not short:
         raise refused[-1]
@@ -147,8 +152,9 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
     """
     spec, place = loaded.spec, loaded.place
     requests, found, refused = [], [], []
-    fragments = [(fragment, designs_of(fragment, spec.problem.kind)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
-    refused += [_kindless(spec.problem.kind, fragment, place) for fragment, designs in fragments if not designs]
+    family = scheme.recombination.family
+    fragments = [(fragment, designs_of(fragment, spec.problem.kind, family)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
+    refused += [_kindless(spec.problem.kind, fragment, scheme, place) for fragment, designs in fragments if not designs]
     sizes = Hints(spec.problem.m, spec.problem.n, spec.problem.k)
     # Whom all designs refuse is told by the one that is asked for, or else by one that serves any sizes.
     ways = [(scheme, fragment, design) for fragment, designs in fragments for design in designs]
@@ -177,8 +183,16 @@ def _plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragme
     return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.narrow and one.suits(sizes)]
 
 
-def _kindless(kind: str, fragment: Fragment, place: str) -> InfeasibleSpec:
-    serving = owners_of(kind)
+def _kindless(kind: str, fragment: Fragment, scheme: Scheme, place: str) -> InfeasibleSpec:
+    family = scheme.recombination.family
+    serving = owners_of(kind, family)
+    if not designs_of(fragment, family=family) or not serving:
+        policies = [policy for policy in owners_of("gemm", family) if shapes(fragment.vendor, scheme.word, policy)]
+        return InfeasibleSpec(
+            f"{place}: [split] scheme", f"there are no kernels for the {family} of such a scheme on policy {fragment.policy}, for [problem] kind = {kind}",
+            got=scheme.name, needs=f"policy {' or '.join(policies or owners_of('gemm', family))}, and kind = gemm",
+            remedy="another scheme, or a GPU that has it",
+        )
     return InfeasibleSpec(
         f"{place}: [problem] kind", f"there are no kernels for such problems on policy {fragment.policy}", got=kind,
         needs=f"policy {' or '.join(serving)}" if serving else "a design for it", remedy='policy = "auto", or kind = "gemm"',
@@ -190,7 +204,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     if spec.pipeline.design not in ("auto", design.name):
         raise InfeasibleSpec(
             f"{place}: [pipeline] design", f"kernels of policy {fragment.policy} are not of this design", got=spec.pipeline.design,
-            needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind)), remedy='design = "auto", or another policy',
+            needs=" or ".join(one.name for one in designs_of(fragment, spec.problem.kind, scheme.recombination.family)),
+            remedy='design = "auto", or another policy',
         )
     _refuse_words(scheme, design, fragment, spec.problem.kind, place)
     if fragment.on_matrix_unit and (unknown := [word for word in scheme.types if word not in gpu.unit.words]):
@@ -199,13 +214,22 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             got=scheme.name, needs=f"a row of specs/units/{gpu.matrix_unit}.toml for {unknown[0]}: bounds and emulation rest on it",
             has=", ".join(sorted(gpu.unit.block)), remedy="another scheme, or another gpu",
         )
+    if fragment.on_matrix_unit and gpu.unit.of(scheme.leading, fragment.policy).rule == "by_f16":
+        raise InfeasibleSpec(
+            f"{place}: [fragment] policy", f"{gpu.name} has no {fragment.policy} instruction of its own for {scheme.leading}: the compiler makes FP16 of such words",
+            got=fragment.policy, needs=f"a policy whose instructions multiply {scheme.leading}, where FP16 words would be as fast and more accurate",
+            remedy="a scheme of FP16 words, or another gpu",
+        )
     if spec.fragment.shape is None:
         fragment = design.preferred([row for row in candidates(gpu.vendor, scheme.leading, fragment.policy) if row.runs_on(gpu.arch)], fragment)
     promote = spec.split.promote
+    sums = spec.split.sums if spec.split.sums != "auto" else SUMS.usual
     if asked:
-        promote = _interval(asked, loaded, scheme, gpu, fragment, design)
+        promote, sums = _interval(asked, loaded, scheme, gpu, fragment, design)
+    elif promote is None and sums == "compensated":
+        promote = 2 * fragment.shape[2]  # what is left is the unit's own error, which grows with the interval
     elif promote is None:
-        promote = promote_for(scheme, gpu.unit, fragment.shape[2], spec.problem.k)
+        promote = promote_for(scheme, gpu.unit.of(scheme.leading, fragment.policy), fragment.shape[2], spec.problem.k)
         promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment)
     if promote and not fragment.on_matrix_unit:
         raise InfeasibleSpec(
@@ -227,7 +251,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, batch=batch, contract=asked, choices=Choices(
-        fixed=({"stages": stages} if stages else {}) | fixed, promote=(promote,), ways=ways,
+        fixed=({"stages": stages} if stages else {}) | fixed | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
     return replace(request, required=tuple(_required(request)), objective=_objective(request))
@@ -239,11 +263,12 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
     Raises:
         InfeasibleSpec: the scheme has such words, and the design does not.
     """
-    for able, lacks, what in (
-        ("mixes_types", not scheme.uniform, "words of several types"), ("splits_apart", not scheme.alike, "other words of B than of A"),
+    for able, what in (
+        (lambda one: scheme.uniform or one.mixes(scheme), f"words of several types: {', '.join(scheme.types)}"),
+        (lambda one: scheme.alike or one.splits_apart, "other words of B than of A"),
     ):
-        if lacks and not getattr(design, able):
-            serving = [one.name for one in all_designs() if getattr(one, able) and kind in one.kinds]
+        if not able(design):
+            serving = [one.name for one in all_designs() if able(one) and kind in one.kinds]
             raise InfeasibleSpec(
                 f"{place}: [split] scheme", f"kernels of policy {fragment.policy} and design {design.name} have no {what}", got=scheme.name,
                 needs=f"a scheme without, or design {' or '.join(serving)}" if serving else "a scheme without",
@@ -251,23 +276,30 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
             )
 
 
-def _interval(asked: Contract, loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> int:
-    """The first interval of promotion, the cheapest first, at which the scheme gives the error that is asked.
+def _interval(asked: Contract, loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> tuple[int, str]:
+    """The first interval of promotion, and how its sums are added up, the cheapest first, with which the scheme gives the error that is asked.
 
     Raises:
         Short: there is none.
     """
-    spec, unit = loaded.spec, gpu.unit if fragment.on_matrix_unit else None
-    wanted = [spec.split.promote] if spec.split.promote is not None else asked.intervals(fragment.shape[2]) if unit else [0]
-    if spec.split.promote is None:
-        wanted = [promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment) for promote in wanted]
-    tried = {promote: asked.times(scheme, unit, promote) for promote in dict.fromkeys(wanted)}
-    promote = next((promote for promote, times in tried.items() if times <= 1), None)
-    if promote is not None:
-        return promote
+    split, unit = loaded.spec.split, gpu.unit.of(scheme.leading, fragment.policy) if fragment.on_matrix_unit else None
+    tried: dict[tuple[int, str], float] = {}
+    for wanted, sums in asked.promotions(fragment.shape[2], unit is not None and SUMS in design.own):
+        if split.sums not in ("auto", sums):
+            continue
+        if split.promote is not None:
+            wanted = split.promote
+        elif unit is None:
+            wanted = 0
+        elif sums == SUMS.usual:
+            wanted = wanted and design.promote(wanted, scheme, loaded.spec.tile.block, loaded.spec.problem.k, fragment)
+        if (wanted, sums) not in tried:
+            tried[wanted, sums] = asked.times(scheme, unit, wanted, sums == "compensated")
+        if tried[wanted, sums] <= 1:
+            return wanted, sums
     nearest = min(tried, key=tried.__getitem__)
     error = Short(f"{loaded.place}: [accuracy] {asked.key}", f"scheme {scheme.name} does not reach this", got=asked.asked, needs=asked.text)
-    error.times, error.figure = tried[nearest], asked.told(scheme, unit, nearest)
+    error.times, error.figure = tried[nearest], asked.told(scheme, unit, nearest[0], nearest[1] == "compensated")
     raise error
 
 

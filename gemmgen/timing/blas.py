@@ -39,6 +39,7 @@ CUBLAS = {
     "cublas-hgemm": GemmEx("float16", "float16", "float16", 64),  # CUBLAS_COMPUTE_16F
     "cublas-dgemm": GemmEx("float64", "float64", "float64", 70),  # CUBLAS_COMPUTE_64F
     "cublas-int8": GemmEx("int8", "int32", "int32", 72, b_transposed=True),  # CUBLAS_COMPUTE_32I; operands as bytes of 127 times themselves
+    "cublas-int8-nn": GemmEx("int8", "int32", "int32", 72),  # the same of row-major A and B
 }
 _CUDA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "int8": 3, "int32": 10}  # cudaDataType: CUDA_R_32F, _64F, _16F, _8I, _32I
 _DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT
@@ -72,7 +73,7 @@ def cublas(kind: str, inputs: Inputs, name: str | None = None) -> Contender:
     library = load_library()
     m, n, k = inputs.size
     one, zero = np.ones(1, gemm.scalars), np.zeros(1, gemm.scalars)
-    pairs, results = inputs.bytes() if gemm.b_transposed else inputs.operands(gemm.operands), inputs.results(gemm.result)
+    pairs, results = inputs.bytes(gemm.b_transposed) if gemm.operands == "int8" else inputs.operands(gemm.operands), inputs.results(gemm.result)
     given, returned = _CUDA_TYPES[gemm.operands], _CUDA_TYPES[gemm.result]
     workspace = cupy.empty(_CUBLAS_WORKSPACE, np.uint8)
 

@@ -27,6 +27,7 @@ class Contender:
         outputs: where it leaves C of each input set.
         judged: whether C is the product of the operands, so that its error tells something.
         detail: which kernel or configuration it is.
+        capturable: whether all of it goes to the current stream and nothing waits. What does otherwise is enqueued anew each time, on the default stream.
         seconds: one figure a round, of one product.
         samples: the sensors while it ran.
     """
@@ -37,18 +38,21 @@ class Contender:
     outputs: Sequence[Any] = ()
     judged: bool = True
     detail: str = ""
+    capturable: bool = True
     seconds: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
 
 
-def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inputs, *, main_only: bool = False) -> Contender:
+def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inputs, *, main_only: bool = False, only: str = "") -> Contender:
     """A generated kernel with its split pass: all launches of the Source.
 
     Args:
         main_only: time the last launch alone. The others run here, once for each input set, into words of the set's own.
+        only: the same of the launch of this role (`gemmgen.abi.Launch.role`).
     """
     import cupy
 
+    only = "gemm" if main_only else only
     require_f32(plan.output, "races are between kernels that have")
     m, n, k = inputs.size
     check_sums(plan, k)
@@ -58,7 +62,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
     # The data are random, so storing A as A^T needs other numbers, not a transposition.
     launches, spaces = [], []
     for index in range(inputs.sets):
-        if main_only or not spaces:
+        if only or not spaces:
             spaces.append(cupy.empty(work.bytes, cupy.uint8))
             spaces[-1][: work.zeroed].fill(0)
             memory = {
@@ -85,8 +89,9 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
         for launch in launches[at]:
             launch()
 
-    if main_only:
+    if only:
         for index in range(inputs.sets):
             enqueue(index)
-        zeroed_again, launches = False, [steps[-1:] for steps in launches]
-    return Contender(name, enqueue, plan.layout, inputs.c, source.name)
+        at = [launch.role for launch in interface.launches if launch.blocks(extents)].index(only)
+        zeroed_again, launches = False, [[steps[at]] for steps in launches]
+    return Contender(name, enqueue, plan.layout, inputs.c, detail=source.name)

@@ -24,9 +24,10 @@ class Inputs:
         size: (m, n, k).
         low, high: uniform data between them.
         l2_bytes: cache to exceed; None for this GPU's.
+        octaves: where it is not 0, numbers of either sign instead, whose magnitudes' logarithms are even from 2^-octaves to 2^octaves.
     """
 
-    def __init__(self, size: tuple[int, int, int], low: float = -1.0, high: float = 1.0, l2_bytes: int | None = None):
+    def __init__(self, size: tuple[int, int, int], low: float = -1.0, high: float = 1.0, l2_bytes: int | None = None, octaves: int = 0):
         import cupy
 
         m, n, k = size
@@ -36,12 +37,12 @@ class Inputs:
         free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
         self.sets = set_count(4 * (m * k + k * n + m * n), l2_bytes, free)
         draw = cupy.random.default_rng(0)
-        self.a = [self._uniform(draw, (m, k), low, high) for _ in range(self.sets)]
-        self.b = [self._uniform(draw, (k, n), low, high) for _ in range(self.sets)]
+        self.a = [self._drawn(draw, (m, k), low, high, octaves) for _ in range(self.sets)]
+        self.b = [self._drawn(draw, (k, n), low, high, octaves) for _ in range(self.sets)]
         self.c = [cupy.empty((m, n), cupy.float32) for _ in range(self.sets)]
 
     @staticmethod
-    def _uniform(draw: Any, shape: tuple[int, int], low: float, high: float) -> Any:
+    def _drawn(draw: Any, shape: tuple[int, int], low: float, high: float, octaves: int) -> Any:
         """Drawn in FP64 and rounded: FP32 generators leave a 2^-23 grid that flatters a split."""
         import cupy
 
@@ -49,7 +50,10 @@ class Inputs:
         step = max(1, SLAB_BYTES // (8 * shape[1]))
         for at in range(0, shape[0], step):
             rows = out[at : at + step]
-            rows[...] = low + (high - low) * draw.random(rows.shape)
+            if octaves:
+                rows[...] = cupy.where(draw.random(rows.shape) < 0.5, -1.0, 1.0) * cupy.exp2(octaves * (2 * draw.random(rows.shape) - 1))
+            else:
+                rows[...] = low + (high - low) * draw.random(rows.shape)
         return out
 
     def operands(self, dtype: str) -> list[tuple[Any, Any]]:
@@ -59,15 +63,17 @@ class Inputs:
             kept[dtype] = [(a.astype(dtype, copy=False), b.astype(dtype, copy=False)) for a, b in zip(self.a, self.b)]
         return kept[dtype]
 
-    def bytes(self) -> list[tuple[Any, Any]]:
-        """(A [M, K], B^T [N, K]) of each set as the nearest integers of 127 times the elements, int8; converted once, and kept."""
+    def bytes(self, b_transposed: bool = True) -> list[tuple[Any, Any]]:
+        """(A [M, K], B^T [N, K], or B [K, N]) of each set as the nearest integers of 127 times the elements, int8; converted once, and kept."""
         import cupy
 
-        if "_bytes" not in self.__dict__:
-            self._bytes = [
-                tuple(cupy.ascontiguousarray(cupy.rint(127 * x).clip(-127, 127).astype(cupy.int8)) for x in (a, b.T)) for a, b in zip(self.a, self.b)
+        kept: dict[bool, list[tuple[Any, Any]]] = self.__dict__.setdefault("_bytes", {})
+        if b_transposed not in kept:
+            kept[b_transposed] = [
+                tuple(cupy.ascontiguousarray(cupy.rint(127 * x).clip(-127, 127).astype(cupy.int8)) for x in (a, b.T if b_transposed else b))
+                for a, b in zip(self.a, self.b)
             ]
-        return self._bytes
+        return kept[b_transposed]
 
     def results(self, dtype: str) -> list[Any]:
         """C of each set: the FP32 ones, which all share, or new ones."""

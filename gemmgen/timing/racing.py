@@ -32,13 +32,13 @@ def refusals() -> Iterator[None]:
 
 
 class Stopwatch:
-    """Times what is put on one stream."""
+    """Times what is put on one stream: one of its own, or the default one."""
 
-    def __init__(self) -> None:
+    def __init__(self, default: bool = False) -> None:
         import cupy
 
         self._elapsed = cupy.cuda.get_elapsed_time
-        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream = cupy.cuda.Stream.null if default else cupy.cuda.Stream(non_blocking=True)
         self._start, self._stop = cupy.cuda.Event(), cupy.cuda.Event()
 
     def seconds(self, action: Callable[[], None], look: Callable[[], None] | None = None, lasts: float = 0.0) -> float:
@@ -67,13 +67,15 @@ class Stopwatch:
             graph = self.stream.end_capture()
         return graph
 
-    def one(self, enqueue: Callable[[int], None]) -> float:
+    def one(self, enqueue: Callable[[int], None], capturable: bool = True) -> float:
         """Seconds of one product, roughly, as it takes in a graph; `enqueue` is warm afterwards."""
         for index in range(2):
             enqueue(index)
         alone = self.seconds(lambda: enqueue(0))
         if alone > 2e-3:
             return alone
+        if not capturable:
+            return self.seconds(lambda: [enqueue(index) for index in range(20)]) / 20
         graph = self.graph(enqueue, 20)
         return min(self.seconds(lambda: graph.launch(self.stream)) / 20 for _ in range(3))
 
@@ -123,38 +125,51 @@ def race(
     slice_seconds = slices(len(contenders), rounds=rounds, slice_ms=slice_ms, seconds=seconds)
     with refusals():
         cupy.cuda.Device().synchronize()  # the inputs were made on another stream
-        watch = Stopwatch()
-        with watch.stream:
-            prepared = []
-            for contender in contenders:
-                one = watch.one(contender.enqueue)
+        watches = {True: Stopwatch(), **({} if all(one.capturable for one in contenders) else {False: Stopwatch(default=True)})}
+        prepared = []
+        for contender in contenders:
+            watch = watches[contender.capturable]
+            with watch.stream:
+                one = watch.one(contender.enqueue, contender.capturable)
                 products, launches = filling(slice_seconds, one)
-                graph = watch.graph(contender.enqueue, products)
-                prepared.append((contender, graph, products, launches, one * products * launches))
+                graph = watch.graph(contender.enqueue, products) if contender.capturable else None
+            prepared.append((contender, watch, _action(contender, watch, graph, products, launches), products * launches, one * products * launches))
 
-            def run(entry: tuple[Contender, Any, int, int, float], counts: bool) -> None:
-                contender, graph, products, launches, lasts = entry
+        def run(entry: tuple[Contender, Stopwatch, Callable[[], None], int, float], counts: bool) -> None:
+            contender, watch, action, products, lasts = entry
 
-                def look() -> None:
-                    sample = sensors.read() if sensors else None
-                    if sample:
-                        contender.samples.append(sample)
+            def look() -> None:
+                sample = sensors.read() if sensors else None
+                if sample:
+                    contender.samples.append(sample)
 
-                taken = watch.seconds(
-                    lambda: [graph.launch(watch.stream) for _ in range(launches)], look if counts and sensors else None, lasts,
-                )
-                if counts:
-                    contender.seconds.append(taken / (products * launches))
+            with watch.stream:
+                taken = watch.seconds(action, look if counts and sensors else None, lasts)
+            if counts:
+                contender.seconds.append(taken / products)
 
-            draw = np.random.default_rng(0)
-            warm = time.perf_counter() + warm_up
-            while True:
-                for at in draw.permutation(len(prepared)):
-                    run(prepared[at], counts=False)
-                if time.perf_counter() >= warm:
-                    break
-            for turn in range(rounds):
-                if until and turn >= LEAST_ROUNDS and time.perf_counter() > until:
-                    break
-                for at in draw.permutation(len(prepared)):
-                    run(prepared[at], counts=True)
+        draw = np.random.default_rng(0)
+        warm = time.perf_counter() + warm_up
+        while True:
+            for at in draw.permutation(len(prepared)):
+                run(prepared[at], counts=False)
+            if time.perf_counter() >= warm:
+                break
+        for turn in range(rounds):
+            if until and turn >= LEAST_ROUNDS and time.perf_counter() > until:
+                break
+            for at in draw.permutation(len(prepared)):
+                run(prepared[at], counts=True)
+
+
+def _action(contender: Contender, watch: Stopwatch, graph: Any, products: int, launches: int) -> Callable[[], None]:
+    """What puts a slice on the watch's stream: the graph several times, or where there is none, product by product."""
+    def one_by_one() -> None:
+        for index in range(products * launches):
+            contender.enqueue(index)
+
+    def replayed() -> None:
+        for _ in range(launches):
+            graph.launch(watch.stream)
+
+    return one_by_one if graph is None else replayed

@@ -84,8 +84,8 @@ def simulated(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for k in range(0, a.shape[1], step):
         parts = {"a": a[:, k : k + step], "b": b[k : k + step].T}
-        words = [split(np.ascontiguousarray(x), plan.scheme, plan.gpu.unit.flushes_subnormals, operand) for operand, x in parts.items()]
-        left, right = (as_multiplied(x, plan.scheme, plan.gpu.unit) for x in words)
+        words = [split(np.ascontiguousarray(x), plan.scheme, plan.unit.flushes_subnormals, operand) for operand, x in parts.items()]
+        left, right = (as_multiplied(x, plan.scheme, plan.unit) for x in words)
         total = total + kept_products(left, right, plan.scheme).astype(np.float32)
     return total
 
@@ -104,7 +104,7 @@ def emulated(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if m * n * k > MOST_EMULATED:
         raise SpecError("--device emulator", "is too slow for this program", got=f"a GEMM of {m} x {n} x {k}", needs=f"m n k of at most {MOST_EMULATED}",
                         remedy="--size with smaller numbers, or --device model")
-    return product(plan.scheme, plan.gpu.unit, a, b, promote=plan.promote, fragment_k=plan.fragment.shape[2])
+    return product(plan.scheme, plan.unit, a, b, promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.compensates)
 
 
 class Simulation:

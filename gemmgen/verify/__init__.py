@@ -356,9 +356,12 @@ class Judge:
         same_kind = same_special(result.c, want, finite)
         with np.errstate(invalid="ignore", over="ignore"):
             magnitude = exact(np.abs(problem.a), np.abs(problem.b))
-            apart = want - lost(self.plan, problem.a, problem.b, want)
             a, b = (np.where(np.isfinite(x), x, np.float32(0)) for x in (problem.a, problem.b))
-            close = np.abs(result.c.astype(np.float64) - apart) <= allowance(self.plan, a, b, magnitude, repaired=True)
+            allowed, c = allowance(self.plan, a, b, magnitude, repaired=True), result.c.astype(np.float64)
+            # Beside elements beyond the words' range others are too small for words, and counted: C is that of the words or, repaired, of the elements.
+            close = np.abs(c - (want - lost(self.plan, problem.a, problem.b, want))) <= allowed
+            if not self.plan.scheme.by_row:
+                close |= np.abs(c - (want - lost(self.plan, problem.a, problem.b, want, lossy=True))) <= allowed
         uncounted = self.miscounted(self.words(problem), result.status)
         counted = {key: value for key, value in result.status.items() if key != "repaired"}
         told = f"counted {_nonzero(counted)}" if not uncounted else f"counted {uncounted}"

@@ -45,10 +45,11 @@ from math import ceil, inf, log2, sqrt
 
 import numpy as np
 
+from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.scheme import Accumulator, Scheme
 from gemmgen.catalog.unit import MatrixUnit
-from gemmgen.model.accuracy import DOWNWARDS, GATE, predicted
-from gemmgen.model.error import U
+from gemmgen.model.accuracy import DOWNWARDS, GATE, full_sums, predicted
+from gemmgen.model.error import LN2, U
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, row_exponents, split, stands_out
 from gemmgen.verify import fixed
@@ -93,17 +94,18 @@ class Bound:
         )
 
 
-def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> np.ndarray | float:
+def lost(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray, lossy: bool = False) -> np.ndarray | float:
     """What the words of A and B that the unit multiplies fall short of `reference`, [M, N]; 0 where it flushes none.
 
     Args:
         a, b: [M, K] and [K, N] FP32.
         reference: [M, N], A B in FP64.
+        lossy: of a unit that flushes none, too: words of few bits hold little of an element far below the largest of its row.
 
     0 too for elements that no words can hold: the epilogue repairs those.
     """
-    scheme, unit = plan.scheme, plan.gpu.unit
-    if not plan.flushes_words:
+    scheme, unit = plan.scheme, plan.unit
+    if not plan.flushes_words and not lossy:
         return 0.0
     of_a, of_b = (as_multiplied(split(x, scheme, operand=which), scheme, unit) for which, x in (("a", a), ("b", np.ascontiguousarray(b.T))))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -157,9 +159,13 @@ def _accumulation(k: int, chunk: int, scheme: Scheme, accumulator: Accumulator, 
     if unit.rounds_to_nearest:
         coherent, random = _to_nearest(max(k, 1), products, unit, q, fractions, chunks)
         return coherent + _swallowed(scheme, accumulator, steps), random
-    phi = 2.0**-unit.fraction_bits
-    coherent_step = products * (TRUNCATED / 2 + q * phi / 2)
-    random_step = products * TRUNCATED / 2
+    phi, truncated, products = 2.0**-unit.fraction_bits, TRUNCATED, full_sums(scheme, accumulator, unit, chunk)
+    if unit.sum_bits:
+        # Terms end where sums end. A term has so many bits that only one `spare` binades below the largest loses any: of even numbers few do.
+        spare = unit.fraction_bits - 2 * scheme.format.fraction_bits
+        truncated, q = 2.0**-unit.sum_bits, q * min(1.0, 2.0**-spare * (1 + spare * LN2))
+    coherent_step = products * (truncated / 2 + q * phi / 2)
+    random_step = products * truncated / 2
     scatter = products * phi * sqrt(q / 3)
     # A bias within the chunk is a sum; separate chunks' random biases are not.
     coherent = chunks * coherent_step * fractions.sum()
@@ -236,10 +242,10 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         if acc.type != "f32":  # integers: exact
             continue
         on_unit = plan.fragment.on_matrix_unit
-        c, r = _accumulation(k, chunk, scheme, acc, plan.gpu.unit) if on_unit else _promotion(k, 1)
+        c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k, 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotes(acc):
-            c, r = _promotion(k, chunk)
+            c, r = (TO_NEAREST, TO_NEAREST) if plan.compensates else _promotion(k, chunk)
             coherent, square = sqrt(coherent**2 + c**2), square + r**2
     if scheme.by_row:
         # What words leave is relative to rows, and so is not told by two coefficients of the data; these are of evenly spread data.
@@ -259,26 +265,26 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
 
 
 def worst_case(plan: Plan, k: int) -> float:
-    """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over K times the largest elements."""
-    unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
+    """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over `fixed.reach`."""
+    unit = plan.unit if plan.fragment.on_matrix_unit else None
     if plan.scheme.by_row:
-        worst = fixed.worst(plan.scheme, unit, k, plan.promote)
+        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote)
         return worst + plan.output.roundoff * (1 + worst)
-    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff).worst
+    return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
 
 
 def underflow(plan: Plan, k: int) -> float:
     """What an element of C may miss beside `worst_case` because products, sums or itself leave FP32's normal range.
 
     An absolute figure; where rows are scaled it holds of the sums in the unit, before the scales are taken out. Words of FP16
-    never get there: their products are multiples of 2^-48. Sums of subnormal FP32 numbers are exact, so promotion adds nothing.
+    never get there: their products are multiples of 2^-48; nor do those of FP8. Sums of subnormal FP32 numbers are exact, so promotion adds nothing.
     """
-    scheme, unit = plan.scheme, plan.gpu.unit
+    scheme, unit = plan.scheme, plan.unit
     if not plan.fragment.on_matrix_unit:
         return max(k, 1) * TINIEST / 2
     total = fixed.underflow(scheme, k)
     for acc, chunk, share in _chunks(plan, k):
-        if acc.word == "f16" or acc.type != "f32":
+        if acc.type != "f32" or 2 * (FORMATS[acc.word].min_exponent - FORMATS[acc.word].fraction_bits) >= -126:
             continue
         q = unit.block[acc.word]
         cut = (q + 1) * 2.0 ** (-126 - (unit.fraction_bits or 0))  # of terms that are aligned to a subnormal accumulator
@@ -304,7 +310,7 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     k, scheme = a.shape[1], plan.scheme
     relative, absolute = worst_case(plan, k), underflow(plan, k)
     if scheme.by_row:
-        magnitude = fixed.reach(a, b, scheme)
+        magnitude = fixed.reach(scheme, a, b)
     if scheme.normalize == "row" and absolute:
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)

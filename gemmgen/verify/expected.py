@@ -91,6 +91,7 @@ def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         part = np.zeros_like(c)
         for warp in range(plan.warps_k):
             mine = start + np.flatnonzero(sharer[start : start + tiles] == warp)
-            part += product(plan.scheme, plan.gpu.unit, a[:, mine], b[mine], promote=plan.promote, fragment_k=plan.fragment.shape[2])
+            part += product(plan.scheme, plan.unit, a[:, mine], b[mine], promote=plan.promote, fragment_k=plan.fragment.shape[2],
+                            compensated=plan.compensates)
         c = c + part
     return c

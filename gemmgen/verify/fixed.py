@@ -21,6 +21,15 @@ the others' (`bound.SAFETY`).
 **Tiles.** Where each 32 k of a row or column have an exponent of their own, all this holds tile by tile, and errors add up: p_i and q_j are then the
 largest magnitudes of the tile, and K p_i q_j is the sum of such figures over the tiles (`reach`). Beside that the tiles' numbers are added in FP32, a
 rounding each, which is no more than u of what `reach` tells at worst, and grows with the root of their number in a statistical view, as promotion does.
+
+**Residues** (`gemmgen.catalog.residues`) stand for integers of which a row has one last place too: 1 / f_i of row i of A, which is |a_i| / T but for 2^-20
+that the factor f_i is rounded down by. |a_i| is the Euclidean norm of the row, or of its largest segment of k, and T the target. Half of that place is
+lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so with the norms of whole rows and columns
+
+    |C - C*| <= |a_i| |b_j| ( sqrt(K) / T + K / (4 T^2) + segments * 2^-41 + u )
+
+Sums modulo each m are exact. The fraction that stands for the result of a segment is off by 2^-53 for each of a residue, times M = 2 T^2; C is
+rounded to FP32 once. The statistical gate is the one above, of which the places say all.
 """
 
 from __future__ import annotations
@@ -29,11 +38,12 @@ from math import ceil, sqrt
 
 import numpy as np
 
+from gemmgen.catalog.residues import FACTOR_BITS, FRACTION_BITS, LARGEST, SEGMENT_K
 from gemmgen.catalog.scheme import Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import float_sums_worst, split_worst
 from gemmgen.model.error import U
-from gemmgen.split import exponents, in_tiles, of_elements
+from gemmgen.split import exponents, in_tiles, of_elements, row_steps
 
 EVEN = 12**-0.5
 """Root mean square of what is spread evenly, over its width."""
@@ -52,7 +62,8 @@ def tiles(scheme: Scheme, k: int) -> int:
 
 
 def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: int = 0) -> float:
-    """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B, or over the sum of such figures over tiles.
+    """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B, or over the sum of such figures over tiles;
+    of residues over their norms.
 
     Args:
         unit, promote: what sums floating-point words, and how often it is moved on; of no matter where all words are integers.
@@ -60,6 +71,11 @@ def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: i
     """
     if scheme.tiled:
         return split_worst(scheme) + (scheme.moved.roundings * (1 + OFFSETS_LEFT) + tiles(scheme, k) + 1) * (1 + 2.0**-5) * U
+    if scheme.residues:
+        step = (1 + 2.0 ** (1 - FACTOR_BITS)) / scheme.residues.target  # over the norm
+        joining = ceil(k / SEGMENT_K) * len(scheme.words) * LARGEST * 2.0 ** -(FRACTION_BITS + 1) * 2 * (1 + 2.0**-10)
+        lost = sqrt(k) * step + k * step**2 / 4 + joining
+        return lost + U * (1 + lost)
     of_a, of_b = (scheme.words_of(operand) for operand in "ab")
     # Every product of words, as the sums take them in, is no larger than what the words before them leave.
     converted = sum(
@@ -75,13 +91,13 @@ def underflow(scheme: Scheme, k: int) -> float:
     return tiles(scheme, k) * (SMALLEST_SCALE * largest + 2.0**-149)
 
 
-def reach(a: np.ndarray, b: np.ndarray, scheme: Scheme | None = None) -> np.ndarray:
-    """K times the largest magnitudes of each row of A [M, K] and column of B [K, N], [M, N]; of tiles of k the sum of such figures.
-
-    Args:
-        scheme: None takes rows and columns as a whole.
-    """
-    if scheme is not None and scheme.tiled:
+def reach(scheme: Scheme, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """K times the largest magnitudes of each row of A [M, K] and column of B [K, N], [M, N]; of tiles of k the sum of such figures, of residues the
+    product of their norms."""
+    if scheme.residues:
+        norms = [np.sqrt((x.astype(np.float64) ** 2).sum(axis=axis)) for x, axis in ((a, 1), (b, 0))]
+        return norms[0][:, None] * norms[1][None, :]
+    if scheme.tiled:
         of_a, of_b = (np.abs(in_tiles(x, scheme)).max(axis=2, initial=0.0).astype(np.float64) for x in (a, np.ascontiguousarray(b.T)))
         return scheme.tile_k * of_a @ of_b.T
     rows, columns = (np.abs(x).max(axis=axis, initial=0.0).astype(np.float64) for x, axis in ((a, 1), (b, 0)))
@@ -89,7 +105,10 @@ def reach(a: np.ndarray, b: np.ndarray, scheme: Scheme | None = None) -> np.ndar
 
 
 def places(x: np.ndarray, scheme: Scheme, word: Word) -> np.ndarray:
-    """The last place of an integer word of each row of `x` [rows, k], [rows, 1], or of each element as its tile has it, [rows, k]."""
+    """The last place of an integer word of each row of `x` [rows, k], [rows, 1], or of each element as its tile has it, [rows, k]; of residues what one
+    of the integers stands for."""
+    if scheme.residues:
+        return row_steps(x, scheme.residues)[:, None]
     return np.ldexp(1.0, -word.scale - of_elements(exponents(x, scheme), scheme, x.shape[1]))
 
 
@@ -133,7 +152,9 @@ def rounding(scheme: Scheme) -> float:
 
 def relative(scheme: Scheme, k: int = 1) -> float:
     """Expected relative error of data spread evenly in [-1, 1], whose largest elements are at the bottom of their binade: no row has worse places.
-    That of floating-point sums is not in it."""
+    That of floating-point sums is not in it. Of residues it depends on K."""
+    if scheme.residues:
+        return sqrt(2 * (EVEN * sqrt(min(k, SEGMENT_K)) / scheme.residues.target) ** 2 + rounding(scheme) ** 2)
     def left(operand: str, index: int) -> float:
         """Root mean square over that of the elements, 3^-1/2 of the largest."""
         if index == 0:

@@ -69,7 +69,8 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
     sign = rng.choice([-1.0, 1.0], (k, n))
     b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
-    if not plan.scheme.chain:  # a word that saturates at half a last place of another leaves something
+    # A word that saturates at half a last place of another leaves something, and factors that are no powers of two leave some of every element.
+    if not plan.scheme.chain or plan.scheme.residues:
         return Problem(a, b, _kept(plan, a, b).astype(np.float32))
     rows = scale[:, None] * b[order]
     return Problem(a, b, (rows - lost(plan, a, b, exact(a, b))).astype(np.float32))
@@ -78,7 +79,7 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
 def _kept(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """What the scheme's products of the words that the unit multiplies sum up to, exactly: [M, N] of A [M, K] and B [K, N]."""
     operands = (("a", a), ("b", np.ascontiguousarray(b.T)))
-    of_a, of_b = (as_multiplied(split(x, plan.scheme, operand=operand), plan.scheme, plan.gpu.unit) for operand, x in operands)
+    of_a, of_b = (as_multiplied(split(x, plan.scheme, operand=operand), plan.scheme, plan.unit) for operand, x in operands)
     return kept_products(of_a, of_b, plan.scheme)
 
 
@@ -181,8 +182,8 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     # stay below 1.375, so that two products stay under 4, where FP32 resolves 2^-22.
     low = 2.0 ** -(bits + 1) if count < 3 else 2.0 ** -(bits + 2) + 2.0 ** -(2 * bits + 3)
     step = 2.0 ** -(bits - 2)
-    x = (1.0 + rng.integers(0, int(0.375 / step), m) * step + low).astype(np.float32)
-    y = (1.0 + rng.integers(0, int(0.375 / step), n) * step + low).astype(np.float32)
+    x = (1.0 + rng.integers(0, max(1, int(0.375 / step)), m) * step + low).astype(np.float32)
+    y = (1.0 + rng.integers(0, max(1, int(0.375 / step)), n) * step + low).astype(np.float32)
 
     def leading(values: np.ndarray, operand: str) -> np.ndarray:
         """p_i of each value, [words, values]."""

@@ -22,7 +22,7 @@ def plan_of(scheme: str, layout: str = "nn"):
     return solve(loads({
         "problem": {"layout": layout}, "split": {"scheme": scheme, "promote": 0},
         "tile": {"block": [64, 32, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 2, "fragment_buffers": 1},
-        "target": {"gpu": "a100"}, "build": {"allow_spills": True},
+        "target": {"gpu": "l40s" if SCHEMES.get(scheme).word == "e4m3" else "a100"}, "build": {"allow_spills": True},
     }))
 
 
@@ -43,12 +43,11 @@ def device_words(plan, a, b):
     """What the kernels before the main one leave behind: words [words, rows, k] of each operand, and counters."""
     source = render(plan)
     binary = build(source)
-    size = plan.scheme.word_bytes
-    padded = {x: -(-extent // tile) * tile for x, extent, tile in zip("mnk", (M, N, K), plan.block)}
+    size, (m, k), n = plan.scheme.word_bytes, a.shape, b.shape[1]
+    padded = {x: -(-extent // tile) * tile for x, extent, tile in zip("mnk", (m, n, k), plan.block)}
     stored = {"a": a if plan.layout[0] == "n" else a.T, "b": b if plan.layout[1] == "n" else b.T}
     with Emulator(binary.assembly, plan.gpu.unit, schedule=TOGETHER, source=source.text, source_name=source.file_name) as emulator:
-        values = {"m": M, "n": N, "k": K, "lda": stored["a"].shape[1], "ldb": stored["b"].shape[1]}
-        values |= {f"{x}_padded": extent for x, extent in padded.items()}
+        values = source.interface.extents(m, n, k) | {"lda": stored["a"].shape[1], "ldb": stored["b"].shape[1]}
         for x, outer in (("a", "m"), ("b", "n")):
             values[x] = emulator.upload(np.ascontiguousarray(stored[x]).reshape(-1), name=x)
             values[f"{x}_words"] = emulator.alloc(len(plan.scheme.words) * padded[outer] * padded["k"] * size, name=f"{x}_words")
@@ -92,12 +91,30 @@ def unpacked(plan, operand, raw, padded):
     return straight.transpose(2, 0, 3, 1, 4, 5).reshape(count, outer, padded["k"])
 
 
-@pytest.mark.parametrize("scheme, layout", [(name, "nn") for name in SCHEMES.names()] + [
+@pytest.mark.parametrize("scheme, layout", [(row.name, "nn") for row in SCHEMES.rows() if row.uniform] + [
     ("ootomo", "tt"), ("scaled", "tt"), ("tf32x3", "tt"), ("scaled", "tn"), ("bf16x6", "nt"),
 ])
 def test_every_word_is_the_references(scheme, layout):
-    plan = plan_of(scheme, layout)
-    a, b = awkward((M, K), 1), awkward((K, N), 2)
+    holds_the_references(plan_of(scheme, layout), awkward((M, K), 1), awkward((K, N), 2))
+
+
+@pytest.mark.parametrize("scheme, layout, size", [
+    ("mixpert1", "nt", (3, 5, 8300)), ("mixpert1", "nn", (M, N, K)), ("scaled", "tt", (5, 37, 4200)), ("mixpert4", "tn", (5, 37, 4200)),
+])
+def test_one_pass_over_whole_rows_gives_the_same(scheme, layout, size):
+    """Rows and columns that a thread's registers hold, and longer ones, of which it reads a part again."""
+    plan = solve(loads({
+        "problem": {"layout": layout}, "split": {"scheme": scheme}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
+        "tile": {"block": [64, 64, 64], "warp": [64, 64, 64]},
+    }))
+    assert plan.splits_whole and [launch.role for launch in render(plan).launches] == ["split", "gemm"]
+    m, n, k = size
+    a, b = awkward((m, k), 1), awkward((k, n), 2)
+    a[1, 1] = b[1, 1] = np.float32(2 - 2.0**-23) * 2.0**40  # all words of which saturate, where they are integers
+    holds_the_references(plan, a, b)
+
+
+def holds_the_references(plan, a, b):
     words, counters = device_words(plan, a, b)
     for x, matrix in (("a", a), ("b", np.ascontiguousarray(b.T))):
         want = split(matrix, plan.scheme)

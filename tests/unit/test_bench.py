@@ -153,14 +153,18 @@ class _Clock:
     """cupy's streams, events and graphs, where an enqueued product takes what its contender says."""
 
     def __init__(self, monkeypatch):
-        self.now, self.captured, self.graphs = 0.0, None, []
+        self.now, self.captured, self.graphs, self.current = 0.0, None, [], []
         clock = self
 
         class Stream:
             def __init__(self, non_blocking):
                 assert non_blocking
 
-            __enter__ = __exit__ = lambda self, *details: None
+            def __enter__(self):
+                clock.current.append(self)
+
+            def __exit__(self, *details):
+                clock.current.pop()
 
             def begin_capture(self):
                 assert clock.captured is None
@@ -171,8 +175,11 @@ class _Clock:
                 clock.graphs.append(took)
                 return SimpleNamespace(launch=lambda stream: [clock.run(*one) for one in took])
 
+        Stream.null = object.__new__(Stream)
+
         class Event:
             def record(self, stream):
+                assert stream is clock.current[-1]
                 self.at = clock.now
 
             def synchronize(self):
@@ -215,6 +222,18 @@ def test_a_race_interleaves_in_another_order_each_round(monkeypatch):
     order = [name for at, (name, _) in enumerate(clock.ran) if at == 0 or clock.ran[at - 1][0] != name]
     rounds = [order[at : at + 3] for at in range(len(order) - 21, len(order), 3)]
     assert len({tuple(one) for one in rounds}) > 1
+
+
+def test_what_cannot_be_captured_is_called_on_the_default_stream(monkeypatch):
+    """A library that waits inside: between events of that stream, as many products as others have in their graphs."""
+    clock, streams = _Clock(monkeypatch), set()
+    wild = timing.Contender("wild", lambda index: streams.add(clock.current[-1]) or clock.run("wild", index, 1e-3), capturable=False)
+    tame = clock.contender("tame", 1e-3)
+    timing.race([tame, wild], rounds=6, slice_ms=30)
+    null = sys.modules["cupy"].cuda.Stream.null
+    assert streams == {null} and len(clock.graphs) == 2  # tame's: to know how long it takes, and its slice
+    assert wild.seconds == pytest.approx([1e-3] * 6) and tame.seconds == pytest.approx([1e-3] * 6)
+    assert sum(name == "wild" for name, _ in clock.ran) == 3 + 20 + 7 * 30
 
 
 def test_a_race_warms_up_and_ends_in_time_with_a_few_rounds_at_least(monkeypatch):

@@ -60,9 +60,10 @@ def test_every_kind_of_kernel_is_verified(in_short):
     for design in {plan.design.name for plan in plans if plan.design.is_emulated}:
         mine = [plan for plan in plans if plan.design.name == design or (design == "cuda_cores" and plan.design.name == "portable")]  # whose kernel it has
         assert {plan.layout for plan in mine} == {"nn", "nt", "tn", "tt"}, design
-        assert {plan.split_k > 1 for plan in mine} == {False, True}, design
-        assert {plan.scheme.normalize == "row" for plan in mine} == {False, any("prepass" in {way.where for way in plan.design.all_ways} for plan in mine)}, design
-        assert not mine[0].fragment.on_matrix_unit or len({plan.promote for plan in mine}) > 3, design
+        chained = mine[0].design.family == "residual chain"  # residues of slices are not added up, and all rows have factors
+        assert {plan.split_k > 1 for plan in mine} == {False, chained}, design
+        assert {plan.scheme.normalize == "row" for plan in mine} == {not chained, any("prepass" in {way.where for way in plan.design.all_ways} for plan in mine)}, design
+        assert not mine[0].fragment.on_matrix_unit or not chained or len({plan.promote for plan in mine}) > 3, design
         assert len({plan.stages for plan in mine}) >= 3, design
     assert {plan.where for plan in plans} >= {"prepass", "shared", "register", "mixed"}
     assert {plan.loads for plan in plans} >= {"async", "spread", "grouped", "bulk"}
@@ -89,9 +90,13 @@ WRONG_ON_PURPOSE = {
 }
 
 
-def test_no_kernel_that_is_wrong_on_purpose_is_left_out(in_make_test):
+def test_kernels_that_are_wrong_on_purpose_stay(in_make_test):
+    """A quarter of each file's, and where a fault names the check that must find it, one for each check."""
     for file, function in WRONG_ON_PURPOSE.items():
-        assert {one["name"] for one in of(in_make_test, file, function)} == sys.modules[Path(file).stem].FAULTS.keys(), file
+        faults, left = sys.modules[Path(file).stem].FAULTS, {one["name"] for one in of(in_make_test, file, function)}
+        assert 4 * len(left) >= len(faults), file
+        checks = {name: fault[2] for name, fault in faults.items() if len(fault) == 3 and callable(fault[2])}  # None: any may
+        assert {checks[name] for name in left if name in checks} == set(checks.values()), file
 
 
 def test_every_fault_of_the_list_is_seen(in_make_test):

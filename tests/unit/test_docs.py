@@ -173,7 +173,11 @@ def test_the_readmes_schemes_are_those_of_the_table():
     assert set(told) == set(SCHEMES.names())
     for scheme in SCHEMES.rows():
         words, products = told[scheme.name]
-        assert words.endswith(f"x {scheme.word}") and str(len(scheme.words)) in words.partition(" x")[0].split(", ")
+        types = [word.type for word in scheme.words_of("a", packed_alike=True)]
+        if scheme.uniform:
+            assert words.endswith(f"x {scheme.leading}") and str(len(types)) in words.partition(" x")[0].split(", ")
+        else:
+            assert words == ", ".join(f"{types.count(kind)} x {kind}" for kind in scheme.types)
         assert str(len(scheme.products)) in products.split(", ")
 
 

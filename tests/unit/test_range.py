@@ -30,13 +30,15 @@ GPUS = ("a100", "h100", "t4", "mi210", "mi300x", "rx7900xtx")
 @cache
 def plan_of(gpu: str, scheme: str) -> Plan:
     """A plan of small tiles with the scheme, on any unit that has its words."""
-    return solve(loads({"split": {"scheme": scheme}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": gpu}}))
+    warp = [32, 32, 32] if SCHEMES.get(scheme).uniform else [64, 64, 32]  # which warpgroups have
+    return solve(loads({"split": {"scheme": scheme}, "tile": {"block": [64, 64, 32], "warp": warp}, "target": {"gpu": gpu}}))
 
 
 def pairs() -> list[tuple[str, str]]:
     words = {"t4": {"f16", "s8"}, "mi210": {"f16", "bf16"}, "rx7900xtx": {"f16", "bf16"}}
     return [(gpu, name) for gpu in GPUS for name in SCHEMES.names()
-            if SCHEMES.get(name).word in words.get(gpu, {"f16", "bf16", "tf32", "s8"}) or (SCHEMES.get(name).exact and gpu == "a100")]
+            if (gpu == "h100" if not SCHEMES.get(name).uniform else SCHEMES.get(name).leading in words.get(gpu, {"f16", "bf16", "tf32", "s8"}))
+            or (SCHEMES.get(name).exact and gpu == "a100")]
 
 
 def computed(plan: Plan, problem: oracles.Problem) -> np.ndarray:

@@ -463,3 +463,25 @@ def test_every_refusal_is_one_of_ours():
             assert isinstance(refusal, InfeasibleSpec) and refusal.needs and refusal.remedy
             refusals += 1
     assert plans and refusals
+
+
+def test_operands_that_l2_holds_are_read_twice_and_larger_ones_once():
+    """One pass where it pays; its kernels have names of their own, and want no maxima zeroed."""
+    small, large = (solve(loads({
+        "problem": dict.fromkeys("mnk", size), "split": {"scheme": "mixpert1"}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
+        "tile": {"block": [64, 128, 64], "warp": [64, 128, 64], "group": 8}, "pipeline": {"consumers": "pingpong"},
+    })) for size in (1024, 8192))
+    assert (small.splits_whole, large.splits_whole) == (False, True) and small.hash != large.hash
+    roles = [[launch.role for launch in abi.interface(plan).launches] for plan in (small, large)]
+    assert roles == [["absmax", "split", "gemm"], ["split", "gemm"]]
+    zeroed = [{buffer.name for buffer in abi.interface(plan).buffers if buffer.zeroed_again} for plan in (small, large)]
+    assert zeroed == [{"a_absmax", "b_absmax"}, set()]
+    assert large.model["split_bytes"] < small.model["split_bytes"] * 64
+
+
+@pytest.mark.parametrize("scheme, block", [("mixpert1", (64, 128, 64)), ("mixpert_triangle", (64, 128, 64)), ("mixpert4", (64, 96, 64))])
+def test_integer_words_get_the_tiles_that_were_measured_fastest(scheme, block):
+    plan = solve(loads({
+        "problem": dict.fromkeys("mnk", 8192), "split": {"scheme": scheme}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
+    }))
+    assert (plan.block, plan.warp, plan.consumers) == (block, block, "pingpong")

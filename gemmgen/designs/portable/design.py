@@ -9,7 +9,7 @@ import numpy as np
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.decisions import Decision, Word
+from gemmgen.decisions import SUMS, Decision, Word
 from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way
@@ -49,6 +49,7 @@ PIPELINE_CONSTRAINTS = (
                refusals.fragment_buffers),
     common.PROMOTION,
     common.TILE_OF_K,
+    common.COMPENSATION,
     common.SHARED_MEMORY,
     Constraint(
         "C11", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line, and WMMAe eq. 2",
@@ -97,7 +98,7 @@ HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register"
 
 class Portable(Design):
     name = "portable"
-    own = (FRAGMENT_BUFFERS,)
+    own = (FRAGMENT_BUFFERS, SUMS)
     words = {
         "where": (
             Word("shared", "the main kernel splits between global and shared memory"), Word("register", "between shared memory and fragments"),
@@ -206,7 +207,8 @@ class Portable(Design):
         ]
         return [
             _tiles(choices, fragment), dict(zip(("split_k", *self.way_names), np.array(ways).T)),
-            dict(zip(("promote", "fragment_buffers", "stages"), np.array(pipelines).T)), {"group": np.array(choices.among("group", GROUPS))},
+            dict(zip(("promote", "fragment_buffers", "stages"), np.array(pipelines).T)) | common.sums(choices, len(pipelines)),
+            {"group": np.array(choices.among("group", GROUPS))},
         ]
 
     def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:

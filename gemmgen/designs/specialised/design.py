@@ -8,8 +8,9 @@ import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.number import FORMATS, INTEGERS, word_bytes
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.decisions import Decision, Word
+from gemmgen.decisions import SUMS, Decision, Word
 from gemmgen.designs import common
 from gemmgen.designs.common import GROUPS, SLICES, STAGES
 from gemmgen.designs.design import Asked, Choices, Design, Hints, Way, refuse_pipeline
@@ -27,6 +28,9 @@ USUAL_CLUSTERS = (1, 2)
 HIDDEN_PROMOTE = 64
 """Warpgroups hide the promotion of each stage of FP16 words behind other products: seldom is no faster (measured)."""
 
+WHOLE_BYTES = 4
+"""Of an element's words, up to which a pass over whole rows and columns keeps what it read in registers."""
+
 CLUSTER = Decision(
     "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them", ("cluster",),
     "clusters of {}", among=(1, 2, 4, 8), neutral=1, usual=1,
@@ -39,7 +43,8 @@ CONSUMERS = Decision(
 )
 
 ROW_BYTES_KNOWN = Constraint(
-    "C23", "row bytes", "(BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)", "the unit's swizzles know these rows",
+    "C23", "row bytes", "((BK * word_bytes == 32) | (BK * word_bytes == 64) | (BK * word_bytes == 128)) & (BK * least_bytes >= 32)",
+    "the unit's swizzles know these rows, of the largest words and of the smallest",
     refusals.row_bytes,
 )
 WARP_K = Constraint("C2", "warp k", "WK == BK", "a warpgroup works through the whole stage", common.warp_k)
@@ -60,13 +65,15 @@ CONSTRAINTS = (
     THREADS,
     common.PROMOTION,
     common.TILE_OF_K,
-    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (a_strided == 0) & (split_reads == 1))",
+    common.COMPENSATION,
+    Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (a_strided == 0) & (split_reads == 1))",
                "A's rows are copied along k and split two by two, and two steps take turns with the registers", refusals.mixed),
     common.SHARED_MEMORY,
     ACCUMULATORS,
     Constraint("C29", "an instruction", f"min(WN, 256) / 2 + 4 * mixed + {equations.LEAST_OTHERS} <= registers",
                "the compiler wants one instruction's sums, and its A where that is in registers, in what a thread has when the block starts",
                refusals.wide_instruction),
+    Constraint("C36", "widths", "(types == 1) | (WN % 16 == 0)", "instructions of all types cover the same of C", refusals.widths),
     common.FEW_TILES,
 )
 
@@ -75,7 +82,7 @@ class Specialised(Design):
     name = "specialised"
     kinds = ("gemm", "strided")
     labels = {"warp": "warpgroup {}"}
-    own = (CLUSTER, CONSUMERS)
+    own = (CLUSTER, CONSUMERS, SUMS)
     words = {
         "where": (Word("mixed", "with policy wgmma: B in a pass before, A between shared memory and registers"),),
         "loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),),
@@ -123,8 +130,24 @@ class Specialised(Design):
     def way_of(self, numbers: Numbers) -> Way:
         return Way("mixed" if numbers["mixed"] else "prepass", "bulk")
 
+    def mixes(self, scheme: Scheme) -> bool:
+        """Integers beside floating-point words of 16 bits, of one type each: registers hold two of these, and four of those."""
+        floating = [kind for kind in scheme.types if kind not in INTEGERS]
+        return len(scheme.types) == 2 and len(floating) == 1 and FORMATS[floating[0]].bytes == 2
+
+    def word_numbers(self, scheme: Scheme, gpu: Gpu) -> dict[str, Any]:
+        return equations.word_numbers(scheme, gpu)
+
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
+
+    def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
+        """Where L2 does not hold the operands for a second pass (where it does, two passes of smaller pieces are faster, as measured), and
+        a thread has registers for the words of what it keeps."""
+        if scheme.normalize != "row" or not scheme.alike or hints.matrices > 1:
+            return False
+        operands = 4 * hints.k * (hints.m + hints.n)
+        return operands > gpu.rates.l2_mib * 2**20 and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES
 
     # ---- search
 
@@ -149,7 +172,7 @@ class Specialised(Design):
         return [
             dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
             dict(zip(("split_k", "mixed", "cluster", "pingpong"), np.array(ways).T)),
-            *pipelines_and_groups(choices),
+            *pipelines_and_groups(choices, compensated=True),
         ]
 
     def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
@@ -161,7 +184,7 @@ class Specialised(Design):
 
 def hidden_promote(scheme: Scheme, block: tuple[int, int, int] | None, k: int) -> int:
     """The interval of promotion that costs nothing: a stage, or less where k is short."""
-    stage = block[2] if block else HIDDEN_PROMOTE * 2 // scheme.word_bytes
+    stage = block[2] if block else HIDDEN_PROMOTE * 2 // word_bytes(scheme.leading)
     while stage > 16 and stage > k:
         stage //= 2
     return stage
@@ -175,17 +198,23 @@ def widest(fragment: Fragment, extent: int) -> Fragment:
     return fragment.wide(max(times for times in range(1, fragment.widest + 1) if count % times == 0 and fragment.has_width(times)))
 
 
-def pipelines_and_groups(choices: Choices) -> list[dict[str, np.ndarray]]:
-    """The last two steps: promotion and stages; groups."""
+def pipelines_and_groups(choices: Choices, compensated: bool = False) -> list[dict[str, np.ndarray]]:
+    """The last two steps: promotion, `compensated` too where the design has it, and stages; groups."""
     pipelines = [(promote, stages) for promote in choices.promote for stages in choices.among("stages", STAGES)]
-    return [dict(zip(("promote", "stages"), np.array(pipelines).T)), {"group": np.array(choices.among("group", GROUPS))}]
+    sums = common.sums(choices, len(pipelines)) if compensated else {}
+    return [dict(zip(("promote", "stages"), np.array(pipelines).T)) | sums, {"group": np.array(choices.among("group", GROUPS))}]
 
 
 def preference(known: Numbers) -> tuple[np.ndarray, ...]:
     """Keys by weight: the least traffic of instructions with shared memory and of stages with L2, both of which cost power; the
-    least with device memory; the most bytes on their way."""
+    least with device memory; the least time between tiles; the most bytes on their way."""
     a_flop = known["stage_flops"]
-    return known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], -known["BK"], -known["shared_bytes"], -known["group"]
+    # Long stages meet their barriers seldom; of integer words, which the unit is through with sooner, more and shorter ones were faster.
+    length = np.where(known["beside"] > 0, known["BK"], -known["BK"])
+    return (
+        known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], known["turn_cycles"], length, -known["shared_bytes"],
+        -known["group"],
+    )
 
 
 def binding(known: Numbers) -> str:

@@ -12,7 +12,9 @@ The symbols are those of the portable design wherever they mean the same.
 from __future__ import annotations
 
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Scheme
+from gemmgen.designs.design import sizes
 from gemmgen.model import resources, time, traffic
 from gemmgen.model.equation import Equation, Numbers
 
@@ -25,8 +27,19 @@ MOST_REGISTERS = 240
 OTHER_REGISTERS = 32
 """Addresses, the loop and the stages' bookkeeping of a multiplying thread."""
 
+OPERAND_BYTES = 32
+"""Of a row that one wgmma takes, whatever its words."""
+
 LEAST_OTHERS = 28
 """What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
+
+MOVING_RATE = 0.55
+"""Of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both (measured on an H200)."""
+BESIDE_INTEGERS = 0.18
+"""How much longer integer products of warpgroups side by side take than those of one at a time: 10 to 17 % of a kernel on an H200."""
+INTEGER_POWER = 0.74
+"""Of the power of a 16-bit product at the same rate, what an integer product takes: 8 x 218 TFLOP/s were sustained where 16-bit words' are 650 on the unit
+that is twice as fast for integers."""
 
 # ---- resources
 
@@ -34,8 +47,8 @@ GROUPS = Equation(
     "W1", "groups", "(BM / WM) * (BN / WN) * (1 + pingpong)", "warpgroups that multiply", "they divide a tile, or two take turns with tiles",
 )
 WARPS = Equation("W2", "warps", "4 * (groups + 1)", "warps a block", "one more warpgroup copies")
-A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, words_a * word_bytes)", "B", "an element of A in a stage: its words, or FP32")
-STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * words_b * word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
+A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, a_word_bytes)", "B", "an element of A in a stage: its words, or FP32")
+STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * b_word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
 SHARED_BYTES = Equation(
     "W5", "shared_bytes", "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)",
     "B", "EGEMM eq. 8's term; two barriers a stage, scales where tiles of k have their own, and a word a warpgroup where slices are gathered",
@@ -82,12 +95,12 @@ LAUNCH = (SHARERS, RELEASES, AT_ONCE)
 
 INTENSITY = Equation("W12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
 FETCH_BYTES = Equation(
-    "W13", "fetch_bytes", "BK * word_bytes * products * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM)"
+    "W13", "fetch_bytes", "BK * product_bytes * (BM / WM) * (BN / WN) * (where(mixed > 0, 0, WM) + WN * WM / FM)"
     " + where(mixed > 0, 4 * BM * BK * BN / WN, 0)", "B a tile and stage",
     "each instruction reads its operands from shared memory anew; what splits A itself reads it once",
 )
 FILL_BYTES = Equation(
-    "W14", "fill_bytes", "BK * (BM * a_bytes + BN * words_b * word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B",
+    "W14", "fill_bytes", "BK * (BM * a_bytes + BN * b_word_bytes / cluster)", "B a tile and stage", "through L2; blocks of a cluster share B",
 )
 BLOCKS = Equation(
     "W15", "blocks", "batch * ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN) * split_k", "pieces of work",
@@ -98,19 +111,19 @@ L2_BYTES = Equation("W16", "l2_bytes", "blocks * stages_k * fill_bytes", "B", "e
 TURNS = Equation("W17", "turns", "ceil(blocks / (floor(sms / cluster) * cluster))", "pieces a block", "wave quantisation")
 WAVE_ROWS = Equation("W18", "wave_rows", "min(group * cluster, ceil(M / BM))", "rows of tiles", "blocks walk down these before they move on")
 WAVE_COLUMNS = Equation("W19", "wave_columns", "min(ceil(sms / wave_rows), ceil(N / BN))", "columns of tiles", "the tiles at work together")
-PLANE_BYTES = Equation("W20", "plane_bytes", "batch * K * (M * a_bytes + N * words_b * word_bytes)", "B", "both operands, as the kernel reads them")
+PLANE_BYTES = Equation("W20", "plane_bytes", "batch * K * (M * a_bytes + N * b_word_bytes)", "B", "both operands, as the kernel reads them")
 WAVE_GROUPS = Equation(
     "W39", "wave_groups", "where(batch > 1, max(1, sms / (wave_rows * wave_columns)), 1)", "groups of rows of tiles", "of a batch that are at work together",
 )
 DRAM_BYTES = Equation(
     "W21", "dram_bytes",
     "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0,"
-    " max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN * words_b * word_bytes)))",
+    " max(plane_bytes, turns * wave_groups * K * (wave_rows * BM * a_bytes + wave_columns * BN * b_word_bytes)))",
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "W22", "split_bytes", "batch * K * (4 * split_reads * (where(mixed > 0, 0, M) + N)"
-    " + where(2 * plane_bytes <= l2_size, 0, word_bytes * (where(mixed > 0, 0, M) * words_a + N * words_b)))", "B",
+    "W22", "split_bytes", "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N)"
+    " + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))", "B",
     "FP32 in, words out, of which few stay in L2",
 )
 TRAFFIC = (
@@ -128,7 +141,7 @@ CONSTANT_OF = {
 """Symbol: the constant of a GPU's row, under [measured.wgmma], that it stands for."""
 
 SHARED_CYCLES = Equation(
-    "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * words_b * word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
+    "W23", "shared_cycles", "(fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) / shared_bytes_per_clock", "cycles a tile and stage",
     "what instructions read and copies write",
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
@@ -141,13 +154,14 @@ LATENCY_CYCLES = Equation(
     "a stage is free again when the next one's products are on their way, and full a copy's latency later",
 )
 MOVED_CYCLES = Equation(
-    "W40", "moved_cycles", "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)", "cycles a tile and stage",
+    "W41", "moved_cycles", "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)", "cycles a tile and stage",
     "sums of tiles of k with scales of their own leave the unit: fitted to three and four sums on an H200",
 )
 OVERLAPPING = Equation("W35", "overlapping", "where(turns > 1, 1 + pingpong, 1)", "tiles", "that a block works on at once: one cannot take turns")
 STAGE_CYCLES = Equation(
-    "W27", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles, moved_cycles)", "cycles a tile and stage",
-    "the slowest binds",
+    "W27", "stage_cycles", "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles,"
+    " chain_cycles / overlapping, latency_cycles, moved_cycles)", "cycles a tile and stage",
+    "the slowest binds; integer products of two warpgroups hold one another up",
 )
 TILE_CYCLES = Equation(
     "W28", "turn_cycles", "(turn_cycles_each + store_cycles * WM * WN) / overlapping", "cycles a tile",
@@ -158,19 +172,26 @@ KERNEL_CYCLES = Equation(
     " + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)", "cycles",
     "one piece of work after another",
 )
+MOVING_CYCLES = Equation(
+    "W40", "moving_cycles", "where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)"
+    f" + 3 * promoted_sums * BM * BN * BK / max(promote, 1) / ({MOVING_RATE} * f32_fma_per_clock), 0)", "cycles a tile and stage",
+    "where sums are compensated, no product may add to them while they move; other products are at work, and share registers' ports",
+)
 UNIT_SECONDS = Equation(
-    "W30", "unit_seconds", "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
+    "W30", "unit_seconds",
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)", "s",
+    "as fast as the chip's power allows, or as sums move",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
     "W32", "seconds",
-    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_reads * launch_seconds + overlap_seconds"
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + split_passes * launch_seconds + overlap_seconds"
     " + where(cluster > 1, cluster_seconds, 0)", "s",
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
     time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, MOVED_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES,
-    KERNEL_CYCLES, UNIT_SECONDS,
+    KERNEL_CYCLES, MOVING_CYCLES, UNIT_SECONDS,
     KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 
@@ -179,7 +200,27 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     """The symbols that no candidate changes, beside those that every design has."""
     measured = gpu.measured.of("wgmma", gpu.name)
     f16 = measured.sustained_f16_tflops.value * 1e12
+    power = INTEGER_POWER if scheme.fixed else 1.0
     return {
-        "unit_rate": f16 * gpu.rates.tensor_fma_per_clock[scheme.leading] / gpu.rates.tensor_fma_per_clock["f16"],
+        "products_moving": sum(scheme.accumulator(product.into).promoted for product in scheme.products),
+        "beside": BESIDE_INTEGERS if scheme.fixed else 0.0,
+        "unit_rate": f16 / power * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
+    }
+
+
+def mean_rate(scheme: Scheme, gpu: Gpu) -> float:
+    """Multiply-adds of an SM a clock over all of a scheme's products, each at the rate of its words."""
+    types = [scheme.accumulator(product.into).word for product in scheme.products]
+    return len(types) / sum(1 / gpu.rates.tensor_fma_per_clock[word] for word in types)
+
+
+def word_numbers(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
+    """The symbols that words decide, of one type or of several: rows are those of the largest, and at least as long as those of the smallest."""
+    of_a, of_b, each = scheme.words_of("a"), scheme.words_of("b"), [word_bytes(kind) for kind in scheme.types]
+    return {
+        "words": max(len(of_a), len(of_b)), "words_a": len(of_a), "words_b": len(of_b), "word_bytes": max(each),
+        **sizes(scheme), **time.rate_numbers(gpu, scheme.leading),
+        # Instructions of smaller words take more k: promotion and steps keep pace with the deepest.
+        **({} if scheme.uniform else {"tensor_fma_per_clock": mean_rate(scheme, gpu), "FK": OPERAND_BYTES // min(each)}),
     }

@@ -17,10 +17,18 @@ def threads(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 
 def row_bytes(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-    size = plan.scheme.word_bytes
+    size, least = numbers["word_bytes"], numbers["least_bytes"]
+    depths = [row // size for row in (32, 64, 128) if row // size * least >= 32]
     return InfeasibleSpec(
         f"{place}: [tile] block", "the matrix unit has no swizzle for rows of this length", got=f"{plan.row_bytes} B: block k = {plan.block[2]}",
-        needs=f"32, 64 or 128 B: block k = {32 // size}, {64 // size} or {128 // size}", remedy=f"block k = {128 // size}",
+        needs=f"32, 64 or 128 B: block k = {', '.join(map(str, depths[:-1]))} or {depths[-1]}", remedy=f"block k = {128 // size}",
+    )
+
+
+def widths(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "instructions of the words' types do not all cover warps of this width", got=plan.warp[1], needs="a multiple of 16",
+        remedy=f"warp n = {max(16, plan.warp[1] // 16 * 16)}",
     )
 
 
@@ -36,7 +44,7 @@ def mixed(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [split] where", "A cannot be split on its way to the registers here",
         got=f"layout {plan.layout}, {plan.scheme.name}, block k = {plan.block[2]}",
-        needs="A stored along k (layout nn or nt), 16-bit words, no row scales, and a stage of an even number of instructions",
+        needs="A stored along k (layout nn or nt), 16-bit words of one type, no row scales, and a stage of an even number of instructions",
         remedy='where = "prepass"',
     )
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from gemmgen.catalog.conversion import RAW
-from gemmgen.catalog.number import INTEGERS
+from gemmgen.catalog.conversion import RAW, to_float8
+from gemmgen.catalog.number import INTEGERS, word_bytes
 from gemmgen.catalog.scheme import OFFSET, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.rounding import fma
-from gemmgen.split import Words, set_aside, split
+from gemmgen.split import Words, joined, set_aside, split
 
 
-def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16) -> np.ndarray:
+def product(
+    scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
+) -> np.ndarray:
     """A [M, K] B [K, N] in FP32, as a kernel without slices of k computes it.
 
     Args:
         a, b: FP32.
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
         fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
+        compensated: whether only a sum's leading bits move and the rest stays in the accumulator, which is empty afterwards otherwise.
 
     Raises:
         EmulationError: the unit has no such words.
@@ -27,6 +30,8 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
     of_a, of_b = split(a, scheme, operand="a"), split(np.ascontiguousarray(b.T), scheme, operand="b")
     if scheme.tiled:
         return _of_tiles(scheme, unit, a, np.ascontiguousarray(b.T), of_a, of_b, fragment_k)
+    if scheme.residues:  # sums of integers, which no order changes
+        return joined(of_a, of_b, scheme)
     left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
     inside = {acc.name: np.zeros((a.shape[0], b.shape[1], 1), np.int32 if acc.type == "s32" else np.float32) for acc in scheme.accumulators}
     outside = {acc.name: inside[acc.name] for acc in scheme.accumulators if promote and acc.promoted}
@@ -38,13 +43,17 @@ def product(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, p
             inside[each.into] = units.mma_columns(unit, word, left[each.a][step], right[each.b][step], inside[each.into])
         if promote and (k + fragment_k) % promote == 0:
             for name in outside:
-                outside[name], inside[name] = outside[name] + inside[name], zero
-    for name, total in outside.items():
-        inside[name] = total + inside[name]
+                moved = leading(inside[name]) if compensated else inside[name]
+                outside[name], inside[name] = outside[name] + moved, inside[name] - moved if compensated else zero
+    if not compensated:
+        inside |= {name: total + inside[name] for name, total in outside.items()}
     result = scheme.recombination.combine(
         {name: total.astype(np.float32).astype(np.float64) for name, total in inside.items()},  # which rounds INT32
         lambda so_far, factor, own: (so_far * factor + own).astype(np.float32).astype(np.float64),
     )
+    if compensated:  # what stayed in the accumulators is small beside the sums
+        for total in outside.values():
+            result = (result + total).astype(np.float32).astype(np.float64)
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
 
 
@@ -74,6 +83,11 @@ def _of_tiles(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, of
     return c
 
 
+def leading(x: np.ndarray) -> np.ndarray:
+    """The leading eight bits of FP32 numbers: what moves of a sum where sums are compensated."""
+    return (np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
 def _raw(words: Words, fragment_k: int) -> list[np.ndarray]:
     """Each word's plane [rows, k] as stored, [k, rows, 1], padded with zeros to whole instructions."""
     return [_stored(plane, word.type, fragment_k) for plane, word in zip(words.planes, words.words)]
@@ -84,6 +98,8 @@ def _stored(plane: np.ndarray, word: str, fragment_k: int) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         if word in INTEGERS:
             return np.ascontiguousarray(values.astype(RAW[word]))
+        if word_bytes(word) == 1:
+            return np.ascontiguousarray(to_float8(values, word))
         if word == "f16":
             return np.ascontiguousarray(values.astype(np.float16).view(np.uint16))
         raw = np.ascontiguousarray(values.astype(np.float32)).view(np.uint32)

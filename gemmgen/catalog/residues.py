@@ -1,0 +1,165 @@
+"""Residue arithmetic: an integer known by what it leaves modulo several numbers, and the constants that reckoning so takes.
+
+After Ozaki, Uchino and Imamura, "Ozaki Scheme II" (2025). With pairwise coprime moduli m_i of product M, a vector of residues stands for one
+integer of (-M/2, M/2) (Chinese remainder theorem):
+
+    c / M = frac( sum_i r_i w_i / m_i ),    w_i (M / m_i) = 1 modulo m_i,    frac to nearest: in [-1/2, 1/2)
+
+where r_i is any number congruent to c modulo m_i. So residues of a product of integer matrices are the products of their residues, and
+nothing is known of how large the integers were on the way: only |sum_k a b| < M/2 matters, and by Cauchy and Schwarz |sum_k a b| is at
+most the product of the Euclidean norms of the row and the column. K is taken in segments of `SEGMENT_K`, whose results are joined each by itself and
+added up. Each row of A and column of B is therefore scaled by a factor f that makes the norm of none of its segments larger than `target`, of which the
+square is below M/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import gcd, isqrt, log2, prod
+
+import numpy as np
+
+LARGEST = 256
+"""The largest modulus whose residues fit INT8."""
+SLACK = 200
+"""More than what rounding to integers adds to the norm of a segment: sqrt(SEGMENT_K) / 2."""
+SEGMENT_K = 8192
+"""k whose sums are joined by themselves: a longer row would have a larger norm and so fewer bits for each element. A multiple of every stage."""
+FRACTION_BITS = 52
+"""Bits of the fixed-point fraction c / M: FP64 holds them all."""
+LOW_BITS = 20
+"""Those of them that are summed apart, so that no sum of 32 bits overflows."""
+SUM_BITS = 30
+"""Sums over a segment are below 2^SUM_BITS in magnitude, so that one multiplication reduces them."""
+QUOTIENT_BITS = 39
+"""A sum's quotient is (sum * reciprocal) / 2^QUOTIENT_BITS, rounded down."""
+MARGIN = 1 + 2.0**-30
+"""What the computed norm is multiplied by: more than the roundings of a sum of squares in FP64 take from it."""
+FACTOR_BITS = 20
+"""Fraction bits of a row's factor: times an element of FP32 it is exact in FP64."""
+
+
+@dataclass(frozen=True)
+class Modulus:
+    """What reckoning modulo `m` takes.
+
+    Attributes:
+        weight: w / m in units of 2^-FRACTION_BITS.
+        reciprocal: of `m`, in units of 2^-QUOTIENT_BITS, rounded up: the quotient of any number below 2^(SUM_BITS + 1) + 2 m is exact.
+        offset: a multiple of `m` that no sum is below the negative of.
+        digits: what digit j of a number in base 256 counts, modulo `m`, of least magnitude.
+    """
+
+    m: int
+    weight: int
+    reciprocal: int
+    offset: int
+    digits: tuple[int, ...]
+
+    @property
+    def inverse(self) -> str:
+        """1 / m to nearest, as a literal of FP32 without its suffix."""
+        return float(np.float32(1) / np.float32(self.m)).hex()
+
+    @property
+    def high(self) -> int:
+        """The weight's leading bits."""
+        return self.weight >> LOW_BITS
+
+    @property
+    def low(self) -> int:
+        """Its last `LOW_BITS`."""
+        return self.weight & ((1 << LOW_BITS) - 1)
+
+    @property
+    def first_digits(self) -> int:
+        """The first four of its digits as the bytes of one word."""
+        return sum((digit & 255) << 8 * j for j, digit in enumerate(self.digits[:4]))
+
+
+@dataclass(frozen=True)
+class Residues:
+    """A system of residues.
+
+    Attributes:
+        moduli: pairwise coprime; odd, or 256, so that residues of least magnitude are numbers of INT8.
+    """
+
+    moduli: tuple[int, ...]
+
+    def refusal(self) -> str | None:
+        """What is asked of moduli that are no such system; None where they are one."""
+        if any(not 2 < m <= LARGEST or m % 2 == 0 and m != LARGEST for m in self.moduli):
+            return f"moduli that are odd and below {LARGEST}, or {LARGEST}: their residues of least magnitude are numbers of INT8"
+        shared = next(((p, q) for p, q in combinations(self.moduli, 2) if gcd(p, q) > 1), None)
+        if shared:
+            return f"moduli without a common factor; {shared[0]} and {shared[1]} have {gcd(*shared)}"
+        if not 2.0**12 <= self.target < 2.0**38:
+            return "moduli whose product lies between 2^25 and 2^77"
+        return None
+
+    @cached_property
+    def product(self) -> int:
+        """M."""
+        return prod(self.moduli)
+
+    @cached_property
+    def target(self) -> int:
+        """The norm that rows of integers are scaled to, before they are rounded; twice the square of it, rounded, is below M."""
+        return isqrt((self.product - 1) // 2) - SLACK
+
+    @property
+    def bits(self) -> float:
+        """log2 of the norm of a row in units of what is left of an element at most."""
+        return log2(2 * self.target)
+
+    @property
+    def digits(self) -> int:
+        """Digits of an integer in base 256, each of [-128, 127]."""
+        return max(4, -(-(self.target.bit_length() + 1) // 8))
+
+    @property
+    def bias(self) -> int:
+        """What makes the digits of base 256 bytes without a sign: 128 for each of the first four."""
+        return 0x80808080
+
+    @property
+    def unit(self) -> float:
+        """M in units of 2^-FRACTION_BITS: what one of a fraction's units stands for, as FP64."""
+        return float(np.ldexp(float(self.product), -FRACTION_BITS))
+
+    @property
+    def unit_text(self) -> str:
+        """The same as a literal."""
+        return self.unit.hex()
+
+    segment_k, factor_bits, fraction_bits, low_bits, quotient_bits = SEGMENT_K, FACTOR_BITS, FRACTION_BITS, LOW_BITS, QUOTIENT_BITS
+
+    @cached_property
+    def each(self) -> tuple[Modulus, ...]:
+        """What reckoning modulo each takes."""
+        found = []
+        for m in self.moduli:
+            others = self.product // m
+            weight = pow(others, -1, m)
+            digits = tuple((pow(256, j, m) + m // 2) % m - m // 2 for j in range(self.digits))
+            found.append(Modulus(
+                m=m, weight=((weight << FRACTION_BITS + 1) // m + 1) // 2, reciprocal=-(-(1 << QUOTIENT_BITS) // m), offset=-(-(1 << SUM_BITS) // m) * m,
+                digits=digits,
+            ))
+        return tuple(found)
+
+    def of(self, integers: np.ndarray) -> np.ndarray:
+        """[moduli, ...] residues of least magnitude, of int64 [...]; of 256 those of [-128, 127]."""
+        return np.stack([(integers + m // 2) % m - m // 2 for m in self.moduli])
+
+    def joined(self, residues: np.ndarray) -> np.ndarray:
+        """c / M in units of 2^-FRACTION_BITS [...], int64, from numbers [moduli, ...] in [0, m): as the device sums them.
+
+        A residue of 0 everywhere gives 0; otherwise the fraction is off by at most a half of each residue.
+        """
+        total = sum(one.weight * row.astype(np.int64) for one, row in zip(self.each, residues))
+        half = 1 << FRACTION_BITS - 1
+        return (total + half) % (2 * half) - half

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.decisions import Word
+from gemmgen.designs import common
+from gemmgen.designs.design import Asked, Choices, Hints, Way, refuse_pipeline
+from gemmgen.designs.residues import equations, refusals
+from gemmgen.designs.specialised import design as specialised
+from gemmgen.designs.specialised.equations import LEAST_OTHERS
+from gemmgen.model.equation import Constraint, Numbers
+
+GROUP_N = (64, 128, 192, 256)
+RUN = 16
+"""Residues of neighbouring sums of a thread that are kept as one piece."""
+
+CONSTRAINTS = (
+    specialised.ROW_BYTES_KNOWN,
+    specialised.WARP_K,
+    common.WARP_M,
+    specialised.WARP_N,
+    common.BLOCK_M,
+    common.BLOCK_N,
+    specialised.THREADS,
+    Constraint("C40", "whole pieces", f"WM * WN % (128 * {RUN}) == 0", "a thread keeps its residues sixteen by sixteen", refusals.pieces),
+    Constraint("C41", "slices of k", "split_k == 1", "residues of slices are not added up", refusals.slices),
+    common.SHARED_MEMORY,
+    Constraint(
+        "C43", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line",
+        common.accumulators("other_registers"),
+    ),
+    Constraint("C42", "an instruction", f"min(WN, 256) / 2 + {LEAST_OTHERS} <= registers", "as C29", specialised.refusals.wide_instruction),
+)
+
+
+class ResidueKernels(specialised.Specialised):
+    name = "residues"
+    kinds = ("gemm",)
+    family = "residues"
+    own = (specialised.CLUSTER,)
+    words = {"loads": (Word("bulk", "whole stages by the copy engine, for policy wgmma and tcgen05"),)}
+    all_ways = (Way("prepass", "bulk"),)
+    pipeline_equations = equations.BUDGETS
+    tile_equations = equations.RESOURCES
+    plan_equations = equations.LAUNCH
+    predictions = (*equations.TRAFFIC, *equations.TIME)
+    constraints = CONSTRAINTS
+    steering = ()
+    equation_groups = equations.GROUPS
+    of_registers = ("WM", "WN", "BK", "register_budget")
+    sums_come_combined = True
+
+    def ways(self, asked: Asked) -> tuple[Way, ...]:
+        found = self.left(asked)
+        if not found or asked.foreign:
+            raise refuse_pipeline(asked, "where = prepass, loads = bulk: residues are packed before", "where", "loads", "fragment_buffers")
+        return found
+
+    def promote(self, best: int, scheme: Scheme, block: tuple[int, int, int] | None, k: int, fragment: Fragment) -> int:
+        return 0
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
+        return super().constants(layout, scheme, fragment, gpu, hints) | {
+            "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, "pingpong": 0,
+            "other_registers": equations.OTHER_REGISTERS,
+        }
+
+    # ---- search
+
+    def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
+        """Tiles; clusters; stages; groups."""
+        block, warp = choices["block"], choices["warp"]
+        tiles = []
+        for wm in (warp[0],) if warp else specialised.GROUP_M:
+            for wn in (warp[1],) if warp else GROUP_N:
+                for bm in (block[0],) if block else (wm, 2 * wm):
+                    for bn in (block[1],) if block else (wn, 2 * wn):
+                        for bk in ((block or warp)[2],) if block or warp else specialised.ROW_BYTES:
+                            tiles.append((bm, wm, bn, wn, bk, (warp or block or (0, 0, bk))[2]))
+        clusters = choices.among("cluster", specialised.USUAL_CLUSTERS)
+        slices = choices.among("split_k", (1,))
+        ways = [(count, 0, cluster) for count in slices for cluster in clusters]
+        return [
+            dict(zip(("BM", "WM", "BN", "WN", "BK", "WK"), np.array(tiles).T)),
+            dict(zip(("split_k", "mixed", "cluster"), np.array(ways).T)),
+            *specialised.pipelines_and_groups(choices),
+        ]
+
+    def preference(self, known: Numbers) -> tuple[np.ndarray, ...]:
+        """As the warp-specialised design's, but for the time between tiles, of which reducing takes the place."""
+        a_flop = known["stage_flops"]
+        return known["fetch_bytes"] / a_flop, known["fill_bytes"] / a_flop, known["dram_bytes"], -known["BK"], -known["shared_bytes"], -known["group"]
+
+    def binding(self, known: Numbers) -> str:
+        cycles = {
+            "power": known["unit_seconds"] + (known["split_power"] - 1) * known["split_seconds"],
+            "device memory": known["dram_bytes"] / known["dram_rate"], "cycles": known["kernel_cycles"] / known["clock_hz"],
+        }
+        longest = max(cycles, key=cycles.__getitem__)
+        if longest != "cycles":
+            return longest
+        stage = {
+            "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
+            "a copy's latency": known["latency_cycles"],
+        }
+        return max(stage, key=stage.__getitem__)

@@ -1,0 +1,108 @@
+"""The equations of kernels that multiply modulo one number after the other.
+
+A stage holds one residue of each element, so that it is small and deep in k; a tile goes through all of k once for each modulus. In between a
+multiplying thread reduces its sums and keeps a byte of each in the workspace, and in the end reads them back and joins them: `reduce_cycles` and
+`join_cycles`, during which the other warpgroup has the matrix unit to itself as long as stages last that have been filled for it.
+"""
+
+from __future__ import annotations
+
+from gemmgen.catalog.residues import SEGMENT_K
+from gemmgen.designs.specialised import equations as specialised
+from gemmgen.model import resources, time, traffic
+from gemmgen.model.equation import Equation
+
+OTHER_REGISTERS = 48
+"""Addresses, the loop, the stages' bookkeeping, and what sums are reduced with."""
+REDUCE_INSTRUCTIONS = 8
+"""Issue slots for each sum that is reduced: an addition, a high and a low product, a shift, and a byte's share of packing and storing."""
+JOIN_INSTRUCTIONS = 5
+"""Issue slots for each residue that is joined: it is taken from its word and goes into two sums."""
+STORE_INSTRUCTIONS = 24
+"""Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store."""
+
+STAGE_BYTES = Equation("Q1", "stage_bytes", "BK * (BM + BN)", "B a stage", "a byte of each element: its residue modulo one number")
+SHARED_BYTES = Equation("Q2", "shared_bytes", "stages * (stage_bytes + 16)", "B", "EGEMM eq. 8's term; two barriers a stage")
+ACCUMULATOR_REGISTERS = Equation(
+    "Q3", "accumulator_registers", "WM * WN / 128", "registers a thread", "sums modulo one number; those before it are bytes in the workspace",
+)
+KEPT_BYTES = Equation(
+    "Q4", "kept_bytes", "blocks_at_once * BM * BN * (moduli + 8)", "B",
+    "of the tiles at work, in the workspace: residues of a segment of k, and FP64 sums of those before",
+)
+
+FETCH_BYTES = Equation(
+    "Q5", "fetch_bytes", "BK * (BM / WM) * (BN / WN) * (WM + WN * WM / FM)", "B a stage", "each instruction reads its operands from shared memory anew",
+)
+FILL_BYTES = Equation("Q6", "fill_bytes", "BK * (BM + BN / cluster)", "B a stage", "through L2; blocks of a cluster share B")
+BLOCKS = Equation("Q7", "blocks", "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)", "tiles", "in whole clusters")
+STAGES_K = Equation("Q8", "stages_k", "ceil(K / BK) * moduli", "stages a tile", "all of k for each modulus")
+PLANE_BYTES = Equation("Q9", "plane_bytes", "K * (M + N) * moduli", "B", "both operands' residues")
+DRAM_BYTES = Equation(
+    "Q10", "dram_bytes",
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, turns * K * moduli * (wave_rows * BM + wave_columns * BN))"
+    " + 2 * turns * kept_bytes)", "B", "C once; operands once a wave, unless L2 still holds them from the split; residues written and read once",
+)
+SPLIT_BYTES = Equation(
+    "Q11", "split_bytes", "K * (M + N) * (8 + where(2 * plane_bytes <= l2_size, 0, moduli))", "B",
+    "FP32 in twice, for norms and for residues, which go out",
+)
+INTENSITY = Equation("Q12", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15")
+
+TENSOR_CYCLES = Equation("Q13", "tensor_cycles", "BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)", "cycles a stage", "EGEMM eq. 5, from a rate")
+SHARED_CYCLES = Equation(
+    "Q14", "shared_cycles", "(fetch_bytes + stage_bytes) / shared_bytes_per_clock", "cycles a stage", "what instructions read and copies write",
+)
+CHAIN_CYCLES = Equation(
+    "Q15", "chain_cycles", "tensor_cycles / groups", "cycles a stage of one warpgroup", "the products of a stage follow those of the one before without a gap",
+)
+LATENCY_CYCLES = Equation(
+    "Q16", "latency_cycles", "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
+    "a stage is free again when the next one's products are on their way, and full a copy's latency later",
+)
+STAGE_CYCLES = Equation(
+    "Q17", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)", "cycles a stage", "the slowest binds",
+)
+REDUCE_CYCLES = Equation(
+    "Q18", "reduce_cycles", f"{REDUCE_INSTRUCTIONS} * BM * BN / f32_fma_per_clock", "cycles a tile and modulus", "every sum becomes a byte",
+)
+JOIN_CYCLES = Equation(
+    "Q19", "join_cycles", f"({STORE_INSTRUCTIONS} + {JOIN_INSTRUCTIONS} * moduli) * BM * BN / f32_fma_per_clock", "cycles a tile", "bytes become elements of C",
+)
+HIDDEN_CYCLES = Equation(
+    "Q20", "hidden_cycles", "where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)", "cycles",
+    "for which filled stages keep the other warpgroup and so the unit busy",
+)
+KERNEL_CYCLES = Equation(
+    "Q21", "kernel_cycles",
+    f"turns * (stages_k * stage_cycles + ceil(K / {SEGMENT_K}) * (moduli * max(0, reduce_cycles - hidden_cycles) + max(0, join_cycles - hidden_cycles))"
+    " + turn_cycles_each)", "cycles", "one tile after another, one segment of k after another",
+)
+UNIT_SECONDS = Equation(
+    "Q22", "unit_seconds", "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
+)
+KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
+SECONDS = Equation(
+    "Q24", "seconds",
+    "max(kernel_seconds + split_seconds, unit_seconds + split_power * split_seconds) + 2 * launch_seconds + overlap_seconds"
+    " + where(cluster > 1, cluster_seconds, 0)", "s",
+    "one after another, or as the power of both allows; norms and residues are a launch each, and the main kernel's is hidden",
+)
+
+RESOURCES = specialised.RESOURCES
+BUDGETS = (
+    STAGE_BYTES, SHARED_BYTES, specialised.LAUNCH_REGISTERS, specialised.PRODUCER, specialised.BUDGET, specialised.ACCUMULATORS, ACCUMULATOR_REGISTERS,
+)
+LAUNCH = (*specialised.LAUNCH, KEPT_BYTES)
+TRAFFIC = (
+    traffic.STAGE_FLOPS, INTENSITY, FETCH_BYTES, FILL_BYTES, BLOCKS, STAGES_K, specialised.L2_BYTES, specialised.TURNS, specialised.WAVE_ROWS,
+    specialised.WAVE_COLUMNS, PLANE_BYTES, specialised.AT_ONCE, KEPT_BYTES, DRAM_BYTES, SPLIT_BYTES, traffic.TLP,
+)
+TIME = (
+    TENSOR_CYCLES, SHARED_CYCLES, specialised.L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, REDUCE_CYCLES, JOIN_CYCLES, HIDDEN_CYCLES,
+    KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
+)
+GROUPS = (
+    ("Resources", (*RESOURCES, *BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *LAUNCH)),
+    ("Traffic", tuple(one for one in TRAFFIC if one not in LAUNCH)), ("Time", TIME),
+)

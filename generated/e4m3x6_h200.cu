@@ -1,0 +1,757 @@
+// kernel    gemmgen_e4m3x6_wgmma_128x160x64_9d82cedc
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    e4m3x6: three FP8 words, the six products above 2^-12: an experiment
+// words     3 x e4m3, 12 bits; products A2 B0 + A1 B1 + A0 B2 + A1 B0 + A0 B1 + A0 B0; dropped A1 B2, A2 B1, A2 B2
+// promote   every 32 k (e4m3x6's own)
+// special   exact
+// fragment  wgmma.mma_async.sync.aligned.m64n160k32.f32.e4m3.e4m3
+// decided   block 128x160x64, warpgroup 64x160x64, split prepass, loads bulk, 4 stages, group 8, 1 slice of k, promote 32, clusters of 2, cooperative
+// block     384 threads, 221248 B of dynamic shared memory
+// target    sm_90a
+// plan      9d82cedc, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_9d82cedc {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+// The two words in 16 bits, by way of FP16, which holds all of them.
+GG_DEVICE float2 widen_pair(u16 bits) {
+    u32 halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(bits));
+    u16 low, high;
+    float2 x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(halves));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x.x) : "h"(low));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x.y) : "h"(high));
+    return x;
+}
+
+// Byte `i` of a register.
+GG_DEVICE float widen(u32 bits, int i) {
+    const float2 pair = widen_pair((u16)(bits >> (i & 2) * 8));
+    return i & 1 ? pair.y : pair.x;
+}
+
+// Four words of a register. A conversion makes the largest word of Inf; NaN instead, so that whatever it takes part in shows it.
+GG_DEVICE u32 round_nearest_even(float a, float b, float c, float d) {
+    u16 low, high;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(fmaf(b, 0.0f, b)), "f"(fmaf(a, 0.0f, a)));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(fmaf(d, 0.0f, d)), "f"(fmaf(c, 0.0f, c)));
+    u32 bits;
+    asm("mov.b32 %0, {%1, %2};" : "=r"(bits) : "h"(low), "h"(high));
+    return bits;
+}
+
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+
+constexpr int WORDS = 3;
+// 2^e for -126 <= e <= 127.
+GG_DEVICE float power_of_two(int e) { return __uint_as_float((u32)(e + 127) << 23); }
+
+// x 2^e with one rounding: the factor that could round comes last.
+GG_DEVICE float scale_by(float x, int e) {
+    e = max(-252, min(254, e));
+    const int last = max(-126, min(127, e));
+    return x * power_of_two(e - last) * power_of_two(last);
+}
+
+// The same of an element on its way to words. What is too small for that is held as the smallest number: words are zero
+// then, too, but it is counted.
+GG_DEVICE float scaled_element(float x, int e) {
+    const float y = scale_by(x, e);
+    return y == 0.0f && x != 0.0f ? __uint_as_float(1u) : y;
+}
+
+// Exponent that brings a row's largest finite element into [2^7, 2^8).
+GG_DEVICE int row_exponent(u32 absmax) {
+    if (absmax == 0) return 0;
+    const int biased = (int)(absmax >> 23);
+    // A subnormal's exponent is where its leading bit stands.
+    const int exponent = biased > 0 ? biased - 127 : -118 - __clz((int)absmax);
+    return 7 - exponent;
+}
+
+// Splits N elements into words, 4 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 4], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        float a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        const u32 word_0 = packed[0][i / 4] = round_nearest_even(a, b, c, d);
+        const float2 low_0 = widen_pair((u16)word_0), high_0 = widen_pair((u16)(word_0 >> 16));
+        a -= low_0.x, b -= low_0.y;
+        c -= high_0.x, d -= high_0.y;
+        // word 1: to nearest, ties to even
+        const u32 word_1 = packed[1][i / 4] = round_nearest_even(a, b, c, d);
+        const float2 low_1 = widen_pair((u16)word_1), high_1 = widen_pair((u16)(word_1 >> 16));
+        a -= low_1.x, b -= low_1.y;
+        c -= high_1.x, d -= high_1.y;
+        // word 2: to nearest, ties to even
+        const u32 word_2 = packed[2][i / 4] = round_nearest_even(a, b, c, d);
+    }
+}
+
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// Lossy are those below e4m3's smallest normal number, of which the first word has too few bits, and those of which the
+// words leave more than 2^-12.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 4], const float (&x)[N]) {
+    // Nothing is counted where all magnitudes lie in [2^2, 2^8): as integers, their bits are in the same order.
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits), most = max(most, bits);
+    }
+    if (least >= __float_as_uint(0x1p+2f) && most < __float_as_uint(0x1p+8f)) return 0;
+
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
+        float rest = x[i];
+        bool lossy = magnitude < 0x1p-6f && magnitude > 0.0f;
+        rest -= widen(packed[0][i / 4], i % 4);
+        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= widen(packed[1][i / 4], i % 4);
+        rest -= widen(packed[2][i / 4], i % 4);
+        lossy = lossy || !(fabsf(rest) * 0x1p+12f <= magnitude);
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+// The bits of |x|, which order as integers do; 0 of what is not finite.
+GG_DEVICE u32 finite_magnitude(float x) {
+    const u32 bits = __float_as_uint(x) & 0x7fffffffu;
+    return bits < 0x7f800000u ? bits : 0;
+}
+
+GG_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
+GG_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+
+// What block `block` of the cluster has at this place of its shared memory.
+GG_DEVICE u32 load_of_block(const u32* place, int block) {
+    u32 x;
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %1, %2;\n"
+        "ld.shared::cluster.u32 %0, [there];\n"
+        "}\n" : "=r"(x) : "r"(shared_address(place)), "r"(block) : "memory");
+    return x;
+}
+
+// A block takes 2 rows of operand a: 128 threads walk along the k of each, four at a time, and keep the last 8192 that they read.
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, k contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 64][word: 3][m: 128][k: 64], rows swizzled
+    u32* __restrict__ absmax,      // largest magnitudes, [m]
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int row = (int)threadIdx.x / 128, mine = (int)threadIdx.x % 128 * 4;
+    const int o = block * 2 + row;
+    const int stages_k = (k + 63) / 64, end = stages_k * 64;
+    const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
+    const float* from = x + (inside ? (long long)o * ld + mine : 0);
+    float value[16][4];
+    const auto read = [&](int k0) {
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (inside && k0 + i * 512 + mine < k) four = *(const float4*)(from + k0 + i * 512);
+                value[i][0] = four.x, value[i][1] = four.y, value[i][2] = four.z, value[i][3] = four.w;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < 16; ++i)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) value[i][e] = inside && k0 + i * 512 + mine + e < k ? from[k0 + i * 512 + e] : 0.0f;
+        }
+    };
+
+    u32 largest = 0;
+    int exponent = 0, k0 = 0;
+    __shared__ u32 most[8];  // of each warp
+    const int place = o % 128, chunk = mine % 64 / 16;  // of 16 bytes
+    const bool packs = o < (outer + 127) / 128 * 128;
+    u8* to = words + ((long long)(o / 128) * stages_k + mine / 64) * 24576
+             + place * 64 + swizzle(place, chunk) * 16 + mine % 16;
+    // Up along k for the maximum, and back: what was read last need not be read again.
+    bool known = false;
+    for (;;) {
+        read(k0);
+        if (!known) {
+#pragma unroll
+            for (int i = 0; i < 16; ++i)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
+            if (k0 + 8192 < end) {
+                k0 += 8192;
+                continue;
+            }
+#pragma unroll
+            for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
+            if ((int)threadIdx.x % 32 == 0) most[(int)threadIdx.x / 32] = largest;
+            __syncthreads();
+#pragma unroll
+            for (int warp = 0; warp < 4; ++warp) largest = max(largest, most[row * 4 + warp]);
+            if (inside && mine == 0) absmax[o] = largest;
+            exponent = row_exponent(largest);
+            known = true;
+        }
+#pragma unroll
+        for (int i = 0; i < 16; i += 4) {
+            if (k0 + i * 512 >= end) continue;  // for all threads alike
+            float run[16];
+#pragma unroll
+            for (int e = 0; e < 16; ++e) run[e] = value[i + e / 4][e % 4];
+            for (int i = 0; i < 16; ++i) run[i] = scaled_element(run[i], exponent);
+            u32 packed[WORDS][4];
+            split_run(packed, run);
+#pragma unroll
+            for (int part = 0; part < 4; ++part) {
+                const int kk = k0 + (i + part) * 512;
+                if (packs && kk + mine < end)
+#pragma unroll
+                    for (int w = 0; w < WORDS; ++w)
+                        *(u32*)(to + (long long)(kk / 64) * 24576 + w * 8192) =
+                            packed[w][part];
+            }
+            count(counters, losses(packed, run));
+        }
+        if (k0 == 0) break;
+        k0 -= 8192;
+    }
+}
+
+// A cluster of 8 blocks takes 32 columns of operand b, of which it keeps the last 4096 k that it read: a thread 16 k of four neighbours.
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u8* __restrict__ words,        // packed stages, edges zero: [n / 160][k / 64][word: 3][n: 160][k: 64], rows swizzled
+    u32* __restrict__ absmax,      // largest magnitudes, [n]
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int rank = block % 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int mine = (warp * 8 + rank) * 64 + lane / 8 * 16;
+    const int first = block / 8 * 32 + lane % 8 * 4;
+    const int stages_k = (k + 63) / 64, end = stages_k * 64;
+    const bool pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer;  // of 16 bytes
+    const float* from = x + (long long)mine * ld + first;
+    float values[4][16];
+    const auto read = [&](int k0) {
+        const float* at = from + (long long)k0 * ld;
+        const int left = k - k0 - mine;
+        if (pieces) {
+#pragma unroll
+            for (int i = 0; i < 16; ++i, at += ld) {
+                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (i < left) four = *(const float4*)at;
+                values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < 16; ++i, at += ld)
+#pragma unroll
+                for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
+        }
+    };
+
+    u32 largest[4] = {};
+    int k0 = 0;
+    __shared__ u32 most[8 * 32];
+    __shared__ u32 ours[32];
+    __shared__ u32 all[32];
+    // Up along k for the maxima, and back: what was read last need not be read again.
+    bool known = false;
+    for (;;) {
+        read(k0);
+        if (!known) {
+#pragma unroll
+            for (int one = 0; one < 4; ++one)
+#pragma unroll
+                for (int i = 0; i < 16; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
+            if (k0 + 4096 < end) {
+                k0 += 4096;
+                continue;
+            }
+            // Over a warp, the block, the cluster.
+#pragma unroll
+            for (int one = 0; one < 4; ++one) {
+#pragma unroll
+                for (int mask = 8; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
+                if (lane < 8) most[warp * 32 + lane * 4 + one] = largest[one];
+            }
+            __syncthreads();
+            const int column = (int)threadIdx.x;
+            if (column < 32) {
+                u32 found = 0;
+                for (int i = 0; i < 8; ++i) found = max(found, most[i * 32 + column]);
+                ours[column] = found;
+            }
+            cluster_arrive();
+            cluster_wait();
+            if (column < 32) {
+                u32 found = 0;
+                for (int i = 0; i < 8; ++i) found = max(found, load_of_block(ours + column, i));
+                all[column] = found;
+                const int o = block / 8 * 32 + column;
+                if (rank == 0 && o < outer) absmax[o] = found;
+            }
+            __syncthreads();
+            cluster_arrive();  // nobody is read any more
+            known = true;
+        }
+#pragma unroll
+        for (int at = 0; at < 64; at += 16) {
+            if (k0 + mine / 64 * 64 >= end) continue;  // for a warp alike
+            const int o = first + at / 16, kk = k0 + mine + at % 16;
+            const int exponent = row_exponent(all[lane % 8 * 4 + at / 16]);
+            float value[16];  // what makes 16 bytes of a word
+#pragma unroll
+            for (int i = 0; i < 16; ++i) value[i] = values[at / 16][at % 16 + i];
+            for (int i = 0; i < 16; ++i) value[i] = scaled_element(value[i], exponent);
+            u32 packed[WORDS][4];
+            split_run(packed, value);
+            const int stages_k = (k + 63) / 64, panels = (outer + 159) / 160;
+            if (o < panels * 160 && kk < stages_k * 64) {
+                const int row = o % 160, chunk = kk % 64 / 16;  // of 16 bytes
+                u8* to = words + ((long long)(o / 160) * stages_k + kk / 64) * 30720 + row * 64;
+#pragma unroll
+                for (int w = 0; w < WORDS; ++w)
+                    *(uint4*)(to + w * 10240 + swizzle(row, chunk) * 16) =
+                        make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+            }
+            count(counters, losses(packed, value));
+        }
+        if (k0 == 0) break;
+        k0 -= 4096;
+    }
+    cluster_wait();  // before this block's shared memory goes
+}
+
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2)
+gemmgen_e4m3x6_wgmma_128x160x64_9d82cedc_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
+    u32* __restrict__ a_absmax, u32* __restrict__ b_absmax,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
+    const int blocks_a = (((m + 127) / 128 * 128 + 15) / 16) * 8;
+    if ((int)blockIdx.x < blocks_a)
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_absmax, a_status);
+    else
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
+}
+
+//                n0        BLOCK_N = 160
+//            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 160] is computed by 2 x 1 warpgroups
+//        m0  | wgroup  | wgroup  |      of 64 x 160. Each thread keeps its part of C in registers for the whole
+//   BLOCK_M  |         |         |      loop over k, in 2 sets of 80 floats.
+//    = 128   +---------+---------+
+//              WARP_N                   Shared memory holds 4 stages of k, 64 deep, which a further warpgroup fills.
+constexpr int BLOCK_M = 128, BLOCK_N = 160, BLOCK_K = 64;
+constexpr int WARP_M = 64, WARP_N = 160;  // of a warpgroup
+constexpr int WARPS_N = 1;
+constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
+constexpr int THREADS = 384;
+constexpr int STAGES = 4;
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n160k32 in a warpgroup
+constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int ROW_BYTES = 64;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
+constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
+constexpr int RELEASES = 16;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
+
+// An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
+GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// The copy engine and the other blocks see the mbarriers made so far.
+GG_DEVICE void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+// Arrives, and announces `bytes` that copies will bring.
+GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Arrives at the mbarrier of the same address in block `block` of the cluster.
+GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(barrier), "r"(block)
+        : "memory");
+}
+
+// Waits until the phase of that parity has ended.
+GG_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred ended;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+        "@!ended bra again;\n"
+        "}\n" ::"r"(barrier), "r"(parity)
+        : "memory");
+}
+
+// `bytes`, a multiple of 16, from global to shared memory by the copy engine, which tells `barrier`.
+GG_DEVICE void cp_async_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// `bytes`, a multiple of 16, by the copy engine to the same address in all blocks of the cluster, and each one's barrier.
+GG_DEVICE void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
+}
+
+GG_DEVICE int cluster_rank() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+
+GG_DEVICE void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+// Moves registers between warpgroups: one gives up what it does not need, others take it.
+template <int Registers>
+GG_DEVICE void setmaxnreg_dec() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <int Registers>
+GG_DEVICE void setmaxnreg_inc() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 64 bytes, swizzled, eight rows every
+// 512 bytes. The address is in units of 16 bytes.
+GG_DEVICE u64 descriptor(u32 address) { return 0x8000002000010000ull | (u64)((address & 0x3ffff) >> 4); }
+
+// Orders registers written before, which the products that follow read.
+GG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// Commits the products issued since the last call: they are one group.
+GG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most `Pending` of the newest commit groups are still at work.
+template <int Pending>
+GG_DEVICE void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+// c[64, 160] (+)= a[64, 32] b[32, 160] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
+GG_DEVICE void multiply_add(float (&c)[80], u64 a, u64 b, u32 keep) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %82, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n160k32.f32.e4m3.e4m3 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+        "}, %80, %81, p, 1, 1;\n"
+        "}\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
+          "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
+          "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]),
+          "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]),
+          "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]),
+          "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]),
+          "+f"(c[48]), "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
+          "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]), "+f"(c[63]),
+          "+f"(c[64]), "+f"(c[65]), "+f"(c[66]), "+f"(c[67]), "+f"(c[68]), "+f"(c[69]), "+f"(c[70]), "+f"(c[71]),
+          "+f"(c[72]), "+f"(c[73]), "+f"(c[74]), "+f"(c[75]), "+f"(c[76]), "+f"(c[77]), "+f"(c[78]), "+f"(c[79])
+        : "l"(a), "l"(b), "r"(keep));
+}
+
+// What a block works on: tile after tile, those of one turn near one another so that they share operands in L2.
+struct Work {
+    int m0, n0, panel_m, panel_n;  // of the tile; the panels of packed words it needs
+    int first, count;              // stages of k
+};
+
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
+    Work work;
+    const int place = turn;
+    const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, rows - raster * GROUP_ROWS);
+    const int row = raster * GROUP_ROWS + in_raster % raster_rows;
+    const int block_m = row * CLUSTER + rank;
+    work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
+    work.panel_n = in_raster / raster_rows;
+    work.m0 = block_m * BLOCK_M;
+    work.n0 = work.panel_n * BLOCK_N;
+    work.first = 0;
+    work.count = stages_k;
+    return work;
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+gemmgen_e4m3x6_wgmma_128x160x64_9d82cedc(
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
+    const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
+    const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
+    const float* __restrict__ b, long long ldb,  // words cannot carry
+    float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const u32 stages = shared_address(shared);
+    const u32 full = stages + STAGES * STAGE_BYTES, free = full + STAGES * 8;  // barriers, one a stage each
+    const int thread = (int)threadIdx.x;
+    // BLAS: with alpha = 0 the operands are not looked at.
+    const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int rank = cluster_rank();
+    const int turns = (blocks_m + CLUSTER - 1) / CLUSTER * blocks_n;
+    const int first_turn = (int)blockIdx.x / CLUSTER, all_blocks = (int)gridDim.x / CLUSTER;
+
+    if (thread == 0) {
+        for (int i = 0; i < STAGES; ++i) {
+            mbarrier_init(full + i * 8, 1);
+            mbarrier_init(free + i * 8, RELEASES);
+        }
+        mbarrier_fence_init();
+    }
+    cluster_barrier();
+
+    if (thread >= WARPGROUPS * 128) {
+        // The copying warpgroup needs few registers; one thread of it does all.
+        setmaxnreg_dec<40>();
+        if (thread == WARPGROUPS * 128) {
+            asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the words
+            int slot = 0;
+            u32 phase = 1;  // a stage that has never been filled counts as free
+#pragma unroll 1
+            for (int turn = first_turn; turn < turns; turn += all_blocks) {
+                const Work work = work_at(turn, m, n, stages_k, rank);
+                const u8* a_from = a_words + ((long long)work.panel_m * stages_k + work.first) * A_STAGE;
+                const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE + rank * (B_STAGE / CLUSTER);
+#pragma unroll 1
+                for (int index = 0; index < work.count; ++index) {
+                    const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
+                    mbarrier_wait(free + slot * 8, phase);
+                    mbarrier_expect_tx(arrival, STAGE_BYTES);
+                    cp_async_bulk(stage, a_from, A_STAGE, arrival);
+                    cp_async_bulk_multicast(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
+                    a_from += A_STAGE;
+                    b_from += B_STAGE;
+                    if (++slot == STAGES) slot = 0, phase ^= 1;
+                }
+            }
+        }
+    } else {
+        setmaxnreg_inc<232>();
+        const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the maxima that sums are scaled by: a sum over no k waits for no words
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
+        int slot = 0;
+        u32 phase = 0;
+        // Every warp that has read a stage says so, to every block that fills it.
+        const auto release = [&](int which) {
+            if (thread % 32 < CLUSTER) mbarrier_arrive_at(free + which * 8, thread % 32);
+        };
+#pragma unroll 1
+        for (int turn = first_turn; turn < turns; turn += all_blocks) {
+            const Work work = work_at(turn, m, n, stages_k, rank);
+            const int m0 = work.m0, n0 = work.n0;
+            float acc_main[FRAGMENTS_M][FRAGMENTS_N][80] = {};  // in the matrix unit
+            float sum_main[FRAGMENTS_M][FRAGMENTS_N][80] = {};  // in FP32 registers
+            int held = -1;  // the stage that is still being read
+            const auto advance = [&]() {
+                held = slot;
+                if (++slot == STAGES) slot = 0, phase ^= 1;
+            };
+            // The matrix unit truncates when it adds, FP32 rounds to nearest: every 32 k the
+            // unit's sum moves over.
+            const auto promote = [&]() {
+                wgmma_wait<0>();
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 80; ++r) {
+                            sum_main[i][j][r] += acc_main[i][j][r];
+                        }
+            };
+            // Issues the products of steps [FIRST, LAST) of the stage at `stage`; they run on while this thread goes on.
+            const auto issue = [&](u32 stage, int first, int last, u32 keep) {
+                const u64 a_at = descriptor(stage + warp_m * ROW_BYTES), b_at = descriptor(stage + A_STAGE + warp_n * ROW_BYTES);
+                wgmma_fence();
+                // Sums that move out at the end of an interval come first, so that the others hide it.
+#pragma unroll
+                for (int step = first; step < last; ++step) {
+#pragma unroll
+                    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                        for (int j = 0; j < FRAGMENTS_N; ++j) {
+                            multiply_add(acc_main[i][j],
+                                         a_at + (A_BYTES * 2 + i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (j * 160 * ROW_BYTES + step * 32) / 16, step == first ? keep : 1);
+                            multiply_add(acc_main[i][j],
+                                         a_at + (A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                            multiply_add(acc_main[i][j],
+                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (B_BYTES * 2 + j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                            multiply_add(acc_main[i][j],
+                                         a_at + (A_BYTES + i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                            multiply_add(acc_main[i][j],
+                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (B_BYTES + j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                            multiply_add(acc_main[i][j],
+                                         a_at + (i * 64 * ROW_BYTES + step * 32) / 16,
+                                         b_at + (j * 160 * ROW_BYTES + step * 32) / 16, 1);
+                        }
+                }
+                wgmma_commit();
+            };
+#pragma unroll 1
+            for (int index = 0; index < work.count; ++index) {
+                mbarrier_wait(full + slot * 8, phase);
+#pragma unroll
+                for (int first = 0; first < K_STEPS; ++first) {
+                    issue(stages + slot * STAGE_BYTES, first, first + 1, 0);
+                    promote();
+                    if (first == 0 && held >= 0) release(held);  // all that read it is done
+                }
+                advance();
+            }
+            wgmma_wait<0>();
+            if (held >= 0) release(held);
+
+            // Element r of fragment (i, j) is C[row, column]; every second one is its neighbour's right hand.
+            const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
+            const int column0 = n0 + warp_n + (lane & 3) * 2;
+            const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+            const bool pairs = ldc % 2 == 0 && ((u64)c & 7) == 0;
+            // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
+            bool done = !read_c && pairs && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            if (done) {
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 80; r += 2) {
+                            const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                            const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                            float product[2] = {sum_main[i][j][r],
+                                                sum_main[i][j][r + 1]};
+                            product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
+                            product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
+                            done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
+                            *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
+                        }
+            }
+            if (done) continue;
+            u32 bad[3] = {};  // a bit an element: not finite
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                    for (int r = 0; r < 80; r += 2) {
+                        const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                        const int column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                        if (row >= m || column >= n) continue;
+                        float product[2] = {sum_main[i][j][r],
+                                            sum_main[i][j][r + 1]};
+                        product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
+                        if (column + 1 < n) product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
+                        float* to = c + row * ldc + column;
+#pragma unroll
+                        for (int e = 0; e < 2; ++e) {
+                            if (column + e >= n) continue;
+                            if (!(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
+                                const int element = (i * FRAGMENTS_N + j) * 80 + r + e;
+                                bad[element / 32] |= 1u << element % 32;
+                                continue;
+                            }
+                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                        }
+                    }
+
+            // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+            // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+            for (int part = 0; part < 3; ++part)
+                while (bad[part]) {
+                    const int element = part * 32 + __ffs((int)bad[part]) - 1;
+                    bad[part] &= bad[part] - 1;
+                    const int r = element % 80;
+                    const int j = element / 80 % FRAGMENTS_N, i = element / (80 * FRAGMENTS_N);
+                    const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const long long column = column0 + j * 160 + (r & 1) + (r >> 2) * 8;
+                    float product = 0.0f;
+                    for (long long kk = 0; kk < k; ++kk)
+                        product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+                    float* to = c + row * ldc + column;
+                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    atomicAdd(repaired, 1ull);
+                }
+        }
+    }
+    cluster_barrier();  // no block ends while another may still write to its shared memory
+}
+
+}  // namespace gemmgen_9d82cedc

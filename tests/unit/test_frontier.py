@@ -1,0 +1,233 @@
+"""The measured frontier: what is worth running, what no other beats, whether a contract's choice is kept; on the emulator and on made-up figures."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen import road, timing
+from gemmgen.bench import F16, F16_THIRD, SGEMM
+from gemmgen.bench import frontier as benching
+from gemmgen.bench.frontier import Entry, Frontiers, judged
+from gemmgen.bench.plots import measured_frontier_image
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.cli import main
+from gemmgen.errors import DeviceError
+from gemmgen.model.accuracy import DISTRIBUTIONS
+from gemmgen.solve.contract import EVERYWHERE, contract
+from gemmgen.solve.frontier import frontier
+from gemmgen.spec import loads
+
+SIZE = (512, 256, 4096)
+ASKED = contract(loads({"accuracy": {"as": "fp32"}, "target": {"gpu": "h200"}}))
+
+
+def entry(name, seconds, *errors, kind="kernel", scaled=0.0):
+    return Entry(name, kind, (seconds,) * 5, dict(zip(EVERYWHERE, errors)), {data: scaled for data in EVERYWHERE})
+
+
+ENTRIES = [
+    entry("half", 1.0, 1e-4, 1e-4, float("nan")), entry("fast", 2.0, 9e-7, 9e-7, 9e-7), entry("near", 2.09, 5e-7, 5e-7, 5e-7),
+    entry("fine", 2.2, 1e-7, 1e-7, 1e-7), entry("slow", 5.0, 1e-7, 1e-7, 1e-7), entry(F16_THIRD, 0.5, kind="derived"),
+    entry(SGEMM, 8.0, 1e-6, 1e-6, 1e-6, kind="rival"),
+]
+
+
+def test_what_no_other_beats_is_told_for_each_kind_of_data():
+    found = judged(ENTRIES, SIZE, ASKED, "fast")
+    assert [one.name for one in found.entries] == [F16_THIRD, "half", "fast", "near", "fine", "slow", SGEMM]
+    at = {one.name: found.best_on(one) for one in found.entries}
+    assert at["half"] == EVERYWHERE[:2]  # on the spread it leaves NaN
+    assert at["fast"] == at["near"] == at["fine"] == EVERYWHERE
+    assert at["slow"] == at[SGEMM] == at[F16_THIRD] == ()  # a derived line has no error, and beats nobody
+    assert found.beaten(found.entries[5], "uniform") == "fine" and found.beaten(found.entries[1], "spread") == ""
+
+
+@pytest.mark.parametrize("picked, kept, slower", [("fast", True, 1.0), ("near", True, 1.045), ("fine", False, 1.1), ("slow", False, 2.5), ("half", False, 0.5)])
+def test_a_contract_is_kept_where_the_choice_errs_no_more_than_sgemm_and_is_within_5_percent(picked, kept, slower):
+    verdict = judged(ENTRIES, SIZE, ASKED, picked).verdict
+    assert verdict.kept == kept and verdict.slower[0] == pytest.approx(slower) and verdict.meeting == ("fast", "near", "fine", "slow")
+    assert ("NOT KEPT" in verdict.text) != kept
+    assert verdict.excess["uniform"] == pytest.approx(dict((one.name, one.error("uniform")) for one in ENTRIES)[picked] / 1e-6)
+
+
+def test_an_error_above_sgemms_on_any_data_breaks_it():
+    for at in range(3):
+        errors = [5e-7] * 3
+        errors[at] = 1.01e-6
+        assert not judged([*ENTRIES, entry("one", 1.5, *errors)], SIZE, ASKED, "one").verdict.kept
+
+
+def test_other_contracts_are_held_against_their_own_figures():
+    for table, picked, kept in ({"relative_frobenius": 6e-7}, "near", True), ({"relative_frobenius": 6e-7}, "fast", False), ({"as": "tf32"}, "half", False):
+        asked = contract(loads({"accuracy": table, "target": {"gpu": "h200"}}))
+        assert judged(ENTRIES[:-1], SIZE, asked, picked).verdict.kept == kept
+    asked = contract(loads({"accuracy": {"scaled": 1e-6}, "target": {"gpu": "h200"}}))
+    assert not judged([entry("a", 1.0, 0, 0, 0, scaled=2e-6), entry("b", 2.0, 0, 0, 0, scaled=5e-7)], SIZE, asked, "a").verdict.kept
+    assert judged([entry("a", 1.0, 0, 0, 0, scaled=2e-6), entry("b", 2.0, 0, 0, 0, scaled=5e-7)], SIZE, asked, "b").verdict.kept
+
+
+def test_nothing_to_hold_it_against_is_no_verdict():
+    assert judged(ENTRIES[:-1], SIZE, ASKED, "fast").verdict is None  # no SGEMM ran
+    assert judged(ENTRIES, SIZE, ASKED, "").verdict is None
+    none = judged([replace(ENTRIES[0]), ENTRIES[-1]], SIZE, ASKED, "half").verdict
+    assert none.slower is None and not none.kept and "no scheme gives" in none.text
+
+
+def test_the_table_and_its_json():
+    import json
+
+    from gemmgen.cli.output import json_text
+
+    one = judged([replace(each, predicted=(each.seconds / 2, {"uniform": 2e-7})) if each.name == "fine" else each for each in ENTRIES], SIZE, ASKED, "near")
+    text = benching.as_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)))
+    line = next(line for line in text.splitlines() if line.startswith("fine"))
+    assert line.split() == ["fine", "2200000.0", "0.0", "3.64", "0.23", "1.0e-07*", "1.0e-07*", "1.0e-07*", "0.50", "2.00"]
+    assert "1.0e-04*" in text and "not finite" in text and "note: told" in text and "picks near" in text and text.count("512x256x4096") == 1
+    back = benching.from_json(json_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)).as_dict()))
+    assert benching.as_text(back) == text and back.kept
+    flat = json.loads(json_text(Frontiers("a GPU", {}, (one,)).as_dict()))
+    assert flat["sizes"][0]["contract"]["kept"] and flat["sizes"][0]["entries"][5]["beaten_by"]["uniform"] == "fine"
+
+
+@pytest.fixture(scope="module")
+def small():
+    """(spec, frontier) of two schemes at a size for the emulator."""
+    from gemmgen.solve import frontier as solving
+
+    spec = {"accuracy": {"as": "fp32"}, "target": {"gpu": "a100"}, "problem": {"m": 32, "n": 32, "k": 256}}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(solving, "SCHEMES", SimpleNamespace(rows=lambda: [SCHEMES.get(name) for name in ("half", "scaled")]))
+        return spec, frontier(loads(spec))
+
+
+def test_promotions_that_another_beats_are_not_run(small):
+    _, found = small
+    point = next(point for point in found.points if point.scheme == "scaled")
+    slower = replace(point, promote=7, seconds=2 * point.seconds)
+    better = replace(point, promote=8, seconds=2 * point.seconds, errors={name: value / 2 for name, value in point.errors.items()})
+    other = replace(point, scheme="other", promote=9, seconds=3 * point.seconds)
+    run = replace(found, points=(point, slower, better, other)).worth_running
+    assert [one.promote for one in run] == [point.promote, 8, 9]
+    assert {one.scheme for one in found.worth_running} == {"half", "scaled"}
+
+
+def test_on_the_emulator(small):
+    """Errors of real kernels, times as predicted: FP16 alone does not hold the spread, scaled words do, and the contract takes these."""
+    spec, found = small
+    rng, entries, picked = np.random.default_rng(0), [], "scaled"
+    data = {name: tuple(DISTRIBUTIONS[name].draw(rng, shape).astype(np.float32) for shape in ((32, 256), (256, 32))) for name in EVERYWHERE}
+
+    def errors(product, held=dict.fromkeys(EVERYWHERE, 0.0)):
+        exact = {name: a.astype(float) @ b.astype(float) for name, (a, b) in data.items() if held[name] < np.inf}
+        return {name: float(np.linalg.norm(product(*data[name]) - c) / np.linalg.norm(c)) for name, c in exact.items()}
+
+    for point in {point.scheme: point for point in found.worth_running if point.scheme == "half" or point.meets}.values():
+        kernel = road.build({**{key: spec[key] for key in ("target", "problem")}, "split": {"scheme": point.scheme, "promote": point.promote}})
+        of = errors(lambda a, b, kernel=kernel: road.multiply(kernel, a, b, device="emulator").c, point.errors)
+        entries.append(Entry(point.told, "kernel", (point.seconds,) * 5, of, {}, (point.seconds, point.errors)))
+        picked = point.told if point.scheme == "scaled" else picked
+
+    def sequential(a, b):
+        sums = np.zeros((32, 32), np.float32)
+        for k in range(256):
+            sums += a[:, k, None] * b[k]
+        return sums
+
+    one = judged([*entries, Entry(SGEMM, "rival", (1e-3,) * 5, errors(sequential), {})], (32, 32, 256), ASKED, picked)
+    assert one.verdict.kept, one.verdict.text
+    half = next(each for each in one.entries if each.name.startswith("half"))
+    assert half.error("spread") == np.inf and 1e-6 < half.error("uniform") < 1e-3 and half.name not in one.verdict.meeting
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A race in which everybody takes what its name says; the sizes that do not fit."""
+    monkeypatch.setattr("gemmgen.run.cuda.why_not", lambda gpu: None)
+    seen = SimpleNamespace(fails=set(), drawn=[], judged=[], races=[])
+    takes = {SGEMM: 8.0, F16: 1.0, "cublas-int8": 0.5}
+
+    def inputs(size, **drawn):
+        if size in seen.fails:
+            raise DeviceError("bench", "the GPU's memory is too small", got="out of memory")
+        seen.drawn.append(drawn)
+        return SimpleNamespace(size=size, drawn=drawn)
+
+    def race(contenders, **options):
+        seen.races.append(([one.name for one in contenders], options))
+        for one in contenders:
+            one.seconds = [takes.get(one.name, 2.0)] * 5
+
+    def accuracy(contender):
+        seen.judged.append(contender.name)
+        return timing.Accuracy(1e-6 if contender.name == SGEMM else 5e-7, 0.0, 1e-8)
+
+    def generated(name, plan, source, binary, inputs):
+        if name == "broken":
+            raise DeviceError("bench", "the GPU refuses it", got="too many")
+        return timing.Contender(name, lambda index: None, detail="kernel_name")
+
+    for name, value in {
+        "Inputs": inputs, "race": race, "versions": lambda: {"driver": "1.2"}, "device_name": lambda: "A GPU", "conditions": dict,
+        "release_memory": lambda: None, "refusals": nullcontext, "generated": generated, "Reference": lambda inputs: SimpleNamespace(accuracy=accuracy),
+        "cublas": lambda name, inputs: timing.Contender(name, lambda index: None, judged=name != "cublas-int8"),
+    }.items():
+        monkeypatch.setattr(timing, name, value)
+    return seen
+
+
+def candidate(told, spread=1e-7):
+    plan = SimpleNamespace(gpu=GPUS.get("h200"))
+    point = SimpleNamespace(told=told, seconds=1.0, errors={"uniform": 1e-7, "positive": 1e-7, "spread": spread})
+    return benching.Candidate(point, SimpleNamespace(plan=plan, source=None, binary=None))
+
+
+def test_everything_is_judged_on_three_kinds_of_data_and_raced_on_the_last(gpu):
+    so_far = []
+    field = ([candidate("a, 64"), candidate("half", np.inf), candidate("broken")], ASKED, "a, 64")
+    found = benching.run({SIZE: field, (64, 64, 64): field}, against=(SGEMM, F16_THIRD, "cublas-int8/8"), rounds=5, seconds=100, measured=so_far.append)
+    assert gpu.drawn[:3] == [{"octaves": 20}, {"low": 0.0, "high": 1.0}, {}]
+    assert gpu.judged[:11] == [SGEMM, F16, "a, 64", *[SGEMM, F16, "a, 64", "half"] * 2]  # half does not hold the spread, and integers are not judged
+    assert [names for names, _ in gpu.races] == [[SGEMM, F16, "cublas-int8", "a, 64", "half"]] * 2
+    assert gpu.races[0][1]["warm_up"] > 0 == gpu.races[1][1]["warm_up"] and 35 < gpu.races[0][1]["seconds"] <= 40
+    assert {one.name: one.seconds for one in found.sizes[0].entries} == {
+        "cublas-int8": 0.5, F16: 1.0, "a, 64": 2.0, "half": 2.0, F16_THIRD: 3.0, "cublas-int8/8": 4.0, SGEMM: 8.0,
+    }
+    assert found.kept and found.sizes[0].verdict.meeting == ("a, 64",) and found.sizes[0].verdict.excess["spread"] == 0.5
+    assert found.notes == ("broken at 512x256x4096: the GPU refuses it: too many", "broken at 64x64x64: the GPU refuses it: too many")
+    assert [len(one.sizes) for one in so_far] == [1, 2]
+
+
+def test_a_size_that_does_not_fit_is_noted(gpu):
+    gpu.fails.add(SIZE)
+    field = ([candidate("a, 64")], ASKED, "a, 64")
+    found = benching.run({SIZE: field, (64, 64, 64): field}, against=(SGEMM,), rounds=5)
+    assert [one.size for one in found.sizes] == [(64, 64, 64)] and "too small" in found.notes[0]
+    with pytest.raises(DeviceError, match="too small"):
+        benching.run({SIZE: field}, against=(SGEMM,), rounds=5)
+
+
+def test_a_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = Frontiers("a GPU", {}, (judged(ENTRIES, SIZE, ASKED, "near"),))
+    image = measured_frontier_image(found, ".svg")
+    assert image.startswith(b"<?xml") and b"measured" in image
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"device": "x"}', '{"device": 1, "environment": {}, "notes": [], "sizes": [{"size": [1, 2]}]}'])
+def test_what_is_no_frontier_is_refused(tmp_path, capsys, text):
+    path = tmp_path / "frontier.json"
+    path.write_text(text)
+    assert main(["bench", "--plot", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "is not what gemmgen bench --frontier wrote" in told and "try" in told
+
+
+def test_one_spec_at_a_time(capsys):
+    assert main(["bench", "specs/kernels/hopper.toml", "specs/kernels/half_a100.toml", "--frontier"]) == 2
+    assert "one SPEC" in capsys.readouterr().err

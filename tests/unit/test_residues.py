@@ -1,0 +1,178 @@
+"""Residues: rows that prove themselves, constants against exact arithmetic, what a scheme of them computes and promises."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+import pytest
+
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.residues import SEGMENT_K, Residues
+from gemmgen.catalog.scheme import SCHEMES, Scheme
+from gemmgen.errors import GemmgenError, InfeasibleSpec
+from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+from gemmgen.split import joined, row_factors, split
+from gemmgen.verify import fixed
+from gemmgen.verify.metrics import exact, relative_frobenius
+
+NAMES = ("residues6", "residues7", "residues8", "residues9")
+
+
+def row(**changes):
+    known = {"name": "mine", "title": "mine", "source": "test", "word": "s8", "normalize": "row", "own_promote": "never", "moduli": [256, 255, 253, 251]}
+    return Scheme(**(known | changes))
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"moduli": [256, 255, 253, 85]}, "255 and 85 have 85"),
+    ({"moduli": [256, 255, 253, 254]}, "odd and below 256"),
+    ({"moduli": [257, 256, 255, 253]}, "odd and below 256"),
+    ({"moduli": [256, 255]}, "product lies between"),
+    ({"normalize": "none"}, "with moduli"),
+    ({"word": "f16"}, "with moduli"),
+    ({"words": [{"rounding": "nearest_even"}], "products": [{"a": 0, "b": 0, "into": "x"}]}, "moduli alone"),
+])
+def test_a_row_that_is_no_system_of_residues_is_refused(changes, told):
+    with pytest.raises(ValueError, match=told):
+        row(**changes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_and_products_follow_from_the_moduli(name):
+    scheme = SCHEMES.get(name)
+    count = len(scheme.moduli)
+    assert [(p.a, p.b) for p in scheme.products] == [(i, i) for i in range(count)]
+    assert len(scheme.words_of("a")) == len(scheme.words_of("b")) == len(scheme.accumulators) == count
+    assert scheme.recombination.family == "residues" and scheme.fixed and scheme.largest_k is None
+    assert scheme.bits == {6: 24, 7: 28, 8: 32, 9: 36}[count]  # as the table of GEMMul8 has them
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_constants_are_those_of_exact_arithmetic(name):
+    system = SCHEMES.get(name).residues
+    m = prod(system.moduli)
+    # Rounded rows of the target's norm keep every sum over a segment below half of M.
+    assert 2 * (Fraction(system.target) + Fraction(np.ceil(np.sqrt(SEGMENT_K) / 2))) ** 2 < m
+    for one in system.each:
+        others = m // one.m
+        w = Fraction(one.weight * one.m, 2**52)
+        assert round(w) * others % one.m == 1 and abs(w - round(w)) <= Fraction(one.m, 2**53)
+        assert (one.high << 20) + one.low == one.weight
+        assert one.offset % one.m == 0 and one.offset >= 2**30
+        assert all((digit - 256**j) % one.m == 0 and -128 <= digit <= 127 for j, digit in enumerate(one.digits))
+    assert sum(255 * one.low for one in system.each) < 2**32 and SEGMENT_K * 128**2 < 2**30
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_quotient_of_any_sum_is_exact(name):
+    """At the ends of every interval, where rounding down could go wrong first."""
+    for one in SCHEMES.get(name).residues.each:
+        most = (one.offset + 2**30) // one.m
+        quotients = np.unique(np.r_[np.arange(0, most, 99991), most - 1, most])
+        for ends in (quotients * one.m, quotients * one.m + one.m - 1):
+            assert (((ends * one.reciprocal) >> 39) == ends // one.m).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_integers_come_back_from_their_residues(name):
+    """To half a residue's unit of the fraction, and 0 as 0."""
+    system, rng = SCHEMES.get(name).residues, np.random.default_rng(1)
+    m = prod(system.moduli)
+    most = (system.target + 46) ** 2
+    chosen = [0, 1, -1, most, -most, *(int(x * m) // 2 for x in rng.uniform(-0.99, 0.99, 40))]
+    found = system.joined(np.array([[c % p for c in chosen] for p in system.moduli]))
+    assert found[0] == 0
+    for c, fraction in zip(chosen, found):
+        assert abs(Fraction(int(fraction), 2**52) - Fraction(c, m)) <= Fraction(len(system.moduli) * 255, 2**53)
+
+
+def test_residues_are_of_least_magnitude_and_fit_int8():
+    integers = np.random.default_rng(2).integers(-(2**35), 2**35, 1000)
+    for m, plane in zip(SCHEMES.get("residues9").moduli, SCHEMES.get("residues9").residues.of(integers)):
+        assert ((plane - integers) % m == 0).all() and plane.min() >= -128 and plane.max() <= 127 and (np.abs(plane) * 2 <= m).all()
+
+
+def test_a_rows_factor_is_by_the_norm_of_its_largest_segment():
+    system, rng = SCHEMES.get("residues8").residues, np.random.default_rng(3)
+    x = rng.standard_normal((6, 2 * SEGMENT_K + 5)).astype(np.float32)
+    x[1] = 0
+    x[2, 7] = np.inf
+    x[3] *= np.float32(2.0**-140)
+    x[4, SEGMENT_K:] = 0
+    factors = row_factors(x, system)
+    assert factors[1] == 1 and np.isnan(factors[2])
+    for line in (0, 3, 4, 5):
+        norms = [np.linalg.norm(x[line, at : at + SEGMENT_K].astype(np.float64)) for at in range(0, x.shape[1], SEGMENT_K)]
+        assert 1 - 2.0**-19 < factors[line] * max(norms) / system.target <= 1
+        assert factors[line].view(np.uint64) & np.uint64(0xFFFFFFFF) == 0  # cut, so that products with FP32 are exact
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("data", ["uniform", "positive", "spread"])
+def test_the_error_is_as_predicted_and_within_both_bounds(name, data):
+    scheme, rng, k = SCHEMES.get(name), np.random.default_rng(4), 700
+    a, b = (DISTRIBUTIONS[data].draw(rng, shape).astype(np.float32) for shape in ((40, k), (k, 30)))
+    c = joined(split(a, scheme), split(np.ascontiguousarray(b.T), scheme), scheme)
+    reference = exact(a, b)
+    error, estimate = relative_frobenius(c, reference), predicted(scheme, GPUS.get("h200").unit, k, 0, DISTRIBUTIONS[data]).estimate
+    assert estimate / 4 < error < estimate * 4
+    assert error < 2 * fixed.error_norm(scheme, a, b, reference) / np.linalg.norm(reference)
+    assert (np.abs(c - reference) <= fixed.worst(scheme, None, k) * fixed.reach(scheme, a, b)).all()
+
+
+def test_long_rows_keep_their_bits():
+    """The error does not grow behind a segment."""
+    scheme, rng = SCHEMES.get("residues7"), np.random.default_rng(5)
+    errors = []
+    for segments in (1, 3):
+        a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((12, segments * SEGMENT_K), (segments * SEGMENT_K, 12)))
+        errors.append(relative_frobenius(joined(split(a, scheme), split(np.ascontiguousarray(b.T), scheme), scheme), exact(a, b)))
+    assert 0.7 < errors[1] / errors[0] < 1.4
+
+
+def test_elements_of_which_nothing_remains_are_counted():
+    scheme = SCHEMES.get("residues6")
+    x = np.array([[1, 1e-9, 0, -1e-9], [1, np.nan, 1e-30, 0]], np.float32)
+    words = split(x, scheme)
+    assert words.is_lossy.tolist() == [[False, True, False, True], [False] * 4]
+    assert words.nonfinite == 1
+
+
+def spec(**sections):
+    return loads({"split": {"scheme": "residues8"}, "target": {"gpu": "h200"}} | sections)
+
+
+def test_the_kernel_is_of_the_design_for_residues():
+    plan = solve(spec())
+    assert plan.design.name == "residues" and plan.designed is None and plan.numbers["kept_bytes"] == 132 * plan.block[0] * plan.block[1] * 16
+
+
+@pytest.mark.parametrize(("sections", "needs"), [
+    ({"target": {"gpu": "a100"}}, "wgmma"),
+    ({"target": {"gpu": "mi300x"}}, "wgmma"),
+    ({"fragment": {"policy": "mma"}}, "wgmma"),
+    ({"problem": {"kind": "strided"}}, "kind = gemm"),
+    ({"tile": {"split_k": 2}}, "1"),
+    ({"split": {"scheme": "residues8", "where": "mixed"}}, "prepass"),
+])
+def test_what_has_no_kernels_is_refused_with_what_has(sections, needs):
+    with pytest.raises(GemmgenError) as refused:
+        solve(spec(**sections))
+    assert isinstance(refused.value, InfeasibleSpec) and needs in str(refused.value)
+
+
+@pytest.mark.parametrize(("asked", "k", "found"), [(1e-7, 1024, "residues7"), (3e-8, 16384, "residues8"), (2.6e-8, 16384, "residues9")])
+def test_the_contract_takes_as_many_moduli_as_it_needs(asked, k, found):
+    """Among the schemes of residues: fewer do not reach it."""
+    unit = GPUS.get("h200").unit
+    reaching = [name for name in NAMES if predicted(SCHEMES.get(name), unit, k, 0).estimate <= asked]
+    assert reaching[0] == found
+
+
+def test_moduli_may_be_any_coprime_ones():
+    system = Residues((251, 247, 241, 239))
+    assert system.refusal() is None and Residues((15, 9, 251, 241)).refusal() is not None
