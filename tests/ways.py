@@ -45,10 +45,12 @@ _SOLVED: dict[str, Plan] = {}
 
 
 def plan_of(
-    scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", size=4096, **pipeline,
+    scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", fallback="none", size=4096,
+    **pipeline,
 ) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout, "m": size, "n": size, "k": size}, "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums},
+        "problem": {"layout": layout, "m": size, "n": size, "k": size},
+        "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))
@@ -92,6 +94,12 @@ WAYS = {
     "shared, on a T4": dict(where="shared", gpu="t4", scheme="egemm", promote=0),
     "packed integers": dict(scheme="mixpert_triangle", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, stages=3, fragment_buffers=2),
     "packed integers, fewer of A": dict(scheme="mixpert2", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="tn", split_k=2),
+    "tiles of k": dict(scheme="mixpert4_tile", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, stages=3, layout="tn"),
+    "tiles of k, through registers": dict(
+        scheme="mixpert_full_tile", promote=0, loads="spread", fragment_buffers=1, tile={"block": [64, 64, 32], "warp": [32, 32, 32]}, layout="tt"),
+    "tiles of k, sixteen at a time, slices": dict(
+        gpu="t4", scheme="mixpert1_tile", promote=0, split_k=2, fragment_buffers=2, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+    "outliers fall back": dict(scheme="mixpert1", fallback="fp32", promote=0, tile={"block": [32, 32, 32], "warp": [32, 32, 32]}),
     "packed integers, sixteen k at a time": dict(gpu="t4", scheme="mixpert1", promote=0, layout="nt", tile={"block": [64, 64, 32], "warp": [32, 32, 32]}),
     "slices of packed words": dict(split_k=5, stages=3),
     "slices with row scales": dict(split_k=2, scheme="scaled"),
@@ -130,6 +138,13 @@ WAYS = {
     "residues, two beside each other": dict(
         HOPPER, scheme="residues9", promote=0, tile={"block": [64, 64, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=3),
     "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2),
+    "warpgroups, tiles of k": dict(
+        HOPPER, scheme="mixpert4_tile", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, stages=3, layout="nt"),
+    "warpgroups, tiles of k, slices": dict(
+        HOPPER, scheme="mixpert1_tile", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, split_k=2),
+    "warpgroups, outliers fall back": dict(
+        HOPPER, scheme="mixpert1", fallback="tf32x3", promote=0, consumers="pingpong", stages=4,
+        tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}),
     "warpgroups, nine products of integers": dict(
         HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),
     "warpgroups, words of several types": dict(SMALL_GROUPS, scheme="f16_s8", promote=32, layout="nt"),
@@ -160,6 +175,9 @@ AMD_WAYS = {
     "mfma, row scales": dict(MI210, scheme="scaled", layout="tn"),
     "mfma, integer words": dict(MI300X, scheme="mixpert4", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="tn"),
     "mfma, integer words, fewer of B": dict(MI210, scheme="mixpert3", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+    "mfma, tiles of k": dict(MI300X, scheme="mixpert4_tile", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="nt"),
+    "wmma of RDNA3, tiles of k": dict(RX7900XTX, scheme="mixpert1_tile", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+    "mfma, outliers fall back": dict(MI300X, scheme="mixpert1", fallback="ootomo", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
     "wmma of RDNA3, integer words": dict(RX7900XTX, scheme="mixpert1", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="nt"),
     "mfma, bits": dict(MI300X, scheme="egemm", layout="nt", promote=0),
     "mfma, 32-bit words": dict(MI300X, scheme="tf32x3", promote=32),

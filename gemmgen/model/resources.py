@@ -19,16 +19,17 @@ from gemmgen.model.equation import Equation, Numbers, solved
 WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a block's tile is divided among its warps")
 THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")
 SHARED_BYTES = Equation(
-    "R3", "shared_bytes", "stages * (BM + BN) * (BK * element_bytes + words * padding)", "B",
-    "EGEMM eq. 8's shared-memory term; padded only where rows cannot be swizzled",
+    "R3", "shared_bytes", "stages * (BM + BN) * (BK * element_bytes + words * padding + where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))", "B",
+    "EGEMM eq. 8's shared-memory term; padded only where rows cannot be swizzled; and a scale for each tile of k that has its own",
 )
 ELEMENT_BYTES = Equation(
     "R14", "element_bytes", "where(split_register > 0, 4, words * word_bytes)", "B",
     "an element in a stage: all its words, or FP32 that is split behind shared memory (WMMAe)",
 )
 ACCUMULATORS = Equation(
-    "R4", "accumulators", "sums + where(promote > FK, promoted_sums, 0)", "sets",
-    "a promoted sum is held twice, in the unit's accumulator and in FP32 registers, unless it is promoted at once",
+    "R4", "accumulators", "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))", "sets",
+    "a promoted sum is held twice, in the unit's accumulator and in FP32 registers, unless it is promoted at once; the sums of a tile of k with scales"
+    " of its own become one, which is all that is held where the tile is an instruction's",
 )
 ACCUMULATOR_REGISTERS = Equation(
     "R5", "accumulator_registers", "accumulators * WM * WN / warp_size", "registers a thread",
