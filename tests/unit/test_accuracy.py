@@ -22,7 +22,7 @@ from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
 from gemmgen.solve import solve
 from gemmgen.solve.contract import ROUNDED, contract, fp32_estimate
 from gemmgen.spec import loads
-from gemmgen.split import split
+from gemmgen.split import of_elements, split
 from gemmgen.verify.bound import bound, lost
 from gemmgen.verify.expected import sequential
 from gemmgen.verify.fixed import reach
@@ -86,15 +86,18 @@ def test_words_are_as_large_as_the_split_makes_them(scheme, data):
     row = SCHEMES.get(scheme)
     x = DISTRIBUTIONS[data].draw(np.random.default_rng(1), (64, 512)).astype(np.float32)
     words = split(x, row)
-    rest = np.ldexp(x.astype(np.float64), words.exponents[:, None])
-    size, sizes = np.sqrt((rest**2).mean()), word_sizes(row, None, DISTRIBUTIONS[data])
+    # Tiles of k have scales of their own, of which what words leave is scaled back to be told beside the elements.
+    scales = of_elements(words.exponents, row, x.shape[1])
+    rest = np.ldexp(x.astype(np.float64), scales)
+    back = -scales if row.tiled else 0
+    size, sizes = np.sqrt((np.ldexp(rest, back) ** 2).mean()), word_sizes(row, None, DISTRIBUTIONS[data])
     # Of normal data a row's largest lies in either of two binades, and with it the last place of all its integers.
     near = 0.6 if row.by_row and data == "normal" else 0.35
     rests = [rest]
     for word, plane in zip(words.words, words.planes):
         rests.append(rests[word.source] - plane * 2.0**-word.scale)
     for rest, rms in zip(rests, sizes.rms, strict=True):
-        left = np.sqrt((rest**2).mean()) / size
+        left = np.sqrt((np.ldexp(rest, back) ** 2).mean()) / size
         assert left == pytest.approx(rms, rel=near) if rms else left < 2.0**-26  # the last bits of FP32 numbers are not evenly spread
 
 
