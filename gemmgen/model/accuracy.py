@@ -303,7 +303,8 @@ def _sum_numbers(
 ) -> dict[str, Any]:
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
-    promote = scheme.tile_k or promote  # the numbers of tiles are added up as promoted sums are
+    # The numbers of tiles are added up as plain promoted sums are.
+    promote, compensated = (scheme.tile_k, False) if scheme.tiled else (promote, compensated)
     promoted = scheme.tiled or bool(promote) and accumulator.promoted and unit is not None
     chunk = min(promote, k) if promoted else k
     block = unit.block[accumulator.word] if unit else 1
