@@ -25,7 +25,7 @@ PLANS = {
 def plans_of(design) -> list:
     strategy, count = PLANS[design]
     found = [*random_plans(strategy, count), *(plan_of(**way) for way in (WAYS | AMD_WAYS).values())]
-    return [plan for plan in found if plan.design is design]
+    return [plan for plan in found if plan.design is design and not plan.fallback]  # whose text is that of two kernels
 
 
 def test_every_design_is_held():
