@@ -717,10 +717,10 @@ CODE = {
     ),
     # W22
     (
-    "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N "
-    "* b_word_bytes))"): (
-        lambda batch, K, split_passes, mixed, M, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K * (4 * split_passes * (where(mixed >
-        0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))
+    "batch * K * (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * "
+    "a_word_bytes + N * b_word_bytes))"): (
+        lambda batch, K, split_passes, mixed, M, b_bytes, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K * (split_passes * (4 *
+        where(mixed > 0, 0, M) + b_bytes * N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))
     ),
     # W23
     "(fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) / shared_bytes_per_clock": (

@@ -121,7 +121,7 @@ def _left(scheme: Scheme, index: int, operand: str) -> tuple[float, float]:
     if index == 0:
         return 1.0, 1.0
     word = scheme.words_of(operand)[index - 1]
-    if word.exact:
+    if word.exact or scheme.stores(operand):
         return 0.0, 0.0
     if word.fixed:
         return 0.0, scheme.remainder(index, operand) / sqrt(3)
