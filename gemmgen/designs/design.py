@@ -347,7 +347,7 @@ class Design:
 
     def word_numbers(self, scheme: Scheme, gpu: Gpu) -> dict[str, Any]:
         """Those of them that words decide: how many, how large, and how fast they are multiplied; all of one type, where the design has no other."""
-        of_a, of_b = (len(scheme.words_of(operand)) for operand in "ab")
+        of_a, of_b = (len(scheme.words_of(operand, packed_alike=not self.packs_apart)) for operand in "ab")
         return {
             "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **sizes(scheme),
             **time.rate_numbers(gpu, scheme.leading),
