@@ -19,6 +19,8 @@ from gemmgen.spec import LoadedSpec, load, loads
 TILE = {"block": [64, 64, 32], "warp": [32, 32, 32]}
 
 
+SPLITTING = [row.name for row in SCHEMES.rows() if row.b is None]
+"""Schemes that split B, too."""
 NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) for vendor in ("nvidia", "amd"))
 
 
@@ -44,7 +46,7 @@ _SOLVED: dict[str, Plan] = {}
 
 def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", **pipeline) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout}, "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums},
+        "problem": {"layout": layout, "b": SCHEMES.get(scheme).b or "f32"}, "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))

@@ -72,8 +72,10 @@ class Input:
             return
         wrong = ~((held := self.rounded(x)) == x) & ~(np.isnan(held) & np.isnan(x))
         if wrong.any():
-            raise SpecError(name, f"holds {wrong.sum()} values that are no {self.title} numbers", got=repr(x[wrong][0]), needs=f"{self.title}, as the kernel reads it",
-                            remedy=f"round it first, or a scheme that splits B, with [problem] b = \"{F32.name}\"")
+            raise SpecError(
+                name, f"holds {wrong.sum()} values that are no {self.title} numbers", got=repr(x[wrong][0]), needs=f"{self.title}, as the kernel reads it",
+                remedy=f'round it first, or a scheme that splits B, with [problem] b = "{F32.name}"',
+            )
 
     @property
     def bits(self) -> int:

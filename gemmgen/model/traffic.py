@@ -48,7 +48,8 @@ DRAM_BYTES = Equation(
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "T14", "split_bytes", "where(split_shared + split_register > 0, 0, K * (M * (4 * split_reads + words_a * word_bytes) + N * (b_bytes * split_reads + words_b * word_bytes)))", "B",
+    "T14", "split_bytes", "where(split_shared + split_register > 0, 0,"
+    " K * (M * (4 * split_reads + words_a * word_bytes) + N * (b_bytes * split_reads + words_b * word_bytes)))", "B",
     "elements in (twice where rows are scaled: their maxima come first), words out",
 )
 TLP = Equation(

@@ -192,7 +192,9 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
 def _plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragment, Design]]:
     """Plain FP32, where the scheme is open and a design of it is for such sizes: memory binds there, and no word need be split."""
     plain = SCHEMES.get(PLAIN)
-    if spec.problem.b != F32.name or spec.split.scheme != "auto" or _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY) or spec.fragment.shape is not None:
+    if spec.problem.b != F32.name or spec.split.scheme != "auto" or spec.fragment.shape is not None:
+        return []
+    if _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY):
         return []
     usable = [row for row in candidates(gpu.vendor, plain.leading, PLAIN_POLICY) if row.runs_on(gpu.arch)][:1]
     return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.narrow and one.suits(sizes)]

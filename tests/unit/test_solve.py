@@ -21,7 +21,7 @@ from gemmgen.spec import loads
 
 WITH_KERNELS = [
     (scheme.name, gpu.name) for scheme in SCHEMES.rows() for gpu in GPUS.rows()
-    if gpu.arch_number >= 80 and can_multiply(gpu.name, scheme.name)
+    if not scheme.b and gpu.arch_number >= 80 and can_multiply(gpu.name, scheme.name)
 ]
 
 

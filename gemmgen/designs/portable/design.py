@@ -90,7 +90,8 @@ PREDICTED = (
 
 TILE_EQUATIONS = (resources.WARPS, resources.THREADS, traffic.TILES)
 PIPELINE_EQUATIONS = (
-    resources.ELEMENT_BYTES, resources.B_ELEMENT_BYTES, resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS, resources.FRAGMENT_REGISTERS,
+    resources.ELEMENT_BYTES, resources.B_ELEMENT_BYTES, resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS,
+    resources.FRAGMENT_REGISTERS,
 )
 
 HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register", "grouped"))
