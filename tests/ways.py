@@ -129,6 +129,8 @@ WAYS = {
     "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2),
     "warpgroups, nine products of integers": dict(
         HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),
+    "warpgroups, B as stored": dict(SMALL_GROUPS, scheme="ootomo_b16", layout="nt"),
+    "packed words, B as stored": dict(scheme="bf16x2_bb16", layout="tn", promote=32),
     "warpgroups, words of several types": dict(SMALL_GROUPS, scheme="f16_s8", promote=32, layout="nt"),
     "warpgroups that take turns, words of several types, slices": dict(
         HOPPER, scheme="f16_s8", tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, consumers="pingpong", layout="tn", stages=4, split_k=2),
