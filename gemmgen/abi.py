@@ -39,6 +39,9 @@ nonfinite: elements that are Inf or NaN.
 repaired: elements of C computed again in FP32.
 """
 
+FALLBACK, FALLEN = "fallback", "fallen"
+"""What the counters of a fallback's words begin with, and the counter of tiles that it took."""
+
 Grid = tuple[tuple[tuple[str, int], ...], ...]
 
 
@@ -288,21 +291,29 @@ def interface(plan: Plan) -> Interface:
 
 
 def _counters(plan: Plan) -> tuple[Counters, ...]:
+    of = "tile's" if plan.scheme.tiled else "row's or column's"
     meanings = {
-        "lossy": "finite elements of {} that are not 0 and too small beside their row's or column's largest for any word" if plan.scheme.by_row
+        "lossy": f"finite elements of {{}} that are not 0 and too small beside their {of} largest for any word" if plan.scheme.by_row
         else f"finite elements of {{}} below the words' range, or that lose more than 2^-{plan.scheme.bits}",
         "overflow": "finite elements of {} that the leading word cannot hold",
         "nonfinite": "elements of {} that are Inf or NaN",
     }
 
     def meaning(field: str) -> str:
+        if field == FALLEN:
+            return f"tiles of C, {plan.block[0]} x {plan.block[1]}, that fell back to {plan.fallback.scheme.name}"
+        if field.startswith(FALLBACK):
+            return f"the same of what the fallback's words cannot hold: {field.removeprefix(FALLBACK + '_')}"
         operand, _, kind = field.partition("_")
         if kind:
             return meanings[kind].format(operand.upper())
         return "elements of C computed again in FP32" if plan.special == "exact" else "always 0: special = fast"
 
-    found, offset = [], 0
-    for name, fields in COUNTERS.items():
+    found, offset, all_fields = [], 0, dict(COUNTERS)
+    if plan.fallback:
+        all_fields |= {f"{FALLBACK}_{name}": tuple(f"{FALLBACK}_{field}" for field in COUNTERS[name]) for name in ("a_status", "b_status")}
+        all_fields[FALLEN] = (FALLEN,)
+    for name, fields in all_fields.items():
         found.append(Counters(name, offset, tuple(Counter(field, meaning(field)) for field in fields)))
         offset += COUNTER_BYTES * len(fields)
     return tuple(found)
@@ -310,6 +321,11 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
 
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
     scales = 4 if plan.takes_maxima else 0
+    tiles = [
+        Buffer(f"{x}_scales", "float", 4, (f"{outer}_padded", "k_padded", *((BATCH,) if plan.strided else ())), False,
+               f"2^-e of each {plan.scheme.tile_k} k of {whose}", per=plan.scheme.tile_k)
+        for x, outer, whose in (("a", "m", "A's rows"), ("b", "n", "B's columns")) if plan.scheme.tiled
+    ]
     of_a, of_b = (sum(word.bytes for word in plan.words_of(operand)) for operand in "ab")
     before = [operand.name for operand in plan.split_before]
     slices = plan.split_k if plan.split_k > 1 else 0
@@ -326,11 +342,21 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     return (
         _status(counters),
         *(() if plan.splits_whole else maxima),
+        *([
+            Buffer("a_energy", "unsigned long long", 8, ("m_padded",), True, "of A's rows: elements that are not 0, and their leading words' squares",
+                   zeroed_again=True),
+            Buffer("b_energy", "unsigned long long", 8, ("n_padded",), True, "the same of B's columns", zeroed_again=True),
+        ] if plan.fallback else []),
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
         *(maxima if plan.splits_whole else ()),
         Buffer("a_words", "unsigned char", of_a * ("a" in before), ("m_padded", "k_padded", *each), False, "A's words, packed"),
         Buffer("b_words", "unsigned char", of_b * ("b" in before), ("n_padded", "k_padded", *each), False, "B's words, packed"),
+        *tiles,
+        *([
+            Buffer("a_flags", "unsigned int", 4, ("m_padded",), False, "of rows of tiles: whether they fall back", per=plan.block[0]),
+            Buffer("b_flags", "unsigned int", 4, ("n_padded",), False, "the same of columns of tiles", per=plan.block[1]),
+        ] if plan.fallback else []),
         Buffer("parts", "float", 4 * slices, (rows, "n_padded", *each), False, "the sums of the slices of k"),
         *(_buffers_of_residues(plan) if plan.scheme.residues else ()),
     )
@@ -398,7 +424,28 @@ def _absmax(const: bool) -> tuple[Parameter, ...]:
     )
 
 
-def _scales(const: bool) -> tuple[Parameter, ...]:
+def _energies(const: bool) -> tuple[Parameter, ...]:
+    return (
+        _into("a_energy", "unsigned long long", "elements and squares of A's rows", const=const, restrict=True),
+        _into("b_energy", "unsigned long long", "elements and squares of B's columns", const=const, restrict=True),
+    )
+
+
+def _flags(const: bool) -> tuple[Parameter, ...]:
+    return (
+        _into("a_flags", "unsigned int", "rows of tiles that fall back", const=const, restrict=True),
+        _into("b_flags", "unsigned int", "columns of tiles that fall back", const=const, restrict=True),
+    )
+
+
+def _tile_scales(const: bool) -> tuple[Parameter, ...]:
+    return (
+        _into("a_scales", "float", "scales of tiles of k of A's rows", const=const, restrict=True),
+        _into("b_scales", "float", "scales of tiles of k of B's columns", const=const, restrict=True),
+    )
+
+
+def _factors(const: bool) -> tuple[Parameter, ...]:
     return (
         _into("a_scales", "double", "factors of A's rows, and one over each", const=const, restrict=True),
         _into("b_scales", "double", "factors of B's columns, and one over each", const=const, restrict=True),
@@ -406,9 +453,9 @@ def _scales(const: bool) -> tuple[Parameter, ...]:
 
 
 def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:
-    """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none."""
+    """What a kernel reads of the scales of rows and columns, or finds itself; nothing where there are none, or tiles of k have them."""
     if plan.scheme.residues:
-        return (Line(_scales(const=True)),)
+        return (Line(_factors(const=True)),)
     return (Line(_absmax(const=not found)),) if plan.takes_maxima else ()
 
 
@@ -452,7 +499,7 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
             grid=_over(plan, plan.split_before, plan_module.NORMS_OUTER, plan_module.WHOLE_K), threads=plan_module.NORMS_THREADS, shared_bytes=0,
-            lines=(Line((*_A, *_b(plan))), Line((*_SIZES, *_scales(const=False)))),
+            lines=(Line((*_A, *_b(plan))), Line((*_SIZES, *_factors(const=False)))),
         ))
     if plan.takes_maxima and not plan.splits_whole:
         launches.append(Launch(
@@ -462,8 +509,26 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
         ))
     if plan.split_before:
         launches.append(_split(plan, f"{name}_split", counted))
+    if plan.fallback:
+        launches.append(Launch(
+            symbol=f"{name}_flags", role="flags", meaning="which rows and columns of tiles of C fall back",
+            grid=((("m_padded", plan.block[0]),), (("n_padded", plan.block[1]),)), threads=plan.lanes, shared_bytes=0,
+            lines=(Line(tuple(one for one in _SIZES if one.name != "k")), Line(_absmax(const=True)), Line(_energies(const=True)), Line(_flags(const=False))),
+        ))
     launches.append(_gemm(plan, name, counted))
+    if plan.fallback:
+        launches.append(_fallback(plan, f"{name}_{FALLBACK}", counted))
     return tuple(launches)
+
+
+def _fallback(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
+    """A kernel like any that splits its operands itself, which is told of the flags, and counts apart."""
+    own = {**counted, **{f"{x}_status": replace(counted[f"{FALLBACK}_{x}_status"], name=f"{x}_status") for x in "ab"}}
+    launch = _gemm(plan.fallback, symbol, own)
+    return replace(
+        launch, role=FALLBACK, meaning=f"the tiles of C that the main kernel leaves, by {plan.fallback.scheme.name}",
+        lines=(Line(_flags(const=True), "which tiles to compute"), *launch.lines, Line((counted[FALLEN],))),
+    )
 
 
 def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
@@ -474,7 +539,8 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
             Line((*_A, *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
-            *_row_scales(plan, found=whole),
+            *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.tiled else []),
+            *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
         ),
         same_b=None if scaled else _over(plan, [operand for operand in before if operand.name == "a"], *tiles, padded=True),
@@ -487,6 +553,10 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
     lines = [Line((_words(operand, const=True),), _packed_stages(operand)) for operand in before]
     lines.extend(_row_scales(plan))
+    if plan.scheme.tiled:
+        lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.tile_k}][BLOCK]"))
+    if plan.fallback:
+        lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
     if plan.scheme.residues:
         residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
         lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
@@ -509,7 +579,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             *((("cluster", 1),) if plan.cluster > 1 else ()), *_each(plan),
         ),),
         threads=plan.threads, shared_bytes=0 if plan.static_shared else plan.shared_bytes, lines=tuple(lines),
-        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,
+        most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays and not plan.fallback,
     )
 
 

@@ -54,6 +54,10 @@ class Decision:
     usual: Any = None
     quiet: bool = False
 
+    def unsaid(self, value: Any) -> bool:
+        """Whether a value goes unsaid."""
+        return self.quiet and value == self.neutral
+
     @property
     def is_tile(self) -> bool:
         """Whether it is m, n and k."""

@@ -165,6 +165,8 @@ class _Facts:
     output: Output
     batch: Batch | None
     predicted_registers: int | None
+    fallback: _Facts | None
+    flagged: tuple[int, int] | None
 
     # ---- identity
 
@@ -183,6 +185,7 @@ class _Facts:
             **({} if self.output.is_usual else {"c": self.output.name}),
             **({"passes": "whole"} if self.splits_whole else {}),
             **({"batch": self.batch.identity} if self.batch else {}),
+            **({"fallback": self.fallback.identity} if self.fallback else {}), **({"flagged": self.flagged} if self.flagged else {}),
             **({"design": self.design.name} if self.design.is_brought else {}),  # those of this package differ in their fragments
             "gpu": {
                 "lanes": self.lanes, "banks": self.gpu.limits.shared_banks, "flushing": self.flushing_archs,
@@ -194,7 +197,7 @@ class _Facts:
     def decided(self) -> dict[str, Any]:
         """The design's decisions by name, without those that are what they are in a design that has no such choice, and go unsaid then."""
         found = {one: getattr(self, one.name) for one in self.design.decisions}
-        return {one.name: value for one, value in found.items() if not (one.quiet and value == one.neutral)}
+        return {one.name: value for one, value in found.items() if not one.unsaid(value)}
 
     @property
     def told(self) -> list[tuple[Decision, Any]]:
@@ -275,8 +278,8 @@ class _Facts:
 
     @property
     def splits_whole(self) -> bool:
-        """Whether one launch finds the maxima of rows and columns and splits them, and not one after another."""
-        return not self.batch and self.design.splits_whole(self.scheme, self.gpu, self.hints)
+        """Whether one launch finds the maxima of rows and columns and splits them, and not one after another; none that also tells which rows stand out."""
+        return not self.batch and not self.fallback and self.design.splits_whole(self.scheme, self.gpu, self.hints)
 
     @property
     def whole_cluster(self) -> int:
@@ -448,7 +451,9 @@ class _Facts:
 
     @property
     def places_a_step(self) -> int:
-        """Places between a step's matrix instructions where a load may stand: one a row of fragments and product."""
+        """Places between a step's matrix instructions where a load may stand: one a row of fragments and product, or and all of a tile's."""
+        if self.tile_steps == 1:
+            return self.tiles_m
         at_once = {acc.name for acc in self.scheme.accumulators if self.promotes(acc) and self.promotes_at_once}
         rest = sum(product.into not in at_once for product in self.scheme.products)
         return self.tiles_m * (len(at_once) + rest)
@@ -601,6 +606,19 @@ class _Facts:
         """Where word `index` of an operand's tile begins, in the workspace and in a stage."""
         return operand.tile * self.block[2] * sum(word.bytes for word in self.words_of(operand.name)[:index])
 
+    def stage_scales(self, operand: Operand) -> int:
+        """Scales of one operand's stage, one for each row and tile of k: [k / tile_k][outer] in FP32; 0 where no tile has its own."""
+        return operand.tile * self.block[2] // self.scheme.tile_k if self.scheme.tiled else 0
+
+    def scale_parts(self, operand: Operand) -> int:
+        """Loads of 16 bytes that a thread makes of them, where tiles come through registers."""
+        return -(-self.stage_scales(operand) // (4 * self.threads))
+
+    @property
+    def tile_steps(self) -> int:
+        """Instructions along k whose sums share their scales; 0 where no tile has its own."""
+        return self.scheme.tile_k // self.fragment.shape[2] if self.scheme.tiled else 0
+
     def words_of(self, operand: str) -> tuple[Word, ...]:
         """The words that operand `a` or `b` is packed into: all, or no more than products read."""
         return self.scheme.words_of(operand, packed_alike=not self.design.packs_apart)
@@ -613,7 +631,7 @@ class _Facts:
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data, for `--json`."""
         return {
-            **{key: value for key, value in self.identity.items() if key not in ("scheme", "fragment", "gpu")}, "design": self.design.name,
+            **{key: value for key, value in self.identity.items() if key not in ("scheme", "fragment", "gpu", "fallback")}, "design": self.design.name,
             "scheme": self.scheme.name,
             "fragment": self.fragment.name,
             "gpu": self.gpu.name,
@@ -621,7 +639,7 @@ class _Facts:
             "shared_bytes": self.shared_bytes,
             "hash": self.hash,
             "hints": {"m": self.hints.m, "n": self.hints.n, "k": self.hints.k},
-            **({"asked": list(self.asked)} if self.asked else {}),
+            **({"asked": list(self.asked)} if self.asked else {}), **({"fallback": self.fallback.as_dict()} if self.fallback else {}),
         }
 
 
@@ -634,7 +652,7 @@ def _fields() -> list[tuple[Any, ...]]:
         *((one.name, kind, field(default=one.neutral)) for one, kind in decisions if one.neutral is not None),
         ("designed", str | None, field(default=None)), ("output", Output, field(default=F32)),
         ("batch", Batch | None, field(default=None)), ("predicted_registers", int | None, field(default=None)),
-        ("asked", tuple[str, ...], field(default=())),
+        ("asked", tuple[str, ...], field(default=())), ("fallback", Any, field(default=None)), ("flagged", tuple[int, int] | None, field(default=None)),
     ]
 
 
@@ -653,4 +671,6 @@ Attributes:
     batch: of a kernel for many products, what it knows of them; None for one product.
     predicted_registers: per thread, or None where no model says.
     asked: the spec's own objective and inequalities, in words; not part of its identity.
+    fallback: the plan of the kernel that computes the tiles of C that this one leaves; None where it leaves none.
+    flagged: of such a one, the tile of C that its plan's kernel leaves as a whole; None elsewhere.
 """ + "".join(f"    {one.name}: {one.description}.\n" for one in all_decisions())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, repeat
@@ -16,6 +17,7 @@ from typing import Any
 from gemmgen import __version__, abi
 from gemmgen import plan as plan_module
 from gemmgen.catalog.number import ROUNDINGS
+from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
@@ -78,7 +80,9 @@ def _environment() -> Any:
         autoescape=False,
     )
     environment.globals.update(
-        power=_power, roundings=ROUNDINGS, times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
+        power=_power, roundings=ROUNDINGS, 
+        most_tile_exponent=MOST_TILE_EXPONENT,
+        times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
     environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
     return environment
@@ -133,8 +137,23 @@ def render(plan: Plan) -> Source:
     interface = abi.interface(plan)
     launches = {launch.role: launch for launch in interface.launches}
     name = launches["gemm"].symbol
-    text = _environment().get_template("gemm.j2").render(
-        plan=plan,
+    text = _text(plan, name, launches)
+    if plan.fallback:
+        text += "\n" + _text(plan.fallback, launches[abi.FALLBACK].symbol, {"gemm": launches[abi.FALLBACK]})
+    return Source(
+        name=name, text=_tidy(text), suffix=plan.gpu.maker.source_suffix,
+        interface=interface, arch=plan.arch, allow_spills=plan.allow_spills,
+    )
+
+
+def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
+    """The text of a plan's kernels.
+
+    Args:
+        launches: by role.
+    """
+    return _environment().get_template("gemm.j2").render(
+        plan=plan, outlier=OUTLIER,
         platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=plan.design.atom(plan.fragment),
         c_functions=(plan.output.functions or {}).get(plan.gpu.maker.platform, ""),
@@ -158,10 +177,6 @@ def render(plan: Plan) -> Source:
             norms_outer=plan_module.NORMS_OUTER,
             norms_threads=plan_module.NORMS_THREADS,
         ),
-    )
-    return Source(
-        name=name, text=_tidy(text), suffix=plan.gpu.maker.source_suffix,
-        interface=interface, arch=plan.arch, allow_spills=plan.allow_spills,
     )
 
 

@@ -112,6 +112,10 @@ Split = create_model(
     special=(Literal["exact", "fast"], Field(
         "exact", description="exact: non-finite elements of A B are computed again in FP32; fast: they are not"
     )),
+    fallback=(Name, Field(
+        "none", description="of integer words with one exponent a row: the scheme of a further kernel, which computes the tiles of C in whose rows of A "
+        "or columns of B a few elements stand out so far that words would keep little of the others; none: they are computed like all"
+    )),
 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gemmgen.catalog.conversion import to_integer
 from gemmgen.catalog.number import INTEGERS, Format
 from gemmgen.catalog.residues import FACTOR_BITS, MARGIN, SEGMENT_K, Residues
-from gemmgen.catalog.scheme import Scheme, Word
+from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 
 
@@ -63,6 +63,25 @@ def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     return np.where(largest > 0, scheme.target_exponent - exponent, 0)
 
 
+def in_tiles(x: np.ndarray, scheme: Scheme) -> np.ndarray:
+    """`x` [rows, k] as [rows, tiles, tile_k], with zeros at the end."""
+    rows, k = x.shape
+    return np.pad(x, ((0, 0), (0, -k % scheme.tile_k))).reshape(rows, -1, scheme.tile_k)
+
+
+def exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
+    """log2 of the powers of two that elements of `x` [rows, k] are multiplied by: [rows], or of tiles of k [rows, tiles]."""
+    if not scheme.tiled:
+        return row_exponents(x, scheme)
+    tiles = in_tiles(x, scheme)
+    return np.minimum(row_exponents(tiles.reshape(-1, scheme.tile_k), scheme), MOST_TILE_EXPONENT).reshape(tiles.shape[:2])
+
+
+def of_elements(of_rows: np.ndarray, scheme: Scheme, k: int) -> np.ndarray:
+    """What belongs to rows [rows], or to tiles of k [rows, tiles], as what each element has of it: [rows, 1] or [rows, k]."""
+    return np.repeat(of_rows, scheme.tile_k, axis=1)[:, :k] if scheme.tiled else of_rows[:, None]
+
+
 def row_factors(x: np.ndarray, residues: Residues) -> np.ndarray:
     """What each row of `x` [rows, k] is multiplied by before it is rounded to integers, [rows] FP64 of `FACTOR_BITS` fraction bits.
 
@@ -82,9 +101,22 @@ def row_steps(x: np.ndarray, residues: Residues) -> np.ndarray:
 
 
 def set_aside(x: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """Rows of `x` [rows, k] that words cannot stand for, [rows]: integers have no Inf and no NaN, so what such a row takes part in is
-    computed from the operands themselves, or is NaN."""
-    return ~np.isfinite(x).all(axis=1) & scheme.fixed
+    """Rows of `x` [rows, k], or their tiles, that words cannot stand for, [rows] or [rows, tiles]: integers have no Inf and no NaN, so what such
+    a row takes part in is computed from the operands themselves, or is NaN."""
+    return ~np.isfinite(in_tiles(x, scheme) if scheme.tiled else x).all(axis=-1) & scheme.fixed
+
+
+def stands_out(words: Words, x: np.ndarray) -> np.ndarray:
+    """Which rows of `x` [rows, k] have elements that stand out so far that integer words keep little of the others, [rows].
+
+    MixPert's eq. 9 counts the bits that a shared exponent shifts out of each element. What they come to for C is the words' error beside the row's norm,
+    which this bounds: squares of the leading words tell that norm, and are exact sums in any order.
+
+    Args:
+        words: of `x`.
+    """
+    finite = np.isfinite(x).all(axis=1)
+    return finite & ((words.planes[0] ** 2).sum(axis=1) < 4**OUTLIER * (x != 0).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -94,7 +126,7 @@ class Words:
     Attributes:
         words: what the scheme says of each.
         planes: [words, rows, k] in FP64, unscaled: word i as stored.
-        exponents: [rows], log2 of each row's scale; 0 of residues, which have `steps`.
+        exponents: [rows], log2 of each row's scale, or [rows, tiles] of each tile's; 0 of residues, which have `steps`.
         is_lossy, overflows, is_nonfinite: [rows, k], which elements the split kernel counts as what.
         steps: [rows], of residues what one of a row's integers stands for; None of other words.
     """
@@ -143,16 +175,16 @@ def split(x: np.ndarray, scheme: Scheme, flushes: bool = False, operand: str | N
     words = scheme.words_of(operand or "a", packed_alike=operand is None)
     if scheme.residues:
         return _split_residues(x, scheme, words)
-    exponents = row_exponents(x, scheme)
+    scales = exponents(x, scheme)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         # The device scales in FP32, where what falls below its range is rounded, but never to zero: it is to be counted.
-        element = np.ldexp(x.astype(np.float64), exponents[:, None]).astype(np.float32).astype(np.float64)
+        element = np.ldexp(x.astype(np.float64), of_elements(scales, scheme, x.shape[1])).astype(np.float32).astype(np.float64)
         element = np.where((element == 0) & (x != 0), 2.0**-149, element)
-        return (_split_by_row if scheme.by_row else _split_floating)(x, element, exponents, scheme, words, flushes, operand or "a")
+        return (_split_by_row if scheme.by_row else _split_floating)(x, element, scales, scheme, words, flushes, operand or "a")
 
 
 def _split_floating(
-    x: np.ndarray, element: np.ndarray, exponents: np.ndarray, scheme: Scheme, words: tuple[Word, ...], flushes: bool, operand: str,
+    x: np.ndarray, element: np.ndarray, scales: np.ndarray, scheme: Scheme, words: tuple[Word, ...], flushes: bool, operand: str,
 ) -> Words:
     """Into floating-point words. What is left is held against the element itself."""
     left, planes, overflow = [(element, element)], [], None  # of each word what it leaves, and with words as they are multiplied
@@ -171,7 +203,7 @@ def _split_floating(
             lossy |= ~(np.abs(multiplied) <= np.abs(element) * 2.0 ** -scheme.bits_of(count, operand))
     finite = np.isfinite(x)
     return Words(
-        words=words, planes=np.stack(planes), exponents=exponents, is_lossy=finite & ~overflow & lossy, overflows=finite & overflow,
+        words=words, planes=np.stack(planes), exponents=scales, is_lossy=finite & ~overflow & lossy, overflows=finite & overflow,
         is_nonfinite=~finite,
     )
 
@@ -185,11 +217,11 @@ def _floating(rest: np.ndarray, word: Word) -> np.ndarray:
 
 
 def _split_by_row(
-    x: np.ndarray, element: np.ndarray, exponents: np.ndarray, scheme: Scheme, words: tuple[Word, ...], flushes: bool, operand: str,
+    x: np.ndarray, element: np.ndarray, scales: np.ndarray, scheme: Scheme, words: tuple[Word, ...], flushes: bool, operand: str,
 ) -> Words:
     """Into words of which some are integers. Lossy are elements that are not 0 and of which no word holds anything; of rows set aside none is.
     Integer words of an element that is not finite are the lowest, and of rows set aside, whose words nobody uses, otherwise 0."""
-    finite, kept = np.isfinite(x), ~set_aside(x, scheme)[:, None]
+    finite, kept = np.isfinite(x), ~of_elements(set_aside(x, scheme), scheme, x.shape[1])
     left, planes = [np.where(kept, element, 0.0)], []
     for word in words:
         rest = left[word.source]
@@ -203,7 +235,7 @@ def _split_by_row(
     held = [np.where(np.isnan(rest := left[word.source]) | ~kept & ~finite, -INTEGERS[word.type].largest, plane) if word.fixed else plane
             for plane, word in zip(planes, words)]
     return Words(
-        words=words, planes=np.stack(held), exponents=exponents, is_lossy=lossy, overflows=np.zeros(x.shape, bool), is_nonfinite=~finite,
+        words=words, planes=np.stack(held), exponents=scales, is_lossy=lossy, overflows=np.zeros(x.shape, bool), is_nonfinite=~finite,
     )
 
 
@@ -249,8 +281,15 @@ def kept_products(a: Words, b: Words, scheme: Scheme) -> np.ndarray:
     """What the scheme computes, summed in FP64: [M, N] for A [M, K] and B^T [N, K]."""
     if scheme.residues:
         return joined(a, b, scheme).astype(np.float64)
+    if scheme.tiled:
+        a, b = (_scaled_back(one, scheme) for one in (a, b))
     sums = {acc.name: np.zeros((a.planes.shape[1], b.planes.shape[1])) for acc in scheme.accumulators}
     for product in scheme.products:
         sums[product.into] += a.planes[product.a] @ b.planes[product.b].T
     total = scheme.recombination.combine(sums, lambda so_far, factor, own: so_far * factor + own)
-    return np.ldexp(total, -(a.exponents[:, None] + b.exponents[None, :]))
+    return total if scheme.tiled else np.ldexp(total, -(a.exponents[:, None] + b.exponents[None, :]))
+
+
+def _scaled_back(words: Words, scheme: Scheme) -> Words:
+    """Words of tiles times what each stands for, so that those of all tiles add up."""
+    return replace(words, planes=np.ldexp(words.planes, -of_elements(words.exponents, scheme, words.planes.shape[2])))

@@ -114,11 +114,12 @@ def thin_specs(draw):
 
 
 @st.composite
-def bulk_specs(draw, gpus=BULK_GPUS):
+def bulk_specs(draw, gpus=BULK_GPUS, schemes=tuple(SPLITTING)):
     """Likewise, of the warp-specialised design; mostly for GPUs that have its instruction.
 
     Args:
         gpus: those that have it.
+        schemes: of which each has one.
     """
     depth = draw(mostly(st.sampled_from([16, 32, 64]), st.sampled_from([8, 24, 128])))
     width = st.integers(1, 16).map(lambda count: 8 * count)
@@ -133,7 +134,7 @@ def bulk_specs(draw, gpus=BULK_GPUS):
             "m": draw(st.integers(0, 1 << 20)), "n": draw(st.integers(0, 1 << 20)), "k": draw(st.integers(0, 1 << 20)),
         },
         "split": {
-            "scheme": draw(st.sampled_from(SPLITTING)), "where": draw(mostly(st.just(where), st.sampled_from(["shared", "register"]))),
+            "scheme": draw(st.sampled_from(schemes)), "where": draw(mostly(st.just(where), st.sampled_from(["shared", "register"]))),
             "promote": draw(mostly(st.sampled_from([0, 16, depth, 2 * depth, 256]), st.integers(0, 1 << 20))), "special": draw(st.sampled_from(["exact", "fast"])),
         },
         "fragment": {"policy": draw(mostly(st.just("wgmma"), st.sampled_from(["auto", "mma"])))},

@@ -25,12 +25,14 @@ NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) fo
 
 
 def can_multiply(gpu: str, scheme: str) -> bool:
-    """Whether the GPU has what multiplies the scheme's words."""
+    """Whether the GPU, shipped or not, has what multiplies the scheme's words, and how it rounds is known."""
     row, words = GPUS.get(gpu), SCHEMES.get(scheme)
-    if not words.uniform:  # kernels of warpgroups alone have an instruction for each type
-        return any(one.runs_on(row.arch) for one in candidates(row.vendor, words.leading, "wgmma"))
     word = words.leading
-    return any(one.runs_on(row.arch) for one in candidates(row.vendor, word, "fma" if word == "f32" else row.portable_policy))
+    alone = not words.uniform or words.residues  # which warpgroups alone have kernels of
+    policies = ("wgmma",) if alone else ("fma" if word == "f32" else row.portable_policy, "wgmma")
+    known = [one for policy in policies for one in candidates(row.vendor, word, policy)]
+    its_own = [one for one in known if one.runs_on(row.arch) and row.unit.of(word, one.policy).rule != "by_f16"]  # not what the compiler makes of it
+    return bool(its_own) and (word == "f32" or word in row.unit.words)
 
 
 def solved(loaded: LoadedSpec) -> Plan:
@@ -44,9 +46,13 @@ def solved(loaded: LoadedSpec) -> Plan:
 _SOLVED: dict[str, Plan] = {}
 
 
-def plan_of(scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", **pipeline) -> Plan:
+def plan_of(
+    scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", fallback="none", size=4096,
+    **pipeline,
+) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout, "b": SCHEMES.get(scheme).b or "f32"}, "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums},
+        "problem": {"layout": layout, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
+        "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))
@@ -90,6 +96,12 @@ WAYS = {
     "shared, on a T4": dict(where="shared", gpu="t4", scheme="egemm", promote=0),
     "packed integers": dict(scheme="mixpert_triangle", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, stages=3, fragment_buffers=2),
     "packed integers, fewer of A": dict(scheme="mixpert2", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="tn", split_k=2),
+    "tiles of k": dict(scheme="mixpert4_tile", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, stages=3, layout="tn"),
+    "tiles of k, through registers": dict(
+        scheme="mixpert_full_tile", promote=0, loads="spread", fragment_buffers=1, tile={"block": [64, 64, 32], "warp": [32, 32, 32]}, layout="tt"),
+    "tiles of k, sixteen at a time, slices": dict(
+        gpu="t4", scheme="mixpert1_tile", promote=0, split_k=2, fragment_buffers=2, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+    "outliers fall back": dict(scheme="mixpert1", fallback="fp32", promote=0, tile={"block": [32, 32, 32], "warp": [32, 32, 32]}),
     "packed integers, sixteen k at a time": dict(gpu="t4", scheme="mixpert1", promote=0, layout="nt", tile={"block": [64, 64, 32], "warp": [32, 32, 32]}),
     "slices of packed words": dict(split_k=5, stages=3),
     "slices with row scales": dict(split_k=2, scheme="scaled"),
@@ -114,7 +126,8 @@ WAYS = {
         HOPPER, tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}, consumers="pingpong", split_k=2, promote=128),
     "warpgroups, three words": dict(SMALL_GROUPS, scheme="bf16x6", promote=32),
     "warpgroups, 32-bit words": dict(HOPPER, scheme="tf32x3", tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1}, promote=32),
-    "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled", layout="tn"),
+    "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled", layout="tn", size=1024),
+    "warpgroups, row scales of whole rows": dict(SMALL_GROUPS, scheme="scaled", layout="nt"),
     "warpgroups, one word": dict(SMALL_GROUPS, scheme="half", promote=0),
     "warpgroups, cut residuals": dict(SMALL_GROUPS, scheme="ootomo8"),
     "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0),
@@ -127,6 +140,13 @@ WAYS = {
     "residues, two beside each other": dict(
         HOPPER, scheme="residues9", promote=0, tile={"block": [64, 64, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=3),
     "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2),
+    "warpgroups, tiles of k": dict(
+        HOPPER, scheme="mixpert4_tile", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, stages=3, layout="nt"),
+    "warpgroups, tiles of k, slices": dict(
+        HOPPER, scheme="mixpert1_tile", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, split_k=2),
+    "warpgroups, outliers fall back": dict(
+        HOPPER, scheme="mixpert1", fallback="tf32x3", promote=0, consumers="pingpong", stages=4,
+        tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}),
     "warpgroups, nine products of integers": dict(
         HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),
     "warpgroups, B as stored": dict(SMALL_GROUPS, scheme="ootomo_b16", layout="nt"),
@@ -159,6 +179,9 @@ AMD_WAYS = {
     "mfma, row scales": dict(MI210, scheme="scaled", layout="tn"),
     "mfma, integer words": dict(MI300X, scheme="mixpert4", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="tn"),
     "mfma, integer words, fewer of B": dict(MI210, scheme="mixpert3", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+    "mfma, tiles of k": dict(MI300X, scheme="mixpert4_tile", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="nt"),
+    "wmma of RDNA3, tiles of k": dict(RX7900XTX, scheme="mixpert1_tile", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
+    "mfma, outliers fall back": dict(MI300X, scheme="mixpert1", fallback="ootomo", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}),
     "wmma of RDNA3, integer words": dict(RX7900XTX, scheme="mixpert1", promote=0, tile={"block": [64, 64, 64], "warp": [32, 32, 64]}, layout="nt"),
     "mfma, bits": dict(MI300X, scheme="egemm", layout="nt", promote=0),
     "mfma, 32-bit words": dict(MI300X, scheme="tf32x3", promote=32),

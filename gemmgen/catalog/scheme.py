@@ -17,6 +17,9 @@ digits of the element, of which the last stands for 2^-s of its scaled row whate
 told relative to the largest element of the row of A or column of B (`Scheme.by_row`), their sums are INT32 and exact, and a word that saturates
 leaves the rest to the next one.
 
+Where the exponent is that of a tile (`normalize = "tile"`), each `tile_k` consecutive k of one row or column have one of their own. Sums in INT32
+then end with the tile: they are converted, recombined and added up in FP32, tile after tile (`Scheme.moved`).
+
 With w_i = D_f(i) - D_(i+1), and E for B's, what the kept products fall short of x y is a sum of terms D_p E_q (`Scheme.missing`).
 
 A row with `moduli` in place of words and products is of the other family (`gemmgen.catalog.residues`): word i of an element, scaled to an integer, is
@@ -156,6 +159,51 @@ T = TypeVar("T")
 Family = Literal["residual chain", "residues"]
 """What a scheme's accumulators hold of its result (`Recombination`)."""
 
+OFFSET_BITS = 0x4B400000
+OFFSET = 1.5 * 2.0**23
+"""INT32 sums of a tile begin at these bits, which are this number's: the bits of the sum s, |s| < 2^22, are then those of OFFSET + s."""
+MOST_TILE_EXPONENT = 149
+"""A tile's scale is an FP32 number; with this exponent words are multiples of the smallest one, which are all there are."""
+OUTLIER = 3
+"""A row of A or column of B stands out whose elements that are not 0 have, scaled, a root mean square below 2^OUTLIER, where the largest is at least
+2^target_exponent: what integer words leave of it is then more than 2^(-s - OUTLIER) / sqrt(12) of the row's own norm, s the last word's scale."""
+INTEGER_SHARE = 22
+"""2^-22 of OFFSET is still an integer."""
+
+
+class Moved(NamedTuple):
+    """How the INT32 sums of one tile of k become one FP32 number: conversions cost more than additions, so the sums begin at OFFSET_BITS.
+
+    The first takes `least` off, the offsets of all of `taken` at once: integers, so that nothing is rounded. The others are added by one multiply-add
+    each, from the largest contribution to the smallest, `apart` after their own offset is taken off.
+
+    Attributes:
+        taken: from the largest contribution on.
+    """
+
+    least: float
+    taken: tuple[Accumulator, ...]
+    apart: tuple[Accumulator, ...]
+
+    @property
+    def roundings(self) -> int:
+        return len(self.taken) + len(self.apart) - 1
+
+    def number(self, sums: Mapping[str, T], add: Callable[[T, float, T], T], less: Callable[[T, float], T]) -> T:
+        """The tile's number, in units of the first word's last places.
+
+        Args:
+            sums: by the accumulators' names, OFFSET more than they are.
+            add: (so far, factor, sum) -> so far + factor * sum, rounded as whoever computes it rounds.
+            less: (sum, number) -> sum - number.
+        """
+        so_far = less(sums[self.taken[0].name], self.least)
+        for accumulator in self.taken[1:]:
+            so_far = add(so_far, 2.0**-accumulator.scale, sums[accumulator.name])
+        for accumulator in self.apart:
+            so_far = add(so_far, 2.0**-accumulator.scale, less(sums[accumulator.name], OFFSET))
+        return so_far
+
 
 class Recombination(NamedTuple):
     """How the sums of a scheme's accumulators become one.
@@ -202,7 +250,9 @@ class Scheme(Row):
         word: the type of every word that does not say its own.
         normalize: `row` multiplies each row of A and column of B by the power
             of two that brings its largest finite element into
-            [2^`target_exponent`, 2^(`target_exponent`+1)); `none` does not. Integer words want it.
+            [2^`target_exponent`, 2^(`target_exponent`+1)); `tile` does so for each `tile_k` k of one,
+            of integer words; `none` does not. Integer words want one of the two.
+        tile_k: with normalize = tile, the consecutive k that share an exponent.
         own_promote: the promotion the scheme's authors use: `fragment` (every
             k of one instruction) or `never`.
         words: from most to least significant, of A, and of B where `words_b` does not tell others. `words_of` has them.
@@ -215,7 +265,8 @@ class Scheme(Row):
 
     title: Title
     word: WordType
-    normalize: Literal["none", "row"] = "none"
+    normalize: Literal["none", "row", "tile"] = "none"
+    tile_k: Literal[32] | None = None
     target_exponent: Annotated[int, Field(ge=-14, le=126)] = 14
     own_promote: Literal["fragment", "never"]
     words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=16, strict=False)]
@@ -296,6 +347,10 @@ class Scheme(Row):
                 self._word_fits(word, len(words))
         if self.b and (self.types != (self.b,) or self.words_b != (Word(**STORED),) or self.normalize != "none"):
             raise ValueError(f'words of {self.b} alone, no words_b and normalize = "none" with b = "{self.b}": B is one word as it is stored')
+        if (self.normalize == "tile") != (self.tile_k is not None):
+            raise ValueError('tile_k with normalize = "tile", and with nothing else')
+        if self.tiled and not self.fixed:
+            raise ValueError('normalize = "row" or "none" with words that are no integers: they have exponents of their own')
         if self.by_row:
             self._fixed_words_fit()
         return self
@@ -330,8 +385,10 @@ class Scheme(Row):
 
     def _fixed_words_fit(self) -> None:
         kind = next(word.type for operand in "ab" for word in self._told[operand] if word.fixed)
-        if self.normalize != "row":
-            raise ValueError(f'normalize = "row" with words of {kind}: they have no exponent')
+        if self.normalize == "none":
+            raise ValueError(f'normalize = "row" or "tile" with words of {kind}: they have no exponent')
+        if self.tiled and any(self.tile_k * self._count(acc) * INTEGERS[acc.word].largest ** 2 >= 2**22 for acc in self.accumulators):
+            raise ValueError("sums of a tile below 2^22, whose bits stand in an FP32 number's fraction")
         if self.fixed and self.own_promote != "never":
             raise ValueError(f'own_promote = "never" with words of {kind}: their sums are exact')
         for operand in "ab":
@@ -416,6 +473,11 @@ class Scheme(Row):
         """Whether some words are integers: what they leave of an element is relative to the largest of its row, not to the element."""
         return any(kind in INTEGERS for kind in self.types)
 
+    @property
+    def tiled(self) -> bool:
+        """Whether each `tile_k` k of a row of A or column of B have an exponent of their own."""
+        return self.normalize == "tile"
+
     def _only(self, what: str) -> WordType:
         if not self.uniform:
             raise ValueError(f"the words of {self.name} have no {what} in common: they are of {', '.join(self.types)}")
@@ -459,16 +521,33 @@ class Scheme(Row):
 
     @property
     def largest_k(self) -> int | None:
-        """The largest K that no INT32 sum can overflow at; None where sums are FP32, or of residues, which are summed over segments of k.
+        """The largest K that no INT32 sum can overflow at; None where sums are FP32, or of a tile, or of residues, which are summed over segments of k.
 
         Words are at most 127 in magnitude, so an accumulator of n products reaches n K 127^2.
         """
         exact = [acc for acc in self.accumulators if acc.word in INTEGERS]
-        if not exact or self.residues:
+        if not exact or self.tiled or self.residues:
             return None
-        return min(
-            INTEGERS[acc.type].largest // (sum(p.into == acc.name for p in self.products) * INTEGERS[acc.word].largest ** 2) for acc in exact
-        )
+        return min(INTEGERS[acc.type].largest // (self._count(acc) * INTEGERS[acc.word].largest ** 2) for acc in exact)
+
+    def _count(self, accumulator: Accumulator) -> int:
+        """How many products an accumulator takes."""
+        return sum(p.into == accumulator.name for p in self.products)
+
+    @property
+    def offset(self) -> float:
+        """What sums of a tile begin at, as FP32 numbers read their bits."""
+        return OFFSET
+
+    @property
+    def offset_bits(self) -> int:
+        return OFFSET_BITS
+
+    @cached_property
+    def moved(self) -> Moved:
+        """How a tile's INT32 sums become one FP32 number, where exponents are those of tiles."""
+        taken = [acc for acc in self.accumulators if acc.scale <= INTEGER_SHARE]
+        return Moved(sum(OFFSET * 2.0**-acc.scale for acc in taken), tuple(taken), tuple(acc for acc in self.accumulators if acc.scale > INTEGER_SHARE))
 
     @property
     def exact(self) -> bool:
@@ -478,7 +557,7 @@ class Scheme(Row):
     @property
     def whole_range(self) -> bool:
         """Whether it serves rows of any magnitude that FP32 has, and not only those near 1."""
-        return self.exact or self.normalize == "row"
+        return self.exact or self.normalize != "none"
 
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:

@@ -193,6 +193,8 @@ def scheme_range(scheme: Scheme) -> str:
     first = scheme.words_of("a")[0]
     if lowest is None or not first.fixed and lowest <= -126 and first.format.max_exponent == 127:
         return "FP32's"
+    if scheme.tiled:
+        return f"any tile of {scheme.tile_k} k; in it from 2^{lowest - scheme.target_exponent} of its largest"
     if scheme.residues:
         return f"any row; in it from 2^-{scheme.bits} of its norm"
     if scheme.normalize == "row":

@@ -109,12 +109,23 @@ def _many_tiles(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+def _tile_of_k(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] block", f"{plan.scheme.name} has scales for every {plan.scheme.tile_k} k", got=f"instructions of {plan.fragment.shape[2]} k",
+        needs=f"whole instructions in {plan.scheme.tile_k} k, and whole tiles of them in block k = {plan.block[2]}",
+        remedy=f"block k = {max(plan.scheme.tile_k, plan.block[2] // plan.scheme.tile_k * plan.scheme.tile_k)}, or a fragment with fewer k",
+    )
+
+
 WARP_M = Constraint("C3", "warp m", "WM % FM == 0", "whole fragments", whole_fragments(0))
 BLOCK_M = Constraint("C5", "block m", "BM % WM == 0", "whole warps", whole_warps(0))
 BLOCK_N = Constraint("C6", "block n", "BN % WN == 0", "whole warps", whole_warps(1))
 PROMOTION = Constraint(
     "C9", "promotion", "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))",
     "promotion falls between two instructions and keeps step with the stages", _promotion,
+)
+TILE_OF_K = Constraint(
+    "C58", "tile of k", "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))", "sums of INT32 end where the scales change", _tile_of_k,
 )
 COMPENSATION = Constraint(
     "C39", "compensation", "(compensated == 0) | (promote > FK)", "what does not move stays in an accumulator that lives on", _compensation,

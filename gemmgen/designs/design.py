@@ -341,7 +341,7 @@ class Design:
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
             "compensated": 0,  # but where the decision is a design's own
             "split_reads": (reads := 2 if scheme.normalize == "row" else 1), "split_passes": 1 if self.splits_whole(scheme, gpu, hints) else reads,
-            "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
+            "tile_k": scheme.tile_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),
         }
 

@@ -88,6 +88,8 @@ def flushing(plan: Plan, archs: Sequence[str]) -> list[str]:
 
 def measure(plan: Plan) -> str:
     """What the deterministic bound is relative to; of integers, whose last place a row shares, to the largest elements or the norms."""
+    if plan.scheme.tiled:
+        return f"(the sum over tiles of {plan.scheme.tile_k} k of {plan.scheme.tile_k} max|row of A| max|column of B|)"
     if plan.scheme.residues:
         return "(norm of the row of A * norm of the column of B)"
     return "(k max|row of A| max|column of B|)" if plan.scheme.by_row else "(|A||B|)"
@@ -111,6 +113,9 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     lines = []
     if plan.scheme.exact:
         lines += ["That is every FP32 number, subnormal ones too: none is rounded, lossy and overflow stay 0."]
+    elif plan.scheme.tiled:
+        lines += [f"Each {plan.scheme.tile_k} k of a row of A and column of B are scaled by the power of two that brings the largest",
+                  "element near that, so nothing overflows."]
     elif plan.scheme.residues:
         lines += ["Each row of A and column of B is scaled by a factor that makes the Euclidean norm of its",
                   f"integers about {plan.scheme.residues.target:.3g}, so nothing overflows."]
@@ -136,6 +141,10 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     elif plan.scheme.by_row:
         lines += ["Elements that are not 0 and at most 2^%d of the largest one's power of two count as lossy: no word holds a"
                   % (plan.scheme.lowest() - plan.scheme.target_exponent), "part of them. The bounds hold with them as well."]
+    if plan.fallback:
+        m, n, _ = plan.block
+        lines += [f"Tiles of C of {m} x {n} in whose rows of A or columns of B a few elements stand out are computed by",
+                  f"{plan.fallback.scheme.name} instead, whose error is its own. They count as fallen, and what its words cannot hold beside."]
     if plan.scheme.exact or plan.scheme.by_row:
         return "\n".join(f" * {line}" for line in lines)
     scheme, form = plan.scheme, first.format

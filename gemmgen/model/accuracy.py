@@ -18,7 +18,7 @@ U[0, 1]. C^2 is, in expectation, s K (K sign_share + 1 - sign_share): of that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, erf, inf, log2, sqrt
 from typing import Any
@@ -44,8 +44,8 @@ class Distribution:
         sign_share: square of the mean product over the mean square of products.
         draw: (generator, shape) -> FP64.
         sequential: of what the equations give for FP32 sums one term after the other, the least that such sums show. On data of one sign, and where few
-            terms of a sum are large, fewer roundings count. Measured: cuBLAS SGEMM and plain FP32 kernels on an H200 at 4096 and 8192 (docs/results/frontier.md),
-            and simulated from 128 to 16384, where the share falls with K.
+            terms of a sum are large, fewer roundings count. Measured: cuBLAS SGEMM and plain FP32 kernels on an H200 at 4096 and 8192
+            (docs/results/frontier.md), and simulated from 128 to 16384, where the share falls with K.
     """
 
     name: str
@@ -159,6 +159,8 @@ EQUATIONS = (*PREDICTED, MULTIPLE, GATE)
 
 DOWNWARDS = 1.5 * 2.0**-32
 """Mean of what the floor rule cuts off a step's sum: half of 2^-31 of it, and half of 2^-32 of what it adds."""
+SELDOM = 1e-9
+"""Shares of elements that are left out."""
 _EVEN = sqrt(3 / 7)
 """Root mean square of the power of two below a number that is spread evenly from 0 to a power of two, over the number's own."""
 _EVEN_MEAN = 2 / 3
@@ -186,6 +188,25 @@ class WordSizes:
     in_range: bool
 
 
+def _tops(scheme: Scheme, data: Distribution) -> Iterator[tuple[int, int, float]]:
+    """(e, top, share): so many elements have magnitudes in [2^e, 2^(e+1)), and exponents of the largest one of theirs.
+
+    Of rows that is taken as the data's own. A tile's is what the largest of so many drawn is: with F the share of elements below 2^(top+1), that of
+    the n - 1 others is F(top)^(n-1) - F(top - 1)^(n-1), and F(top)^(n-1) beside an element of that binade itself.
+    """
+    if not scheme.tiled:
+        yield from ((e, data.top, share) for e, share in data.binades)
+        return
+    binades = sorted(data.binades)
+    below = dict(zip((e for e, _ in binades), np.cumsum([share for _, share in binades])))
+    others = scheme.tile_k - 1
+    for e, share in data.binades:
+        yield e, e, share * below[e] ** others
+        for top, of_top in binades:
+            if top > e and (found := share * (below[top] ** others - (below[top] - of_top) ** others)) > SELDOM:
+                yield e, top, found
+
+
 def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution, operand: str = "a") -> WordSizes:
     """Sizes of the words of an operand, and of what is left, binade by binade.
 
@@ -197,13 +218,13 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution, oper
     count = len(words)
     if scheme.exact:
         return WordSizes((1.0, *[0.0] * count), (1.0, *[0.0] * count), 0.0, 0.0, True)
-    shift = scheme.target_exponent - data.top if scheme.normalize == "row" else 0
     flushes = bool(unit and unit.flushes_subnormals)
     absolute = np.zeros(count + 1)  # sums over binades of |.| and of squares
     squares = np.zeros(count + 1)
     lost = lost_mean = 0.0
-    for e, share in data.binades:
-        exponent = e + shift
+    for e, top, share in _tops(scheme, data):
+        exponent = e + (scheme.target_exponent - top if scheme.normalize != "none" else 0)
+        back = 2.0 ** (top - data.top) if scheme.tiled else 1.0  # sizes are told as the largest of all is scaled
         left = [(1.5 * 2.0**exponent, sqrt(7 / 3) * 2.0**exponent, 2.0 ** (exponent + 1))]  # (mean, rms, worst) of D
         for word in words:
             mean, rms, worst = left[word.source]
@@ -228,11 +249,12 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution, oper
             rms = min(rule.rms * max(ulp * wide, step), rms)
             worst = min(rule.worst * max(ulp * wide_worst, step), worst)
             left.append((0.0, 0.0, 0.0) if worst < 2.0 ** (exponent - 23) else (mean, rms, worst))
-        absolute += share * np.array([mean for mean, _, _ in left])
-        squares += share * np.array([rms**2 for _, rms, _ in left])
+        absolute += share * back * np.array([mean for mean, _, _ in left])
+        squares += share * back**2 * np.array([rms**2 for _, rms, _ in left])
+    top = scheme.target_exponent if scheme.normalize == "row" else data.top
     return WordSizes(
         tuple(absolute / absolute[0]), tuple(np.sqrt(squares / squares[0])), sqrt(lost / squares[0]), lost_mean / absolute[0],
-        all(word.fixed or data.top + shift <= word.format.max_exponent for word in words if word.source == 0),
+        all(word.fixed or top <= word.format.max_exponent for word in words if word.source == 0),
     )
 
 
@@ -284,7 +306,8 @@ def _sum_numbers(
 ) -> dict[str, Any]:
     """The symbols of SUMS for an accumulator; no unit: FP32 arithmetic."""
     own = [product for product in scheme.products if product.into == accumulator.name]
-    promoted = bool(promote) and accumulator.promoted and unit is not None
+    promote = scheme.tile_k or promote  # the numbers of tiles are added up as promoted sums are
+    promoted = scheme.tiled or bool(promote) and accumulator.promoted and unit is not None
     chunk = min(promote, k) if promoted else k
     block = unit.block[accumulator.word] if unit else 1
     cuts, floors = bool(unit) and unit.rule == "truncate", bool(unit) and unit.rule == "floor"
@@ -336,11 +359,12 @@ def split_worst(scheme: Scheme) -> float:
     return float(SPLIT_WORST.value(_worst_numbers(scheme)))
 
 
-def float_sums_worst(scheme: Scheme, unit: MatrixUnit | None, k: int, promote: int) -> float:
+def float_sums_worst(scheme: Scheme, unit: MatrixUnit | None, k: int, promote: int, compensated: bool = False) -> float:
     """Largest error of the sums that are not integers, relative to |A||B|: E21, each times its share of C."""
     sizes = product_sizes(scheme, unit, DISTRIBUTIONS["uniform"])  # of signs alone, which the worst case does not ask for
     return sum((
-        scheme.recombination.share(acc) * float(solved((*SUMS, SUM_WORST), _sum_numbers(scheme, unit, acc, promote, max(k, 1), sizes))["sum_worst"])
+        scheme.recombination.share(acc)
+        * float(solved((*SUMS, SUM_WORST), _sum_numbers(scheme, unit, acc, promote, max(k, 1), sizes, compensated))["sum_worst"])
         for acc in scheme.accumulators if acc.type == "f32"
     ), 0.0)
 
@@ -394,13 +418,13 @@ def predicted(
     leading: dict[str, Any] = {}
     for accumulator in scheme.accumulators:
         share, own = scheme.recombination.share(accumulator), [p for p in scheme.products if p.into == accumulator.name]
-        exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding
+        exact = accumulator.type != "f32"  # integers: what is left is the conversion's rounding, and of tiles of k that of adding them up
         known = solved((*SUMS, SUM_WORST), _sum_numbers(scheme, None if exact else unit, accumulator, promote, k, sizes, compensated))
-        of_one_sign = sqrt(known["sum_coherent"] ** 2 + known["promotion_coherent"] ** 2) if not exact else 0.0
-        of_both = sqrt(known["sum_random"] ** 2 + known["promotion_random"] ** 2) if not exact else U
+        inside = (known["sum_coherent"], known["sum_random"], known["sum_worst"]) if not exact else (0.0, U, U)
+        of_one_sign, of_both = sqrt(inside[0] ** 2 + known["promotion_coherent"] ** 2), sqrt(inside[1] ** 2 + known["promotion_random"] ** 2)
         if unit is None and not exact:
             of_one_sign, of_both = data.sequential * of_one_sign, data.sequential * of_both
-        worst += share * (known["sum_worst"] if not exact else U)
+        worst += share * inside[2]
         # `share` takes the words' scales out of the sum, and these sizes are relative to x.
         coherent += of_one_sign * sum(map(sizes.mean, own))
         if any(p.a == p.b == 0 for p in own):

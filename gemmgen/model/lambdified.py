@@ -27,13 +27,15 @@ CODE = {
         lambda split_register, words_b, word_bytes: where(split_register > 0, 4, words_b * word_bytes)
     ),
     # R3
-    "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding))": (
-        lambda stages, BM, BK, element_bytes, words_a, padding, BN, b_element_bytes, words_b: stages * (BM * (BK * element_bytes + words_a * padding)
-        + BN * (BK * b_element_bytes + words_b * padding))
+    (
+    "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding) + where(tile_k > 0, (BM + BN) * 4 * "
+    "BK // max(tile_k, 1), 0))"): (
+        lambda stages, BM, BK, element_bytes, words_a, padding, BN, b_element_bytes, words_b, tile_k: stages * (BM * (BK * element_bytes + words_a *
+        padding) + BN * (BK * b_element_bytes + words_b * padding) + where(tile_k > 0, floor((BM + BN) * 4 * BK / max(tile_k, 1)), 0))
     ),
     # R4
-    "sums + where(promote > FK, promoted_sums, 0)": (
-        lambda sums, promote, FK, promoted_sums: sums + where(promote > FK, promoted_sums, 0)
+    "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))": (
+        lambda tile_k, FK, sums, promote, promoted_sums: where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))
     ),
     # R5
     "accumulators * WM * WN / warp_size": (
@@ -82,8 +84,8 @@ CODE = {
         lambda promote, FK, BK, unit_sums: where((promote > FK) & (promote == BK), unit_sums, 0)
     ),
     # G8
-    "where(promote == FK, 1, 0)": (
-        lambda promote, FK: where(promote == FK, 1, 0)
+    "where((promote == FK) | (tile_k == FK), 1, 0)": (
+        lambda promote, FK, tile_k: where((promote == FK) | (tile_k == FK), 1, 0)
     ),
     # G9
     "at_once * unit_sums": (
@@ -147,6 +149,11 @@ CODE = {
     "rings * where(stages > 2, 1, 0)": (
         lambda rings, stages: rings * where(stages > 2, 1, 0)
     ),
+    # G31
+    "where(tile_k > 0, where(tile_k == FK, 2 * sums * FM * FN / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)": (
+        lambda tile_k, FK, sums, FM, FN, warp_size, fragment_buffers, WM, c_rows, WN, c_columns: where(tile_k > 0, where(tile_k == FK, 2 * sums * FM *
+        FN / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)
+    ),
     # G27
     "promotes * unit_sums": (
         lambda promotes, unit_sums: promotes * unit_sums
@@ -156,14 +163,14 @@ CODE = {
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
-    "when_ring * ring + generation"): (
+    "when_ring * ring + tile_sums + generation"): (
         lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, words, per_short_sum, short_sums, when_at_once, at_once,
         per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes, per_staged,
-        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, generation: per_sum *
+        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation: per_sum *
         accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * at_once +
         per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * shallow_promotes +
         per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring +
-        generation
+        tile_sums + generation
     ),
     # G15
     (
@@ -191,8 +198,9 @@ CODE = {
         lambda register_budget, granted, demand, ahead: min(register_budget, min(granted, ceil(demand) + ahead))
     ),
     # G17
-    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0)": (
-        lambda WM, WN, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)": (
+        lambda WM, WN, held, fragment_buffers, tile_k: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) +
+        where(tile_k > 0, 24, 0)
     ),
     # R7
     "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (
@@ -313,9 +321,12 @@ CODE = {
         shared_bytes_per_clock
     ),
     # M4
-    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0)": (
-        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK: where(promote > 0, promoted_sums * (2 + compensated) * BM * BN /
-        f32_fma_per_clock * BK / max(promote, 1), 0)
+    (
+    "where(promote > 0, promoted_sums * (2 + compensated) * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) *"
+    " BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)"): (
+        lambda promote, promoted_sums, compensated, BM, BN, f32_fma_per_clock, BK, tile_k, sums: where(promote > 0, promoted_sums * (2 + compensated)
+        * BM * BN / f32_fma_per_clock * BK / max(promote, 1), 0) + where(tile_k > 0, (sums + 2) * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1),
+        0)
     ),
     # M20
     (
@@ -450,8 +461,8 @@ CODE = {
         lambda split_register, held, rings: ((split_register == 0) | (held == 0)) | (rings > 0)
     ),
     # C18
-    "(split_reads == 1) | (split_shared + split_register == 0)": (
-        lambda split_reads, split_shared, split_register: (split_reads == 1) | (split_shared + split_register == 0)
+    "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)": (
+        lambda split_reads, tile_k, split_shared, split_register: ((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)
     ),
     # C58
     "(b_bytes == 4) | (split_shared + split_register == 0)": (
@@ -476,6 +487,10 @@ CODE = {
     # C9
     "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))": (
         lambda promote, FK, BK: (promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))
+    ),
+    # C58
+    "(tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))": (
+        lambda tile_k, FK, BK: (tile_k == 0) | ((tile_k % FK == 0) & (BK % max(tile_k, 1) == 0))
     ),
     # C39
     "(compensated == 0) | (promote > FK)": (
@@ -648,8 +663,9 @@ CODE = {
         lambda BK, BM, a_bytes, BN, b_word_bytes: BK * (BM * a_bytes + BN * b_word_bytes)
     ),
     # W5
-    "stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)": (
-        lambda stages, stage_bytes, split_k, groups: stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)
+    "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)": (
+        lambda stages, stage_bytes, tile_k, BM, BN, BK, split_k, groups: stages * (stage_bytes + 16 + where(tile_k > 0, floor(4 * (BM + BN) * BK /
+        max(tile_k, 1)), 0)) + where(split_k > 1, 8 * groups, 0)
     ),
     # W6
     "min(240, 8 * floor(registers_per_sm / threads / 8))": (
@@ -664,8 +680,8 @@ CODE = {
         lambda registers, groups, producer_registers: min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))
     ),
     # W9
-    "sums + where(promote > 0, promoted_sums, 0)": (
-        lambda sums, promote, promoted_sums: sums + where(promote > 0, promoted_sums, 0)
+    "sums + where(tile_k > 0, 2, where(promote > 0, promoted_sums, 0))": (
+        lambda sums, tile_k, promote, promoted_sums: sums + where(tile_k > 0, 2, where(promote > 0, promoted_sums, 0))
     ),
     # W10
     "accumulators * WM * WN / 128": (
@@ -753,6 +769,10 @@ CODE = {
     "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
         lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
     ),
+    # W41
+    "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
+        lambda tile_k, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)
+    ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
         lambda turns, pingpong: where(turns > 1, 1 + pingpong, 1)
@@ -760,9 +780,10 @@ CODE = {
     # W27
     (
     "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping, "
-    "latency_cycles)"): (
-        lambda tensor_cycles, pingpong, groups, beside, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles: max(tensor_cycles *
-        where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping, latency_cycles)
+    "latency_cycles, moved_cycles)"): (
+        lambda tensor_cycles, pingpong, groups, beside, shared_cycles, l2_cycles, chain_cycles, overlapping, latency_cycles, moved_cycles:
+        max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles / overlapping,
+        latency_cycles, moved_cycles)
     ),
     # W28
     "(turn_cycles_each + store_cycles * WM * WN) / overlapping": (
@@ -1037,8 +1058,8 @@ CODE = {
         lambda promote, FK, WK: (promote == 0) | ((promote % FK == 0) & ((WK % max(promote, 1) == 0) | (promote % WK == 0)))
     ),
     # C18
-    "split_reads == 1": (
-        lambda split_reads: split_reads == 1
+    "(split_reads == 1) & (tile_k == 0)": (
+        lambda split_reads, tile_k: (split_reads == 1) & (tile_k == 0)
     ),
     # C57
     "demand <= register_budget": (
@@ -1401,18 +1422,19 @@ CODE = {
     # C10
     (
     "floor(shared_bytes_per_block / (BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, "
-    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b))"): (
-        lambda shared_bytes_per_block, BK, BM, split_register, word_bytes, words_a, BN, words_b, padding: floor(shared_bytes_per_block / (BK * BM *
-        where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a +
-        BN * padding * words_b))
+    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN /"
+    " max(1, tile_k)), 0)))"): (
+        lambda shared_bytes_per_block, BK, BM, split_register, word_bytes, words_a, BN, words_b, padding, tile_k: floor(shared_bytes_per_block / (BK *
+        BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + BM * padding *
+        words_a + BN * padding * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))
     ),
     # C10
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes))"): (
-        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, a_word_bytes, b_word_bytes: floor((shared_bytes_per_block -
-        where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, a_word_bytes) + BK * BN
-        * b_word_bytes))
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"): (
+        lambda shared_bytes_per_block, split_k, BM, BN, WM, WN, pingpong, BK, mixed, a_word_bytes, b_word_bytes, tile_k: floor((shared_bytes_per_block
+        - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed > 0, 4, a_word_bytes) + BK *
+        BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))
     ),
     # C10
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))": (
@@ -1435,21 +1457,23 @@ MOST_STAGES = {
     'cuda_cores':
     (
     "floor(shared_bytes_per_block / (BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, "
-    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b))"),
+    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN /"
+    " max(1, tile_k)), 0)))"),
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
     'portable':
     (
     "floor(shared_bytes_per_block / (BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, "
-    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b))"),
+    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN /"
+    " max(1, tile_k)), 0)))"),
     'residues':
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
-    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes))"),
+    " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
     'tensor_memory':
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "

@@ -75,7 +75,7 @@ SHORT_SUMS = Equation(
     "G7", "short_sums", "where((promote > FK) & (promote == BK), unit_sums, 0)", "registers a thread",
     "emptied at every stage's end, they are dead while the next stage is waited for",
 )
-AT_ONCE = Equation("G8", "at_once", "where(promote == FK, 1, 0)", "", "every step's sum is promoted at once")
+AT_ONCE = Equation("G8", "at_once", "where((promote == FK) | (tile_k == FK), 1, 0)", "", "every step's sum is promoted at once")
 AT_ONCE_SUMS = Equation("G9", "at_once_sums", "at_once * unit_sums", "registers a thread", "many such sums are on their way at a time")
 STEPS = Equation("G10", "steps", "BK / FK", "steps a stage", "unrolled, each has addresses of its own")
 SHALLOW = Equation("G11", "shallow", "where(BK == FK, 1, 0)", "", "a stage of one step has nothing to fetch ahead")
@@ -110,13 +110,18 @@ HOISTED = Equation(
     "the other steps' fragments, which clang may fetch when an unrolled stage begins",
 )
 RING = Equation("G26", "ring", "rings * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
+TILE_SUMS = Equation(
+    "G31", "tile_sums", "where(tile_k > 0, where(tile_k == FK, 2 * sums * FM * FN / warp_size, 0)"
+    " + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)", "registers a thread",
+    "the integer sums of two fragments on their way, and the scales of a thread's rows and columns, where tiles of k have their own; not fitted",
+)
 WAITING = Equation("G27", "waiting", "promotes * unit_sums", "registers a thread", "the FP32 sums that promotion adds to, idle between two of them")
 DEMAND = Equation(
     "G14", "demand",
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums"
     " + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow"
     " + when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced"
-    " + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring + generation",
+    " + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring + tile_sums + generation",
     "registers a thread", "a slope for what is held, an offset for each generation; fitted for each kind of loop",
 )
 BUDGET = Equation(
@@ -130,7 +135,7 @@ REGISTERS = Equation(
 )
 EQUATIONS = (
     A_FRAGMENTS, B_FRAGMENTS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
-    A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, WAITING,
+    A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, TILE_SUMS, WAITING,
 )
 SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
@@ -142,10 +147,11 @@ SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_
 LOOPS = ("rolled", "ahead", "buffered", "shared", "register")
 
 UNEVEN = Equation(
-    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, {UNEVEN_GUARD}) + where(held * fragment_buffers > 1, {UNEVEN_GUARD}, 0)",
+    "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, {UNEVEN_GUARD}) + where(held * fragment_buffers > 1, {UNEVEN_GUARD}, 0)"
+    f" + where(tile_k > 0, {2 * UNEVEN_GUARD}, 0)",
     "registers a thread",
     "a guard: near the limit, warps that are no powers of two, and two fragment buffers beside a tile on its way through"
-    " registers, were seen to spill where others of the same demand did not",
+    " registers, and tiles of k with scales of their own, were seen to spill where others of the same demand did not",
 )
 def family_of(arch_number: int) -> str:
     """The generations that share slopes with this one."""

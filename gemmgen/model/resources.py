@@ -19,8 +19,9 @@ from gemmgen.model.equation import Equation, Numbers, solved
 WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a block's tile is divided among its warps")
 THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")
 SHARED_BYTES = Equation(
-    "R3", "shared_bytes", "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding))", "B",
-    "EGEMM eq. 8's shared-memory term; padded only where rows cannot be swizzled",
+    "R3", "shared_bytes", "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding)"
+    " + where(tile_k > 0, (BM + BN) * 4 * BK // max(tile_k, 1), 0))", "B",
+    "EGEMM eq. 8's shared-memory term; padded only where rows cannot be swizzled; and a scale for each tile of k that has its own",
 )
 ELEMENT_BYTES = Equation(
     "R14", "element_bytes", "where(split_register > 0, 4, words_a * word_bytes)", "B",
@@ -28,8 +29,9 @@ ELEMENT_BYTES = Equation(
 )
 B_ELEMENT_BYTES = Equation("R15", "b_element_bytes", "where(split_register > 0, 4, words_b * word_bytes)", "B", "the same of B, which may be a word as stored")
 ACCUMULATORS = Equation(
-    "R4", "accumulators", "sums + where(promote > FK, promoted_sums, 0)", "sets",
-    "a promoted sum is held twice, in the unit's accumulator and in FP32 registers, unless it is promoted at once",
+    "R4", "accumulators", "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))", "sets",
+    "a promoted sum is held twice, in the unit's accumulator and in FP32 registers, unless it is promoted at once; the sums of a tile of k with scales"
+    " of its own become one, which is all that is held where the tile is an instruction's",
 )
 ACCUMULATOR_REGISTERS = Equation(
     "R5", "accumulator_registers", "accumulators * WM * WN / warp_size", "registers a thread",

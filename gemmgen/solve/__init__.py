@@ -24,6 +24,7 @@ from gemmgen.model.expressions import Required
 from gemmgen.plan import Plan
 from gemmgen.solve import search
 from gemmgen.solve.request import Request, requests
+from gemmgen.solve.fallback import with_fallback
 from gemmgen.spec import LoadedSpec
 
 SHOWN_BEST = 10
@@ -93,7 +94,7 @@ def solve(loaded: LoadedSpec) -> Plan:
         UnknownName: a scheme, GPU or fragment that no table holds.
         InfeasibleSpec: no kernel of this design satisfies the spec.
     """
-    return next(_ranked(loaded)).plan
+    return with_fallback(loaded, next(_ranked(loaded)).plan, solve)
 
 
 def choices(loaded: LoadedSpec) -> Iterator[Plan]:
@@ -106,7 +107,7 @@ def choices(loaded: LoadedSpec) -> Iterator[Plan]:
     Raises:
         UnknownName, InfeasibleSpec: as `solve`.
     """
-    return (solution.plan for solution in _ranked(loaded))
+    return (with_fallback(loaded, solution.plan, solve) for solution in _ranked(loaded))
 
 
 def explain(loaded: LoadedSpec, refused: int = 0) -> Explanation:
@@ -123,7 +124,8 @@ def explain(loaded: LoadedSpec, refused: int = 0) -> Explanation:
     solution = next(islice(_ranked(loaded), refused, None), None)
     if solution is None:
         raise IndexError(f"{loaded.place}: no more than {refused} choices")
-    return solution.explained(start)
+    told = solution.explained(start)
+    return replace(told, plan=with_fallback(loaded, told.plan, solve))
 
 
 def alternatives(loaded: LoadedSpec, best: int, drawn: int, seed: int = 0) -> tuple[list[Plan], list[Plan]]:

@@ -233,7 +233,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
         )
     if fragment.on_matrix_unit and gpu.unit.of(scheme.leading, fragment.policy).rule == "by_f16":
         raise InfeasibleSpec(
-            f"{place}: [fragment] policy", f"{gpu.name} has no {fragment.policy} instruction of its own for {scheme.leading}: the compiler makes FP16 of such words",
+            f"{place}: [fragment] policy",
+            f"{gpu.name} has no {fragment.policy} instruction of its own for {scheme.leading}: the compiler makes FP16 of such words",
             got=fragment.policy, needs=f"a policy whose instructions multiply {scheme.leading}, where FP16 words would be as fast and more accurate",
             remedy="a scheme of FP16 words, or another gpu",
         )

@@ -18,7 +18,7 @@ from gemmgen.render import Source
 from gemmgen.run import Device, Placement, Result, gemm
 from gemmgen.split import Words, split
 from gemmgen.verify import batch, oracles, strided
-from gemmgen.verify.bound import Bound, allowance, bound, lost, share_of_worst
+from gemmgen.verify.bound import Bound, allowance, bound, fallen, lost, share_of_worst
 from gemmgen.verify.expected import AS_FP32, MARGIN, expected
 from gemmgen.verify.metrics import Errors, errors, exact, exact_or_special, same_special
 
@@ -309,6 +309,23 @@ class Judge:
                               + ("" if result.intact else ", and memory beside C was overwritten"))
         return Check(name, not failed, "; ".join(failed) or f"{len(cases)} {what}, at most {worst:.2f} of the worst case")
 
+    def outliers(self) -> Check:
+        """A few elements that are far larger than the others of their rows and columns: which tiles fall back, and how the others err."""
+        problem = oracles.outliers(self.plan)
+        result, mask = self.run(problem), fallen(self.plan, problem.a, problem.b)
+        want, magnitude = exact(problem.a, problem.b), exact(np.abs(problem.a), np.abs(problem.b))
+        error = np.abs(result.c.astype(np.float64) - want)
+        share = float((error / allowance(self.plan, problem.a, problem.b, magnitude, repaired=result.status.get("repaired", 0) > 0)).max())
+        tiles = int(mask[:: self.plan.block[0], :: self.plan.block[1]].sum())
+        norms = np.linalg.norm(problem.a.astype(np.float64), axis=1)[:, None] * np.linalg.norm(problem.b.astype(np.float64), axis=0)[None, :]
+        worst = float((error / norms).max())
+        counted, scheme = result.status.get("fallen"), self.plan.fallback.scheme.name
+        return Check(
+            "outliers", share <= 1 and 0 < tiles == counted and not mask.all(),
+            f"{counted} of {-(-mask.shape[0] // self.plan.block[0]) * -(-mask.shape[1] // self.plan.block[1])} tiles fell back to {scheme}"
+            f"{'' if counted == tiles else f', not {tiles}'}; at most {share:.2g} of the worst case, and {worst:.1e} of the norms of row and column",
+        )
+
     def range(self, **drawn: Any) -> Check:
         """Whatever the magnitude and kind of the data: every element is within the worst case, or its row or column counted.
 
@@ -434,6 +451,8 @@ def verify(
     if plan.strided:
         ask("batch", judge.batch)
     ask("special", judge.special)
+    if plan.fallback:
+        ask("outliers", judge.outliers)
     ask("range", judge.range)
     for title, question in judge.of_batches.items():
         ask(title, question)

@@ -51,7 +51,7 @@ from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import DOWNWARDS, GATE, full_sums, predicted
 from gemmgen.model.error import LN2, U
 from gemmgen.plan import Plan
-from gemmgen.split import as_multiplied, kept_products, row_exponents, split
+from gemmgen.split import as_multiplied, kept_products, row_exponents, split, stands_out
 from gemmgen.verify import fixed
 from gemmgen.verify.metrics import exact
 
@@ -254,7 +254,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         sums = _gate(coherent, sqrt(square), 0.0, a, b, reference) if not scheme.fixed else 0.0
         return Bound(
             relative_frobenius=(found / norm if norm else inf if found else 0.0) + sums + plan.output.roundoff, scaled=worst_case(plan, k),
-            coherent=sqrt(coherent**2 + fixed.rounding(scheme) ** 2), random=sqrt(square + each**2),
+            coherent=sqrt(coherent**2 + fixed.rounding(scheme) ** 2 + fixed.added(fixed.tiles(scheme, k))[0] ** 2), random=sqrt(square + each**2),
         )
     epilogue = _epilogue(scheme)
     coherent, random = sqrt(coherent**2 + epilogue**2), sqrt(square + epilogue**2)
@@ -268,7 +268,7 @@ def worst_case(plan: Plan, k: int) -> float:
     """The deterministic bound of |C - C*| / (|A||B|), for elements in the scheme's range: E22; of integer words over `fixed.reach`."""
     unit = plan.unit if plan.fragment.on_matrix_unit else None
     if plan.scheme.by_row:
-        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote)
+        worst = fixed.worst(plan.scheme, unit, max(k, 1), plan.promote, plan.compensates)
         return worst + plan.output.roundoff * (1 + worst)
     return predicted(plan.scheme, unit, k, plan.promote, output_roundoff=plan.output.roundoff, compensated=plan.compensates).worst
 
@@ -282,7 +282,7 @@ def underflow(plan: Plan, k: int) -> float:
     scheme, unit = plan.scheme, plan.unit
     if not plan.fragment.on_matrix_unit:
         return max(k, 1) * TINIEST / 2
-    total = 0.0
+    total = fixed.underflow(scheme, k)
     for acc, chunk, share in _chunks(plan, k):
         if acc.type != "f32" or 2 * (FORMATS[acc.word].min_exponent - FORMATS[acc.word].fraction_bits) >= -126:
             continue
@@ -304,6 +304,9 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
         magnitude: [M, N], |A| |B| in FP64.
         repaired: whether elements may have been computed again by an FP32 dot product.
     """
+    if plan.fallback:
+        others = allowance(replace(plan, fallback=None), a, b, magnitude, repaired)
+        return np.where(fallen(plan, a, b), allowance(plan.fallback, a, b, magnitude, repaired), others)
     k, scheme = a.shape[1], plan.scheme
     relative, absolute = worst_case(plan, k), underflow(plan, k)
     if scheme.by_row:
@@ -318,6 +321,16 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     if repaired:
         relative, absolute = max(relative, k * U + plan.output.roundoff * (1 + k * U)), np.maximum(absolute, k * TINIEST / 2)
     return relative * magnitude + absolute + TINIEST + plan.output.tiniest  # the last two are C's own rounding, and recombination's
+
+
+def fallen(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """[M, N], which elements of C another kernel computes: tiles with a row of A [M, K] or column of B [K, N] that stands out."""
+    found = []
+    for operand, x, tile in (("a", a, plan.block[0]), ("b", np.ascontiguousarray(b.T), plan.block[1])):
+        rows = stands_out(split(x, plan.scheme, operand=operand), x)
+        tiles = np.pad(rows, (0, -len(rows) % tile)).reshape(-1, tile).any(axis=1)
+        found.append(np.repeat(tiles, tile)[: len(rows)])
+    return found[0][:, None] | found[1][None, :]
 
 
 def share_of_worst(

@@ -18,6 +18,10 @@ whatever the element; what a floating-point word leaves is its rounding rule's s
 where d and e are the root mean squares of what is left behind word l of A and word m of B, and of l = 0 the elements themselves. It is doubled like
 the others' (`bound.SAFETY`).
 
+**Tiles.** Where each 32 k of a row or column have an exponent of their own, all this holds tile by tile, and errors add up: p_i and q_j are then the
+largest magnitudes of the tile, and K p_i q_j is the sum of such figures over the tiles (`reach`). Beside that the tiles' numbers are added in FP32, a
+rounding each, which is no more than u of what `reach` tells at worst, and grows with the root of their number in a statistical view, as promotion does.
+
 **Residues** (`gemmgen.catalog.residues`) stand for integers of which a row has one last place too: 1 / f_i of row i of A, which is |a_i| / T but for 2^-20
 that the factor f_i is rounded down by. |a_i| is the Euclidean norm of the row, or of its largest segment of k, and T the target. Half of that place is
 lost of an element, and sum_k |a_ik| <= sqrt(K) |a_i|, so with the norms of whole rows and columns
@@ -39,19 +43,34 @@ from gemmgen.catalog.scheme import Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.accuracy import float_sums_worst, split_worst
 from gemmgen.model.error import U
-from gemmgen.split import row_exponents, row_steps
+from gemmgen.split import exponents, in_tiles, of_elements, row_steps
 
 EVEN = 12**-0.5
 """Root mean square of what is spread evenly, over its width."""
 
 
-def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: int = 0) -> float:
-    """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B; of residues over their norms.
+OFFSETS_LEFT = 0.25
+"""A tile's number is rounded while it is up to 774 places too small for the offsets that are still to come: beside 2^12 places, the least that a
+product of largest elements has, less than this."""
+SMALLEST_SCALE = 2.0**-150
+"""Products of two tiles' scales up to here are 0 in FP32."""
+
+
+def tiles(scheme: Scheme, k: int) -> int:
+    """Of k with an exponent of their own; 0 where rows have one."""
+    return ceil(max(k, 1) / scheme.tile_k) if scheme.tiled else 0
+
+
+def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: int = 0, compensated: bool = False) -> float:
+    """Largest error of an element of C over K times the largest magnitudes of its row of A and column of B, or over the sum of such figures over tiles;
+    of residues over their norms.
 
     Args:
-        unit, k, promote: what sums floating-point words, over which K, and how often it is moved on; of no matter where all words are integers, but for
-            the K of residues.
+        unit, promote, compensated: what sums floating-point words, how often it is moved on, and how; of no matter where all words are integers.
+        k: K.
     """
+    if scheme.tiled:
+        return split_worst(scheme) + (scheme.moved.roundings * (1 + OFFSETS_LEFT) + tiles(scheme, k) + 1) * (1 + 2.0**-5) * U
     if scheme.residues:
         step = (1 + 2.0 ** (1 - FACTOR_BITS)) / scheme.residues.target  # over the norm
         joining = ceil(k / SEGMENT_K) * len(scheme.words) * LARGEST * 2.0 ** -(FRACTION_BITS + 1) * 2 * (1 + 2.0**-10)
@@ -62,24 +81,35 @@ def worst(scheme: Scheme, unit: MatrixUnit | None = None, k: int = 1, promote: i
     converted = sum(
         scheme.remainder(of_a[p.a].source, "a") * scheme.remainder(of_b[p.b].source, "b") for p in scheme.products if of_a[p.a].fixed
     )
-    summed = 0.0 if scheme.fixed else float_sums_worst(scheme, unit, k, promote)
+    summed = 0.0 if scheme.fixed else float_sums_worst(scheme, unit, k, promote, compensated)
     return split_worst(scheme) + (converted + (scheme.recombination.roundings + 1) * (1 + 2.0**-5)) * U + summed
 
 
+def underflow(scheme: Scheme, k: int) -> float:
+    """What an element of C may miss because the scales of tiles multiply to less than FP32 has, or their sums are subnormal."""
+    largest = scheme.tile_k * 2.0 ** (2 * (scheme.target_exponent + 1)) if scheme.tiled else 0.0
+    return tiles(scheme, k) * (SMALLEST_SCALE * largest + 2.0**-149)
+
+
 def reach(scheme: Scheme, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """K times the largest magnitudes of each row of A [M, K] and column of B [K, N], [M, N]; of residues the product of their norms."""
+    """K times the largest magnitudes of each row of A [M, K] and column of B [K, N], [M, N]; of tiles of k the sum of such figures, of residues the
+    product of their norms."""
     if scheme.residues:
         norms = [np.sqrt((x.astype(np.float64) ** 2).sum(axis=axis)) for x, axis in ((a, 1), (b, 0))]
         return norms[0][:, None] * norms[1][None, :]
+    if scheme.tiled:
+        of_a, of_b = (np.abs(in_tiles(x, scheme)).max(axis=2, initial=0.0).astype(np.float64) for x in (a, np.ascontiguousarray(b.T)))
+        return scheme.tile_k * of_a @ of_b.T
     rows, columns = (np.abs(x).max(axis=axis, initial=0.0).astype(np.float64) for x, axis in ((a, 1), (b, 0)))
     return a.shape[1] * rows[:, None] * columns[None, :]
 
 
 def places(x: np.ndarray, scheme: Scheme, word: Word) -> np.ndarray:
-    """The last place of an integer word of each row of `x` [rows, k], [rows]; of residues what one of the integers stands for."""
+    """The last place of an integer word of each row of `x` [rows, k], [rows, 1], or of each element as its tile has it, [rows, k]; of residues what one
+    of the integers stands for."""
     if scheme.residues:
-        return row_steps(x, scheme.residues)
-    return np.ldexp(1.0, -word.scale - row_exponents(x, scheme))
+        return row_steps(x, scheme.residues)[:, None]
+    return np.ldexp(1.0, -word.scale - of_elements(exponents(x, scheme), scheme, x.shape[1]))
 
 
 def error_norm(scheme: Scheme, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
@@ -93,11 +123,26 @@ def error_norm(scheme: Scheme, a: np.ndarray, b: np.ndarray, reference: np.ndarr
             return (x.astype(np.float64) ** 2).sum(axis=0)
         word = scheme.words_of(operand)[index - 1]
         if word.fixed:
-            return np.full(x.shape[1], ((EVEN * places(x, scheme, word)) ** 2).sum())
+            return np.broadcast_to(((EVEN * places(x, scheme, word)) ** 2).sum(axis=0), x.shape[1])
         return left(operand, word.source) * word.left.rms**2
 
     square = sum(float(left("a", p) @ left("b", q)) for p, q in scheme.missing)
-    return sqrt(square + (rounding(scheme) * float(np.linalg.norm(reference))) ** 2)
+    return sqrt(square + (rounding(scheme) * float(np.linalg.norm(reference))) ** 2 + _added(scheme, operands["a"], operands["b"], reference) ** 2)
+
+
+def _added(scheme: Scheme, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> float:
+    """Expected Frobenius norm of the roundings of additions of tiles: `accuracy`'s E11 of what has one sign, E12 of the rest, and a tile's own."""
+    count, norm = tiles(scheme, a.shape[1]), float((reference**2).sum())
+    if not count:
+        return 0.0
+    squares = float((a.astype(np.float64) ** 2).sum(axis=0) @ (b.astype(np.float64) ** 2).sum(axis=0))
+    coherent, random = added(count)
+    return sqrt(coherent**2 * max(0.0, norm - squares) + (random**2 + (scheme.moved.roundings * U) ** 2) * squares)
+
+
+def added(count: int) -> tuple[float, float]:
+    """Root mean squares of `count` FP32 additions' roundings, of a sum of one sign and of one that wanders, relative to the sum."""
+    return U / sqrt(3) * sqrt(count / 3), U / sqrt(3) * sqrt((count + 1) / 2)
 
 
 def rounding(scheme: Scheme) -> float:
@@ -119,4 +164,5 @@ def relative(scheme: Scheme, k: int = 1) -> float:
             return sqrt(3) * EVEN * 2.0 ** -(word.scale + scheme.target_exponent)
         return left(operand, word.source) * word.left.rms
 
-    return sqrt(sum((left("a", p) * left("b", q)) ** 2 for p, q in scheme.missing) + rounding(scheme) ** 2)
+    square = sum((left("a", p) * left("b", q)) ** 2 for p, q in scheme.missing) + rounding(scheme) ** 2
+    return sqrt(square + (added(tiles(scheme, k))[1] ** 2 if scheme.tiled else 0.0))

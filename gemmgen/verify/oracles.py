@@ -232,6 +232,19 @@ def _of_two_digits(plan: Plan, rng: np.random.Generator, shape: tuple[int, int])
     return ((whole + rng.integers(-most, most + 1, shape) * 2.0**-smallest) * 2.0**-top).astype(np.float32)
 
 
+LEAST_OUTLIER_K = 300
+"""Of fewer elements the largest makes up too much of the row for its words to be poor beside it (`split.stands_out`)."""
+
+
+def outliers(plan: Plan, seed: int = 8) -> Problem:
+    """U[-1, 1] of two tiles of C each way, with an element of some rows of A and columns of B that is far larger than the others."""
+    rng = np.random.default_rng(seed)
+    problem = uniform(plan, -1, 1, (plan.block[0] + 5, plan.block[1] + 3, max(plan.block[2] * 3 + 7, LEAST_OUTLIER_K)), seed)
+    problem.a[plan.block[0] + 2, rng.integers(problem.a.shape[1])] = 3e4
+    problem.b[rng.integers(problem.b.shape[0]), plan.block[1] + 1] = -3e3
+    return problem
+
+
 def special_values(plan: Plan, seed: int = 3) -> Problem:
     """Inf, NaN, and where the scheme can know of it elements beyond the word's range.
 

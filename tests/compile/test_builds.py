@@ -16,7 +16,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.solve import choices, solve
 from gemmgen.spec import loads
-from ways import SPLITTING, sampled
+from ways import SPLITTING, can_multiply, sampled
 
 FILE = Path(__file__).parents[2] / "bench" / "builds.py"
 if not FILE.exists():
@@ -27,17 +27,6 @@ sys.modules["builds"] = builds
 _SPEC.loader.exec_module(builds)
 
 A40, A6000, ORIN, L4 = (str(builds.OTHERS[0].with_name(f"{name}.toml")) for name in ("a40", "rtxa6000", "agxorin", "l4"))
-
-
-def can_multiply(gpu: str, scheme: str) -> bool:
-    """Whether the GPU, shipped or not, has what multiplies the scheme's words, and how it rounds is known."""
-    row, scheme = GPUS.get(gpu), SCHEMES.get(scheme)
-    word = scheme.leading
-    alone = not scheme.uniform or scheme.residues  # which warpgroups alone have kernels of
-    policies = ("wgmma",) if alone else ("fma" if word == "f32" else row.portable_policy, "wgmma")
-    known = [one for policy in policies for one in candidates(row.vendor, word, policy)]
-    its_own = [one for one in known if one.runs_on(row.arch) and row.unit.of(word, one.policy).rule != "by_f16"]  # not what the compiler makes of it
-    return bool(its_own) and (word == "f32" or word in row.unit.words)
 
 
 def check(gpu: str, scheme: str, layout: str, size: int = 4096) -> list[str]:

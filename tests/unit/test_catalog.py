@@ -211,6 +211,7 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "mixpert_full": (21, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14, 21, 28))),
     "mixpert_triangle": (21, ((1, 2), (2, 1), (2, 2)), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14))),
 }
+DERIVED |= {f"{name}_tile": derived for name, derived in DERIVED.items() if name.startswith("mixpert")}  # another exponent, nothing else
 INTEGERS = {name for name in DERIVED if name.startswith("mixpert")}
 RESIDUES = {row.name for row in SCHEMES.rows() if row.moduli}  # test_residues.py has theirs
 CHAINED = [name for name in SCHEMES.names() if name not in RESIDUES]
@@ -266,7 +267,8 @@ def test_the_reference_recombines_as_each_product_stands_for_itself(name):
     alone = sum(
         np.ldexp(a.planes[p.a] @ b.planes[p.b].T, -(a.words[p.a].scale + b.words[p.b].scale)) for p in scheme.products
     )
-    expected = np.ldexp(alone, -(a.exponents[:, None] + b.exponents[None, :]))
+    of_rows, of_columns = (x.exponents.reshape(5, 1)[:, 0] for x in (a, b))  # seven k are one tile
+    expected = np.ldexp(alone, -(of_rows[:, None] + of_columns[None, :]))
     np.testing.assert_allclose(kept_products(a, b, scheme), expected, rtol=1e-14)
 
 
@@ -402,7 +404,7 @@ def test_b_may_have_words_of_its_own():
     ("of = 0,", "of = 2,", "word 2 names 2"),
     ("scale = 12", "scale = 13", "word 2 reaches 256"),
     ('type = "s8", of = 0, rounding = "nearest_even"', 'type = "s8", of = 0, rounding = "toward_zero"', "round nearest_even, of all their bits"),
-    ('normalize = "row"\ntarget_exponent = 6\n', "", 'normalize = "row" with words of s8'),
+    ('normalize = "row"\ntarget_exponent = 6\n', "", 'normalize = "row" or "tile" with words of s8'),
     ("target_exponent = 6", "target_exponent = 7", "word 1 reaches 256"),
     ("{ a = 2, b = 1,", "{ a = 1, b = 1,", "one scale in accumulator"),
     ('{ a = 2, b = 1, into = "correction" },', '{ a = 2, b = 1, into = "correction" },\n    { a = 1, b = 1, into = "again" },', "each part of the product once"),

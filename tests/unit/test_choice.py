@@ -158,7 +158,7 @@ def test_an_explanation_is_of_the_choice_that_is_asked_for():
     plans, (best, drawn) = first(loaded, 3), alternatives(loaded, 2, 1)
     for at, plan in enumerate(plans):
         told = explain(loaded, at)
-        assert told.plan == plan and told.best[0].decided == plan.decided
+        assert told.plan == plan and told.best[0].decided.items() >= plan.decided.items()
     assert best[0] == plans[0] and drawn
     with pytest.raises(IndexError, match="no more than 1"):
         explain(loads(FIXED), 1)

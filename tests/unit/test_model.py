@@ -293,7 +293,7 @@ def test_the_swizzle_leaves_no_bank_conflict(block_k):
 def test_more_of_everything_costs_more(scale, depth, stages, gpu):
     def known(block, k, count, size=4096, promote=0):
         symbols = portable.DESIGN.constants("nn", SCHEMES.get("ootomo"), FRAGMENTS.get("mma_m16n8k16_f16"), GPUS.get(gpu), Hints(size, size, size))
-        symbols |= dict(zip(portable.DESIGN.symbols, (*block, k, 64, 32, k, count, 8, 1, promote, 1, 0, 0, 0, 0)))
+        symbols |= dict(zip(portable.DESIGN.symbols, (*block, k, 64, 32, k, count, 8, 1, promote, 1, 0, 0, 0, 0, 0), strict=True))
         return portable.DESIGN.predicted(portable.DESIGN.budgets(symbols, GPUS.get(gpu).arch_number))
 
     here = known(scale, depth, stages)

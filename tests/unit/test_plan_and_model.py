@@ -7,7 +7,8 @@ import re
 import pytest
 
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.designs import all_designs, cuda_cores, portable, specialised, straight, tensor_memory, thin
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.designs import all_designs, cuda_cores, portable, residues, specialised, straight, tensor_memory, thin
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -17,7 +18,7 @@ from ways import AMD_WAYS, WAYS, plan_of
 PLANS = {
     portable.DESIGN: (specs(gpus=GPUS.names()), 160), specialised.DESIGN: (bulk_specs(), 160), tensor_memory.DESIGN: (tensor_memory_specs(), 40),
     cuda_cores.DESIGN: (specs(gpus=GPUS.names(), schemes=("fp32",)), 120), straight.DESIGN: (straight_specs(), 60),
-    thin.DESIGN: (thin_specs(), 60),
+    thin.DESIGN: (thin_specs(), 60), residues.DESIGN: (bulk_specs(schemes=tuple(row.name for row in SCHEMES.rows() if row.residues)), 60),
 }
 
 

@@ -48,7 +48,7 @@ def test_scheme_and_gpu_are_all_a_spec_needs(scheme, gpu):
     if not can_multiply(gpu, scheme):
         refusals = (
             f"{gpu} has no matrix instruction|no {policy} fragment of {word}|{gpu} has no {policy} instruction of its own for {word}"
-            "|have no words of several types"
+            "|have no words of several types|there are no kernels for the residues"
         )
         with pytest.raises(InfeasibleSpec, match=refusals):
             solve(loaded)

@@ -48,6 +48,7 @@ PIPELINE_CONSTRAINTS = (
     Constraint("C8", "fragment buffers", "(fragment_buffers == 1) | (BK % (2 * FK) == 0)", "two buffers take turns within a stage",
                refusals.fragment_buffers),
     common.PROMOTION,
+    common.TILE_OF_K,
     common.COMPENSATION,
     common.SHARED_MEMORY,
     Constraint(
@@ -63,8 +64,8 @@ WAY_CONSTRAINTS = (
                refusals.shared_async),
     Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (rings > 0)",
                "what is split behind shared memory is copied there as it is, on AMD through registers", refusals.register_held),
-    Constraint("C18", "scaled rows", "(split_reads == 1) | (split_shared + split_register == 0)",
-               "row scales ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
+    Constraint("C18", "scaled rows", "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)",
+               "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
     Constraint("C58", "stored B", "(b_bytes == 4) | (split_shared + split_register == 0)", "what splits in the main kernel reads FP32",
                refusals.stored_in_kernel),
     Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map",
@@ -188,7 +189,7 @@ class Portable(Design):
             "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
             "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
             "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held),
-            "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
+            "c_rows": _apart(fragment, 0), "c_columns": _apart(fragment, 1), "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
             "padding": PADDING if fragment.by_stride else 0, "sharers": 1,
         }
 
@@ -221,6 +222,11 @@ class Portable(Design):
         alone = known["amd"] * (known["resident_blocks"] * known["warps"] < 2 * known["partitions"])
         fetched = known["amd"] * known["fetch_bytes"] / known["stage_flops"]
         return -known["intensity"], known["dram_bytes"], alone, fetched, -known["tlp"], known["shared_bytes"], known["group"], -known["BM"], -known["WM"]
+
+
+def _apart(fragment: Fragment, axis: int) -> int:
+    """How many rows (axis 0) or columns (1) of C a lane's elements of a fragment lie in."""
+    return len({fragment.c.element(0, register)[axis] for register in range(fragment.c.register_count)}) if fragment.c else 1
 
 
 def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:

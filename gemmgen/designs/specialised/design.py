@@ -64,6 +64,7 @@ CONSTRAINTS = (
     Constraint("C24", "take turns", "(pingpong == 0) | ((BM == WM) & (BN == WN))", "warpgroups that take turns compute a tile each", refusals.turns),
     THREADS,
     common.PROMOTION,
+    common.TILE_OF_K,
     common.COMPENSATION,
     Constraint("C25", "A in registers", "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (a_strided == 0) & (split_reads == 1))",
                "A's rows are copied along k and split two by two, and two steps take turns with the registers", refusals.mixed),
@@ -229,5 +230,6 @@ def binding(known: Numbers) -> str:
     stage = {
         "the matrix unit": known["tensor_cycles"], "shared memory": known["shared_cycles"], "L2": known["l2_cycles"],
         "a warpgroup's own chain": known["chain_cycles"] / known["overlapping"], "a copy's latency": known["latency_cycles"],
+        "sums on their way out of the unit": known["moved_cycles"],
     }
     return max(stage, key=stage.__getitem__)

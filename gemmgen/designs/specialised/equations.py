@@ -50,8 +50,8 @@ WARPS = Equation("W2", "warps", "4 * (groups + 1)", "warps a block", "one more w
 A_BYTES = Equation("W3", "a_bytes", "where(mixed > 0, 4, a_word_bytes)", "B", "an element of A in a stage: its words, or FP32")
 STAGE_BYTES = Equation("W4", "stage_bytes", "BK * (BM * a_bytes + BN * b_word_bytes)", "B a stage", "EGEMM eq. 2, with A's own size")
 SHARED_BYTES = Equation(
-    "W5", "shared_bytes", "stages * (stage_bytes + 16) + where(split_k > 1, 8 * groups, 0)", "B",
-    "EGEMM eq. 8's term; two barriers a stage, and a word a warpgroup where slices are gathered",
+    "W5", "shared_bytes", "stages * (stage_bytes + 16 + where(tile_k > 0, 4 * (BM + BN) * BK // max(tile_k, 1), 0)) + where(split_k > 1, 8 * groups, 0)",
+    "B", "EGEMM eq. 8's term; two barriers a stage, scales where tiles of k have their own, and a word a warpgroup where slices are gathered",
 )
 LAUNCH_REGISTERS = Equation(
     "W6", "registers", f"min({MOST_REGISTERS}, 8 * floor(registers_per_sm / threads / 8))", "registers a thread",
@@ -66,7 +66,7 @@ BUDGET = Equation(
     "the multiplying warpgroups share what it gives up (setmaxnreg)",
 )
 ACCUMULATORS = Equation(
-    "W9", "accumulators", "sums + where(promote > 0, promoted_sums, 0)", "sets", "as R4",
+    "W9", "accumulators", "sums + where(tile_k > 0, 2, where(promote > 0, promoted_sums, 0))", "sets", "as R4; the number of a tile of k and the sum of all",
 )
 ACCUMULATOR_REGISTERS = Equation(
     "W10", "accumulator_registers", "accumulators * WM * WN / 128", "registers a thread", "WMMAe eq. 2's accumulator term",
@@ -153,10 +153,14 @@ LATENCY_CYCLES = Equation(
     "W26", "latency_cycles", "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
     "a stage is free again when the next one's products are on their way, and full a copy's latency later",
 )
+MOVED_CYCLES = Equation(
+    "W41", "moved_cycles", "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)", "cycles a tile and stage",
+    "sums of tiles of k with scales of their own leave the unit: fitted to three and four sums on an H200",
+)
 OVERLAPPING = Equation("W35", "overlapping", "where(turns > 1, 1 + pingpong, 1)", "tiles", "that a block works on at once: one cannot take turns")
 STAGE_CYCLES = Equation(
     "W27", "stage_cycles", "max(tensor_cycles * where((pingpong == 0) & (groups > 1), 1 + beside, 1), shared_cycles, l2_cycles,"
-    " chain_cycles / overlapping, latency_cycles)", "cycles a tile and stage",
+    " chain_cycles / overlapping, latency_cycles, moved_cycles)", "cycles a tile and stage",
     "the slowest binds; integer products of two warpgroups hold one another up",
 )
 TILE_CYCLES = Equation(
@@ -186,8 +190,8 @@ SECONDS = Equation(
     "one after another, or as the power of both allows; the main kernel's launch is hidden",
 )
 TIME = (
-    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES, KERNEL_CYCLES, MOVING_CYCLES,
-    UNIT_SECONDS,
+    time.TENSOR_CYCLES, SHARED_CYCLES, L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, MOVED_CYCLES, OVERLAPPING, STAGE_CYCLES, TILE_CYCLES,
+    KERNEL_CYCLES, MOVING_CYCLES, UNIT_SECONDS,
     KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 

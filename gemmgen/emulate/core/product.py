@@ -6,10 +6,11 @@ import numpy as np
 
 from gemmgen.catalog.conversion import RAW, to_float8
 from gemmgen.catalog.number import INTEGERS, word_bytes
-from gemmgen.catalog.scheme import Scheme
+from gemmgen.catalog.scheme import OFFSET, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
-from gemmgen.split import Words, joined, split
+from gemmgen.emulate.core.rounding import fma
+from gemmgen.split import Words, joined, set_aside, split
 
 
 def product(
@@ -27,6 +28,8 @@ def product(
         EmulationError: the unit has no such words.
     """
     of_a, of_b = split(a, scheme, operand="a"), split(np.ascontiguousarray(b.T), scheme, operand="b")
+    if scheme.tiled:
+        return _of_tiles(scheme, unit, a, np.ascontiguousarray(b.T), of_a, of_b, fragment_k)
     if scheme.residues:  # sums of integers, which no order changes
         return joined(of_a, of_b, scheme)
     left, right = _raw(of_a, fragment_k), _raw(of_b, fragment_k)
@@ -52,6 +55,32 @@ def product(
         for total in outside.values():
             result = (result + total).astype(np.float32).astype(np.float64)
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
+
+
+def _of_tiles(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, fragment_k: int) -> np.ndarray:
+    """The same where each tile of k has scales of its own: its INT32 sums become one number, which is scaled and added up in FP32.
+
+    Args:
+        a, b: [M, K] and [N, K].
+    """
+    def scales(x: np.ndarray, words: Words) -> np.ndarray:
+        return np.where(set_aside(x, scheme), np.nan, np.ldexp(1.0, -words.exponents)).astype(np.float32)
+
+    left, right = _raw(of_a, scheme.tile_k), _raw(of_b, scheme.tile_k)
+    of_rows, of_columns = scales(a, of_a), scales(b, of_b)
+    c = np.zeros((a.shape[0], b.shape[0]), np.float32)
+    for tile in range(of_rows.shape[1]):
+        sums = {accumulator.name: np.zeros((*c.shape, 1), np.int32) for accumulator in scheme.accumulators}
+        for k in range(tile * scheme.tile_k, (tile + 1) * scheme.tile_k, fragment_k):
+            step = slice(k, k + fragment_k)
+            for each in scheme.products:
+                sums[each.into] = units.mma_columns(unit, scheme.leading, left[each.a][step], right[each.b][step], sums[each.into])
+        number = scheme.moved.number(
+            {name: (total[:, :, 0] + OFFSET).astype(np.float32) for name, total in sums.items()},
+            lambda so_far, factor, own: fma(own, np.float32(factor), so_far), lambda own, offset: own - np.float32(offset),
+        )
+        c = fma(number, of_rows[:, tile, None] * of_columns[None, :, tile], c)
+    return c
 
 
 def leading(x: np.ndarray) -> np.ndarray:

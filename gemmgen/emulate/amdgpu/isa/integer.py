@@ -315,6 +315,22 @@ def signed_sum(cursor: Cursor):
     return elementwise(cursor, saturating(cursor.name, I32) if cursor.flag("clamp") else plain, ["i32", "i32"], "i32")
 
 
+def dot_of_bytes(x, y, z):
+    """z plus the products of the four signed bytes of each lane's x and y."""
+    def byte(word, at):
+        return (word << np.uint32(24 - 8 * at)).view(I32) >> np.int32(24)
+
+    return sum((byte(x, at) * byte(y, at) for at in range(4)), z)
+
+
+@instruction("v_dot4c_i32_i8")
+def dot_onto(cursor: Cursor):
+    """The result is the third operand too."""
+    cursor.count(3)
+    reads = [cursor.read(1, "u32"), cursor.read(2, "u32"), cursor.read(0, "i32")]
+    return Elementwise(lambda wave: dot_of_bytes(*(read(wave) for read in reads)), writes(cursor, 0, "i32"))
+
+
 # ---------------------------------------------------------------- 16 bits
 
 _SHORT = {

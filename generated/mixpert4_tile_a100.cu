@@ -1,0 +1,533 @@
+// kernel    gemmgen_mixpert4_tile_mma_128x64x32_52c6ff6d
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    mixpert4_tile: level IV: three integer words, all products but that of the last two; an exponent for every 32 k
+// words     3 x s8, 21 bits; products A2 B1 + A1 B2 + A2 B0 + A1 B1 + A0 B2 + A1 B0 + A0 B1 + A0 B0; dropped A2 B2
+// promote   never (mixpert4_tile's own)
+// special   exact
+// fragment  mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32
+// decided   block 128x64x32, warp 64x32x32, split prepass, loads async, 2 stages, group 8, 1 slice of k, promote 0, 1 fragment buffer
+// block     128 threads, 38400 B of dynamic shared memory
+// target    sm_80
+// plan      52c6ff6d, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_52c6ff6d {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 4 rows share the 32 banks, so every 4 rows
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 4 & 1); }
+
+constexpr int WORDS = 3;
+// 2^e for -126 <= e <= 127.
+GG_DEVICE float power_of_two(int e) { return __uint_as_float((u32)(e + 127) << 23); }
+
+// What a tile that holds an Inf or a NaN has for an exponent: no word stands for those, so it is set aside.
+constexpr int ASIDE = 1 << 16;
+
+// x 2^e with one rounding: the factor that could round comes last. NaN where a tile is set aside: what it takes part
+// in is not known from words.
+GG_DEVICE float scale_by(float x, int e) {
+    if (e <= -ASIDE / 2) return __uint_as_float(0x7fffffffu);
+    e = max(-252, min(254, e));
+    const int last = max(-126, min(127, e));
+    return x * power_of_two(e - last) * power_of_two(last);
+}
+
+// Exponent that brings the largest element of 32 k of a row or column into [2^6, 2^7); at most 149, where words are
+// multiples of FP32's smallest number.
+GG_DEVICE int tile_exponent(u32 absmax) {
+    if (absmax == 0) return 0;
+    if (absmax >= 0x7f800000u) return ASIDE;
+    const int biased = (int)(absmax >> 23);
+    // A subnormal's exponent is where its leading bit stands.
+    const int exponent = biased > 0 ? biased - 127 : -118 - __clz((int)absmax);
+    return min(149, 6 - exponent);
+}
+
+// What the sums of such a tile are multiplied by: 2^-e, a NaN where it is set aside.
+GG_DEVICE float tile_scale(int e) {
+    if (e == ASIDE) return __uint_as_float(0x7fffffffu);
+    return e <= 126 ? power_of_two(-e) : __uint_as_float(1u << (149 - e));
+}
+
+// 2^s of a word: what its last place is of the scaled element's 1, and the reverse.
+GG_DEVICE float places(int word) { return word == 0 ? 0x1p+0f : word == 1 ? 0x1p+7f : 0x1p+14f; }
+GG_DEVICE float place_of(int word) { return word == 0 ? 0x1p+0f : word == 1 ? 0x1p-7f : 0x1p-14f; }
+
+// Splits N elements times 2^e into integers of [-127, 127], four to a register. Each word is to nearest, ties to even, of what
+// the ones before it leave; one that saturates leaves the rest to the next. Without Tops, no element times 2^e is TOP or more, so
+// that only the first word can saturate.
+constexpr float TOP = 127.0f + 127.5f * 0x1p-7f;
+template <bool Tops, int Words, int N>
+GG_DEVICE void split_run(u32 (&packed)[Words][N / 4], const float (&x)[N], int e) {
+    constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
+    const int last = max(-126, min(127, e));
+    const float before = power_of_two(e == ASIDE ? 0 : e - last), after = e == ASIDE ? 0.0f : power_of_two(last);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+        float rest[4];  // what is not in the words yet
+#pragma unroll
+        for (int part = 0; part < 4; ++part) rest[part] = x[i + part] * before * after;
+#pragma unroll
+        for (int word = 0; word < Words; ++word) {
+            u32 bits[4];
+#pragma unroll
+            for (int part = 0; part < 4; ++part) {
+                const float held = Tops || word == 0 ? fminf(fmaxf(rest[part] * places(word), -127.0f), 127.0f) + WHOLE
+                                                     : fmaf(rest[part], places(word), WHOLE);
+                bits[part] = __float_as_uint(held);
+                rest[part] = fmaf(held - WHOLE, -place_of(word), rest[part]);
+            }
+            packed[word][i / 4] = (bits[0] & 0xffu) | (bits[1] & 0xffu) << 8 | (bits[2] & 0xffu) << 16 | bits[3] << 24;
+        }
+    }
+}
+template <int Words, int N>
+GG_DEVICE void split_run(u32 (&packed)[Words][N / 4], const float (&x)[N], int e) {
+    split_run<true>(packed, x, e);
+}
+
+// How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
+// Lossy are those that are not 0 and, times 2^e, too small for any word to hold a part of them; none where the row is set aside.
+template <int Words, int N>
+GG_DEVICE u32 losses(const float (&x)[N], int e) {
+    const u32 lowest = e == ASIDE ? 0 : __float_as_uint(scale_by(0.5f * place_of(Words - 1), -e));
+    // As integers, magnitudes' bits are in the same order; a 0 less 1 is above all.
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits - 1), most = max(most, bits);
+    }
+    if (least >= lowest && most < 0x7f800000u) return 0;
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        counts += (bits - 1 < lowest ? 1u : 0u) + (bits < 0x7f800000u ? 0u : 1u << 20);
+    }
+    return counts;
+}
+
+// The same where the words are at hand, and no row that is not finite is left but set aside: an element is lossy where all of its are 0.
+template <int Words, int N>
+GG_DEVICE u32 losses(const u32 (&packed)[Words][N / 4], const float (&x)[N], int e) {
+    u32 zeros = e == ASIDE;
+#pragma unroll
+    for (int i = 0; i < N / 4; ++i) {
+        u32 any = 0;
+#pragma unroll
+        for (int word = 0; word < Words; ++word) any |= packed[word][i];
+        zeros |= (any - 0x01010101u) & ~any & 0x80808080u;  // not 0 where one of four bytes is
+    }
+    return zeros ? losses<Words>(x, e) : 0;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+// The bits of |x|, which order as integers do.
+GG_DEVICE u32 magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
+
+// Splits operand a into words and packs them as the main kernel's stages want them:
+//     [m / 128][k / 32][word: 3][m: 128][k: 32], rows swizzled, edges zero.
+// A thread takes 16 consecutive k of one row.
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, k contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u8* __restrict__ words,
+    float* __restrict__ scales,    // [m / 128][k / 32][m: 128]
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = ((k + 63) / 64);
+    const int k0 = block % blocks_k * 64;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 16;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[16];
+
+    const float* from = x + (long long)o * ld + (k0 + my_k);
+    const bool inside = o < outer;
+    if (inside && k0 + my_k + 16 <= k && ((u64)from & 15) == 0) {
+        for (int i = 0; i < 16; i += 4) {
+            const float4 four = *(const float4*)(from + i);
+            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
+        }
+    } else {
+        for (int i = 0; i < 16; ++i)
+            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
+    }
+
+    u32 largest = 0;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) largest = max(largest, magnitude(value[i]));
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+    const int exponent = tile_exponent(largest);
+    u32 packed[WORDS][4];
+    split_run(packed, value, exponent);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 32) {
+        const int row = o % 128, chunk = kk % 32 / 16;  // of 16 bytes
+        const long long stage = (long long)(o / 128) * stages_k + kk / 32;
+        if (kk % 32 == 0)
+            scales[stage * 128 + row] = tile_scale(exponent);
+        u8* to = words + stage * 12288 + row * 32;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            *(uint4*)(to + w * 4096 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+    }
+
+    count(counters, losses<WORDS>(value, exponent));
+}
+
+// Splits operand b into words and packs them as the main kernel's stages want them:
+//     [n / 64][k / 32][word: 3][n: 64][k: 32], rows swizzled, edges zero.
+// A thread takes 16 consecutive k of one column.
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u8* __restrict__ words,
+    float* __restrict__ scales,    // [n / 64][k / 32][n: 64]
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = ((k + 63) / 64);
+    const int k0 = block % blocks_k * 64;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 16;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[16];
+
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
+    // 65 floats, and 8 more after every 16: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are 16 apart, all different ones.
+    __shared__ float turned[64 * 65 + 24];
+    for (int i = (int)threadIdx.x; i < 4096; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + row / 16 * 8 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+    }
+    __syncthreads();
+    for (int i = 0; i < 16; ++i) value[i] = turned[(my_k + i) * 65 + my_k / 16 * 8 + my_outer];
+
+    u32 largest = 0;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) largest = max(largest, magnitude(value[i]));
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+    const int exponent = tile_exponent(largest);
+    u32 packed[WORDS][4];
+    split_run(packed, value, exponent);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 31) / 32, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 32) {
+        const int row = o % 64, chunk = kk % 32 / 16;  // of 16 bytes
+        const long long stage = (long long)(o / 64) * stages_k + kk / 32;
+        if (kk % 32 == 0)
+            scales[stage * 64 + row] = tile_scale(exponent);
+        u8* to = words + stage * 6144 + row * 32;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            *(uint4*)(to + w * 2048 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+    }
+
+    count(counters, losses<WORDS>(value, exponent));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+gemmgen_mixpert4_tile_mma_128x64x32_52c6ff6d_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
+    float* __restrict__ a_scales, float* __restrict__ b_scales,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 63) / 64);
+    if ((int)blockIdx.x < blocks_a)
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_scales, a_status);
+    else
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_scales, b_status);
+}
+
+// Sums of a tile of k begin at these bits, which are the number 12582912: the bits of a sum s, |s| < 2^22, are then that number + s.
+constexpr int OFFSET = 0x4b400000;
+
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 32. Each keeps its part of C in registers
+//   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 1 set of 64 floats a thread.
+//    = 128   | w | w  | w  |
+//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
+//              WARP_N                   multiplied while 1 is on the way.
+constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 32;
+constexpr int WARP_M = 64, WARP_N = 32;
+constexpr int WARPS_N = 2;
+constexpr int THREADS = 128;
+constexpr int STAGES = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int FRAGMENTS_M = 4, FRAGMENTS_N = 4;  // fragments of m16n8k32 in a warp
+constexpr int K_STEPS = 1;  // instructions along k in a stage
+constexpr int ROW_BYTES = BLOCK_K;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+constexpr int A_SCALES = 128, B_SCALES = 64;  // of the tiles of 32 k of a stage
+constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES) + (A_SCALES + B_SCALES) * 4;
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache.
+GG_DEVICE void cp_async_16(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+// Commits the copies issued since the last call: they are one group.
+GG_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest commit groups are still under way.
+template <int Pending>
+GG_DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+// Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
+GG_DEVICE void ldmatrix(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// c[16, 8] += a[16, 32] b[32, 8] on the matrix unit, exactly.
+GG_DEVICE void multiply_add(int (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// The number that an element's sums come to: converted by their bits, from the largest contribution to the smallest. 12681990 is what
+// the offsets of all add up to, and takes no bit from an integer.
+GG_DEVICE float tile_number(int sum0, int sum7, int sum14, int sum21) {
+    float so_far = __uint_as_float((u32)sum0) - 12681990.0f;
+    so_far = fmaf(__uint_as_float((u32)sum7), 0x1p-7f, so_far);
+    so_far = fmaf(__uint_as_float((u32)sum14), 0x1p-14f, so_far);
+    so_far = fmaf(__uint_as_float((u32)sum21), 0x1p-21f, so_far);
+    return so_far;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+gemmgen_mixpert4_tile_mma_128x64x32_52c6ff6d(
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
+    const float* __restrict__ a_scales, const float* __restrict__ b_scales,  // of tiles [outer / BLOCK][k / 32][BLOCK]
+    const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
+    const float* __restrict__ b, long long ldb,  // words cannot carry
+    float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // Blocks walk down the GROUP_ROWS rows of tiles of a raster group before they move on to the next column, so
+    // that those at work together share their operands in L2.
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int block = (int)blockIdx.x;
+    const int raster = block / (GROUP_ROWS * blocks_n), in_raster = block % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, blocks_m - raster * GROUP_ROWS);
+    const int m0 = (raster * GROUP_ROWS + in_raster % raster_rows) * BLOCK_M;
+    const int n0 = in_raster / raster_rows * BLOCK_N;
+    // BLAS: with alpha = 0 the operands are not looked at.
+    const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
+    const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k;
+
+    float sum[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
+
+    // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
+    // a straight copy, and every address is one pointer and constants.
+    const int copy_from = (int)threadIdx.x * 16;
+    const u32 copy_to = copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 12288 + copy_from;
+    const u8* a_scales_from = (const u8*)(a_scales + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * A_SCALES) + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 6144 + copy_from;
+    const u8* b_scales_from = (const u8*)(b_scales + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * B_SCALES) + copy_from;
+
+    // Starts the copies of the next stage of k into the place at `stage`.
+    const auto fill = [&](u32 stage) {
+#pragma unroll
+        for (int i = 0; i < 6; ++i)
+            cp_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
+        a_from += 12288;
+        for (int at = copy_from; at < A_SCALES * 4; at += THREADS * 16)
+            cp_async_16(stage + WORDS * (A_BYTES + B_BYTES) + at, a_scales_from + at - copy_from);
+        a_scales_from += A_SCALES * 4;
+#pragma unroll
+        for (int i = 0; i < 3; ++i)
+            cp_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
+        b_from += 6144;
+        for (int at = copy_from; at < B_SCALES * 4; at += THREADS * 16)
+            cp_async_16(stage + WORDS * (A_BYTES + B_BYTES) + A_SCALES * 4 + at, b_scales_from + at - copy_from);
+        b_scales_from += B_SCALES * 4;
+    };
+
+    // The part of a fragment's address that is this lane's own.
+    const int a_row = lane & 15, a_chunk = lane >> 4;
+    const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
+    const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+    const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
+    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
+
+    float a_scales_held[FRAGMENT_BUFFERS][FRAGMENTS_M][4], b_scales_held[FRAGMENT_BUFFERS][FRAGMENTS_N][4];  // of a lane's elements of C
+    const int scaled_row = warp_m + (lane >> 2), scaled_column = warp_n + (lane & 3) * 2;
+    // Fetches the fragments of step `step` of the stage at `stage`.
+    const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+        for (int word = 0; word < WORDS; ++word) {
+            // Fragments start at rows that are multiples of 8, which the swizzle does not see.
+            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
+            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; j += 2) {
+                u32 pair[4];
+                ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
+                b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+                b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+            }
+        }
+        const float* const scales = (const float*)(shared + (stage - stages) + WORDS * (A_BYTES + B_BYTES));
+        const float* const of_a = scales + scaled_row;
+        const float* const of_b = scales + A_SCALES + scaled_column;
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i) a_scales_held[buffer][i][r] = of_a[i * 16 + (r >> 1) * 8];
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j) b_scales_held[buffer][j][r] = of_b[j * 8 + (r & 1)];
+        }
+    };
+
+    // One step of k: 8 word products for each fragment of C.
+    const auto multiply = [&](int buffer) {
+        // The sums of this step's tile of k are converted, scaled and added up outside the matrix unit.
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j) {
+                int step_sum0[4];
+                int step_sum7[4];
+                int step_sum14[4];
+                int step_sum21[4];
+#pragma unroll
+                for (int r = 0; r < 4; ++r) step_sum0[r] = step_sum7[r] = step_sum14[r] = step_sum21[r] = OFFSET;
+                multiply_add(step_sum21, a_fragments[buffer][2][i], b_fragments[buffer][1][j]);
+                multiply_add(step_sum21, a_fragments[buffer][1][i], b_fragments[buffer][2][j]);
+                multiply_add(step_sum14, a_fragments[buffer][2][i], b_fragments[buffer][0][j]);
+                multiply_add(step_sum14, a_fragments[buffer][1][i], b_fragments[buffer][1][j]);
+                multiply_add(step_sum14, a_fragments[buffer][0][i], b_fragments[buffer][2][j]);
+                multiply_add(step_sum7, a_fragments[buffer][1][i], b_fragments[buffer][0][j]);
+                multiply_add(step_sum7, a_fragments[buffer][0][i], b_fragments[buffer][1][j]);
+                multiply_add(step_sum0, a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+#pragma unroll
+                for (int r = 0; r < 4; ++r)
+                    sum[i][j][r] = fmaf(tile_number(step_sum0[r], step_sum7[r], step_sum14[r], step_sum21[r]),
+                                        a_scales_held[buffer][i][r] * b_scales_held[buffer][j][r], sum[i][j][r]);
+            }
+    };
+
+    // Prologue: all stages but one are on their way.
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        if (stage < stage_count) fill(stages + stage * STAGE_BYTES);
+        cp_async_commit();
+    }
+    int slot = 0;                // where stage `index` of k lies
+    int free_slot = STAGES - 1;  // the stage that was multiplied last
+#pragma unroll 1
+    for (int index = 0; index < stage_count; ++index) {
+        const u32 stage = stages + slot * STAGE_BYTES;
+        const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
+        cp_async_wait<STAGES - 2>();  // this thread's part of stage `index` is there,
+        __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+        if (index + STAGES - 1 < stage_count) fill(stages + free_slot * STAGE_BYTES);
+        cp_async_commit();  // an empty commit group keeps their count in step
+#pragma unroll
+        for (int step = 0; step < K_STEPS; ++step) {
+            fetch(0, stage, step);
+            multiply(0);
+        }
+        free_slot = slot;
+        slot = next_slot;
+    }
+
+    // Element r of fragment (i, j) is C[row, column]:
+    const int row0 = m0 + warp_m + (lane >> 2);
+    const int column0 = n0 + warp_n + (lane & 3) * 2;
+    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+    u32 bad[2] = {};  // a bit an element: not finite
+#pragma unroll
+    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+        for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+            for (int r = 0; r < 4; ++r) {
+                const int row = row0 + i * 16 + (r >> 1) * 8;
+                const int column = column0 + j * 8 + (r & 1);
+                if (row >= m || column >= n) continue;
+                float product = sum[i][j][r];
+                if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                    const int element = (i * FRAGMENTS_N + j) * 4 + r;
+                    bad[element / 32] |= 1u << element % 32;
+                    continue;
+                }
+                float* to = c + row * ldc + column;
+                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            }
+
+    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+    // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+    for (int part = 0; part < 2; ++part)
+        while (bad[part]) {
+            const int element = part * 32 + __ffs((int)bad[part]) - 1;
+            bad[part] &= bad[part] - 1;
+            const int r = element % 4;
+            const int j = element / 4 % FRAGMENTS_N, i = element / (4 * FRAGMENTS_N);
+            const long long row = row0 + i * 16 + (r >> 1) * 8;
+            const long long column = column0 + j * 8 + (r & 1);
+            float product = 0.0f;
+            for (long long kk = 0; kk < k; ++kk)
+                product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+            float* to = c + row * ldc + column;
+            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            atomicAdd(repaired, 1ull);
+        }
+}
+
+}  // namespace gemmgen_52c6ff6d
