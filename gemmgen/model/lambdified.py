@@ -28,10 +28,10 @@ CODE = {
     ),
     # R3
     (
-    "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding) + where(tile_k > 0, (BM + BN) * 4 * "
+    "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding) + (BM + BN) * where(tile_k > 0, 4 * "
     "BK // max(tile_k, 1), 0))"): (
         lambda stages, BM, BK, element_bytes, words_a, padding, BN, b_element_bytes, words_b, tile_k: stages * (BM * (BK * element_bytes + words_a *
-        padding) + BN * (BK * b_element_bytes + words_b * padding) + where(tile_k > 0, floor((BM + BN) * 4 * BK / max(tile_k, 1)), 0))
+        padding) + BN * (BK * b_element_bytes + words_b * padding) + (BM + BN) * where(tile_k > 0, floor(4 * BK / max(tile_k, 1)), 0))
     ),
     # R4
     "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))": (
@@ -1421,12 +1421,13 @@ CODE = {
     ),
     # C10
     (
-    "floor(shared_bytes_per_block / (BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, "
-    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN /"
-    " max(1, tile_k)), 0)))"): (
-        lambda shared_bytes_per_block, BK, BM, split_register, word_bytes, words_a, BN, words_b, padding, tile_k: floor(shared_bytes_per_block / (BK *
-        BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + BM * padding *
-        words_a + BN * padding * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))
+    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
+    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
+    "BM * padding * words_a + BN * padding * words_b))"): (
+        lambda shared_bytes_per_block, BM, tile_k, BK, BN, split_register, word_bytes, words_a, words_b, padding: floor(shared_bytes_per_block / (BM *
+        where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM *
+        where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a +
+        BN * padding * words_b))
     ),
     # C10
     (
@@ -1456,18 +1457,18 @@ CODE = {
 MOST_STAGES = {
     'cuda_cores':
     (
-    "floor(shared_bytes_per_block / (BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, "
-    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN /"
-    " max(1, tile_k)), 0)))"),
+    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
+    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
+    "BM * padding * words_a + BN * padding * words_b))"),
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
     " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
     'portable':
     (
-    "floor(shared_bytes_per_block / (BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, "
-    "word_bytes * words_b) + BM * padding * words_a + BN * padding * words_b + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN /"
-    " max(1, tile_k)), 0)))"),
+    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
+    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
+    "BM * padding * words_a + BN * padding * words_b))"),
     'residues':
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
     'specialised':

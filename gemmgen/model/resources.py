@@ -20,7 +20,7 @@ WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a blo
 THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")
 SHARED_BYTES = Equation(
     "R3", "shared_bytes", "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding)"
-    " + where(tile_k > 0, (BM + BN) * 4 * BK // max(tile_k, 1), 0))", "B",
+    " + (BM + BN) * where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))", "B",
     "EGEMM eq. 8's shared-memory term; padded only where rows cannot be swizzled; and a scale for each tile of k that has its own",
 )
 ELEMENT_BYTES = Equation(
