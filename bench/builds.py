@@ -106,7 +106,7 @@ def main() -> None:
         for size in map(int, options.sizes.split(",")):
             for layout in options.layouts.split(","):
                 for gpu in options.gpus.split(","):
-                    for scheme in SCHEMES.names():
+                    for scheme in (row.name for row in SCHEMES.rows() if not row.b):
                         what = (Path(gpu).stem, scheme, layout, size)
                         if what not in known:
                             row = dict(zip(keys, what)) | outcome(minimal(gpu, scheme, layout, size))

@@ -393,10 +393,6 @@ _A = (
     _given("a", "float", "operand A", pointer=True, const=True, restrict=True),
     _given("lda", "long long", "elements from one stored row of A to the next"),
 )
-_B = (
-    _given("b", "float", "operand B", pointer=True, const=True, restrict=True),
-    _given("ldb", "long long", "the same of B"),
-)
 _SIZES = (_given("m", "int", "rows of C"), _given("n", "int", "columns of C"), _given("k", "int", "the summed dimension"))
 _FACTORS = (_given("alpha", "float", "factor of A B"), _given("beta", "float", "factor of what C held"))
 
@@ -407,6 +403,10 @@ def _strides(plan: Plan, names: str) -> tuple[Line, ...]:
         return ()
     strides = [_given(f"stride_{x}", "long long", f"elements from one {x.upper()} to the next") for x in names]
     return (Line((*strides, _given(BATCH, "int", "products")), "elements from matrix to matrix, and how many products there are"),)
+
+
+def _b(plan: Plan) -> tuple[Parameter, ...]:
+    return _given("b", plan.stored_b.element, "operand B", pointer=True, const=True, restrict=True), _given("ldb", "long long", "the same of B")
 
 
 def _c(plan: Plan) -> tuple[Parameter, ...]:
@@ -499,13 +499,13 @@ def _launches(plan: Plan, counters: Sequence[Counters]) -> tuple[Launch, ...]:
         launches.append(Launch(
             symbol=f"{name}_norms", role="norms", meaning="the factor of each row of A and column of B, by its Euclidean norm",
             grid=_over(plan, plan.split_before, plan_module.NORMS_OUTER, plan_module.WHOLE_K), threads=plan_module.NORMS_THREADS, shared_bytes=0,
-            lines=(Line((*_A, *_B)), Line((*_SIZES, *_factors(const=False)))),
+            lines=(Line((*_A, *_b(plan))), Line((*_SIZES, *_factors(const=False)))),
         ))
     if plan.takes_maxima and not plan.splits_whole:
         launches.append(Launch(
             symbol=f"{name}_absmax", role="absmax", meaning="the largest magnitude of each row of A and column of B",
             grid=_over(plan, plan.split_before, plan.absmax_outer, plan_module.ABSMAX_TILE_K), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
-            lines=(Line((*_A, *_B)), Line((*_SIZES, *_absmax(const=False))), *_strides(plan, "ab")),
+            lines=(Line((*_A, *_b(plan))), Line((*_SIZES, *_absmax(const=False))), *_strides(plan, "ab")),
         ))
     if plan.split_before:
         launches.append(_split(plan, f"{name}_split", counted))
@@ -538,7 +538,7 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         symbol=symbol, role="split", meaning="the largest magnitudes of rows and columns, and operands into words" if whole else "operands into words",
         grid=_whole(plan, before) if whole else _over(plan, before, *tiles, padded=True), threads=plan_module.SPLIT_THREADS, shared_bytes=0,
         lines=(
-            Line((*_A, *_B)), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
+            Line((*_A, *_b(plan))), Line(_SIZES), Line(tuple(_words(operand, const=False) for operand in before)),
             *_row_scales(plan, found=whole), *([Line(_tile_scales(const=False))] if plan.scheme.tiled else []),
             *([Line(_energies(const=False))] if plan.fallback else []),
             Line(tuple(counted[f"{operand.name}_status"] for operand in before)), *_strides(plan, "".join(operand.name for operand in before)),
@@ -562,7 +562,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
-        lines.append(Line(_B, f"words cannot carry{', and A' if inside else ''}" if before else ""))
+        lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
     lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
     lines.extend(_strides(plan, "abc" if plan.takes_operands else "c"))
     if inside:
@@ -622,9 +622,9 @@ def _products(plan: Plan) -> list[Line]:
     batch = _given("batch", "int", "products")
     if plan.kind == "grouped":
         return [Line((_given("problems", "Problem", "the products, 64 bytes each", pointer=True, const=True, restrict=True), batch))]
-    lines = [Line(_A), Line(_B), Line(_c(plan)), *([Line(_STRIDES)] if plan.kind == "strided" else []), Line((*_SIZES, *_FACTORS, batch))]
+    lines = [Line(_A), Line(_b(plan)), Line(_c(plan)), *([Line(_STRIDES)] if plan.kind == "strided" else []), Line((*_SIZES, *_FACTORS, batch))]
     if plan.kind == "pointers":
-        lines[:3] = [Line((replace(one, element=f"{one.element}*", const=False, restrict=False), ld)) for one, ld in (_A, _B, _c(plan))]
+        lines[:3] = [Line((replace(one, element=f"{one.element}*", const=False, restrict=False), ld)) for one, ld in (_A, _b(plan), _c(plan))]
     return lines
 
 

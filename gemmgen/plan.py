@@ -14,6 +14,7 @@ from typing import Any
 from gemmgen.batch import Batch, Tile
 from gemmgen.catalog.fragment import Fragment, candidates
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.input import INPUTS, Input
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.scheme import Accumulator, Scheme, Word
@@ -180,6 +181,7 @@ class _Facts:
             "arch": self.arch,
             "special": self.special,
             **self.decided,
+            **({} if self.stored_b.is_usual else {"b": self.stored_b.name}),
             **({} if self.output.is_usual else {"c": self.output.name}),
             **({"passes": "whole"} if self.splits_whole else {}),
             **({"batch": self.batch.identity} if self.batch else {}),
@@ -233,6 +235,20 @@ class _Facts:
     def kind(self) -> str:
         """Of the problem: one product, or a batch of which kind."""
         return self.batch.kind if self.batch else "gemm"
+
+    @property
+    def stored_b(self) -> Input:
+        """The type of B's elements: what the scheme takes."""
+        return INPUTS[self.scheme.b or "f32"]
+
+    def elements_of(self, operand: str) -> str:
+        """The C type of an element of operand `a` or `b` as it is given."""
+        return self.stored_b.element if operand == "b" else "float"
+
+    def element(self, operand: str, at: str) -> str:
+        """The FP32 value of element `at` of operand `a` or `b`, as C."""
+        one = f"{operand}[{at}]"
+        return self.stored_b.widen.format(x=one) if operand == "b" else one
 
     @property
     def strided(self) -> bool:

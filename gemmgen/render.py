@@ -212,13 +212,14 @@ def _words(plan: Plan) -> str:
 def _header(plan: Plan, name: str) -> str:
     scheme = plan.scheme
     products = " + ".join(f"A{p.a} B{p.b}" for p in scheme.products)
+    given = "" if plan.stored_b.is_usual else f", B given as {plan.stored_b.title}"
     stored = "" if plan.output.is_usual else f", stored as {plan.output.title}"
     dropped = ", ".join(f"A{i} B{j}" for i, j in scheme.dropped) or "none"
     if scheme.moduli:
         products = f"of the residues modulo {', '.join(map(str, scheme.moduli))}"
     facts = {
         "kernel": name,
-        "computes": f"C = alpha A B + beta C in FP32{stored}, layout {plan.layout} (row major), any m, n, k",
+        "computes": f"C = alpha A B + beta C in FP32{given}{stored}, layout {plan.layout} (row major), any m, n, k",
         "scheme": f"{scheme.name}: {scheme.title}",
         "words": f"{_words(plan)}, {scheme.bits} bits; products {products}; dropped {dropped}",
         "promote": plan.promote_label,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, create_model, model_validator
 
 from gemmgen.batch import KINDS, TLPS, WALKS
+from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
@@ -91,6 +92,9 @@ class Problem(Strict):
     kind: Literal[*KINDS] = Field("gemm", description="; ".join(f"{name}: {meaning}" for name, meaning in KINDS.items()))
     layout: Literal["nn", "nt", "tn", "tt"] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
+    )
+    b: Literal[*INPUTS] = Field(
+        "f32", description="type of B's elements, beside an A of FP32; other than f32 only with a scheme that takes B as it is stored"
     )
     c: Literal[*all_outputs()] = Field("f32", description="type of C's elements; sums are in FP32 whatever it is")
     m: Extent = Field(4096, description="hint: rows of C")

@@ -190,7 +190,7 @@ def _split_floating(
     left, planes, overflow = [(element, element)], [], None  # of each word what it leaves, and with words as they are multiplied
     first = words[0]
     # A leading word below its normal range has too few bits, and low words whose products are dropped then hold the rest.
-    lossy = (element != 0) & (np.abs(element) < 2.0**first.format.min_exponent) & (not first.exact)
+    lossy = (element != 0) & (np.abs(element) < 2.0**first.format.min_exponent) & (not first.exact and not scheme.stores(operand))
     for count, word in enumerate(words, 1):
         rest, multiplied = left[word.source]
         planes.append(_floating(rest, word))

@@ -17,7 +17,7 @@ from gemmgen.run import emulated
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge, oracles
-from ways import AMD, NVIDIA
+from ways import AMD, NVIDIA, SPLITTING
 
 SEED = int(os.environ.get("GEMMGEN_SEED", "0"))
 """Where the sequences begin."""
@@ -38,7 +38,7 @@ depths = mostly(st.sampled_from([16, 32, 64, 128]), st.sampled_from([8, 48, 256]
 
 
 @st.composite
-def specs(draw, sides=(16, 32, 48, 64), gpus=NVIDIA, schemes=tuple(SCHEMES.names())):
+def specs(draw, sides=(16, 32, 48, 64), gpus=NVIDIA, schemes=tuple(SPLITTING)):
     """Specs that fix everything a search would fill; about half of them are impossible.
 
     Args:
@@ -114,7 +114,7 @@ def thin_specs(draw):
 
 
 @st.composite
-def bulk_specs(draw, gpus=BULK_GPUS, schemes=tuple(SCHEMES.names())):
+def bulk_specs(draw, gpus=BULK_GPUS, schemes=tuple(SPLITTING)):
     """Likewise, of the warp-specialised design; mostly for GPUs that have its instruction.
 
     Args:
@@ -206,7 +206,7 @@ def tensor_memory_specs(draw):
     n, k = 32 * draw(st.integers(1, 8)), draw(st.sampled_from([16, 32, 64]))
     return {
         "problem": {"layout": draw(st.sampled_from(["nn", "tn", "tt"])), **{x: draw(st.integers(0, 1 << 20)) for x in "mnk"}},
-        "split": {"scheme": draw(st.sampled_from(SCHEMES.names())), "promote": draw(st.sampled_from([0, 16, k, 2 * k]))},
+        "split": {"scheme": draw(st.sampled_from(SPLITTING)), "promote": draw(st.sampled_from([0, 16, k, 2 * k]))},
         "fragment": {"policy": "tcgen05"}, "target": {"gpu": "b200"},
         "tile": {
             "block": [128, n, k], "warp": [128, draw(st.sampled_from([n, n // 2])), k], "group": draw(st.integers(1, 64)),

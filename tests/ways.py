@@ -19,6 +19,8 @@ from gemmgen.spec import LoadedSpec, load, loads
 TILE = {"block": [64, 64, 32], "warp": [32, 32, 32]}
 
 
+SPLITTING = [row.name for row in SCHEMES.rows() if row.b is None]
+"""Schemes that split B, too."""
 NVIDIA, AMD = (tuple(gpu.name for gpu in GPUS.rows() if gpu.vendor == vendor) for vendor in ("nvidia", "amd"))
 
 
@@ -49,7 +51,7 @@ def plan_of(
     **pipeline,
 ) -> Plan:
     return solved(loads({
-        "problem": {"layout": layout, "m": size, "n": size, "k": size},
+        "problem": {"layout": layout, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
         "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
@@ -147,6 +149,8 @@ WAYS = {
         tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}),
     "warpgroups, nine products of integers": dict(
         HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),
+    "warpgroups, B as stored": dict(SMALL_GROUPS, scheme="ootomo_b16", layout="nt"),
+    "packed words, B as stored": dict(scheme="bf16x2_bb16", layout="tn", promote=32),
     "warpgroups, words of several types": dict(SMALL_GROUPS, scheme="f16_s8", promote=32, layout="nt"),
     "warpgroups that take turns, words of several types, slices": dict(
         HOPPER, scheme="f16_s8", tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, consumers="pingpong", layout="tn", stages=4, split_k=2),

@@ -107,6 +107,10 @@ class Word(Strict):
         return RoundingRule(rule.worst * ulp, rule.mean * ulp, rule.rms * ulp, rule.text)
 
 
+STORED = {"rounding": "nearest_even"}
+"""The word of an operand that is stored as words: rounding to it changes nothing."""
+
+
 class Product(Strict):
     """Word `a` of A times word `b` of B, added into the accumulator `into`."""
 
@@ -254,6 +258,8 @@ class Scheme(Row):
         words: from most to least significant, of A, and of B where `words_b` does not tell others. `words_of` has them.
         words_b: of B, where they differ from A's.
         products: in the order the kernel issues them.
+        b: the type that B's elements are stored in already; None where B is FP32. `words_b` is then one word, B's element itself, which leaves
+            nothing, and is not written.
         moduli: of the residues that words are, in place of `words` and `products`, which follow; None of other schemes.
     """
 
@@ -265,6 +271,7 @@ class Scheme(Row):
     own_promote: Literal["fragment", "never"]
     words: Annotated[tuple[Word, ...], Field(min_length=1, max_length=16, strict=False)]
     words_b: Annotated[tuple[Word, ...], Field(min_length=1, max_length=4, strict=False)] | None = None
+    b: Literal["f16", "bf16"] | None = None
     products: Annotated[tuple[Product, ...], Field(min_length=1, max_length=16, strict=False)]
     moduli: Annotated[tuple[int, ...], Field(min_length=2, max_length=16, strict=False)] | None = None
 
@@ -278,6 +285,12 @@ class Scheme(Row):
         return row | {
             "words": [{"rounding": "nearest_even"}] * count, "products": [{"a": i, "b": i, "into": f"of_{m}"} for i, m in enumerate(row["moduli"])],
         }
+
+    @model_validator(mode="before")
+    @classmethod
+    def _word_of_stored_b(cls, row: Any) -> Any:
+        """B's element itself."""
+        return row | {"words_b": [STORED]} if isinstance(row, dict) and row.get("b") and "words_b" not in row else row
 
     # ---- what could not be right
 
@@ -332,6 +345,8 @@ class Scheme(Row):
         for words in (of_a, of_b):
             for word in words:
                 self._word_fits(word, len(words))
+        if self.b and (self.types != (self.b,) or self.words_b != (Word(**STORED),) or self.normalize != "none"):
+            raise ValueError(f'words of {self.b} alone, no words_b and normalize = "none" with b = "{self.b}": B is one word as it is stored')
         if (self.normalize == "tile") != (self.tile_k is not None):
             raise ValueError('tile_k with normalize = "tile", and with nothing else')
         if self.tiled and not self.fixed:
@@ -428,6 +443,10 @@ class Scheme(Row):
     def alike(self) -> bool:
         """Whether A and B have the same words, though products may read fewer of one."""
         return self.words_b is None
+
+    def stores(self, operand: str) -> bool:
+        """Whether the elements of operand `a` or `b` are words as they are stored."""
+        return operand == "b" and self.b is not None
 
     @cached_property
     def types(self) -> tuple[WordType, ...]:
@@ -597,7 +616,7 @@ class Scheme(Row):
         if index == 0:
             return 1.0
         word = self._told[operand][index - 1]
-        if word.exact:
+        if word.exact or self.stores(operand):
             return 0.0
         if not word.fixed:
             return self.remainder(word.source, operand) * word.left.worst
@@ -623,7 +642,7 @@ class Scheme(Row):
         """The same of the first `words` words of an operand, at least one: of the last of them, and those it is taken behind."""
         if self.residues:
             return int(self.residues.bits)
-        return FORMATS["f32"].fraction_bits + 1 if self.exact else round(-log2(self.remainder(words, operand)))
+        return FORMATS["f32"].fraction_bits + 1 if self.exact or self.stores(operand) else round(-log2(self.remainder(words, operand)))
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
@@ -688,8 +707,12 @@ class Preferred(NamedTuple):
     reason: str
 
 
-def preferred_scheme(unit: MatrixUnit) -> Preferred:
-    """Which scheme of FP32's accuracy a matrix unit is best served with."""
+def preferred_scheme(unit: MatrixUnit, b: str = "f32") -> Preferred:
+    """Which scheme of FP32's accuracy a matrix unit is best served with, for a B of this type."""
+    if b == "f16":
+        return Preferred("ootomo_b16", "B is one FP16 word as it is stored, and a residual of A scaled by 2^11 loses least")
+    if b == "bf16":
+        return Preferred("bf16x3_bb16", "B is one bfloat16 word as it is stored, and three of A hold all of it")
     if unit.flushes_subnormals:
         return Preferred("scaled", (
             f"{unit.name} takes subnormal words for zero, and only words that row and column scales hold near the top of FP16's range never are"

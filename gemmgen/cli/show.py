@@ -293,7 +293,8 @@ def scheme_text(scheme: Scheme) -> str:
         return f", holds {times}{'the element' if word.source == 0 else f'what word {word.source - 1} leaves'}"
 
     words = {
-        f"word {i}{'' if scheme.alike else ' of ' + operand.upper()}": f"{word.type}, {word.rounding}" + held(word, i) if not scheme.moduli
+        f"word {i}{'' if scheme.alike else ' of ' + operand.upper()}":
+        f"{word.type}, as stored" if scheme.stores(operand) else f"{word.type}, {word.rounding}" + held(word, i) if not scheme.moduli
         else f"{word.type}, residue modulo {scheme.moduli[i]} of the element as an integer"
         + (", 0 where it would be subnormal" if word.flush else "")
         for operand in ("a", "b")[: 1 if scheme.alike else 2] for i, word in enumerate(scheme.words_of(operand, packed_alike=scheme.alike))

@@ -133,6 +133,7 @@ class Design:
         parts: how the sums of the slices lie in the workspace.
         packs_apart: whether A and B may be packed into different numbers of words, where products read fewer of one.
         splits_apart: whether A and B may have other words, and not only more of the same.
+        takes_stored_b: whether B may be words as it is stored (`Scheme.b`).
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         narrow: whether it is for some sizes alone, as `suits` tells.
@@ -164,6 +165,7 @@ class Design:
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
     packs_apart: bool = False
     splits_apart: bool = False
+    takes_stored_b: bool = False
     promotes_at_once: bool = False
     sums_come_combined: bool = False
     narrow: bool = False
@@ -345,7 +347,7 @@ class Design:
 
     def word_numbers(self, scheme: Scheme, gpu: Gpu) -> dict[str, Any]:
         """Those of them that words decide: how many, how large, and how fast they are multiplied; all of one type, where the design has no other."""
-        of_a, of_b = (len(scheme.words_of(operand)) for operand in "ab")
+        of_a, of_b = (len(scheme.words_of(operand, packed_alike=not self.packs_apart)) for operand in "ab")
         return {
             "words": max(of_a, of_b), "word_bytes": scheme.word_bytes, "words_a": of_a, "words_b": of_b, **sizes(scheme),
             **time.rate_numbers(gpu, scheme.leading),
@@ -409,11 +411,12 @@ class Design:
 
 
 def sizes(scheme: Scheme) -> dict[str, int]:
-    """The symbols of the words' storage: of an element of A and of B, of A's factors of all products together, of the smallest word; and how
-    many types there are."""
+    """The symbols of the words' storage: of an element of A and of B, of A's factors of all products together, of the smallest word; how
+    many types there are; and of an element of B as it is given."""
     of_a, each = scheme.words_of("a"), [word_bytes(kind) for kind in scheme.types]
     return {
         "least_bytes": min(each), "types": len(each),
+        "b_bytes": word_bytes(scheme.b or "f32"),
         "a_word_bytes": scheme.bytes_of("a"), "b_word_bytes": scheme.bytes_of("b"), "product_bytes": sum(of_a[p.a].bytes for p in scheme.products),
     }
 

@@ -240,6 +240,9 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution, oper
                     lost, lost_mean = lost + share * rms**2, lost_mean + share * mean
                 elif not first:  # of what is spread evenly from 0 to `most`, the part below the threshold
                     lost, lost_mean = lost + share * threshold**3 / (3 * most), lost_mean + share * (threshold**2 / (2 * most) if mean else 0.0)
+            if scheme.stores(operand):
+                left.append((0.0, 0.0, 0.0))
+                continue
             wide = 2.0**exponent if first else rms * _EVEN  # the power of two that an ulp is relative to
             wide_mean, wide_worst = (2.0**exponent, 2.0**exponent) if first else (mean * _EVEN_MEAN, worst)
             mean = min(rule.mean * max(ulp * wide_mean, step), mean) if mean else 0.0

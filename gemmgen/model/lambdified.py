@@ -19,13 +19,19 @@ CODE = {
         lambda batch, M, BM, N, BN: batch * ceil(M / BM) * ceil(N / BN)
     ),
     # R14
-    "where(split_register > 0, 4, words * word_bytes)": (
-        lambda split_register, words, word_bytes: where(split_register > 0, 4, words * word_bytes)
+    "where(split_register > 0, 4, words_a * word_bytes)": (
+        lambda split_register, words_a, word_bytes: where(split_register > 0, 4, words_a * word_bytes)
+    ),
+    # R15
+    "where(split_register > 0, 4, words_b * word_bytes)": (
+        lambda split_register, words_b, word_bytes: where(split_register > 0, 4, words_b * word_bytes)
     ),
     # R3
-    "stages * (BM + BN) * (BK * element_bytes + words * padding + where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))": (
-        lambda stages, BM, BN, BK, element_bytes, words, padding, tile_k: stages * (BM + BN) * (BK * element_bytes + words * padding + where(tile_k >
-        0, floor(4 * BK / max(tile_k, 1)), 0))
+    (
+    "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding) + (BM + BN) * where(tile_k > 0, 4 * "
+    "BK // max(tile_k, 1), 0))"): (
+        lambda stages, BM, BK, element_bytes, words_a, padding, BN, b_element_bytes, words_b, tile_k: stages * (BM * (BK * element_bytes + words_a *
+        padding) + BN * (BK * b_element_bytes + words_b * padding) + (BM + BN) * where(tile_k > 0, floor(4 * BK / max(tile_k, 1)), 0))
     ),
     # R4
     "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))": (
@@ -36,17 +42,17 @@ CODE = {
         lambda accumulators, WM, WN, warp_size: accumulators * WM * WN / warp_size
     ),
     # R6
-    "fragment_buffers * words * (a_copies * WM + b_copies * WN) * FK * word_bytes / (4 * warp_size)": (
-        lambda fragment_buffers, words, a_copies, WM, b_copies, WN, FK, word_bytes, warp_size: fragment_buffers * words * (a_copies * WM + b_copies *
-        WN) * FK * word_bytes / (4 * warp_size)
+    "fragment_buffers * (words_a * a_copies * WM + words_b * b_copies * WN) * FK * word_bytes / (4 * warp_size)": (
+        lambda fragment_buffers, words_a, a_copies, WM, words_b, b_copies, WN, FK, word_bytes, warp_size: fragment_buffers * (words_a * a_copies * WM
+        + words_b * b_copies * WN) * FK * word_bytes / (4 * warp_size)
     ),
     # G1
-    "words * a_lanes * WM * FK * word_bytes / (4 * warp_size)": (
-        lambda words, a_lanes, WM, FK, word_bytes, warp_size: words * a_lanes * WM * FK * word_bytes / (4 * warp_size)
+    "words_a * a_lanes * WM * FK * word_bytes / (4 * warp_size)": (
+        lambda words_a, a_lanes, WM, FK, word_bytes, warp_size: words_a * a_lanes * WM * FK * word_bytes / (4 * warp_size)
     ),
     # G2
-    "words * b_lanes * WN * FK * word_bytes / (4 * warp_size)": (
-        lambda words, b_lanes, WN, FK, word_bytes, warp_size: words * b_lanes * WN * FK * word_bytes / (4 * warp_size)
+    "words_b * b_lanes * WN * FK * word_bytes / (4 * warp_size)": (
+        lambda words_b, b_lanes, WN, FK, word_bytes, warp_size: words_b * b_lanes * WN * FK * word_bytes / (4 * warp_size)
     ),
     # G28
     "floor(0.75 * registers_per_sm / threads)": (
@@ -104,18 +110,18 @@ CODE = {
     # G29
     (
     "where(split_register > 0, where(a_strided > 0, BM / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))), "
-    "ceil(BM * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))"): (
-        lambda split_register, a_strided, BM, BK, threads, word_bytes, split_shared, words: where(split_register > 0, where(a_strided > 0, BM / 32 *
+    "ceil(BM * BK * word_bytes * where(split_shared > 0, 1, words_a) / (16 * threads)))"): (
+        lambda split_register, a_strided, BM, BK, threads, word_bytes, split_shared, words_a: where(split_register > 0, where(a_strided > 0, BM / 32 *
         ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))), ceil(BM * BK * word_bytes * where(split_shared > 0, 1,
-        words) / (16 * threads)))
+        words_a) / (16 * threads)))
     ),
     # G30
     (
     "where(split_register > 0, where(b_strided > 0, BN / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))), "
-    "ceil(BN * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))"): (
-        lambda split_register, b_strided, BN, BK, threads, word_bytes, split_shared, words: where(split_register > 0, where(b_strided > 0, BN / 32 *
+    "ceil(BN * BK * word_bytes * where(split_shared > 0, 1, words_b) / (16 * threads)))"): (
+        lambda split_register, b_strided, BN, BK, threads, word_bytes, split_shared, words_b: where(split_register > 0, where(b_strided > 0, BN / 32 *
         ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))), ceil(BN * BK * word_bytes * where(split_shared > 0, 1,
-        words) / (16 * threads)))
+        words_b) / (16 * threads)))
     ),
     # G18
     "held * (a_parts + b_parts) * where(split_shared > 0, 16 / word_bytes, 4)": (
@@ -249,8 +255,9 @@ CODE = {
         lambda stage_flops, stage_bytes: stage_flops / stage_bytes
     ),
     # T4
-    "warps * (a_lanes * WM + b_lanes * WN) * BK * element_bytes": (
-        lambda warps, a_lanes, WM, b_lanes, WN, BK, element_bytes: warps * (a_lanes * WM + b_lanes * WN) * BK * element_bytes
+    "warps * (a_lanes * WM * element_bytes + b_lanes * WN * b_element_bytes) * BK": (
+        lambda warps, a_lanes, WM, element_bytes, b_lanes, WN, b_element_bytes, BK: warps * (a_lanes * WM * element_bytes + b_lanes * WN *
+        b_element_bytes) * BK
     ),
     # T5
     "min(shared_banks / 4, BK * word_bytes / 16)": (
@@ -290,9 +297,11 @@ CODE = {
         l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moved_bytes))
     ),
     # T14
-    "where(split_shared + split_register > 0, 0, (M + N) * K * (4 * split_reads + words * word_bytes))": (
-        lambda split_shared, split_register, M, N, K, split_reads, words, word_bytes: where(split_shared + split_register > 0, 0, (M + N) * K * (4 *
-        split_reads + words * word_bytes))
+    (
+    "where(split_shared + split_register > 0, 0, K * (M * (4 * split_reads + words_a * word_bytes) + N * (b_bytes * split_reads + words_b * "
+    "word_bytes)))"): (
+        lambda split_shared, split_register, K, M, split_reads, words_a, word_bytes, N, b_bytes, words_b: where(split_shared + split_register > 0, 0,
+        K * (M * (4 * split_reads + words_a * word_bytes) + N * (b_bytes * split_reads + words_b * word_bytes)))
     ),
     # P1
     "tiles * threads": (
@@ -307,8 +316,9 @@ CODE = {
         lambda fetch_bytes, shared_bytes_per_clock: fetch_bytes / shared_bytes_per_clock
     ),
     # M3
-    "(BM + BN) * BK * element_bytes / shared_bytes_per_clock": (
-        lambda BM, BN, BK, element_bytes, shared_bytes_per_clock: (BM + BN) * BK * element_bytes / shared_bytes_per_clock
+    "(BM * element_bytes + BN * b_element_bytes) * BK / shared_bytes_per_clock": (
+        lambda BM, element_bytes, BN, b_element_bytes, BK, shared_bytes_per_clock: (BM * element_bytes + BN * b_element_bytes) * BK /
+        shared_bytes_per_clock
     ),
     # M4
     (
@@ -453,6 +463,10 @@ CODE = {
     # C18
     "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)": (
         lambda split_reads, tile_k, split_shared, split_register: ((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)
+    ),
+    # C58
+    "(b_bytes == 4) | (split_shared + split_register == 0)": (
+        lambda b_bytes, split_shared, split_register: (b_bytes == 4) | (split_shared + split_register == 0)
     ),
     # C19
     "(split_register == 0) | (by_lanes > 0)": (
@@ -732,10 +746,10 @@ CODE = {
     ),
     # W22
     (
-    "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N "
-    "* b_word_bytes))"): (
-        lambda batch, K, split_passes, mixed, M, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K * (4 * split_passes * (where(mixed >
-        0, 0, M) + N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))
+    "batch * K * (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * "
+    "a_word_bytes + N * b_word_bytes))"): (
+        lambda batch, K, split_passes, mixed, M, b_bytes, N, plane_bytes, l2_size, a_word_bytes, b_word_bytes: batch * K * (split_passes * (4 *
+        where(mixed > 0, 0, M) + b_bytes * N) + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))
     ),
     # W23
     "(fetch_bytes + BK * (BM * a_bytes + BN * b_word_bytes)) / shared_bytes_per_clock": (
@@ -1407,10 +1421,13 @@ CODE = {
     ),
     # C10
     (
-    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, "
-    "floor(4 * BK / max(1, tile_k)), 0))))"): (
-        lambda shared_bytes_per_block, BM, BN, BK, split_register, word_bytes, words, padding, tile_k: floor(shared_bytes_per_block / ((BM + BN) * (BK
-        * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0))))
+    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
+    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
+    "BM * padding * words_a + BN * padding * words_b))"): (
+        lambda shared_bytes_per_block, BM, tile_k, BK, BN, split_register, word_bytes, words_a, words_b, padding: floor(shared_bytes_per_block / (BM *
+        where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM *
+        where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a +
+        BN * padding * words_b))
     ),
     # C10
     (
@@ -1440,16 +1457,18 @@ CODE = {
 MOST_STAGES = {
     'cuda_cores':
     (
-    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, "
-    "floor(4 * BK / max(1, tile_k)), 0))))"),
+    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
+    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
+    "BM * padding * words_a + BN * padding * words_b))"),
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
     " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
     'portable':
     (
-    "floor(shared_bytes_per_block / ((BM + BN) * (BK * where(split_register > 0, 4, word_bytes * words) + padding * words + where(tile_k > 0, "
-    "floor(4 * BK / max(1, tile_k)), 0))))"),
+    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
+    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
+    "BM * padding * words_a + BN * padding * words_b))"),
     'residues':
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
     'specialised':

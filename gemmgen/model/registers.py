@@ -40,10 +40,10 @@ ARCHITECTURAL = 256  # AMD's registers that every instruction can name
 CDNA1, CDNA2, RDNA = 0x908, 0x90A, 0x1100  # the first target of each of AMD's families
 
 A_FRAGMENTS = Equation(
-    "G1", "a_fragments", "words * a_lanes * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
+    "G1", "a_fragments", "words_a * a_lanes * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
 )
 B_FRAGMENTS = Equation(
-    "G2", "b_fragments", "words * b_lanes * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
+    "G2", "b_fragments", "words_b * b_lanes * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
 )
 SHARE = Equation(
     "G28", "unroll_share", f"floor({UNROLL_SHARE} * registers_per_sm / threads)", "registers a thread",
@@ -86,13 +86,13 @@ SHALLOW_PROMOTES = Equation(
 A_PARTS = Equation(
     "G29", "a_parts",
     "where(split_register > 0, where(a_strided > 0, BM / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BM / max(1, floor(4 * threads / BK)))),"
-    " ceil(BM * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))",
+    " ceil(BM * BK * word_bytes * where(split_shared > 0, 1, words_a) / (16 * threads)))",
     "loads a thread", "of A's tile: 16 bytes of words, or of FP32 in whole rows or lines of 128 bytes, or a chunk's FP32 elements",
 )
 B_PARTS = Equation(
     "G30", "b_parts",
     "where(split_register > 0, where(b_strided > 0, BN / 32 * ceil(BK / max(1, floor(threads / 8))), ceil(BN / max(1, floor(4 * threads / BK)))),"
-    " ceil(BN * BK * word_bytes * where(split_shared > 0, 1, words) / (16 * threads)))",
+    " ceil(BN * BK * word_bytes * where(split_shared > 0, 1, words_b) / (16 * threads)))",
     "loads a thread", "the same of B's",
 )
 STAGED = Equation(

@@ -19,13 +19,15 @@ from gemmgen.model.equation import Equation, Numbers, solved
 WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a block's tile is divided among its warps")
 THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")
 SHARED_BYTES = Equation(
-    "R3", "shared_bytes", "stages * (BM + BN) * (BK * element_bytes + words * padding + where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))", "B",
+    "R3", "shared_bytes", "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding)"
+    " + (BM + BN) * where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))", "B",
     "EGEMM eq. 8's shared-memory term; padded only where rows cannot be swizzled; and a scale for each tile of k that has its own",
 )
 ELEMENT_BYTES = Equation(
-    "R14", "element_bytes", "where(split_register > 0, 4, words * word_bytes)", "B",
-    "an element in a stage: all its words, or FP32 that is split behind shared memory (WMMAe)",
+    "R14", "element_bytes", "where(split_register > 0, 4, words_a * word_bytes)", "B",
+    "an element of A in a stage: all its words, or FP32 that is split behind shared memory (WMMAe)",
 )
+B_ELEMENT_BYTES = Equation("R15", "b_element_bytes", "where(split_register > 0, 4, words_b * word_bytes)", "B", "the same of B, which may be a word as stored")
 ACCUMULATORS = Equation(
     "R4", "accumulators", "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))", "sets",
     "a promoted sum is held twice, in the unit's accumulator and in FP32 registers, unless it is promoted at once; the sums of a tile of k with scales"
@@ -36,7 +38,7 @@ ACCUMULATOR_REGISTERS = Equation(
     "WMMAe eq. 2's accumulator term, for every accumulator and promoted sum",
 )
 FRAGMENT_REGISTERS = Equation(
-    "R6", "fragment_registers", "fragment_buffers * words * (a_copies * WM + b_copies * WN) * FK * word_bytes / (4 * warp_size)",
+    "R6", "fragment_registers", "fragment_buffers * (words_a * a_copies * WM + words_b * b_copies * WN) * FK * word_bytes / (4 * warp_size)",
     "registers a thread", "WMMAe eq. 2's fragment term, for every word, in as many registers as hold it",
 )
 REGISTERS_PER_WARP = Equation(

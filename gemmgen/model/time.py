@@ -52,7 +52,7 @@ FETCH_CYCLES = Equation(
     "EGEMM eq. 7, from a rate instead of an instruction's latency; no bank conflicts (T5)",
 )
 FILL_CYCLES = Equation(
-    "M3", "fill_cycles", "(BM + BN) * BK * element_bytes / shared_bytes_per_clock", "cycles a block and stage",
+    "M3", "fill_cycles", "(BM * element_bytes + BN * b_element_bytes) * BK / shared_bytes_per_clock", "cycles a block and stage",
     "EGEMM eq. 6, likewise; cp.async has no trip through registers",
 )
 PROMOTION_CYCLES = Equation(

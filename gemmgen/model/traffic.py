@@ -19,7 +19,7 @@ INTENSITY = Equation(
     "T3", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15",
 )
 FETCH_BYTES = Equation(
-    "T4", "fetch_bytes", "warps * (a_lanes * WM + b_lanes * WN) * BK * element_bytes", "B a block and stage",
+    "T4", "fetch_bytes", "warps * (a_lanes * WM * element_bytes + b_lanes * WN * b_element_bytes) * BK", "B a block and stage",
     "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1), in as many lanes as hold it",
 )
 UNSWIZZLED_WAYS = Equation(
@@ -48,8 +48,9 @@ DRAM_BYTES = Equation(
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "T14", "split_bytes", "where(split_shared + split_register > 0, 0, (M + N) * K * (4 * split_reads + words * word_bytes))", "B",
-    "FP32 in (twice where rows are scaled: their maxima come first), words out",
+    "T14", "split_bytes", "where(split_shared + split_register > 0, 0,"
+    " K * (M * (4 * split_reads + words_a * word_bytes) + N * (b_bytes * split_reads + words_b * word_bytes)))", "B",
+    "elements in (twice where rows are scaled: their maxima come first), words out",
 )
 TLP = Equation(
     "P1", "tlp", "tiles * threads", "threads", "LE-GEMM eq. 12, with phi counting a block's warps as the authors' code does",

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gemmgen.abi import STATUS, Interface, Launch
+from gemmgen.catalog.input import Input
 from gemmgen.catalog.output import F32, Output
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError, NotEmulated, SpecError
@@ -187,7 +188,7 @@ def gemm(
 
     Args:
         a: [M, K] FP32, as the formula reads; it is stored as the plan's layout says.
-        b: [K, N] FP32.
+        b: [K, N] FP32, stored as the plan's type of B, whose numbers they are.
         c: [M, N] FP32, stored as the plan's type of C; None is NaN everywhere, which beta = 0 must not let through.
 
     Raises:
@@ -249,7 +250,8 @@ def _products(
     check_apart(m, n, *_steps(m, n, placement, 2), batch)
     c = np.full((batch, m, n), POISON, np.float32) if c is None else c
     stored_a, lda, stride_a = stored(a if plan.layout[0] == "n" else a.transpose(0, 2, 1), placement, 0)
-    stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1)
+    plan.stored_b.require(b)
+    stored_b, ldb, stride_b = stored(b if plan.layout[1] == "n" else b.transpose(0, 2, 1), placement, 1, plan.stored_b)
     stored_c, ldc, stride_c = stored(c, placement, 2, plan.output)
     stride_a, stride_b = (own if asked is None else asked for own, asked in zip((stride_a, stride_b), strides))
     interface = source.interface
@@ -303,12 +305,12 @@ def _steps(rows: int, columns: int, placement: Placement, which: int) -> tuple[i
     return ld, rows * ld + placement.apart[which]
 
 
-def stored(x: np.ndarray, placement: Placement, which: int, output: Output = F32) -> tuple[np.ndarray, int, int]:
+def stored(x: np.ndarray, placement: Placement, which: int, kind: Output | Input = F32) -> tuple[np.ndarray, int, int]:
     """Row major with a leading dimension and a stride, poisoned between rows and matrices, ending with the last element."""
     batch, rows, columns = x.shape
     ld, stride = _steps(rows, columns, placement, which)
-    flat = np.full(batch * stride, output.stored(np.full(1, POISON))[0])
-    _matrices(flat, (batch, rows, columns), ld, stride)[...] = output.stored(x)
+    flat = np.full(batch * stride, kind.stored(np.full(1, POISON))[0])
+    _matrices(flat, (batch, rows, columns), ld, stride)[...] = kind.stored(x)
     return flat[: (batch - 1) * stride + (rows - 1) * ld + columns] if x.size else flat[:0], ld, stride
 
 

@@ -9,13 +9,13 @@ from math import inf
 from typing import Any
 
 from gemmgen.catalog.output import all_outputs
-from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.decisions import SUMS
 from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.solve.contract import Contract, contract
+from gemmgen.solve.request import schemes_for
 from gemmgen.spec import Accuracy, LoadedSpec
 
 
@@ -114,7 +114,7 @@ def frontier(loaded: LoadedSpec) -> Frontier:
     data = asked.data[0] if asked else loaded.spec.accuracy.data
     plans: dict[tuple[str, int, str], Plan] = {}
     refused: list[tuple[str, GemmgenError]] = []
-    for scheme in SCHEMES.rows():
+    for scheme in schemes_for(problem.b):
         try:
             usual = solve(with_scheme(loaded, scheme.name))
         except InfeasibleSpec as error:

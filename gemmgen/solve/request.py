@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from gemmgen.batch import Batch
 from gemmgen.catalog.fragment import Fragment, candidates, shapes
 from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.input import F32
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES, Scheme, preferred_scheme
@@ -123,11 +124,14 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     if spec.problem.kind == "gemm":
         refuse_batch(spec, place)
     asked = contract(loaded, all_outputs()[spec.problem.c].roundoff)
+    if spec.problem.b != F32.name and spec.problem.kind != "gemm":
+        raise InfeasibleSpec(f"{place}: [problem] b", "batches have a B of FP32 alone", got=f"{spec.problem.b}, kind = {spec.problem.kind}",
+                             needs=F32.name, remedy='b = "f32", or kind = "gemm"')
     if asked is None:
-        name = preferred_scheme(gpu.unit).name if spec.split.scheme == "auto" else spec.split.scheme
+        name = preferred_scheme(gpu.unit, spec.problem.b).name if spec.split.scheme == "auto" else spec.split.scheme
         return _of_scheme(loaded, SCHEMES.get(name, where=f"{place}: [split] scheme", relative_to=loaded.folder), gpu, None)
     found, refused = [], []
-    for scheme in SCHEMES.rows():
+    for scheme in schemes_for(spec.problem.b):
         try:
             found += _of_scheme(loaded, scheme, gpu, asked)
         except (InfeasibleSpec, UnknownName) as error:  # a shape that the scheme's words do not have is asked of no kernel
@@ -144,6 +148,11 @@ def requests(loaded: LoadedSpec) -> list[Request]:
     )
 
 
+def schemes_for(b: str) -> list[Scheme]:
+    """The rows that take a B of this type."""
+    return [scheme for scheme in SCHEMES.rows() if scheme.b == (None if b == F32.name else b)]
+
+
 def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | None) -> list[Request]:
     """The requests of one scheme.
 
@@ -151,6 +160,12 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
         InfeasibleSpec: it has none; `Short` where it does not give the error that is asked.
     """
     spec, place = loaded.spec, loaded.place
+    if (takes := scheme.b or F32.name) != spec.problem.b:
+        has = ", ".join(row.name for row in schemes_for(spec.problem.b))
+        raise InfeasibleSpec(
+            f"{place}: [split] scheme", f"takes a B of {takes}", got=f"{scheme.name}, [problem] b = {spec.problem.b}", needs="a scheme for B's type", has=has,
+            remedy=f'[problem] b = "{takes}", or scheme = "{preferred_scheme(gpu.unit, spec.problem.b).name}"',
+        )
     requests, found, refused = [], [], []
     family = scheme.recombination.family
     fragments = [(fragment, designs_of(fragment, spec.problem.kind, family)) for fragment in _fragments(spec.fragment, scheme, gpu, place)]
@@ -177,7 +192,9 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
 def _plain_ways(spec: Spec, gpu: Gpu, sizes: Hints) -> list[tuple[Scheme, Fragment, Design]]:
     """Plain FP32, where the scheme is open and a design of it is for such sizes: memory binds there, and no word need be split."""
     plain = SCHEMES.get(PLAIN)
-    if spec.split.scheme != "auto" or _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY) or spec.fragment.shape is not None:
+    if spec.problem.b != F32.name or spec.split.scheme != "auto" or spec.fragment.shape is not None:
+        return []
+    if _unless_auto(spec.fragment.policy) not in (None, PLAIN_POLICY):
         return []
     usable = [row for row in candidates(gpu.vendor, plain.leading, PLAIN_POLICY) if row.runs_on(gpu.arch)][:1]
     return [(plain, row, one) for row in usable for one in designs_of(row, spec.problem.kind) if one.narrow and one.suits(sizes)]
@@ -266,7 +283,8 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
     """
     for able, what in (
         (lambda one: scheme.uniform or one.mixes(scheme), f"words of several types: {', '.join(scheme.types)}"),
-        (lambda one: scheme.alike or one.splits_apart, "other words of B than of A"),
+        (lambda one: scheme.b is None or one.takes_stored_b, f"B of {scheme.b} as it is stored"),
+        (lambda one: scheme.alike or scheme.b or one.splits_apart, "other words of B than of A"),
     ):
         if not able(design):
             serving = [one.name for one in all_designs() if able(one) and kind in one.kinds]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemmgen.build import Binary
+from gemmgen.catalog import input as stored_inputs
 from gemmgen.catalog.output import require_f32
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -54,6 +55,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
 
     only = "gemm" if main_only else only
     require_f32(plan.output, "races are between kernels that have")
+    stored_inputs.require_f32(plan.stored_b, "races are between kernels that have")
     m, n, k = inputs.size
     check_sums(plan, k)
     device = CudaDevice(binary)

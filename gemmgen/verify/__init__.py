@@ -254,7 +254,8 @@ class Judge:
     def words(self, problem: oracles.Problem) -> tuple[Words, Words]:
         """The words of A and of B as the kernels count them."""
         operands = zip("ab", (problem.a, np.ascontiguousarray(problem.b.T)))
-        return tuple(split(x, self.plan.scheme, self.plan.flushes_words, operand if self.plan.design.packs_apart else None) for operand, x in operands)
+        apart = self.plan.design.packs_apart or not self.plan.scheme.alike
+        return tuple(split(x, self.plan.scheme, self.plan.flushes_words, operand if apart else None) for operand, x in operands)
 
     def miscounted(self, words: tuple[Words, Words], status: dict[str, int]) -> str:
         """What the kernels should have counted and have not; empty where all is right."""

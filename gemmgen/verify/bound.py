@@ -121,7 +121,7 @@ def _left(scheme: Scheme, index: int, operand: str) -> tuple[float, float]:
     if index == 0:
         return 1.0, 1.0
     word = scheme.words_of(operand)[index - 1]
-    if word.exact:
+    if word.exact or scheme.stores(operand):
         return 0.0, 0.0
     if word.fixed:
         return 0.0, scheme.remainder(index, operand) / sqrt(3)
@@ -311,6 +311,10 @@ def allowance(plan: Plan, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray, r
     relative, absolute = worst_case(plan, k), underflow(plan, k)
     if scheme.by_row:
         magnitude = fixed.reach(scheme, a, b)
+    elif scheme.b:
+        # A unit aligns the product of a subnormal word as if that were the smallest normal number, and cuts it there. Such an element of A is counted;
+        # a stored B's is a number like others.
+        magnitude = exact(np.abs(a), np.where(b == 0, 0, np.maximum(np.abs(b), 2.0**scheme.format.min_exponent)).astype(np.float32))
     if scheme.normalize == "row" and absolute:
         scales = row_exponents(a, scheme)[:, None] + row_exponents(np.ascontiguousarray(b.T), scheme)[None, :]
         absolute = np.ldexp(absolute, -scales)

@@ -47,7 +47,7 @@ def uniform(plan: Plan, low: float, high: float, shape: tuple[int, int, int], se
     rng = np.random.default_rng(seed)
     m, n, k = shape
     return Problem(
-        rng.uniform(low, high, (m, k)).astype(np.float32), rng.uniform(low, high, (k, n)).astype(np.float32)
+        rng.uniform(low, high, (m, k)).astype(np.float32), plan.stored_b.rounded(rng.uniform(low, high, (k, n)).astype(np.float32))
     )
 
 
@@ -65,7 +65,7 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     rows = np.arange(len(order))
     a = np.zeros((len(order), k), np.float32)
     a[rows, order] = scale = np.exp2(rows % 5 - 2).astype(np.float32)
-    bits = plan.scheme.bits_of(plan.scheme.rest("b"), "b")
+    bits = plan.stored_b.bits if plan.scheme.b else plan.scheme.bits_of(plan.scheme.rest("b"), "b")
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
     sign = rng.choice([-1.0, 1.0], (k, n))
     b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
@@ -111,7 +111,8 @@ def all_ranges(plan: Plan, seed: int = 7, shape: tuple[int, int, int] = (53, 45,
         made[rng.integers(count)] = largest if plan.scheme.whole_range or most < 100 else np.ldexp(largest, -60)
         return made.astype(np.float32)
 
-    return Problem(lines(m), np.ascontiguousarray(lines(n).T))
+    of_a, of_b = lines(m), np.ascontiguousarray(lines(n).T)
+    return Problem(of_a, plan.stored_b.rounded(of_b))
 
 
 def _even(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
@@ -183,7 +184,8 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     low = 2.0 ** -(bits + 1) if count < 3 else 2.0 ** -(bits + 2) + 2.0 ** -(2 * bits + 3)
     step = 2.0 ** -(bits - 2)
     x = (1.0 + rng.integers(0, max(1, int(0.375 / step)), m) * step + low).astype(np.float32)
-    y = (1.0 + rng.integers(0, max(1, int(0.375 / step)), n) * step + low).astype(np.float32)
+    # A stored B has no low word.
+    y = (1.0 + rng.integers(0, max(1, int(0.375 / step)), n) * step + (0.0 if scheme.b else low)).astype(np.float32)
 
     def leading(values: np.ndarray, operand: str) -> np.ndarray:
         """p_i of each value, [words, values]."""
@@ -256,4 +258,4 @@ def special_values(plan: Plan, seed: int = 3) -> Problem:
     b[5, 3], b[9, 4], b[11, 6] = 0.0, np.inf, np.nan
     if plan.scheme.words_of("a")[0].rounding == "nearest_even":
         a[7, 0], a[8, 3], b[4, 9] = 1e6, -3e38, 7e4
-    return Problem(a, b)
+    return Problem(a, plan.stored_b.rounded(b))

@@ -54,7 +54,7 @@ def compiled_for(plan) -> list[str]:
     return ["-std=c++17", "-gencode", f"arch=compute_{plan.arch[3:]},code={plan.arch}"]
 
 
-@pytest.mark.parametrize(("scheme", "layout"), zip(SCHEMES.names(), ["nn", "nt", "tn", "tt"] * 9))
+@pytest.mark.parametrize(("scheme", "layout"), zip((row.name for row in SCHEMES.rows() if not row.b), ["nn", "nt", "tn", "tt"] * 9))
 def test_the_example_passes(scheme, layout, tmp_path):
     plan, source, binary = prepared(scheme, layout, "fast" if layout == "nt" else "exact")
     folder = tmp_path / "out"

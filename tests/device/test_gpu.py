@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ways import NVIDIA, WAYS, plan_of
+from ways import NVIDIA, SPLITTING, WAYS, plan_of
 
 from gemmgen.build import build, compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS
@@ -40,7 +40,7 @@ def prepared(scheme: str, layout: str = "nn", **split):
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("scheme", SCHEMES.names())
+@pytest.mark.parametrize("scheme", SPLITTING)
 def test_every_scheme_and_layout_verifies(scheme, layout):
     plan, source, binary = prepared(scheme, layout)
     report = verify(plan, source, binary, cuda.CudaDevice(binary), size=(1031, 1013, 1029))

@@ -200,6 +200,9 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "bf16x9": (24, (), (("main", 0, True),)),
     "f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
     "scaled_f16x6": (33, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("correction", 11, False), ("tail", 22, False))),
+    "ootomo_b16": (22, (), (("main", 0, True), ("correction", 11, False))),
+    "bf16x2_bb16": (16, (), (("main", 0, True),)),
+    "bf16x3_bb16": (24, (), (("main", 0, True),)),
     "f16_s8": (18, ((2, 2),), (("main", 0, True), ("correction", 12, False))),
     "mixpert1": (14, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14))),
     "mixpert2": (14, (), tuple((f"sum{scale}", scale, False) for scale in (0, 7, 14, 21))),
@@ -260,7 +263,7 @@ def test_recombination_gives_every_accumulator_its_share(name):
 def test_the_reference_recombines_as_each_product_stands_for_itself(name):
     scheme = SCHEMES.get(name)
     of = np.random.default_rng(11).uniform(1, 2, (2, 5, 7)).astype(np.float32)
-    a, b = (split(x, scheme) for x in of)
+    a, b = (split(x, scheme, operand=operand) for operand, x in zip("ab", of))
     alone = sum(
         np.ldexp(a.planes[p.a] @ b.planes[p.b].T, -(a.words[p.a].scale + b.words[p.b].scale)) for p in scheme.products
     )
@@ -305,7 +308,7 @@ products = [
     ('into = "main"', 'into = "main; x"', "match pattern"),
     ('word = "f16"', 'word = "f8"', "f16"),
     ('word = "f16"', 'word = "f32"', "one word of f32 and no scales"),
-    ('word = "f16"', 'word = "f16"\nextra = 1', "one of: moduli, name, "),
+    ('word = "f16"', 'word = "f16"\nextra = 1', "one of: b, moduli, name, "),
     ('name = "mine"', 'name = "other"', "mine"),
     ('name = "mine"', 'name = "../../x"', "match pattern"),
     ('name = "mine"', 'name = "a\\"; system(\\"rm\\")//"', "match pattern"),

@@ -174,7 +174,9 @@ def test_the_readmes_schemes_are_those_of_the_table():
     for scheme in SCHEMES.rows():
         words, products = told[scheme.name]
         types = [word.type for word in scheme.words_of("a", packed_alike=True)]
-        if scheme.uniform:
+        if scheme.b:
+            assert words == f"{len(types)} x {scheme.leading}, B as stored"
+        elif scheme.uniform:
             assert words.endswith(f"x {scheme.leading}") and str(len(types)) in words.partition(" x")[0].split(", ")
         else:
             assert words == ", ".join(f"{types.count(kind)} x {kind}" for kind in scheme.types)

@@ -102,7 +102,7 @@ def small():
 
     spec = {"accuracy": {"as": "fp32"}, "target": {"gpu": "a100"}, "problem": {"m": 32, "n": 32, "k": 256}}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(solving, "SCHEMES", SimpleNamespace(rows=lambda: [SCHEMES.get(name) for name in ("half", "scaled")]))
+        patched.setattr(solving, "schemes_for", lambda b: [SCHEMES.get(name) for name in ("half", "scaled")])
         return spec, frontier(loads(spec))
 
 

@@ -57,7 +57,7 @@ def test_edges_waves_and_slices():
 
 def test_what_the_split_pass_moves():
     """FP32 in, words out: of ootomo 4 + 4 B an element, of a scheme that scales rows 4 more, for the maxima. None where kernels split."""
-    known = {"M": 100, "N": 50, "K": 10, "words": 2, "word_bytes": 2, "split_shared": 0, "split_register": 0}
+    known = {"M": 100, "N": 50, "K": 10, "words_a": 2, "words_b": 2, "b_bytes": 4, "word_bytes": 2, "split_shared": 0, "split_register": 0}
     assert traffic.SPLIT_BYTES.value({**known, "split_reads": 1}) == 1500 * 8
     assert traffic.SPLIT_BYTES.value({**known, "split_reads": 2}) == 1500 * 12
     assert traffic.SPLIT_BYTES.value({**known, "split_reads": 1, "split_shared": 1}) == 0

@@ -22,7 +22,7 @@ from gemmgen.verify import oracles
 from gemmgen.verify.bound import allowance, underflow, worst_case
 from gemmgen.verify.expected import sequential
 from gemmgen.verify.metrics import exact
-from ways import covering
+from ways import SPLITTING, covering
 
 GPUS = ("a100", "h100", "t4", "mi210", "mi300x", "rx7900xtx")
 
@@ -42,7 +42,7 @@ def of_warpgroups(scheme: str) -> bool:
 def pairs() -> list[tuple[str, str]]:
     words = {"t4": {"f16", "s8"}, "mi210": {"f16", "bf16"}, "rx7900xtx": {"f16", "bf16"}}
     # Residues lose nothing of an element but by its row; tests/unit/test_residues.py has their ranges.
-    return [(gpu, name) for gpu in GPUS for name in SCHEMES.names() if not SCHEMES.get(name).residues
+    return [(gpu, name) for gpu in GPUS for name in SPLITTING if not SCHEMES.get(name).residues
             if (gpu == "h100" if of_warpgroups(name) else SCHEMES.get(name).leading in words.get(gpu, {"f16", "bf16", "tf32", "s8"}))
             or (SCHEMES.get(name).exact and gpu == "a100")]
 
@@ -173,7 +173,7 @@ def test_where_elements_begin_to_count(scheme, kept, flushed):
 
 
 @pytest.mark.parametrize("flushes", [False, True])
-@pytest.mark.parametrize("scheme", [name for name in SCHEMES.names() if SCHEMES.get(name).normalize == "none" and name != "fp32"])
+@pytest.mark.parametrize("scheme", [name for name in SPLITTING if SCHEMES.get(name).normalize == "none" and name != "fp32"])
 def test_nothing_in_range_counts_and_everything_far_below_does(scheme, flushes):
     row = SCHEMES.get(scheme)
     rng = np.random.default_rng(2)

@@ -66,6 +66,8 @@ WAY_CONSTRAINTS = (
                "what is split behind shared memory is copied there as it is, on AMD through registers", refusals.register_held),
     Constraint("C18", "scaled rows", "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)",
                "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
+    Constraint("C58", "stored B", "(b_bytes == 4) | (split_shared + split_register == 0)", "what splits in the main kernel reads FP32",
+               refusals.stored_in_kernel),
     Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map",
                refusals.not_by_lanes),
     Constraint("C20", "rows of FP32", "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))",
@@ -89,7 +91,8 @@ PREDICTED = (
 
 TILE_EQUATIONS = (resources.WARPS, resources.THREADS, traffic.TILES)
 PIPELINE_EQUATIONS = (
-    resources.ELEMENT_BYTES, resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS, resources.FRAGMENT_REGISTERS,
+    resources.ELEMENT_BYTES, resources.B_ELEMENT_BYTES, resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS,
+    resources.FRAGMENT_REGISTERS,
 )
 
 HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register", "grouped"))
@@ -99,6 +102,7 @@ HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register"
 class Portable(Design):
     name = "portable"
     own = (FRAGMENT_BUFFERS, SUMS)
+    takes_stored_b = True
     words = {
         "where": (
             Word("shared", "the main kernel splits between global and shared memory"), Word("register", "between shared memory and fragments"),

@@ -96,6 +96,13 @@ def scaled_in_kernel(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+def stored_in_kernel(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [split] where", "kernels that split in the main kernel read FP32", got=f"{plan.where}, [problem] b = {plan.stored_b.name}",
+        needs="prepass, whose pass over B packs it as it is", remedy='where = "prepass"',
+    )
+
+
 def not_by_lanes(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [split] where", f"fragments of {plan.fragment.policy} are not filled by lanes", got=plan.where,

@@ -102,6 +102,7 @@ class Specialised(Design):
     gatherer, parts = "warpgroup", "[tiles][SLICES][elements of a thread][threads that multiply]"
     stays = True
     packs_apart = True
+    takes_stored_b = True
     shaping = ("registers", "producer_registers", "register_budget", "blocks_at_once")
 
     def serves(self, fragment: Fragment) -> bool:

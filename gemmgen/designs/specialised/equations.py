@@ -122,9 +122,9 @@ DRAM_BYTES = Equation(
     "B", "C once; operands once a wave, unless L2 still holds them from the split",
 )
 SPLIT_BYTES = Equation(
-    "W22", "split_bytes", "batch * K * (4 * split_passes * (where(mixed > 0, 0, M) + N)"
+    "W22", "split_bytes", "batch * K * (split_passes * (4 * where(mixed > 0, 0, M) + b_bytes * N)"
     " + where(2 * plane_bytes <= l2_size, 0, where(mixed > 0, 0, M) * a_word_bytes + N * b_word_bytes))", "B",
-    "FP32 in, words out, of which few stay in L2",
+    "elements in, words out, of which few stay in L2",
 )
 TRAFFIC = (
     traffic.STAGE_FLOPS, INTENSITY, FETCH_BYTES, FILL_BYTES, BLOCKS, STAGES_K, L2_BYTES, TURNS, WAVE_ROWS, WAVE_COLUMNS,

@@ -1,0 +1,58 @@
+"""Kernels that read B of FP16 or BF16 as it is stored: every bit, every count, and what is computed again from the operands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from verifying import assert_bits
+from ways import HOPPER, SMALL_GROUPS, plan_of
+
+from gemmgen.build import build
+from gemmgen.emulate import TOGETHER
+from gemmgen.render import render
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.verify import Judge, oracles
+
+KERNELS = {
+    "warpgroups": dict(SMALL_GROUPS, scheme="ootomo_b16"),
+    "warpgroups, k together": dict(SMALL_GROUPS, scheme="bf16x3_bb16", layout="nt"),
+    "warpgroups that split A": dict(SMALL_GROUPS, scheme="ootomo_b16", where="mixed", layout="nt"),
+    "warpgroups in clusters": dict(
+        HOPPER, scheme="bf16x2_bb16", layout="tn", stages=3, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, promote=32),
+    "portable": dict(scheme="ootomo_b16", layout="tt"),
+    "portable, two buffers": dict(scheme="bf16x2_bb16", layout="tn", fragment_buffers=2, promote=32),
+    "portable, through registers": dict(scheme="ootomo_b16", layout="nt", loads="spread"),
+    "mfma": dict(gpu="mi300x", scheme="ootomo_b16", layout="nt"),
+    "mfma that flushes": dict(gpu="mi210", scheme="ootomo_b16"),
+}
+
+
+def judge_of(name: str) -> Judge:
+    plan = plan_of(**KERNELS[name])
+    source = render(plan)
+    return Judge(plan, source, None, EmulatorDevice(plan, source, build(source), schedule=TOGETHER))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_bits_and_counts_are_the_schemes_on_the_unit(name):
+    assert_bits(judge_of(name))
+
+
+@pytest.mark.parametrize("name", ["warpgroups", "portable", "mfma that flushes"])
+def test_each_product_special_values_and_every_magnitude(name):
+    """Subnormal elements of B are words like others, but for a unit that takes them for zero, where they count as lossy."""
+    judge = judge_of(name)
+    for check in (judge.bits("probes", oracles.probes(judge.plan)), judge.special(), judge.range()):
+        assert check.passed, check.detail
+
+
+def test_odd_sizes_strides_and_misaligned_elements():
+    judge = judge_of("warpgroups, k together")
+    check = judge.edges()
+    assert check.passed, check.detail
+
+
+def test_values_that_b_cannot_hold_are_refused():
+    judge = judge_of("portable")
+    with pytest.raises(Exception, match="no FP16 numbers"):
+        judge.run(oracles.Problem(np.ones((3, 4), np.float32), np.full((4, 5), 1 / 3, np.float32)))
