@@ -54,8 +54,8 @@ def counted_registers(plan) -> dict[str, int]:
         raw = plan.stages * (plan.warp[0] + plan.warp[1]) * plan.warp[2] // plan.lanes
         one_word = plan.tiles_m * held.a.register_count + plan.tiles_n * held.b.register_count
         return counted | {"fragment_registers": words * one_word, "raw_registers": raw}
-    one_word = plan.tiles_m * held.a.register_count + plan.tiles_n * held.b.register_count
-    counted["fragment_registers"] = words * one_word * plan.fragment_buffers
+    of_a, of_b = (len(plan.words_of(operand)) if not plan.scheme.alike else words for operand in "ab")
+    counted["fragment_registers"] = (of_a * plan.tiles_m * held.a.register_count + of_b * plan.tiles_n * held.b.register_count) * plan.fragment_buffers
     counted["staged"] = 0
     if plan.loads != "async":
         for operand in plan.operands:

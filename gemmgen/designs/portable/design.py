@@ -66,7 +66,7 @@ WAY_CONSTRAINTS = (
                "what is split behind shared memory is copied there as it is, on AMD through registers", refusals.register_held),
     Constraint("C18", "scaled rows", "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)",
                "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
-    Constraint("C58", "stored B", "(b_bytes == 4) | (split_shared + split_register == 0)", "what splits in the main kernel reads FP32",
+    Constraint("C59", "stored B", "(b_bytes == 4) | (split_shared + split_register == 0)", "what splits in the main kernel reads FP32",
                refusals.stored_in_kernel),
     Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map",
                refusals.not_by_lanes),
