@@ -464,7 +464,7 @@ CODE = {
     "((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)": (
         lambda split_reads, tile_k, split_shared, split_register: ((split_reads == 1) & (tile_k == 0)) | (split_shared + split_register == 0)
     ),
-    # C58
+    # C59
     "(b_bytes == 4) | (split_shared + split_register == 0)": (
         lambda b_bytes, split_shared, split_register: (b_bytes == 4) | (split_shared + split_register == 0)
     ),
