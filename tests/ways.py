@@ -151,6 +151,11 @@ WAYS = {
         HOPPER, scheme="mixpert_full", promote=0, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=4),
     "warpgroups, B as stored": dict(SMALL_GROUPS, scheme="ootomo_b16", layout="nt"),
     "packed words, B as stored": dict(scheme="bf16x2_bb16", layout="tn", promote=32),
+    "warpgroups, FP8 words": dict(SMALL_GROUPS, scheme="e4m3x6", promote=32),
+    "three words, B as stored, bfloat16": dict(scheme="bf16x3_bb16", promote=32),
+    "packed integers, tiles of k, level II": dict(scheme="mixpert2_tile", promote=0),
+    "packed integers, tiles of k, level III": dict(scheme="mixpert3_tile", promote=0, layout="nt"),
+    "packed integers, tiles of k, six products": dict(scheme="mixpert_triangle_tile", promote=0, tile={"block": [64, 32, 32], "warp": [32, 16, 32]}),
     "warpgroups, words of several types": dict(SMALL_GROUPS, scheme="f16_s8", promote=32, layout="nt"),
     "warpgroups that take turns, words of several types, slices": dict(
         HOPPER, scheme="f16_s8", tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, consumers="pingpong", layout="tn", stages=4, split_k=2),
