@@ -1,6 +1,6 @@
 """Run every kernel of the reference set under compute-sanitizer's four tools, on the GPU of this machine.
 
-    python bench/sanitize.py [--gpu h100] [--only hopper]
+    python bench/sanitize.py [--gpu h100] [--only hopper,residues]
 
 Each case is a `verify` of small products (edges, special values among them) by
 one of specs/kernels, its plan re-targeted to this GPU, in a process of its own,
@@ -76,7 +76,7 @@ def watched(tool: str, gpu: str, case: tuple[str, str]) -> tuple[str, int, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", default="h100")
-    parser.add_argument("--only", default="", help="specs whose name has this in it")
+    parser.add_argument("--only", default="", help="specs whose name has one of these in it, comma-separated")
     parser.add_argument("--child", nargs=2, metavar=("SPEC", "LAYOUT"))
     options = parser.parse_args()
     if options.child:
@@ -84,7 +84,7 @@ def main() -> int:
     version = subprocess.run(["compute-sanitizer", "--version"], capture_output=True, text=True).stdout
     print(version.strip().splitlines()[-1] if version else "compute-sanitizer")
     failed = 0
-    jobs = [(tool, options.gpu, case) for case in cases(options.gpu) if options.only in case[0] for tool in TOOLS]
+    jobs = [(tool, options.gpu, case) for case in cases(options.gpu) if any(part in case[0] for part in options.only.split(",")) for tool in TOOLS]
     with ThreadPoolExecutor(8) as pool:
         for line, code, out in pool.map(lambda job: watched(*job), jobs):
             print(line, "" if code == 0 else f"EXIT {code}", flush=True)
