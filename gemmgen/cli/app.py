@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gemmgen import __version__
+from gemmgen.cli import explored
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
@@ -697,6 +698,9 @@ def tune(
     return EXIT_USAGE if any(one.choice is None for one in found) else EXIT_OK
 
 
+app.command(epilog=explored.EXAMPLES)(explored.explore)
+
+
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))
 def gpus(name: Name = None, as_json: Json = False) -> None:
     """List the GPUs that specs can name, or tell everything about one."""
@@ -792,12 +796,15 @@ def fragments(
     ))
 
 
-@app.command(epilog=_examples("gemmgen schema > specs/spec.schema.json"))
-def schema(as_json: Json = False) -> None:
+@app.command(epilog=_examples("gemmgen schema > specs/spec.schema.json", "gemmgen schema --study > specs/study.schema.json"))
+def schema(
+    study: Annotated[bool, typer.Option("--study", help="Of a study, as gemmgen explore takes it.")] = False, as_json: Json = False,
+) -> None:
     """Print the JSON schema of a spec file, for editors and programs.
 
     It is JSON with and without --json, which has errors printed so, too.
     """
+    from gemmgen.explore.studies import json_schema as of_study
     from gemmgen.spec import json_schema
 
-    emit_json(json_schema())
+    emit_json(of_study() if study else json_schema())

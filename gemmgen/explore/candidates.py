@@ -16,7 +16,7 @@ import numpy as np
 
 from gemmgen.catalog.output import all_outputs
 from gemmgen.errors import GemmgenError, InfeasibleSpec
-from gemmgen.explore.study import Combination, Problem, Study
+from gemmgen.explore.studies import Combination, Problem, Study
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
 from gemmgen.plan import Plan
 from gemmgen.solve import Ranked, ranked

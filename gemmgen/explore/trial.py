@@ -18,11 +18,11 @@ import numpy as np
 
 from gemmgen.build import build, first_that_builds
 from gemmgen.build.binary import Binary
-from gemmgen.errors import BuildError, GemmgenError, InfeasibleSpec, ResourceError
+from gemmgen.errors import BuildError, GemmgenError, InfeasibleSpec, NotEmulated, ResourceError
 from gemmgen.explore.candidates import settled_spec
 from gemmgen.explore.child import Broken
 from gemmgen.explore.row import told
-from gemmgen.explore.study import DATA
+from gemmgen.explore.studies import DATA
 from gemmgen.plan import Plan
 from gemmgen.render import Source, render
 from gemmgen.solve import solve
@@ -31,7 +31,7 @@ from gemmgen.verify import Judge, oracles, resources
 from gemmgen.verify.bound import allowance, bound, lost
 from gemmgen.verify.metrics import exact, relative_frobenius
 
-ROUNDS, SLICE_MS = 9, 8.0
+ROUNDS, SLICE_MS = 11, 12.0
 """Of a trial's race with the reference kernel."""
 SAMPLED = 32
 """Rows and columns of C that are held against their bound."""
@@ -48,7 +48,7 @@ class Task:
     Attributes:
         spec: sections of a spec whose one plan is the candidate.
         size: (m, n, k).
-        data: a name of `study.DATA`.
+        data: a name of `studies.DATA`.
         reference: the spec of the kernel that is timed beside it; None for none.
         relative_frobenius, scaled: what the study accepts; None for any.
         rounds, slice_ms: of its race.
@@ -164,7 +164,10 @@ def emulated(task: Task) -> Columns:
 
     made, start = _made(task), time.perf_counter()
     plan = made.plan
-    device = open_device("emulator", plan, made.source, made.binary)
+    try:
+        device = open_device("emulator", plan, made.source, made.binary)
+    except NotEmulated as error:
+        return {"verdict": "compiled", "reason": error.problem}
     judge = Judge(plan, made.source, made.binary, device)
     probes = judge.bits("probes", made.probes)
     m, n, k = task.size

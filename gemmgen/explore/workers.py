@@ -129,8 +129,8 @@ class Cluster:
         self._resources: Counter[str] = Counter()
         if scheduler is None:
             here = gpus_here()
-            # The one that feeds the GPUs has some of the processors' time, too.
-            count = workers or max(1, (os.cpu_count() or 1) - len(here))
+            # What feeds the GPUs and this process want some of the processors' time, too.
+            count = workers or max(1, (os.cpu_count() or 1) - 2 * len(here))
             with _ctrl_c_for_us(), dask.config.set({"distributed.worker.daemon": False}):
                 self._cluster = _cluster(count, here)
                 self._client = Client(self._cluster, set_as_default=False)
@@ -210,8 +210,10 @@ def _cluster(count: int, here: list[Here]) -> Any:
 
     def worker(name: str, resources: Mapping[str, int], env: Mapping[str, str]) -> dict[str, Any]:
         return {"cls": Nanny, "options": {
-            "name": name, "nthreads": 1, "resources": dict(resources), "env": {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **env},
-            "memory_limit": 0, "dashboard": False, "host": "127.0.0.1",
+            "name": name, "nthreads": 1, "resources": dict(resources), "env": {
+                "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "DASK_LOGGING__DISTRIBUTED": "critical", **env,
+            },
+            "memory_limit": 0, "dashboard": False, "host": "127.0.0.1", "silence_logs": logging.CRITICAL,
         }}
 
     workers = {f"compile-{at}": worker(f"compile-{at}", {COMPILE: 1}, {"CUDA_VISIBLE_DEVICES": ""}) for at in range(count)}
