@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmgen import __version__
-from gemmgen.errors import BuildError, GemmgenError, SpecError
+from gemmgen.errors import BuildError, GemmgenError, SpecError, UnknownName
 from gemmgen.explore.candidates import Candidates
 from gemmgen.explore.row import Row, told
 from gemmgen.explore.store import Store, Writer
@@ -102,8 +102,13 @@ class Running:
         self, candidates: Candidates, store: str | Path, pool: Pool, *, trials: int | None = None, seconds: float | None = None,
         strategy: str | None = None, told_progress: Callable[[Progress], None] = lambda progress: None, stages: Mapping[str, str] | None = None,
     ):
+        from gemmgen.timing.blas import CUBLAS
+
         self.candidates, self.pool, self.study = candidates, pool, candidates.study
         head = self.study.head
+        for name in head.rivals:
+            if name not in CUBLAS:
+                raise UnknownName(f"{self.study.place}: [study] rivals", "library routine", name, CUBLAS)
         self._limit = seconds if seconds is not None else head.seconds
         self._strategy = strategy_called(strategy or self.study.strategy, candidates.pool, head.seed)
         self._stages = STAGES | dict(stages or {})
