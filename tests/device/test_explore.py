@@ -8,11 +8,17 @@ import pytest
 
 from gemmgen import explore
 from gemmgen.explore.gpus import gpus_here
+from gemmgen.explore.row import row_from
 from gemmgen.explore.run import Running
-from gemmgen.explore.store import Store
 from gemmgen.explore.workers import Cluster, OneProcess
 
 pytestmark = pytest.mark.device("nvidia")
+
+
+def rows_of(store):
+    import pyarrow.parquet
+
+    return [row_from(one) for file in sorted(store.glob("*.parquet")) for one in pyarrow.parquet.read_table(file).to_pylist()]
 
 
 def small(sizes, **more):
@@ -30,10 +36,10 @@ def test_a_bad_kernel_costs_one_trial(tmp_path, monkeypatch, pool):
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[1]}:{Path(explore.__file__).parents[2]}")
     own = pool()
     try:
-        progress = Running(small([256, 512, 1024, 768], trial_seconds=10).candidates(), tmp_path, own, stages={"timed": "bad_trials:timed"}).run()
+        progress = Running(small([256, 512, 1024, 768], trial_seconds=10).candidates(), tmp_path / "store", own, stages={"timed": "bad_trials:timed"}).run()
     finally:
         own.close()
-    rows = {row.m: row for row in Store(tmp_path).rows() if row.kind == "kernel"}
+    rows = {row.m: row for row in rows_of(tmp_path / "store") if row.kind == "kernel"}
     assert progress.done == 4
     assert {m: row.verdict for m, row in rows.items()} == {256: "died", 512: "hung", 1024: "timed", 768: "timed"}
     assert "context is lost" in rows[256].reason and rows[1024].seconds > 0 and rows[1024].uuid.startswith("GPU-")
@@ -41,8 +47,8 @@ def test_a_bad_kernel_costs_one_trial(tmp_path, monkeypatch, pool):
 
 def test_times_stand_beside_a_reference(tmp_path):
     study = small([1024], trials=3, rivals=["cublas-sgemm"])
-    progress = study.run(tmp_path)
-    rows = Store(tmp_path).rows()
+    progress = study.run(tmp_path / "store")
+    rows = rows_of(tmp_path / "store")
     assert progress.done == 3 and sum(row.kind == "kernel" for row in rows) == 3
     assert {row.kind for row in rows} == {"kernel", "reference", "rival"}
     for row in rows:
