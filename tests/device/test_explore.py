@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,7 @@ def small(sizes, **more):
 
 @pytest.mark.parametrize("pool", [OneProcess, lambda: Cluster(workers=2)], ids=["process", "cluster"])
 def test_a_bad_kernel_costs_one_trial(tmp_path, monkeypatch, pool):
-    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[1]}:{Path(explore.__file__).parents[2]}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), str(Path(explore.__file__).parents[2]), *sys.path[1:]]))
     own = pool()
     try:
         progress = Running(small([256, 512, 1024, 768], trial_seconds=10).candidates(), tmp_path / "store", own, stages={"timed": "bad_trials:timed"}).run()
