@@ -141,7 +141,8 @@ def main(number: int, parent: int) -> None:
         except (OSError, BrokenPipeError):
             return
         except Exception:  # what cannot be sent as it is
-            line.send(("raised", RuntimeError("".join(traceback.format_exception(answer[1]))[-MOST_TOLD:] if answer[0] == "raised" else "no answer that can be sent")))
+            raised = "".join(traceback.format_exception(answer[1]))[-MOST_TOLD:] if answer[0] == "raised" else ""
+            line.send(("raised", RuntimeError(raised or "its answer is none that can be sent")))
 
 
 def _leave_with(parent: int) -> None:

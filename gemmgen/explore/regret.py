@@ -13,12 +13,17 @@ import numpy as np
 from gemmgen.errors import SpecError
 from gemmgen.explore.candidates import Pool
 from gemmgen.explore.row import Row
-from gemmgen.explore.strategies import ETA, RUNGS, Outcome, strategy_called
+from gemmgen.explore.strategies import Outcome, strategy_called
 from gemmgen.explore.studies import STRATEGIES
+from gemmgen.explore.trial import ROUNDS
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 SEEDS = 5
-LEAST_ROWS = 4
+REPLAYED = tuple(name for name in STRATEGIES if name != "all")
+"""A store does not tell the order of the space, which `all` goes by."""
+OVERHEAD = 0.14
+"""Share of a trial's time on the GPU that a shorter timing takes, too: its judgement, its graphs (docs/results/explore.md)."""
+LEAST_ROWS = 24
 """Measured candidates from which on a problem tells strategies apart."""
 
 
@@ -27,7 +32,7 @@ class Regret:
     """A table of regret.
 
     Attributes:
-        counts: numbers of trials for each problem; a short timing is its share of one.
+        counts: numbers of trials for each problem; a short timing is the share of one that it takes of the GPU.
         problems: how many there are; rows: measured candidates of all of them; largest: most of one problem.
         table: strategy -> for each count the geometric mean, over problems and seeds, of the best time found over the best of all, less 1. Infinite
             where a strategy has nothing yet.
@@ -48,7 +53,7 @@ class Regret:
         return min(self.table, key=lambda name: (round(cost(name), 3), list(STRATEGIES).index(name)))
 
 
-def regret(rows: Iterable[Row], counts: Sequence[int] = COUNTS, strategies: Sequence[str] = tuple(STRATEGIES), seeds: int = SEEDS) -> Regret:
+def regret(rows: Iterable[Row], counts: Sequence[int] = COUNTS, strategies: Sequence[str] = REPLAYED, seeds: int = SEEDS) -> Regret:
     """Replay strategies on measured rows, each problem by itself.
 
     Raises:
@@ -69,7 +74,7 @@ def regret(rows: Iterable[Row], counts: Sequence[int] = COUNTS, strategies: Sequ
         found = []
         for field in fields:
             best = min(row.seconds for row in field)
-            for seed in range(seeds if name in ("random", "tpe", "nsga2") else 1):
+            for seed in range(seeds if name != "model" else 1):
                 found.append([log(value / best) if value < inf else inf for value in _replayed(name, field, counts, seed)])
         logs[name] = np.array(found).mean(axis=0)
     return Regret(counts, len(fields), sum(map(len, fields)), most, {
@@ -78,18 +83,31 @@ def regret(rows: Iterable[Row], counts: Sequence[int] = COUNTS, strategies: Sequ
 
 
 def _replayed(name: str, rows: Sequence[Row], counts: Sequence[int], seed: int) -> list[float]:
-    """The best seconds that a strategy has found after each number of trials; short timings show what whole ones do."""
-    strategy = strategy_called(name, pool_of(rows), seed)
-    spent, best = 0.0, inf
+    """The seconds of the kernel that a strategy would choose after each number of trials: of the one that was timed fastest.
+
+    A short timing is the whole one with more noise: by the spread of its rounds, of which it has fewer and shorter ones.
+    """
+    strategy, noise = strategy_called(name, pool_of(rows), seed), np.random.default_rng(seed)
+    spent, chosen, seen = 0.0, inf, inf
     curve: list[tuple[float, float]] = []
-    while (ask := strategy.ask()) is not None and spent < counts[-1]:
+    while spent < counts[-1] and (ask := strategy.ask()) is not None:
         row = rows[ask.at]
-        spent += ask.effort
-        best = min(best, row.seconds)
-        curve.append((spent, best))
-        strategy.tell(ask, Outcome(row.seconds, row.error if row.error is not None else inf))
-    least_effort = 1.5 * float(ETA) ** (1 - RUNGS)  # what rounding leaves of a whole trial
-    return [min((value for at, value in curve if at <= count + least_effort / 10), default=inf) for count in counts]
+        spent += OVERHEAD + (1 - OVERHEAD) * ask.effort
+        told = row.seconds * (1 + noise.standard_normal() * _noise(row, ask.effort))
+        if told < seen:
+            chosen, seen = row.seconds, told
+        curve.append((spent, chosen))
+        strategy.tell(ask, Outcome(told, row.error if row.error is not None else inf))
+    return [next((value for at, value in reversed(curve) if at <= count + 1e-9), inf) for count in counts]
+
+
+def _noise(row: Row, effort: float) -> float:
+    """The relative standard deviation that a shorter timing has more than a whole one: rounds' own over the root of their number."""
+    if effort >= 1 or not row.spread:
+        return 0.0
+    of_a_round = row.spread / 1.35  # of the normal distribution's interquartile range
+    rounds = max(3, round((row.rounds or ROUNDS) * effort))
+    return of_a_round / np.sqrt(effort) * 1.25 / np.sqrt(rounds)
 
 
 def pool_of(rows: Sequence[Row]) -> Pool:

@@ -115,6 +115,8 @@ class Running:
         self._told = told_progress
         self.progress = Progress(min(trials or head.trials, len(candidates)) if strategy != "halving" else trials or head.trials)
         self.writer = Writer(store)
+        self.writer.place.put(probe := f"{self.writer.id}.begun", b"")  # whether it can be written shows before anything is compiled
+        self.writer.place.remove(probe)
         self._known = known_rows(store, self.study.name)
         self._asked = 0
         self._open: dict[int, _Trial] = {}
@@ -221,17 +223,21 @@ class Running:
         self._looking[self._number] = number
         self.pool.submit(self._number, COMPILE, self._stages["first_to_build"], specs, seconds=TRIES_OF_REFERENCE * self.study.head.trial_seconds)
 
-    def _reference_found(self, number: int, spec: Mapping[str, Any] | None) -> None:
+    def _reference_found(self, number: int, spec: Mapping[str, Any] | None, columns: Mapping[str, Any]) -> None:
         self._references[number] = spec
         problem, head = self.candidates.problems[number], self.study.head
-        rows = [("rival", name, {}) for name in head.rivals if problem.layout == "nn"] + ([("reference", "", spec)] if spec else [])
-        for kind, name, own in rows:
+        rows: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]] = [
+            ("rival", name, {}, {"kernel": name}) for name in head.rivals if problem.layout == "nn"
+        ]
+        rows += [("reference", "", spec, columns)] if spec else []
+        for kind, name, own, known in rows:
             key = self._id(name or told(own), problem, "", kind)
             if key in self._known or problem.gpu not in self.pool.gpus:
                 continue
             row = Row(
-                study=self.study.name, trial=key, kind=kind, verdict="modelled", kernel=name, gpu=problem.gpu, m=problem.m, n=problem.n, k=problem.k,
+                study=self.study.name, trial=key, kind=kind, verdict="modelled", gpu=problem.gpu, m=problem.m, n=problem.n, k=problem.k,
                 layout=problem.layout, writer=self.writer.id, generator=__version__, commit=self._commit, spec=told(own), data=DATA_TOLD[head.data],
+                **known,
             )
             task = Task(own, problem.size, problem.layout, head.data, spec if name else None, rival=name)
             self._submit(_Trial(row, task, number), "timed", problem.gpu, task)
@@ -251,7 +257,7 @@ class Running:
     def _advance(self, key: Any, answer: tuple[str, Any]) -> None:
         kind, value = answer
         if key in self._looking:
-            self._reference_found(self._looking.pop(key), value if kind == "value" else None)
+            self._reference_found(self._looking.pop(key), *(value if kind == "value" and value else (None, {})))
             return
         trial = self._open.pop(key, None)
         if trial is None:

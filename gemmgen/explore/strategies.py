@@ -25,8 +25,6 @@ from gemmgen.explore.studies import STRATEGIES
 ETA = 3
 """Of successive halving: one in so many goes on to the next rung, which takes so many times the time."""
 RUNGS = 3
-SUGGESTIONS = 12
-"""How often a sampler may suggest what was tried already before the nearest other candidate is taken."""
 
 
 @dataclass(frozen=True)
@@ -152,18 +150,10 @@ class Sampled:
 
     def _ask_of(self, number: int) -> Ask:
         space, study = self._spaces[number], self._studies[number]
-        for again in reversed(range(SUGGESTIONS)):
-            trial = study.ask(space.distributions)
-            at = space.nearest(trial.params, fresh=not again)
-            if at not in space.told and at in space.tried:
-                study.tell(trial, state=self._optuna.trial.TrialState.FAIL)  # it is being tried
-            elif at in space.told:
-                study.tell(trial, self._values(space.told[at]))
-            else:
-                space.take(at)
-                self._open[at] = number, trial
-                return Ask(at)
-        raise AssertionError("the nearest candidate that is left is left")
+        trial = study.ask(space.distributions)
+        at = space.take(trial.params)
+        self._open[at] = number, trial
+        return Ask(at)
 
     def _values(self, outcome: Outcome) -> list[float]:
         seconds, error = (log(value) if 0 < value < inf else 50.0 for value in (outcome.seconds, outcome.error))
@@ -171,7 +161,6 @@ class Sampled:
 
     def tell(self, ask: Ask, outcome: Outcome) -> None:
         number, trial = self._open.pop(ask.at)
-        self._spaces[number].told[ask.at] = outcome
         self._studies[number].tell(trial, self._values(outcome))
 
 
@@ -189,35 +178,23 @@ class _Stratum:
         self._places = np.stack([place / max(1, count - 1) for (_, place), count in zip(levels, counts)], axis=1) if varied else np.zeros((len(rows), 0))
         self._way, self._counts = ways, counts
         self._left = np.ones(len(rows), bool)
-        self._at = {int(row): place for place, row in enumerate(rows)}
         self.distributions: dict[str, Any] = {
             name: optuna.distributions.IntDistribution(0, count - 1) for name, count in zip(self._names, counts)
         }
         if len(self._ways) > 1:
             self.distributions["way"] = optuna.distributions.CategoricalDistribution(list(range(len(self._ways))))
-        self.tried: set[int] = set()
-        self.told: dict[int, Outcome] = {}
 
     @property
     def left(self) -> bool:
         return bool(self._left.any())
 
-    def nearest(self, params: dict[str, Any], fresh: bool) -> int:
-        """The candidate that is nearest to suggested values.
-
-        Args:
-            fresh: of those that were not tried.
-        """
+    def take(self, params: dict[str, Any]) -> int:
+        """The candidate nearest to suggested values of those that are left, which it then is not any more."""
         wanted = np.array([params[name] / max(1, count - 1) for name, count in zip(self._names, self._counts)])
         distance = np.abs(self._places - wanted).sum(axis=1) + (self._way != params.get("way", 0))
-        if fresh:
-            distance = np.where(self._left, distance, inf)
-        return int(self._rows[np.argmin(distance)])
-
-    def take(self, at: int) -> None:
-        """It is being tried."""
-        self.tried.add(at)
-        self._left[self._at[at]] = False
+        place = int(np.argmin(np.where(self._left, distance, inf)))
+        self._left[place] = False
+        return int(self._rows[place])
 
 
 def _tpe(optuna: Any, seed: int) -> Any:

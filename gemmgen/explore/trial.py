@@ -118,14 +118,15 @@ def compiled(task: Task, probed: bool = True) -> tuple[Columns, bytes]:
     return {**columns, "verdict": "compiled", "reason": ""}, made
 
 
-def first_to_build(specs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The first of these specs that the compiler accepts, settled; None where it accepts none."""
+def first_to_build(specs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], Columns] | None:
+    """The first of these specs that the compiler accepts, settled, with what plan and source tell; None where it accepts none."""
     for spec in specs:
         loaded = loads(dict(spec))
         try:
-            return settled_spec(loaded, first_that_builds(loaded).plan)
+            built = first_that_builds(loaded)
         except (ResourceError, BuildError, InfeasibleSpec):
             continue
+        return settled_spec(loaded, built.plan), {**facts(built.plan, built.source), "compiler": built.binary.compiler}
     return None
 
 
