@@ -36,8 +36,9 @@ def content_of(table: pyarrow.Table, *, replaces: Iterable[str] = (), statistics
     if named:
         metadata[REPLACES_KEY] = json.dumps(named).encode()
     sink = io.BytesIO()
-    parquet.write_table(table.replace_schema_metadata(metadata), sink, compression="zstd", write_statistics=statistics, store_schema=False,
-                        write_page_checksum=True, row_group_size=1 << 17)
+    with parquet.ParquetWriter(sink, table.schema, compression="zstd", write_statistics=statistics, store_schema=False, write_page_checksum=True) as file:
+        file.write_table(table, row_group_size=1 << 17)
+        file.add_key_value_metadata(metadata)
     return sink.getbuffer()
 
 

@@ -41,9 +41,11 @@ class Place(Protocol):
 
     Attributes:
         where: as a message names it.
+        path: as the file system knows it.
     """
 
     where: str
+    path: Any
 
     def exists(self) -> bool:
         """Whether a store may be there: a bucket's folder is there as soon as something is in it."""

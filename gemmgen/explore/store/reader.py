@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.row import Row, row_from, schema
 from gemmgen.explore.store.listing import TORN, Lister, Listing
+from gemmgen.explore.store.parquet import read_table
 from gemmgen.explore.store.places import Folder, library, place_of
 from gemmgen.explore.store.select import check_select, refused
 
@@ -69,7 +70,8 @@ class Store:
         Raises:
             GemmgenError: the SQL is wrong, is no SELECT, or asks for more than the store; or the store cannot be read.
         """
-        duck = library("duckdb")
+        duck, arrow = library("duckdb"), library("pyarrow")
+        of_the_sql = (duck.ParserException, duck.CatalogException, duck.BinderException, duck.NotSupportedError, duck.PermissionException, duck.DataError)
         check_select(sql)
         for left in reversed(range(_TRIES)):
             listing = self.listing()
@@ -80,10 +82,10 @@ class Store:
                     self._connection, self._listing = self._connected(listing), listing
                 found = self._connection.sql(sql, params=parameters or None)
                 return getattr(found, "to_arrow_table", found.fetch_arrow_table)()
-            except (duck.Error, OSError) as error:
+            except (duck.Error, OSError, arrow.ArrowException) as error:
                 # A file may have gone since it was listed, or be damaged between a sound beginning and end: only reading it shows that.
                 self.close()
-                if not left or not self._may_be_a_files(error) or not self._lister.look_closer(listing):
+                if not left or not (self._gone(listing) or not isinstance(error, of_the_sql) and self._damaged(listing)):
                     raise refused(sql, error) from None
         raise AssertionError
 
@@ -108,10 +110,37 @@ class Store:
             self._connection.close()
         self._connection = None
 
-    @staticmethod
-    def _may_be_a_files(error: Exception) -> bool:
-        duck = library("duckdb")
-        return not isinstance(error, (duck.ParserException, duck.CatalogException, duck.BinderException))
+    def _gone(self, listing: Listing) -> bool:
+        """Whether files were merged away since they were listed."""
+        return not listing.files.keys() <= self.place.names().keys()
+
+    def _damaged(self, listing: Listing) -> bool:
+        """Read all files to their ends, after something could not be read; whether one of them is no longer counted."""
+        duck, arrow = library("duckdb"), library("pyarrow")
+        found = False
+        with duck.connect(":memory:", config=_WITHOUT) as connection:
+            for name, size in listing.files.items():
+                try:
+                    read_table(self.place, name)
+                    if self._native:
+                        connection.sql(f"SELECT * FROM {self._read_parquet([name])}").to_arrow_table()
+                except FileNotFoundError:
+                    found = True
+                except (OSError, ValueError, arrow.ArrowException, duck.Error) as error:
+                    self._lister.torn(name, size, str(error))
+                    found = True
+        return found
+
+    @property
+    def _native(self) -> bool:
+        """Whether DuckDB itself reads the files: not in buckets, nor in a folder whose name it would take for a pattern."""
+        return isinstance(self.place, Folder) and not set("*?[") & set(str(self.place.path))
+
+    def _read_parquet(self, names: Sequence[str]) -> str:
+        return f"read_parquet({_sql([self._path(name) for name in names])}, union_by_name = true, hive_partitioning = false)"
+
+    def _path(self, name: str) -> str:
+        return f"{self.place.path}/{name}"
 
     def _connected(self, listing: Listing) -> duckdb.DuckDBPyConnection:
         """A database that has nothing but the view."""
@@ -120,14 +149,12 @@ class Store:
         for setting in ("python_enable_replacements = false", "parquet_metadata_cache = true"):
             connection.execute(f"SET {setting}")
         stored = "stored"
-        if listing.files and isinstance(self.place, Folder) and not set("*?[") & set(str(self.place.path)):
-            paths = [str(self.place.path / name) for name in listing.files]
-            connection.execute(f"SET allowed_paths = {_sql(paths)}")
-            connection.execute("SET enable_external_access = false")
-            stored = f"read_parquet({_sql(paths)}, union_by_name = true, hive_partitioning = false)"
-        else:  # a bucket, or a folder whose name DuckDB would take for a pattern
-            connection.execute("SET enable_external_access = false")
+        if listing.files and self._native:
+            stored = self._read_parquet(list(listing.files))
+            connection.execute(f"SET allowed_paths = {_sql([self._path(name) for name in listing.files])}")
+        else:
             connection.register(stored, self._dataset(list(listing.files)) if listing.files else schema().empty_table())
+        connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         there = {name for name, *_ in connection.execute(f"DESCRIBE SELECT * FROM {stored}").fetchall()}
         kinds = {arrow.string(): "VARCHAR", arrow.int64(): "BIGINT", arrow.float64(): "DOUBLE"}
@@ -145,8 +172,7 @@ class Store:
         for name in names:
             with parquet.ParquetFile(self.place.open(name)) as file:
                 schemas.append(file.schema_arrow)
-        folder = str(self.place.path)
-        return datasets.dataset([f"{folder}/{name}" for name in names], schema=arrow.unify_schemas(schemas, promote_options="permissive"),
+        return datasets.dataset([self._path(name) for name in names], schema=arrow.unify_schemas(schemas, promote_options="permissive"),
                                 format="parquet", filesystem=getattr(self.place, "files", None))
 
 
