@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 
 from gemmgen.explore.store.listing import MERGED, TORN, Lister
 from gemmgen.explore.store.parquet import VERSION_KEY, content_of, read_table
-from gemmgen.explore.store.places import Place, library, place_of
+from gemmgen.explore.store.places import SMALL, Place, library, place_of
 from gemmgen.explore.store.writer import stamp, writer_id
 
 if TYPE_CHECKING:
     import pyarrow
 
-SMALL = 16 << 20
-"""Bytes below which a file is merged with others."""
 MOST_ROWS = 250_000
 """After which a merged file is complete; they bound what is in memory."""
 _AT_ONCE = 256

@@ -19,6 +19,8 @@ UNFINISHED = ".unfinished"
 MAGIC = b"PAR1"
 FOOTER = 8
 """Bytes at a Parquet file's end: the length of what is before them, and MAGIC."""
+SMALL = 16 << 20
+"""Bytes below which a file is worth merging with others."""
 LEFT_BEHIND = 24 * 3600.0
 """Seconds after which nobody writes an unfinished file any more."""
 

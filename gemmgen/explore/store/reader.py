@@ -6,19 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemmgen.errors import GemmgenError
+from gemmgen.errors import GemmgenError, UnknownName
 from gemmgen.explore.row import Row, row_from, schema
 from gemmgen.explore.store.listing import TORN, Lister, Listing
 from gemmgen.explore.store.parquet import read_table
-from gemmgen.explore.store.places import Folder, library, place_of
+from gemmgen.explore.store.places import SMALL, Folder, library, place_of
+from gemmgen.explore.store.questions import questions
 from gemmgen.explore.store.select import check_select, refused
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
-MANY_FILES = 1000
-"""Small files of which each costs a question about a millisecond."""
+MANY_FILES = 500
+"""Small files, of which each costs a question about a millisecond."""
+LATEST = """
+    WITH again AS MATERIALIZED (SELECT trial FROM trials GROUP BY trial HAVING count(*) > 1)
+    SELECT * FROM trials WHERE NOT EXISTS (FROM again WHERE again.trial = trials.trial)
+    UNION ALL SELECT * FROM (
+        SELECT * FROM trials WHERE trial IN (FROM again) QUALIFY row_number() OVER (PARTITION BY trial ORDER BY "at" DESC) = 1
+    )
+"""
+"""The newest row of each trial; in two parts, since few are there twice and the rest need no sorting."""
 _TRIES = 5
 """How often a question is asked again because files of it were merged away meanwhile, or proved damaged."""
 _WITHOUT = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "allow_community_extensions": False}
@@ -28,18 +37,19 @@ _OPTIONAL = frozenset(one for one, kind in Row.__annotations__.items() if "None"
 class Store:
     """What was tried, to be asked.
 
-    SQL is DuckDB's, of the view `trials`, which has the columns of gemmgen.explore.row.Row and those that a newer gemmgen wrote. It is run
-    without access to other files, the network or extensions, and can only select.
+    SQL is DuckDB's, of the view `trials`, which has the columns of gemmgen.explore.row.Row and those that a newer gemmgen wrote, and of `latest`,
+    which has the newest row of each trial alone. It is run without access to other files, the network or extensions, and can only select.
 
     Args:
         store: a folder or a URI.
         where: a condition, in SQL, on the rows that count.
         note: is told of files that are left out.
+        threads: of a question; default: as many as there are CPUs.
     """
 
-    def __init__(self, store: str | Path, where: str = "", note: Callable[[str], None] | None = None):
+    def __init__(self, store: str | Path, where: str = "", note: Callable[[str], None] | None = None, threads: int | None = None):
         self.place = place_of(store)
-        self.where = where
+        self.where, self.threads = where, threads
         self._note = note or (lambda text: None)
         self._lister = Lister(self.place)
         self._listing: Listing | None = None
@@ -60,6 +70,10 @@ class Store:
                 self._noted.add(name)
                 self._note(f"{self.place.where}/{name} {TORN}: {why}")
         return found
+
+    def many_files(self) -> bool:
+        """Whether merging them would make questions noticeably faster."""
+        return self._listing is not None and sum(size < SMALL for size in self._listing.files.values()) > MANY_FILES
 
     def query(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> pyarrow.Table:
         """What one SELECT gives.
@@ -88,6 +102,25 @@ class Store:
                 if not left or not (self._gone(listing) or not isinstance(error, of_the_sql) and self._damaged(listing)):
                     raise refused(sql, error) from None
         raise AssertionError
+
+    def answer(self, question: str, **parameters: str) -> pyarrow.Table:
+        """What a ready-made question gives.
+
+        Args:
+            question: one of `questions()`.
+            parameters: those that it names.
+
+        Raises:
+            GemmgenError: there is no such question, or it needs other parameters; and as `query`.
+        """
+        known = questions()
+        if question not in known:
+            raise UnknownName("Store.answer", "question", question, known)
+        asked = known[question]
+        if set(asked.parameters) != parameters.keys():
+            raise GemmgenError(f"question {question}", "needs other parameters", got=", ".join(sorted(parameters)) or "none",
+                               needs=", ".join(asked.parameters) or "none")
+        return self.query(asked.sql, parameters)
 
     def rows(self, where: str = "", parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Trials as rows, oldest files first.
@@ -145,7 +178,7 @@ class Store:
     def _connected(self, listing: Listing) -> duckdb.DuckDBPyConnection:
         """A database that has nothing but the view."""
         duck, arrow = library("duckdb"), library("pyarrow")
-        connection = duck.connect(":memory:", config=_WITHOUT)
+        connection = duck.connect(":memory:", config=_WITHOUT | ({"threads": self.threads} if self.threads else {}))
         for setting in ("python_enable_replacements = false", "parquet_metadata_cache = true"):
             connection.execute(f"SET {setting}")
         stored = "stored"
@@ -163,6 +196,7 @@ class Store:
         where = f" WHERE ({self.where}\n)" if self.where else ""
         check_select(f"SELECT * FROM trials{where}")
         connection.execute(f"CREATE VIEW trials AS SELECT * FROM ({every}){where}")
+        connection.execute(f"CREATE VIEW latest AS {LATEST}")
         return connection
 
     def _dataset(self, names: Sequence[str]) -> Any:
