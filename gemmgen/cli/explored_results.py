@@ -8,15 +8,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from gemmgen.cli.output import emit, emit_json, note, write_paths
 from gemmgen.errors import EXIT_OK, SpecError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 EXAMPLES = (
     "gemmgen results study.store --best",
@@ -45,7 +42,8 @@ def results(
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the answer there, as CSV.")] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows that the printed table has at most; --csv and --json have all.")] = SHOWN,
     merge: Annotated[bool, typer.Option("--merge", help="First merge the store's small files; others may read and write it meanwhile.")] = False,
-    import_t4: Annotated[Path | None, typer.Option("--import-t4", metavar="FILE", help="First add the results of a T4 file, as Kernel Tuner writes them.")] = None,
+    import_t4: Annotated[Path | None, typer.Option("--import-t4", metavar="FILE", help=(
+        "First add the results of a T4 file, as Kernel Tuner writes them."))] = None,
     facts: Annotated[list[str] | None, typer.Option("--with", metavar="NAME=VALUE", help=(
         "What the T4 file does not say of its results, such as gpu=h200, m=4096, kernel=clblast."))] = None,
     export_t4: Annotated[Path | None, typer.Option("--export-t4", metavar="FILE", help="Write the rows as T4 results, instead of an answer.")] = None,
@@ -151,7 +149,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _csv(answer: pyarrow.Table) -> str:
+def _csv(answer: Any) -> str:
     """A header and a line a row; an absent value is empty."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
@@ -160,7 +158,7 @@ def _csv(answer: pyarrow.Table) -> str:
     return text.getvalue()
 
 
-def _text(answer: pyarrow.Table, most: int) -> str:
+def _text(answer: Any, most: int) -> str:
     """A table for a person, its numbers short."""
     from gemmgen.cli.show import table
 

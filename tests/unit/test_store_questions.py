@@ -59,7 +59,8 @@ def test_the_frontier_has_nothing_that_another_beats_in_both(tmp_path):
 
 def test_the_model_against_measurement(tmp_path):
     store = stored(
-        tmp_path, {"seconds": 2e-6, "predicted_seconds": 1e-6}, {"seconds": 1e-6, "predicted_seconds": 8e-6}, {"seconds": 3e-6, "predicted_seconds": 1e-6, "scheme": "half"},
+        tmp_path, {"seconds": 2e-6, "predicted_seconds": 1e-6}, {"seconds": 1e-6, "predicted_seconds": 8e-6},
+        {"seconds": 3e-6, "predicted_seconds": 1e-6, "scheme": "half"},
         {"seconds": 1e-6, "predicted_seconds": 1e-9, "kind": "rival"}, {"seconds": 1e-6},
     )
     [half, ootomo] = store.answer("model").to_pylist()
@@ -77,9 +78,11 @@ def test_what_changed_between_two_versions(tmp_path):
     old, new = {"generator": "1", "commit": "aaa1"}, {"generator": "2", "commit": "bbb1"}
     store = stored(
         tmp_path,
-        *({**old, "spec": f"s{at}", "seconds": 1e-6, **more} for at, more in enumerate([{}, {}, {}, {"spread": 0.2}, {}, {}, {"verdict": "wrong", "seconds": None}])),
+        *({**old, "spec": f"s{at}", "seconds": 1e-6, **more}
+          for at, more in enumerate([{}, {}, {}, {"spread": 0.2}, {}, {}, {"verdict": "wrong", "seconds": None}])),
         *({**new, "spec": f"s{at}", **more} for at, more in enumerate([
-            {"seconds": 1.02e-6}, {"seconds": 0.5e-6}, {"seconds": 2e-6}, {"seconds": 1.1e-6}, {"verdict": "refused"}, {"verdict": "wrong"}, {"seconds": 7e-6}])),
+            {"seconds": 1.02e-6}, {"seconds": 0.5e-6}, {"seconds": 2e-6}, {"seconds": 1.1e-6}, {"verdict": "refused"}, {"verdict": "wrong"},
+            {"seconds": 7e-6}])),
         {**new, "spec": "s9", "seconds": 1e-9}, {**new, "spec": "s0", "seconds": 9e-6, "m": 128}, {"generator": "3", "spec": "s0", "seconds": 1e-9},
         {**old, "kind": "rival", "kernel": "r", "spec": "s0", "seconds": 2e-6}, {**new, "kind": "rival", "kernel": "r", "seconds": 1e-6},
     )
@@ -102,7 +105,8 @@ def test_how_trials_ended(tmp_path):
 
 def test_which_studies_there_are(tmp_path):
     store = stored(tmp_path, {"seconds": 1e-6}, {"verdict": "modelled"}, {"verdict": "died", "m": 1}, {"study": "t", "verdict": "refused"})
-    assert answer(store, "studies", "study", "trials", "problems", "timed", "not_timed", "refused", "not_right") == [("s", 3, 2, 1, 1, 0, 1), ("t", 1, 1, 0, 0, 1, 0)]
+    assert answer(store, "studies", "study", "trials", "problems", "timed", "not_timed", "refused", "not_right") == [
+        ("s", 3, 2, 1, 1, 0, 1), ("t", 1, 1, 0, 0, 1, 0)]
 
 
 @pytest.mark.parametrize("name", questions())
@@ -134,7 +138,8 @@ def test_the_verb_prints_tables_json_and_csv(gemmgen, tmp_path):
     assert json.loads(gemmgen("results", tmp_path / "s", "--json").out)[0]["trials"] == 3
     assert len(json.loads(gemmgen("results", tmp_path / "s", "--best", "--where", "m = 128", "--json").out)) == 1
     assert gemmgen("results", tmp_path / "s", "--best", "--sql").out.strip() == questions()["best"].sql
-    values = json.loads(gemmgen("results", tmp_path / "s", "SELECT 1.5::DECIMAL(9,2) a, [1, NULL] b, {'x': 1} c, sum(m) d, \"at\" e FROM trials GROUP BY ALL LIMIT 1", "--json").out)
+    sql = "SELECT 1.5::DECIMAL(9,2) a, [1, NULL] b, {'x': 1} c, sum(m) d, \"at\" e FROM trials GROUP BY ALL ORDER BY e LIMIT 1"
+    values = json.loads(gemmgen("results", tmp_path / "s", sql, "--json").out)
     assert values == [{"a": 1.5, "b": [1, None], "c": {"x": 1}, "d": 64, "e": values[0]["e"]}] and values[0]["e"].startswith("2026-01-01T00:")
 
 

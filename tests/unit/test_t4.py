@@ -14,6 +14,7 @@ jsonschema = pytest.importorskip("jsonschema")
 
 from test_store import numbers, row
 
+from gemmgen import __version__
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.row import VERDICTS
 from gemmgen.explore.store import Store, Writer
@@ -42,13 +43,14 @@ def test_every_verdict_is_exported_as_the_schema_says_or_has_no_word_there(tmp_p
         assert one["correctness"] == (one["invalidity"] == "correct") and one["times"]["compilation_time"] == 500
     [timed] = [one for one in content["results"] if one["measurements"] and one["measurements"][0]["name"] == "time"]
     assert timed["measurements"][0] == {"name": "time", "value": 1, "unit": "ms"} and timed["times"]["runtimes"] == [1] and timed["objectives"] == ["time"]
-    assert content["metadata"] == {"autotuner": "gemmgen", "autotuner_version": content["metadata"]["autotuner_version"], "timeunit": "milliseconds", "device": "h200"}
+    assert content["metadata"] == {"autotuner": "gemmgen", "autotuner_version": __version__, "timeunit": "milliseconds", "device": "h200"}
 
 
 def test_what_was_exported_comes_back(tmp_path):
     rows = [
-        row(1, spec='{"a":1}', scheme="ootomo", block="64x64x32", stages=3, registers=255, error=1.5e-7, rounds=21, spread=0.01, clock_mhz=1980.0, generator="1",
-            reason="ü", compile_seconds=0.25, judge_seconds=2.0, kind="reference", split_k=2, device="H200", at=datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)),
+        row(1, spec='{"a":1}', scheme="ootomo", block="64x64x32", stages=3, registers=255, error=1.5e-7, rounds=21, spread=0.01, clock_mhz=1980.0,
+            generator="1", reason="ü", compile_seconds=0.25, judge_seconds=2.0, kind="reference", split_k=2, device="H200",
+            at=datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)),
         row(2, verdict="hung", seconds=None, kind="rival", predicted_seconds=3e-6),
     ]
     exported(tmp_path, rows)
@@ -66,17 +68,20 @@ def test_a_file_of_kernel_tuner(tmp_path):
     assert [one.verdict for one in rows] == ["timed", "timed", "refused", "failed", "refused"]
     first = rows[0]
     assert (first.kind, first.kernel, first.gpu, first.m, first.study) == ("rival", "clblast", "a100", 4096, "kernel_tuner")
-    assert first.seconds == pytest.approx(9.513571428571428e-3) and first.compile_seconds == pytest.approx(0.4125) and first.judge_seconds == pytest.approx(3.25e-3)
+    assert first.seconds == pytest.approx(9.513571428571428e-3)
+    assert first.compile_seconds == pytest.approx(0.4125) and first.judge_seconds == pytest.approx(3.25e-3)
     assert json.loads(first.decided) == {"block_size_x": 64, "tile_size_x": 1, "use_shared": 0}
-    assert json.loads(first.extra)["t4"] == {"GFLOP/s": pytest.approx(14446.62, rel=1e-6)} and first.at == datetime(2026, 1, 31, 12, 0, 1, 250_000, tzinfo=UTC)
+    assert json.loads(first.extra)["t4"] == {"GFLOP/s": pytest.approx(14446.62, rel=1e-6)}
+    assert first.at == datetime(2026, 1, 31, 12, 0, 1, 250_000, tzinfo=UTC)
     assert len({one.trial for one in rows}) == 5
     import_file(DATA / "kernel_tuner.json", tmp_path, FACTS | {"kernel": "clblast"})
     assert len(Store(tmp_path).trials()) == 5  # the same are the same
 
 
 def t4(**more) -> dict:
-    result = {"configuration": {"gpu": "a100", "m": 1, "n": 2, "k": 3, "layout": "nn"}, "times": {"runtimes": [3, 1, 2]}, "invalidity": "correct", "correctness": 1}
-    return {"schema_version": "1.0.0", "results": [{**result, **more}]}
+    configuration = {"gpu": "a100", "m": 1, "n": 2, "k": 3, "layout": "nn"}
+    result = {"configuration": configuration, "times": {"runtimes": [3, 1, 2]}, "invalidity": "correct", "correctness": 1, **more}
+    return {"schema_version": "1.0.0", "results": [result]}
 
 
 def read(tmp_path, content, **facts):
@@ -94,7 +99,8 @@ def test_what_a_file_says_in_other_ways(tmp_path):
     assert one.seconds == pytest.approx(5e-6) and one.at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     [one] = read(tmp_path, t4(times={}))
     assert one.verdict == "right" and one.seconds is None
-    [one] = read(tmp_path, t4(invalidity="timeout", correctness=0, measurements=[{"name": "time", "value": "TimeoutConfig", "unit": "ms"}, {"name": "registers", "value": 7}]))
+    measured = [{"name": "time", "value": "TimeoutConfig", "unit": "ms"}, {"name": "registers", "value": 7}]
+    [one] = read(tmp_path, t4(invalidity="timeout", correctness=0, measurements=measured))
     assert one.verdict == "hung" and one.seconds is None and one.registers == 7
     [one] = read(tmp_path, t4(), gpu="h100", m="7", error="1e-6")
     assert (one.gpu, one.m, one.error) == ("h100", 7, 1e-6)
@@ -110,13 +116,15 @@ REFUSED = {
         ({"configuration": {"gpu": "a", "m": 1 << 63, "n": 1, "k": 1, "layout": "nn"}}, "does not tell m"),
         ({"measurements": [{"name": "time", "value": 10**400, "unit": "ms"}]}, r"measurements\[0\]: is not a time"),
         ({"configuration": {"gpu": "a", "m": True, "n": 1, "k": 1, "layout": "nn"}}, "does not tell m"),
-        ({"times": []}, r"results\[0\].times: is of another type"), ({"invalidity": "fine"}, "invalidity: is none of T4's"), ({"invalidity": []}, "invalidity: is none of T4's"),
+        ({"times": []}, r"results\[0\].times: is of another type"),
+        ({"invalidity": "fine"}, "invalidity: is none of T4's"), ({"invalidity": []}, "invalidity: is none of T4's"),
         ({"correctness": "1"}, "correctness: is not a number"), ({"correctness": 0}, "correctness: contradicts"),
         ({"measurements": [{"name": "time", "value": "x", "unit": "ms"}]}, r"measurements\[0\]: is not a time"),
         ({"measurements": [{"name": "time", "value": float("nan"), "unit": "ms"}]}, r"measurements\[0\]: is not a time"),
         ({"measurements": [{"name": "time", "value": 1, "unit": "h"}]}, r"measurements\[0\]: has no unit"),
         ({"measurements": [{"name": "time", "value": 1}]}, r"measurements\[0\]: has no unit"),
-        ({"measurements": [{"value": 1}]}, r"measurements\[0\].name: is missing"), ({"measurements": [{"name": "verdict", "value": "nice"}]}, "a verdict that is none"),
+        ({"measurements": [{"value": 1}]}, r"measurements\[0\].name: is missing"),
+        ({"measurements": [{"name": "verdict", "value": "nice"}]}, "a verdict that is none"),
         ({"times": {"runtimes": [1, "x"]}}, "runtimes: is not a time"), ({"times": {"compilation": "x"}}, "compilation_time: is not a time"),
         ({"timestamp": "yesterday"}, "timestamp: is not a time"), ({"timestamp": 3}, "timestamp: is of another type"),
     )},

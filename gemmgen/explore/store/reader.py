@@ -194,7 +194,8 @@ class Store:
         lacking = [f"NULL::{kinds.get(one.type, 'TIMESTAMPTZ')} AS \"{one.name}\"" for one in schema() if one.name not in there]
         every = f"SELECT {', '.join(['*', *lacking])} FROM {stored}"
         where = f" WHERE ({self.where}\n)" if self.where else ""
-        check_select(f"SELECT * FROM trials{where}")
+        if where:
+            check_select(f"SELECT * FROM trials{where}")
         connection.execute(f"CREATE VIEW trials AS SELECT * FROM ({every}){where}")
         connection.execute(f"CREATE VIEW latest AS {LATEST}")
         return connection

@@ -28,7 +28,9 @@ VERSION = "1.0.0"
 MOST_BYTES = 1 << 29
 """Of a file that is imported."""
 
-INVALIDITY = {"timed": "correct", "right": "correct", "refused": "constraints", "wrong": "correctness", "hung": "timeout", "died": "runtime", "failed": "runtime"}
+INVALIDITY = {
+    "timed": "correct", "right": "correct", "refused": "constraints", "wrong": "correctness", "hung": "timeout", "died": "runtime", "failed": "runtime",
+}
 """T4's word for a verdict. Trials that were only modelled or compiled have none, and are not exported."""
 VERDICT = {"correct": "timed", "constraints": "refused", "compile": "refused", "correctness": "wrong", "timeout": "hung", "runtime": "failed"}
 UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9}
