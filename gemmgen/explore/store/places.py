@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import importlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -205,14 +206,14 @@ class Bucket:
 
     def __init__(self, uri: str):
         fs = library("pyarrow.fs")
-        self.where = uri.rstrip("/")
+        self.where = re.sub("//[^/@]*@", "//", uri.rstrip("/"))  # keys may stand in a URI, and need not in a message
         try:
             self.files, path = fs.FileSystem.from_uri(uri)
         except (ValueError, NotImplementedError, OSError) as error:
             try:
                 other, path = importlib.import_module("fsspec.core").url_to_fs(uri)
             except (ImportError, ValueError, OSError) as also:
-                raise GemmgenError(uri, "is no place for a store", got=f"{error}; {also}"[:500],
+                raise GemmgenError(self.where, "is no place for a store", got=f"{error}; {also}"[:500],
                                    needs="a folder, or a URI that pyarrow.fs or fsspec serves, such as s3://bucket/folder") from None
             self.files = fs.PyFileSystem(fs.FSSpecHandler(other))
         self.path = path.rstrip("/")
