@@ -35,13 +35,13 @@ class Strategy(StrEnum):
     nsga2 = "nsga2"
 
 
-EXAMPLES = "\n".join(["\b", "Examples:", *(f"  {line}" for line in (
+EXAMPLES = (
     "gemmgen explore small_cpu",
     "gemmgen explore specs/studies/sgemm_h200.toml --dry-run",
     "gemmgen explore my_study.toml --store results/mine --strategy tpe --trials 500 --seconds 600",
     "gemmgen explore my_study.toml --scheduler tcp://host:8786 --store s3://bucket/mine",
     "gemmgen explore --regret explore-out/sgemm_h200",
-))])
+)
 
 
 def explore(

@@ -249,8 +249,8 @@ def test_a_kernel_is_compiled_and_judged_on_the_emulator():
 
 
 def test_what_spills_is_refused_with_its_figures_and_no_reference():
-    spills = {**SPEC, "split": {"scheme": "half", "where": "prepass", "promote": 0}, "tile": {**SPEC["tile"], "block": [128, 128, 32], "warp": [128, 128, 32]}}
-    columns, made = compiled(Task(spills, (128, 128, 128)))
+    spills = {**SPEC, "split": {"scheme": "half", "where": "lane", "promote": 0}, "pipeline": {"design": "straight", "loads": "direct", "stages": 3}}
+    columns, made = compiled(Task(spills, (64, 64, 64)))
     assert columns["verdict"] == "refused" and columns["spills"] > 0 and "spilled" in columns["reason"] and not made
     spec, told = first_to_build([spills, SPEC])
     assert spec["tile"]["block"] == [32, 32, 32] and told["kernel"].startswith("gemmgen_ootomo")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gemmgen.explore.store.parquet import read_table, replaced_by
+from gemmgen.explore.store.parquet import replaced_by
 from gemmgen.explore.store.places import Place, library
 
 MERGED = "-merged.parquet"
@@ -81,15 +81,6 @@ class Lister:
     def _replaced_by(self, name: str) -> frozenset[str]:
         return self._replaces[name]
 
-    def look_closer(self, listing: Listing) -> bool:
-        """Read all files to their ends, after something could not be read; whether one of them is no longer counted."""
-        found = False
-        for name, size in listing.files.items():
-            try:
-                read_table(self.place, name)
-            except FileNotFoundError:
-                found = True
-            except (OSError, ValueError, library("pyarrow").ArrowException) as error:
-                self._sound[name, size] = str(error)
-                found = True
-        return found
+    def torn(self, name: str, size: int, why: str) -> None:
+        """Count a file out that proved damaged when it was read."""
+        self._sound[name, size] = why

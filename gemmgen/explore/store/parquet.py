@@ -17,10 +17,17 @@ VERSION_KEY, REPLACES_KEY = b"gemmgen_row", b"gemmgen_replaces"
 
 
 def table_of(rows: Sequence[Row]) -> pyarrow.Table:
-    """The rows as a table of the store's columns."""
+    """The rows as a table of the store's columns.
+
+    Raises:
+        TypeError, OverflowError, pyarrow.ArrowException: a row has a value that its column cannot hold.
+    """
     pyarrow = library("pyarrow")
     columns = schema()
-    return pyarrow.Table.from_arrays([pyarrow.array([getattr(row, one.name) for row in rows], type=one.type) for one in columns], schema=columns)
+    table = pyarrow.Table.from_arrays([pyarrow.array([getattr(row, one.name) for row in rows], type=one.type) for one in columns], schema=columns)
+    if lacking := [one.name for one, column in zip(columns, table.columns) if column.null_count and not one.nullable]:
+        raise TypeError(f"no value for {', '.join(lacking)}")
+    return table
 
 
 def content_of(table: pyarrow.Table, *, replaces: Iterable[str] = (), statistics: bool = False) -> Any:
@@ -36,8 +43,9 @@ def content_of(table: pyarrow.Table, *, replaces: Iterable[str] = (), statistics
     if named:
         metadata[REPLACES_KEY] = json.dumps(named).encode()
     sink = io.BytesIO()
-    parquet.write_table(table.replace_schema_metadata(metadata), sink, compression="zstd", write_statistics=statistics, store_schema=False,
-                        write_page_checksum=True, row_group_size=1 << 17)
+    with parquet.ParquetWriter(sink, table.schema, compression="zstd", write_statistics=statistics, store_schema=False, write_page_checksum=True) as file:
+        file.write_table(table, row_group_size=1 << 17)
+        file.add_key_value_metadata(metadata)
     return sink.getbuffer()
 
 
