@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -63,7 +63,8 @@ class Candidates:
     Attributes:
         combinations, problems: of the study, by number.
         count: how many there are before the model looks at them.
-        rejected: how many each inequality rejects, each candidate at the first that it breaks, and how many the study's own limit on the error.
+        rejected_on: of each GPU how many each inequality rejects, each candidate at the first that it breaks, and how many the study's own limit on the
+            error.
         refused: combinations that no kernel can serve.
         seconds_taken: by enumerating and ranking.
         part, row: [N] of each candidate its part, and its row in the part's columns.
@@ -77,7 +78,7 @@ class Candidates:
     problems: Sequence[Problem]
     parts: Sequence[Part]
     count: int
-    rejected: Counter[str]
+    rejected_on: Mapping[str, Counter[str]]
     refused: Sequence[Refused]
     seconds_taken: float
     part: np.ndarray
@@ -89,6 +90,11 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.part)
+
+    @property
+    def rejected(self) -> Counter[str]:
+        """The same of all GPUs together."""
+        return sum(self.rejected_on.values(), Counter())
 
     def part_of(self, at: int) -> Part:
         return self.parts[self.part[at]]
@@ -170,7 +176,7 @@ def candidates(study: Study) -> Candidates:
     numbers = {problem: at for at, problem in enumerate(problems)}
     parts: list[Part] = []
     refused: list[Refused] = []
-    rejected: Counter[str] = Counter()
+    rejected: dict[str, Counter[str]] = {problem.gpu: Counter() for problem in problems}
     count = 0
     limit = study.file.accept.relative_frobenius
     for at, combination in enumerate(combinations):
@@ -187,15 +193,15 @@ def candidates(study: Study) -> Candidates:
                 errors.append(error)
                 continue
             count += space.candidates
-            rejected.update(space.rejected)
+            rejected[combination.problem.gpu].update(space.rejected)
             error_of = _error(request, study.head.data)
             if limit is not None and error_of > limit:
-                rejected[f"[accept] relative_frobenius <= {limit:g}"] += len(space.order)
+                rejected[combination.problem.gpu][f"[accept] relative_frobenius <= {limit:g}"] += len(space.order)
                 continue
             parts.append(Part(at, numbers[combination.problem], space, error_of))
         if len(errors) == len(found):
             refused.append(Refused(combination, errors[-1]))
-    if not parts and refused and not rejected:
+    if not parts and refused and not any(rejected.values()):
         raise refused[0].error
     part, row, seconds, key = (np.concatenate(columns) if parts else np.zeros(0, kind) for columns, kind in (
         ([np.full(len(one), number) for number, one in enumerate(parts)], int), ([np.arange(len(one)) for one in parts], int),

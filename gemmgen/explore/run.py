@@ -131,6 +131,7 @@ class Running:
         """Until the trials, the time or the candidates are used up, or Ctrl-C; rows are flushed whatever happens."""
         start = time.monotonic()
         try:
+            self._keep_rejected()
             while True:
                 self.progress.seconds = time.monotonic() - start
                 self._begin_more()
@@ -146,6 +147,17 @@ class Running:
         finally:
             self.writer.close()
         return self.progress
+
+    def _keep_rejected(self) -> None:
+        """A row for each GPU, of what the model rejects before it becomes a trial, for reports."""
+        for gpu, rejected in self.candidates.rejected_on.items():
+            extra = told({"rejected": dict(rejected)})
+            key = hashlib.sha256(f"{self.study.name} {gpu} {extra}".encode()).hexdigest()[:16]
+            if rejected and key not in self._known:
+                self.writer.add(Row(
+                    study=self.study.name, trial=key, kind="space", verdict="modelled", kernel="", gpu=gpu, m=0, n=0, k=0, layout="", generator=__version__,
+                    commit=self._commit, extra=extra,
+                ))
 
     @property
     def _busy(self) -> bool:

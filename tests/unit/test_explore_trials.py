@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -38,7 +39,7 @@ def paths(monkeypatch):
 
 
 def rows_of(store):
-    return {row.m: row for row in Store(store).rows()}
+    return {row.m: row for row in Store(store).rows("kind = 'kernel'")}
 
 
 def raises_broken():
@@ -124,6 +125,8 @@ def test_the_same_command_goes_on_where_it_stopped(tmp_path):
     second = Running(study.candidates(), tmp_path, rest).run()
     assert not second.interrupted and second.done == 6 and second.kept == 2 and rest.calls == 4
     assert Running(study.candidates(), tmp_path, InHere()).run().kept == 6
+    [space] = Store(tmp_path).rows("kind = 'space'")
+    assert space.gpu == "a100" and json.loads(space.extra)["rejected"] == dict(study.candidates().rejected)
 
 
 def test_time_that_is_up_begins_no_further_trial(tmp_path):
@@ -176,7 +179,7 @@ def test_on_a_gpu_each_size_has_a_reference_and_rivals(tmp_path):
     data = {**BAD, "study": {**BAD["study"], "sizes": [64, 128], "trials": 4, "rivals": ["cublas-sgemm"]}}
     pool = WithGpu()
     progress = Running(explore.study(data).candidates(), tmp_path, pool).run()
-    rows = Store(tmp_path).rows()
+    rows = Store(tmp_path).rows("kind <> 'space'")
     assert Counter((row.kind, row.verdict, row.kernel) for row in rows) == {
         ("kernel", "timed", "k"): 4, ("reference", "timed", "yardstick"): 2, ("rival", "timed", "cublas-sgemm"): 2,
     }
@@ -221,7 +224,7 @@ def test_workers_that_die_and_join_lose_nothing(tmp_path):
     finally:
         pool.close()
     assert killed and progress.done == 16 and progress.verdicts == {"compiled": 16}
-    assert sorted(rows_of(tmp_path)) == list(range(64, 80)) and len(Store(tmp_path).rows()) == 16
+    assert sorted(rows_of(tmp_path)) == list(range(64, 80)) and len(Store(tmp_path).rows("kind = 'kernel'")) == 16
 
 
 def test_a_scheduler_that_is_not_there_is_a_message():
