@@ -298,3 +298,16 @@ def test_ctrl_c_ends_in_order_and_keeps_rows(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "goes on from here" in err and "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_the_example_of_the_documentation_goes_from_start_to_frontier(tmp_path, capsys):
+    import importlib.util
+
+    path = Path(gemmgen.__file__).parents[1] / "docs" / "explore_example.py"
+    spec = importlib.util.spec_from_file_location("explore_example", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.main(str(tmp_path / "store"))
+    out = capsys.readouterr().out
+    assert "4 tried, 0 of them before: {'right': 4}" in out and "us predicted, error" in out.partition("frontier")[2] and "gemmgen_ootomo" in out
