@@ -1,11 +1,14 @@
 """How fast a study is where no GPU is asked: candidates ranked, kernels compiled and their resources looked at.
 
-    python bench/explore.py rank [STUDY]               candidates, seconds, and seconds for 200,000
-    python bench/explore.py compile --gpu a100         1,000 kernels (--kernels 100 for fewer), by as many processes as there are processors
-    python bench/explore.py compile --gpu mi210        the same by clang
-    python bench/explore.py choice STORE               the best of each size over the model's first choice, and over its reference
+    python bench/explore.py rank sgemm_h200
+    python bench/explore.py compile --gpu a100
+    python bench/explore.py compile --gpu mi210 --kernels 100
+    python bench/explore.py choice docs/results/explore_h200
 
-A compile starts with an empty cache unless --cache says which, and is done a second time out of it.
+The first tells the seconds of a study's candidates, and of 200,000. The second compiles 1,000 kernels, or fewer, by as many processes as there are processors.
+The third tells of each size of a store the fastest kernel over the first choice of the model, and over SGEMM.
+
+Compiling starts with an empty cache unless --cache says which, and is done a second time out of it.
 """
 
 from __future__ import annotations

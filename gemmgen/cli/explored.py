@@ -18,7 +18,9 @@ from gemmgen.errors import EXIT_OK, SpecError
 if TYPE_CHECKING:
     from gemmgen.explore.candidates import Candidates
     from gemmgen.explore.regret import Regret
+    from gemmgen.explore.row import Row
     from gemmgen.explore.run import Progress
+    from gemmgen.explore.studies import Problem
     from gemmgen.explore.workers import Pool
 
 INTERRUPTED = 130
@@ -225,7 +227,10 @@ def _state(progress: Progress) -> str:
     bad = {verdict: count for verdict, count in progress.verdicts.items() if verdict not in ("timed", "right", "compiled")}
     parts += [", ".join(f"{count} {verdict}" for verdict, count in bad.items())] if bad else []
     if progress.best:
-        problem, row = max(progress.best.items(), key=lambda one: (one[1].tflops or 0, 2e-12 * one[0].m * one[0].n * one[0].k / (one[1].predicted_seconds or 1)))
+        def speed(one: tuple[Problem, Row]) -> tuple[float, float]:
+            return one[1].tflops or 0.0, one[0].m * one[0].n * one[0].k / (one[1].predicted_seconds or 1.0)
+
+        problem, row = max(progress.best.items(), key=speed)
         figure = f"{row.tflops:.3g} TFLOPS" if row.tflops else f"{1e6 * (row.predicted_seconds or 0):.3g} us predicted"
         parts.append(f"best {figure} at {problem.told}")
     parts.append(f"{_span(progress.left)} left" if progress.left is not None else "")
@@ -250,7 +255,8 @@ def progress_text(progress: Progress, place: str) -> str:
             error = f"{row.error:.2g}" if row.error is not None else f"{row.predicted_error:.2g} predicted" if row.predicted_error is not None else "-"
             if timed:
                 ratio = f"{row.reference_seconds / row.seconds:.3f}" if row.seconds and row.reference_seconds else "-"
-                rows.append((problem.told, row.kernel, f"{1e6 * row.seconds:.4g}" if row.seconds else "-", f"{row.tflops:.4g}" if row.tflops else "-", ratio, error))
+                speed = (f"{1e6 * row.seconds:.4g}", f"{row.tflops:.4g}") if row.seconds else ("-", "-")
+                rows.append((problem.told, row.kernel, *speed, ratio, error))
             else:
                 rows.append((problem.told, row.kernel, f"{1e6 * (row.predicted_seconds or 0):.4g}", error))
         lines += ["", table(header, rows)]
