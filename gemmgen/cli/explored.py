@@ -96,6 +96,8 @@ def explore(
         if untimed:
             note(f"no {' or '.join(untimed)} is at hand: its kernels are {'judged on the emulator' if explored.study.head.emulate else 'compiled'}, "
                  "and ranked by the model; nothing of them is timed", quiet=quiet or as_json)
+        if not pool.compilers:
+            note(f"no worker of {pool.name} has the resource compile yet; trials begin when one joins", quiet=quiet or as_json)
         with showing(quiet or as_json, explored.study.name) as shown:
             running = Running(candidates, place, pool, trials=trials, seconds=seconds, strategy=strategy, told_progress=shown)
             progress = running.run()
@@ -126,7 +128,7 @@ def estimated(candidates: Candidates, pool: Pool | None, trials: int | None, sec
 
     count = min(trials or candidates.study.head.trials, len(candidates))
     left = max(0, count - sum(row.kind == "kernel" for row in known))
-    compilers = pool.compilers if pool else os.cpu_count() or 1
+    compilers = max(1, pool.compilers if pool else os.cpu_count() or 1)
     gpus = pool.gpus if pool else {one.name: 1 for one in gpus_here()}
     timed = [name for name in candidates.study.gpus() if name in gpus]
     compiling = left * usual("compile_seconds", COMPILE_SECONDS) / compilers

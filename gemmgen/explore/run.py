@@ -113,7 +113,8 @@ class Running:
         self._strategy = strategy_called(strategy or self.study.strategy, candidates.pool, head.seed)
         self._stages = STAGES | dict(stages or {})
         self._told = told_progress
-        self.progress = Progress(min(trials or head.trials, len(candidates)) if strategy != "halving" else trials or head.trials)
+        wanted = trials or head.trials  # of successive halving several of one candidate
+        self.progress = Progress(wanted if (strategy or self.study.strategy) == "halving" else min(wanted, len(candidates)))
         self.writer = Writer(store)
         self.writer.place.put(probe := f"{self.writer.id}.begun", b"")  # whether it can be written shows before anything is compiled
         self.writer.place.remove(probe)

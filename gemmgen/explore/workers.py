@@ -160,10 +160,10 @@ class Cluster:
     @property
     def compilers(self) -> int:
         self._look()
-        return max(1, self._resources[COMPILE])
+        return self._resources[COMPILE]
 
     def submit(self, key: Any, resource: str, target: str, *args: Any, seconds: float) -> None:
-        # A worker that ends takes no trial with it: `retries` of the scheduler's own; what a trial did is in its answer.
+        # What a trial did is in its answer. A worker that ends takes none with it: the scheduler gives what it had to others.
         future = self._client.submit(stage, target, args, seconds, key=f"{target}-{os.urandom(8).hex()}", resources={resource: 1}, pure=False)
         with self._lock:
             self._futures[key] = future

@@ -221,8 +221,13 @@ def test_workers_that_die_and_join_lose_nothing(tmp_path):
                 os.kill(pids[0], signal.SIGKILL)
 
         progress = Running(study.candidates(), tmp_path, pool, stages={"compiled": "bad_trials:slow"}, told_progress=kill).run()
+        joined = Cluster(scheduler=pool._cluster.scheduler_address)  # as who has a cluster that exists does
+        assert joined.compilers == 2 and not joined.gpus
+        other = Running(study.candidates(), tmp_path / "other", joined, stages={"compiled": "bad_trials:slow"}, trials=3).run()
+        joined.close()
     finally:
         pool.close()
+    assert other.verdicts == {"compiled": 3}
     assert killed and progress.done == 16 and progress.verdicts == {"compiled": 16}
     assert sorted(rows_of(tmp_path)) == list(range(64, 80)) and len(Store(tmp_path).rows("kind = 'kernel'")) == 16
 
