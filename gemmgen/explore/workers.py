@@ -213,14 +213,14 @@ def _cluster(count: int, here: list[Here]) -> Any:
             "name": name, "nthreads": 1, "resources": dict(resources), "env": {
                 "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "DASK_LOGGING__DISTRIBUTED": "critical", **env,
             },
-            "memory_limit": 0, "dashboard": False, "host": "127.0.0.1", "silence_logs": logging.CRITICAL,
+            "memory_limit": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1", "silence_logs": logging.CRITICAL,
         }}
 
     workers = {f"compile-{at}": worker(f"compile-{at}", {COMPILE: 1}, {"CUDA_VISIBLE_DEVICES": ""}) for at in range(count)}
     for at, gpu in enumerate(here):
         name = f"{gpu.name}-{at}"
         workers[name] = worker(name, {gpu.name: 1}, {"CUDA_VISIBLE_DEVICES": gpu.uuid})
-    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1", "port": 0}}
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1", "port": 0}}
     return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=logging.CRITICAL, name="gemmgen-explore")
 
 

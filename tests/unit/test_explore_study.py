@@ -239,6 +239,11 @@ def test_halving_lets_the_better_third_rise_and_failures_never():
     rungs = {effort: {at for (of, at) in asked if of == effort} for effort in (1, ETA, ETA**2)}
     assert len(rungs[1]) == 18 and 6 <= len(rungs[ETA]) <= 9 and 2 <= len(rungs[ETA**2]) <= 4
     assert 0 in rungs[ETA**2] and not any(at % 2 for at in rungs[ETA])
+    strategy, efforts = strategy_called("halving", pool), set()
+    while (ask := strategy.ask()) is not None:
+        efforts.add(ask.effort)
+        strategy.tell(ask, Outcome())
+    assert efforts == {1 / ETA**2}
 
 
 def test_an_unknown_strategy_is_refused():

@@ -222,7 +222,7 @@ def test_workers_that_die_and_join_lose_nothing(tmp_path):
 
         progress = Running(study.candidates(), tmp_path, pool, stages={"compiled": "bad_trials:slow"}, told_progress=kill).run()
         joined = Cluster(scheduler=pool._cluster.scheduler_address)  # as who has a cluster that exists does
-        assert joined.compilers == 2 and not joined.gpus
+        assert 1 <= joined.compilers <= 2 and not joined.gpus  # the one that was killed may be starting again
         other = Running(study.candidates(), tmp_path / "other", joined, stages={"compiled": "bad_trials:slow"}, trials=3).run()
         joined.close()
     finally:
