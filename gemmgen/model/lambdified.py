@@ -1267,21 +1267,30 @@ CODE = {
     "ceil(K / chunk)": (
         lambda K, chunk: ceil(K / chunk)
     ),
+    # E24
+    (
+    "cut / (2 * ln2) * (steps + 1) / 2 + term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack /"
+    " chunk)**2"): (
+        lambda cut, ln2, steps, term_cut, unit_block, signed_products, products, term_slack, chunk: cut / (2 * ln2) * (steps + 1) / 2 + term_cut *
+        unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack / chunk)**2
+    ),
     # E9
     (
-    "where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed, cut / (2 * ln2) * (steps + 1) / 2 + "
-    "term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack / chunk)**2)"): (
-        lambda to_nearest, u, steps, ln2, chunks, downwards, swallowed, cut, term_cut, unit_block, signed_products, products, term_slack, chunk:
-        where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed, cut / (2 * ln2) * (steps + 1) / 2 +
-        term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack / chunk)**2)
+    "where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed, max(cut_coherent - mean_cut, mean_cut"
+    " - cut_coherent))"): (
+        lambda to_nearest, u, steps, ln2, chunks, downwards, swallowed, cut_coherent, mean_cut: where(to_nearest > 0, u * sqrt(steps / (24 * ln2 *
+        chunks)) + downwards * steps / (4 * ln2) + swallowed, max(cut_coherent - mean_cut, mean_cut - cut_coherent))
     ),
     # E10
     (
-    "where(to_nearest > 0, u * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), sqrt((cut / (2 * ln2))**2 *"
-    " (steps + 1) * (2 * steps + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))"): (
-        lambda to_nearest, u, steps, levels, products, ln2, downwards, cut, term_cut, unit_block, term_slack, chunk: where(to_nearest > 0, u *
-        sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), sqrt((cut / (2 * ln2))**2 * (steps + 1) * (2 * steps
-        + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))
+    "where(to_nearest > 0, u * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), where(mean_cut > 0, "
+    "sqrt((cut / (2 * ln2))**2 * (steps**2 - 1) / 12 + (cut**2 + 0.35 * term_cut**2 * unit_block) * (steps + 1) / (16 * ln2)), sqrt((cut / (2 * "
+    "ln2))**2 * (steps + 1) * (2 * steps + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 "
+    "* ln2))))"): (
+        lambda to_nearest, u, steps, levels, products, ln2, downwards, mean_cut, cut, term_cut, unit_block, term_slack, chunk: where(to_nearest > 0, u
+        * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), where(mean_cut > 0, sqrt((cut / (2 * ln2))**2 *
+        (steps**2 - 1) / 12 + (cut**2 + 0.35 * term_cut**2 * unit_block) * (steps + 1) / (16 * ln2)), sqrt((cut / (2 * ln2))**2 * (steps + 1) * (2 *
+        steps + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2))))
     ),
     # E11
     "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)": (
@@ -1324,10 +1333,10 @@ CODE = {
     # E21
     (
     "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
-    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)"): (
-        lambda cuts, steps, sum_u, unit_block, term_cut, u, products, levels, floors, promoted, chunks, compensated: where(cuts > 0, steps * (2 *
-        sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) +
-        (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)
+    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u + mean_cut * (1 + u), 0)"): (
+        lambda cuts, steps, sum_u, unit_block, term_cut, u, products, levels, floors, promoted, chunks, compensated, mean_cut: where(cuts > 0, steps *
+        (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) +
+        (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u + mean_cut * (1 + u), 0)
     ),
     # E22
     "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (
