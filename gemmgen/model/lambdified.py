@@ -797,9 +797,13 @@ CODE = {
         stage_cycles + turn_cycles) + where(split_k > 1, turns * gather_share * (4 * BM * BN * (split_k + 1) / l2_bytes_per_clock + memory_cycles), 0)
     ),
     # W40
-    "where(compensated > 0, tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock, 0)": (
-        lambda compensated, tensor_cycles, promoted_sums, BM, BN, BK, promote, f32_fma_per_clock: where(compensated > 0, tensor_cycles + 2 *
-        promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock, 0)
+    (
+    "where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK / "
+    "max(promote, 1) / (0.5 * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), 0)"): (
+        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, f32_fma_per_clock,
+        tensor_cycles: where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM *
+        BN * BK / max(promote, 1) / (0.5 * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) /
+        f32_fma_per_clock), 0)
     ),
     # W30
     "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)": (

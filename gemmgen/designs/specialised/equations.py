@@ -33,6 +33,8 @@ OPERAND_BYTES = 32
 LEAST_OTHERS = 28
 """What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
 
+MOVING_RATE = 0.5
+"""Of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both (measured on an H200)."""
 BESIDE_INTEGERS = 0.18
 """How much longer integer products of warpgroups side by side take than those of one at a time: 10 to 17 % of a kernel on an H200."""
 INTEGER_POWER = 0.74
@@ -171,9 +173,11 @@ KERNEL_CYCLES = Equation(
     "one piece of work after another",
 )
 MOVING_CYCLES = Equation(
-    "W40", "moving_cycles", "where(compensated > 0, tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock, 0)",
-    "cycles a tile and stage",
-    "what compensated sums ask of an element beyond plain ones' addition takes the matrix unit's own time, whose sums are in the same registers: fitted on an H200",
+    "W40", "moving_cycles", "where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)"
+    f" + 3 * promoted_sums * BM * BN * BK / max(promote, 1) / ({MOVING_RATE} * f32_fma_per_clock),"
+    " tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), 0)", "cycles a tile and stage",
+    "where sums are compensated, no product may add to them while they move; other products are at work, and share registers' ports. At most it is as if what"
+    " compensated sums ask of an element beyond plain ones' addition took the unit's own time",
 )
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds",
@@ -200,6 +204,7 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     f16 = measured.sustained_f16_tflops.value * 1e12
     power = INTEGER_POWER if scheme.fixed else 1.0
     return {
+        "products_moving": sum(scheme.accumulator(product.into).promoted for product in scheme.products),
         "beside": BESIDE_INTEGERS if scheme.fixed else 0.0,
         "unit_rate": f16 / power * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
