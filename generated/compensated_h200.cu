@@ -418,6 +418,7 @@ gemmgen_ootomo_wgmma_128x128x64_d7850c89(
         }
     } else {
         setmaxnreg_inc<232>();
+        const float one = (float)gridDim.z;  // 1, which the compiler does not know: sums move by multiply-adds, which keep the matrix unit waiting less
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
         const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
         int slot = 0;
@@ -448,8 +449,8 @@ gemmgen_ootomo_wgmma_128x128x64_d7850c89(
 #pragma unroll
                         for (int r = 0; r < 64; ++r) {
                             const float high = __uint_as_float(__float_as_uint(acc_main[i][j][r]) & 0xffff0000u);
-                            sum_main[i][j][r] += high;
-                            acc_main[i][j][r] -= high;
+                            sum_main[i][j][r] = fmaf(high, one, sum_main[i][j][r]);
+                            acc_main[i][j][r] = fmaf(high, -one, acc_main[i][j][r]);
                         }
             };
             // Issues the products of steps [FIRST, LAST) of the stage at `stage`; they run on while this thread goes on.

@@ -761,9 +761,11 @@ CODE = {
         lambda fill_bytes, l2_bytes_per_clock: fill_bytes / l2_bytes_per_clock
     ),
     # W25
-    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)": (
-        lambda group_gap, BK, FK, products, WM, WN, tensor_fma_per_clock, mma_efficiency, mixed, split_a_cycles, FM: group_gap + BK / FK *
-        max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)
+    (
+    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM /"
+    " FM)"): (
+        lambda group_gap, BK, FK, products, WM, WN, tensor_fma_per_clock, mma_efficiency, mixed, split_a_cycles, words_a, FM: group_gap + BK / FK *
+        max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM / FM)
     ),
     # W26
     "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
