@@ -410,7 +410,7 @@ gemmgen_tf32x3_apart_wgmma_128x128x32_5b7d4d59(
         }
     } else {
         setmaxnreg_inc<232>();
-        const float one = (float)gridDim.z;  // 1, which the compiler does not know: sums move by multiply-adds, which keep the matrix unit waiting less
+        const float one = (float)gridDim.z;  // which the compiler does not know: multiply-adds by it hold the matrix unit up less than additions
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
         const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
         int slot = 0;

@@ -768,8 +768,9 @@ CODE = {
         max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM / FM)
     ),
     # W26
-    "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
-        lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
+    "(memory_cycles + l2_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
+        lambda memory_cycles, l2_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + l2_cycles + max(tensor_cycles, shared_cycles)) /
+        (stages - 1)
     ),
     # W41
     "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
@@ -808,9 +809,11 @@ CODE = {
         f32_fma_per_clock), 0)
     ),
     # W30
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)": (
-        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN
-        * K / unit_rate * max(1, moving_cycles / tensor_cycles)
+    (
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0)"
+    " & (cluster > 1), 1 + 0.05, 1)"): (
+        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster: 2 * products * batch * ceil(M / BM) *
+        BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 + 0.05, 1)
     ),
     # W32
     (
@@ -931,6 +934,10 @@ CODE = {
     # Q15
     "tensor_cycles / groups": (
         lambda tensor_cycles, groups: tensor_cycles / groups
+    ),
+    # Q16
+    "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
+        lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
     ),
     # Q17
     "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)": (

@@ -45,7 +45,8 @@ def test_the_error_of_compensated_sums(name, fragment_k, promote, most):
     rng = np.random.default_rng(4)
     a, b = rng.uniform(-1, 1, (20, 4096)).astype(np.float32), rng.uniform(-1, 1, (4096, 20)).astype(np.float32)
     errors = [
-        relative_frobenius(product(SCHEMES.get(name), HOPPER, a, b, promote=promote, fragment_k=fragment_k, compensated=how), exact(a, b)) for how in (True, False)
+        relative_frobenius(product(SCHEMES.get(name), HOPPER, a, b, promote=promote, fragment_k=fragment_k, compensated=how), exact(a, b))
+        for how in (True, False)
     ]
     assert errors[0] < most < errors[1]
     told = predicted(SCHEMES.get(name), HOPPER, 4096, promote, compensated=True)
@@ -90,6 +91,13 @@ def test_nothing_is_given_back_where_nothing_is_cut():
     assert mean_cut(SCHEMES.get("ootomo"), UNITS.get("cdna3"), promoted, 64) == 0 == settled().mean_cut < COMPENSATED.mean_cut
     rest, total = np.float32([0, 3, 2.0**-24]), np.float32([1000, 1.5, 1])
     assert np.array_equal(given_back(rest, total, 1e-7) == rest, [True, True, False])
+
+
+def test_sums_of_low_products_stay():
+    for name in ("bf16x6_apart", "tf32x3_apart"):
+        scheme = SCHEMES.get(name)
+        assert [(acc.name, acc.scale, acc.promoted) for acc in scheme.accumulators] == [("main", 0, True), ("small", 0, False)]
+        assert [step.accumulator.name for step in scheme.recombination.steps] == ["small", "main"]
 
 
 def test_plain_sums_go_unsaid():
