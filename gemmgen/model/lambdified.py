@@ -768,9 +768,9 @@ CODE = {
         max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM / FM)
     ),
     # W26
-    "(memory_cycles + l2_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
-        lambda memory_cycles, l2_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + l2_cycles + max(tensor_cycles, shared_cycles)) /
-        (stages - 1)
+    "(memory_cycles + where(stages < 3, l2_cycles, 0) + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
+        lambda memory_cycles, stages, l2_cycles, tensor_cycles, shared_cycles: (memory_cycles + where(stages < 3, l2_cycles, 0) + max(tensor_cycles,
+        shared_cycles)) / (stages - 1)
     ),
     # W41
     "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (

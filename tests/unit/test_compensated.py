@@ -110,7 +110,7 @@ def test_plain_sums_go_unsaid():
 
 def test_the_unit_goes_on_from_what_stays():
     text, plain = render(COMPENSATED).text, render(settled()).text
-    assert "acc_main[i][j][r] -= high;" in text and "issue(stages + slot * STAGE_BYTES, first, first + 2);" in text
+    assert "acc_main[i][j][r] = fmaf(high, -one, acc_main[i][j][r]);" in text and "issue(stages + slot * STAGE_BYTES, first, first + 2);" in text
     assert "high" not in plain.partition("const auto promote")[2].partition("};")[0]
 
 
@@ -144,4 +144,4 @@ def test_the_frontier_lists_them():
     points = {point.told: point for point in frontier(spec(**KERNEL | {"tile": {"block": [128, 128, 64]}})).points}
     point = points["ootomo, 64, compensated"]
     assert point.errors["uniform"] < 1e-7 < points["ootomo, 64"].errors["uniform"] and not point.beaten_by
-    assert point.seconds == points["ootomo, 64"].seconds and points["ootomo, 64"].beaten_by and point.as_dict()["sums"] == "compensated"
+    assert point.seconds == pytest.approx(points["ootomo, 64"].seconds, rel=1e-3) and points["ootomo, 64"].beaten_by and point.as_dict()["sums"] == "compensated"

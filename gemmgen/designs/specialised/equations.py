@@ -154,8 +154,8 @@ CHAIN_CYCLES = Equation(
     "it waits for its own products before it moves sums, and step by step for the words that it splits: fitted to two; a third takes a third more",
 )
 LATENCY_CYCLES = Equation(
-    "W26", "latency_cycles", "(memory_cycles + l2_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
-    "a stage is free again when the next one's products are on their way, and full a copy later",
+    "W26", "latency_cycles", "(memory_cycles + where(stages < 3, l2_cycles, 0) + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
+    "a stage is free again when the next one's products are on their way, and full a copy's latency later; of two, all of the copy is waited for",
 )
 MOVED_CYCLES = Equation(
     "W41", "moved_cycles", "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)", "cycles a tile and stage",
