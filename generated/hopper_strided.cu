@@ -1,16 +1,16 @@
-// kernel    gemmgen_ootomo_wgmma_128x128x32_568e7604
+// kernel    gemmgen_ootomo_wgmma_128x128x64_1b431111
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
 // promote   every 64 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
-// decided   block 128x128x32, warpgroup 64x128x32, split prepass, loads bulk, 7 stages, group 16, 1 slice of k, promote 64, clusters of 2, cooperative
-// block     384 threads, 229488 B of dynamic shared memory
+// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 16, 1 slice of k, promote 64, clusters of 2, cooperative
+// block     384 threads, 196656 B of dynamic shared memory
 // target    sm_90a
-// plan      568e7604, rendered by gemmgen 0.1.0
+// plan      1b431111, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_568e7604 {
+namespace gemmgen_1b431111 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -44,9 +44,9 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
 
 constexpr int WORDS = 2;
 
@@ -110,7 +110,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
+//     [m / 128][k / 64][word: 2][m: 128][k: 64], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of 4 rows, all of which it reads before it splits the first.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -146,13 +146,13 @@ GG_DEVICE void split_a(
         float (&value)[8] = values[one];
         u32 packed[WORDS][4];
         split_run(packed, value);
-        const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-        if (o < panels * 128 && kk < stages_k * 32) {
-            const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-            u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
+        const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+        if (o < panels * 128 && kk < stages_k * 64) {
+            const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+            u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
 #pragma unroll
             for (int w = 0; w < WORDS; ++w)
-                *(uint4*)(to + w * 8192 + swizzle(row, chunk) * 16) =
+                *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
                     make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
         }
         count(counters, losses(packed, value));
@@ -160,7 +160,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 128][k / 32][word: 2][n: 128][k: 32], rows swizzled, edges zero.
+//     [n / 128][k / 64][word: 2][n: 128][k: 64], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of 4 neighbouring columns, which lie together.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -197,13 +197,13 @@ GG_DEVICE void split_b(
         float (&value)[8] = values[one];
         u32 packed[WORDS][4];
         split_run(packed, value);
-        const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-        if (o < panels * 128 && kk < stages_k * 32) {
-            const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-            u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
+        const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+        if (o < panels * 128 && kk < stages_k * 64) {
+            const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+            u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
 #pragma unroll
             for (int w = 0; w < WORDS; ++w)
-                *(uint4*)(to + w * 8192 + swizzle(row, chunk) * 16) =
+                *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
                     make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
         }
         count(counters, losses(packed, value));
@@ -211,7 +211,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_ootomo_wgmma_128x128x32_568e7604_split(
+gemmgen_ootomo_wgmma_128x128x64_1b431111_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -224,7 +224,7 @@ gemmgen_ootomo_wgmma_128x128x32_568e7604_split(
     if (block < blocks_a * batch) {
         const long long entry = block / blocks_a;
         split_a(block % blocks_a, a + entry * stride_a, lda, m, k,
-            a_words + entry * ((m + 127) / 128) * ((k + 31) / 32) * 16384,
+            a_words + entry * ((m + 127) / 128) * ((k + 63) / 64) * 32768,
             a_status);
         return;
     }
@@ -233,7 +233,7 @@ gemmgen_ootomo_wgmma_128x128x32_568e7604_split(
     {
         const long long entry = block / blocks_b;
         split_b(block % blocks_b, b + entry * stride_b, ldb, n, k,
-            b_words + entry * ((n + 127) / 128) * ((k + 31) / 32) * 16384,
+            b_words + entry * ((n + 127) / 128) * ((k + 63) / 64) * 32768,
             b_status);
     }
 }
@@ -243,18 +243,18 @@ gemmgen_ootomo_wgmma_128x128x32_568e7604_split(
 //        m0  | wgroup  | wgroup  |      of 64 x 128. Each thread keeps its part of C in registers for the whole
 //   BLOCK_M  |         |         |      loop over k, in 3 sets of 64 floats.
 //    = 128   +---------+---------+
-//              WARP_N                   Shared memory holds 7 stages of k, 32 deep, which a further warpgroup fills.
-constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 32;
+//              WARP_N                   Shared memory holds 3 stages of k, 64 deep, which a further warpgroup fills.
+constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 64;
 constexpr int WARP_M = 64, WARP_N = 128;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;
-constexpr int STAGES = 7;
+constexpr int STAGES = 3;
 constexpr int GROUP_ROWS = 16;  // rows of tiles that are worked off together: a raster group
 constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n128k16 in a warpgroup
-constexpr int K_STEPS = 2;  // instructions along k in a stage
-constexpr int ROW_BYTES = 64;  // one row of a stage
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int ROW_BYTES = 128;  // one row of a stage
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
@@ -333,9 +333,9 @@ GG_DEVICE void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// Where an operand's rows lie and how, as the unit wants to be told: rows of 64 bytes, swizzled, eight rows every
-// 512 bytes. The address is in units of 16 bytes.
-GG_DEVICE u64 descriptor(u32 address) { return 0x8000002000010000ull | (u64)((address & 0x3ffff) >> 4); }
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 128 bytes, swizzled, eight rows every
+// 1024 bytes. The address is in units of 16 bytes.
+GG_DEVICE u64 descriptor(u32 address) { return 0x4000004000010000ull | (u64)((address & 0x3ffff) >> 4); }
 
 // Orders registers written before, which the products that follow read.
 GG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -402,7 +402,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_ootomo_wgmma_128x128x32_568e7604(
+gemmgen_ootomo_wgmma_128x128x64_1b431111(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -531,17 +531,12 @@ gemmgen_ootomo_wgmma_128x128x32_568e7604(
                 wgmma_commit();
             };
 #pragma unroll 1
-            for (int interval = 0; interval < work.count; interval += 2) {
-                const int end = min(interval + 2, work.count);
-#pragma unroll 1
-                for (int index = interval; index < end; ++index) {
-                    mbarrier_wait(full + slot * 8, phase);
-                    issue(stages + slot * STAGE_BYTES, 0, K_STEPS, index != interval);
-                    wgmma_wait<2>();
-                    if (held >= 0) release(held);
-                    advance();
-                }
+            for (int index = 0; index < work.count; ++index) {
+                mbarrier_wait(full + slot * 8, phase);
+                issue(stages + slot * STAGE_BYTES, 0, K_STEPS, 0);
                 promote();
+                if (held >= 0) release(held);  // all that read it is done
+                advance();
             }
             wgmma_wait<0>();
             if (held >= 0) release(held);
@@ -630,4 +625,4 @@ gemmgen_ootomo_wgmma_128x128x32_568e7604(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_568e7604
+}  // namespace gemmgen_1b431111
