@@ -91,6 +91,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
         "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
         "code_endings": [code_ending(plan, arch) for arch in archs],
+        **_of_stored_b(plan),
         "target": {
             "archs": archs, "arch_number": plan.arch.removeprefix("sm_"),
             # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
@@ -144,6 +145,14 @@ def _batch_text(batched: bool) -> dict[str, Any]:
         "batched": batched, "stride_declared": strides(", int64_t stride_{x}"), "stride_passed": strides(", stride_{x}"),
         "batch_declared": ", int batch" if batched else "", "batch_passed": ", batch" if batched else "", "example_batch": EXAMPLE_BATCH,
     }
+
+
+def _of_stored_b(plan: Plan) -> dict[str, str]:
+    """How the C text speaks of B's elements, and how the example draws one."""
+    if plan.stored_b.is_usual:
+        return {"b_type": "float", "b_told": "", "b_bits": "", "draw_b": "draw()"}
+    return {"b_type": "uint16_t", "b_told": f", B given as {plan.stored_b.title}", "b_bits": f", bits of {plan.stored_b.title} numbers",
+            "draw_b": "std::floor(128 * draw()) / 128"}
 
 
 def _of_batches(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:

@@ -57,6 +57,8 @@ CASES = {
     "mi210-nn": {"split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "mi210"}},
     "mi300x-tt": {"problem": {"layout": "tt"}, "split": {"scheme": "scaled", "special": "fast"}, "tile": {**SMALL, "split_k": 2},
                   "target": {"gpu": "mi300x"}},
+    "b16-nt": {"problem": {"layout": "nt", "b": "f16"}, "split": {"scheme": "ootomo_b16"}, "tile": SMALL},
+    "bb16-tn": {"problem": {"layout": "tn", "b": "bf16"}, "split": {"scheme": "bf16x3_bb16"}, "tile": SMALL},
     "rx7900xtx-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "bf16x3"}, "tile": SMALL, "target": {"gpu": "rx7900xtx"}},
 }
 AMD = [case for case in CASES if case.startswith(("mi", "rx"))]
@@ -320,11 +322,11 @@ def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(
     [gxx] = need("g++")
     example = (exported(tmp_path / "out", "mi210-nn") / "example.cpp").read_text()
     draw = re.search(r"^float draw\(\)\n\{.*?^\}", example, re.M | re.S)[0]
-    count = sum(x.size for x in prose.example_matrices())
+    count = sum(x.size for x in prose.example_matrices(prepared("mi210-nn")[0]))
     (tmp_path / "draw.cpp").write_text(f'#include <cstdio>\n{draw}\nint main() {{ for (int i = 0; i < {count}; ++i) std::printf("%a\\n", draw()); }}\n')
     run(gxx, "draw.cpp", "-o", "draw", cwd=tmp_path)
     drawn = np.array([float.fromhex(word) for word in run(tmp_path / "draw").split()], np.float32)
-    a, b = prose.example_matrices()
+    a, b = prose.example_matrices(prepared("mi210-nn")[0])
     m, n, k = prose.EXAMPLE_SIZE
     assert (a.shape, b.shape) == ((m, k), (k, n))
     assert np.array_equal(drawn.reshape(k, m + n), np.hstack([a.T, b]))
@@ -335,6 +337,26 @@ def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(
     kept = replace(plan, gpu=plan.gpu.model_copy(update={"matrix_unit": "cdna3"}))
     assert prose.example_losses(kept, [plan.arch]) == {"lost": 0.0, "most_lost": 0.0}
     assert 1e-7 < loses["lost"] < 1e-5
+
+
+@pytest.mark.parametrize("case", ["b16-nt", "bb16-tn"])
+def test_the_example_hands_b_over_as_the_kernel_reads_it(case, tmp_path):
+    """Its own C++ turns numbers into the bits that NumPy's rounding gives them; none of the numbers is rounded."""
+    [gxx] = need("g++")
+    plan, *_ = prepared(case)
+    folder = exported(tmp_path / "out", case)
+    example = (folder / "example.cpp").read_text()
+    stored = re.search(r"^uint16_t stored\(float x\)\n\{.*?^\}", example, re.M | re.S)[0]
+    values = np.append(np.arange(-128, 128, dtype=np.float32) / 128, np.float32(np.nan))
+    (tmp_path / "stored.cpp").write_text(
+        f"#include <cmath>\n#include <cstdint>\n#include <cstdio>\n#include <cstring>\n{stored}\nint main() {{ for (int i = -128; i < 128; ++i) "
+        'std::printf("%d\\n", stored(i / 128.0f)); std::printf("%d\\n", stored(NAN)); }\n')
+    run(gxx, "stored.cpp", "-o", "stored", cwd=tmp_path)
+    given = np.array(run(tmp_path / "stored").split(), np.int64).astype(plan.stored_b.dtype)
+    assert np.array_equal(plan.stored_b.values(given), values, equal_nan=True)
+    told = json.loads((folder / "manifest.json").read_text())
+    assert told["operands"]["b"]["type"] == "unsigned short" and told["operands"]["b"]["holds"] == plan.stored_b.name
+    assert "const uint16_t *b" in (folder / "lab_gemm.h").read_text()
 
 
 @pytest.mark.parametrize(("case", "arch", "needs"), [
