@@ -96,6 +96,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
             "archs": archs, "arch_number": plan.arch.removeprefix("sm_"),
             # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
             "nvcc_arch": f"-gencode arch=compute_{plan.arch[3:]},code={plan.arch}" if plan.fragment.arch else f"-arch={plan.arch}",
+            **_wrong_arch(plan, name),
             "offload_archs": " ".join(f"--offload-arch={arch}" for arch in archs),
         },
         "standing": standing(plan), "standing_lines": textwrap.wrap(standing(plan), 84), "kernels": source.text.rstrip("\n"),
@@ -119,7 +120,8 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
             for buffer in interface.buffers
         ],
         "launches": [
-            {"symbol": launch.symbol, "blocks": _blocks(interface, launch.grid), "most_blocks": launch.most_blocks, "threads": launch.threads,
+            {"symbol": launch.symbol, "role": launch.role, "blocks": _blocks(interface, launch.grid), "most_blocks": launch.most_blocks,
+             "threads": launch.threads,
              "blocks_same_b": None if launch.same_b is None else _blocks(interface, launch.same_b),
              "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
              "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
@@ -134,6 +136,17 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         },
         "listing": [(file, meaning) for file, (_, meaning) in _files(plan, source, archs, name).items()],
     }
+
+
+def _wrong_arch(plan: Plan, name: str) -> dict[str, str]:
+    """When the compiler is told another NVIDIA architecture than the kernels', as the preprocessor sees it, and what it says then."""
+    number = plan.arch.removeprefix("sm_")
+    if plan.fragment.arch and number.endswith("a"):
+        digits = number[:-1]
+        return {"wrong_arch": f"defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM{digits}_ALL)",
+                "wrong_arch_told": f"{name} is for {plan.arch} alone: nvcc -gencode arch=compute_{number},code={plan.arch}"}
+    return {"wrong_arch": f"defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {10 * int(re.search('[0-9]+', number)[0])}",
+            "wrong_arch_told": f"{name} is for {plan.arch} and later: nvcc -arch={plan.arch}"}
 
 
 def _batch_text(batched: bool) -> dict[str, Any]:
@@ -199,10 +212,18 @@ def all_files(
         file: render_text(f"export/{template}.j2", **context).encode()
         for file, (template, _) in _files(plan, source, archs, name).items() if template
     }
+    text = files[name + source.suffix].decode()
+    files[name + source.suffix] = _called_apart(text, context["kernels"], context["name"], context["guard"]).encode()
     files |= {name + code_ending(plan, binary.arch): binary.code for binary in binaries}
     told = manifest(plan, source, binaries, name, files) | ({"refused": list(refused)} if refused else {})
     files[MANIFEST] = (json.dumps(told, indent=2, allow_nan=False) + "\n").encode()
     return files
+
+
+def _called_apart(text: str, kernels: str, name: str, guard: str) -> str:
+    """The source file with its own functions and types called after the library, so that one file may include two of them."""
+    before, kernels, after = text.partition(kernels)
+    return before + kernels + re.sub(r"\bGG_", f"{guard}_GG_", re.sub(r"\bgg_", f"{name}_gg_", after))
 
 
 def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mapping[str, Any]) -> None:

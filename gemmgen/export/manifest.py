@@ -67,7 +67,7 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
-                    "product of extents; the whole is a multiple of the alignment, too",
+                    "product of extents; the whole is a multiple of the alignment, too; where C has no elements, all extents count as 0",
             "alignment": WORKSPACE_ALIGNMENT,
             "zero": batch.zero_rule(plan) if batch.serves(plan) else zero,
             "regions": [
