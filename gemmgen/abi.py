@@ -249,7 +249,12 @@ class Interface:
         return any(parameter.argument == argument for launch in self.launches for parameter in launch.parameters)
 
     def extents(self, m: int, n: int, k: int, batch: int = 1) -> dict[str, int]:
-        """What grids and buffers call the sizes: m, n, k, the padded ones, the products of a batch and the constants."""
+        """What grids and buffers call the sizes: m, n, k, the padded ones, the products of a batch and the constants.
+
+        Where C has no elements, all sizes count as 0.
+        """
+        if not (m and n and batch):
+            m = n = k = batch = 0
         sizes = {"m": m, "n": n, "k": k} | ({BATCH: batch} if self.batched else {})
         return sizes | {name: round_up(sizes[of], unit) for name, (of, unit) in self.padded.items()} | self.constants
 
