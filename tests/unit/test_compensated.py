@@ -10,7 +10,7 @@ from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core.product import given_back, leading, product
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
-from gemmgen.model.error import mean_cut
+from gemmgen.model.error import U, mean_cut
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.solve.frontier import frontier
@@ -91,6 +91,12 @@ def test_nothing_is_given_back_where_nothing_is_cut():
     assert mean_cut(SCHEMES.get("ootomo"), UNITS.get("cdna3"), promoted, 64) == 0 == settled().mean_cut < COMPENSATED.mean_cut
     rest, total = np.float32([0, 3, 2.0**-24]), np.float32([1000, 1.5, 1])
     assert np.array_equal(given_back(rest, total, 1e-7) == rest, [True, True, False])
+
+
+@pytest.mark.parametrize("name, promote, cuts", [("ootomo", 64, 2.5), ("tf32x3_apart", 32, 2.5), ("tf32x3", 32, 2.5 + 2 * 1.5)])
+def test_low_products_cut_what_there_is_by_then(name, promote, cuts):
+    scheme = SCHEMES.get(name)
+    assert mean_cut(scheme, HOPPER, scheme.accumulators[0], promote) == pytest.approx(0.6 * U * cuts)
 
 
 def test_sums_of_low_products_stay():
