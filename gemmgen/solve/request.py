@@ -24,6 +24,7 @@ from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
 from gemmgen.solve.contract import Contract, Short, contract
+from gemmgen.solve.fallback import NONE as NO_FALLBACK
 from gemmgen.spec import FragmentChoice, LoadedSpec, Spec
 
 Own = TypeVar("Own", Required, Objective)
@@ -57,7 +58,8 @@ class Request:
     @cached_property
     def constants(self) -> dict[str, Any]:
         """The symbols that no candidate changes."""
-        return self.design.constants(self.loaded.spec.problem.layout, self.scheme, self.fragment, self.gpu, self.hints)
+        found = self.design.constants(self.loaded.spec.problem.layout, self.scheme, self.fragment, self.gpu, self.hints)
+        return found | (self.design.passes(self.scheme) if self.loaded.spec.split.fallback != NO_FALLBACK else {})
 
     @property
     def unit(self) -> MatrixUnit | None:
@@ -245,7 +247,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     if asked:
         promote, sums = _interval(asked, loaded, scheme, gpu, fragment, design)
     elif promote is None and sums == "compensated":
-        promote = 2 * fragment.shape[2]  # what is left is the unit's own error, which grows with the interval
+        # What is left is the unit's own error, which grows with the interval; but of cuts the larger part is given back.
+        promote = (2 if gpu.unit.of(scheme.leading, fragment.policy).rounds_to_nearest else 4) * fragment.shape[2]
     elif promote is None:
         promote = promote_for(scheme, gpu.unit.of(scheme.leading, fragment.policy), fragment.shape[2], spec.problem.k)
         promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment)
