@@ -350,7 +350,7 @@ def test_columns_of_other_versions(tmp_path):
         store = Store(tmp_path)
         assert store.query("SELECT colour FROM trials ORDER BY trial")["colour"].to_pylist() == [None, "red", None]
         [one] = store.rows("trial = 't000002'")
-        assert one.policy == "" and one.registers is None
+        assert one.policy == "" and one.registers is None and one.at.year == 1970
         assert len(parquet_files(tmp_path)) == (1 if merged else 3)
         compact(tmp_path)
     [path] = parquet_files(tmp_path)
