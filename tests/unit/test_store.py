@@ -202,6 +202,7 @@ def started_writer(store: Path, first: int, end: int) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", WRITES, str(Path(__file__).parent), str(store), str(first), str(end)], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_writers_at_once_and_one_that_is_killed(tmp_path):
     """Real processes; meanwhile this one reads and merges."""
     lasting, killed = started_writer(tmp_path, 0, 200), started_writer(tmp_path, 1000, 100_000)
