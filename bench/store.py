@@ -1,9 +1,9 @@
 """Times of a large store: writing, merging, and every ready-made question, of synthetic trials.
 
-    python bench/store.py [--rows 1000000] [--batch 1000] [--threads 2] [--rounds 3] [--folder FOLDER]
+    python bench/store.py [--rows 1000000] [--trials 1000000] [--batch 1000] [--threads 2] [--rounds 3] [--folder FOLDER]
 
 Each question is asked by a new Store, so that its time has the listing of the files and the reading of their footers in it; the time told is the median of
-the rounds. Nothing in the store was measured.
+the rounds, and beside it what it took of all processors. A FOLDER is kept, and only asked where it was filled before. Nothing in the store was measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REASONS = {
 }
 
 
-def trials(count: int, first: int) -> pyarrow.Table:
+def trials(count: int, first: int, distinct: int) -> pyarrow.Table:
     """That many rows, from a number on: candidates of 60 to 70 decisions' texts, at 8 GPUs, 4 layouts and 144 sizes, by two versions."""
     rng = np.random.default_rng(first)
 
@@ -58,7 +58,7 @@ def trials(count: int, first: int) -> pyarrow.Table:
         for x, s, b, g, q in zip(m, scheme, block, stages, split)
     ]
     values = {
-        "study": of(["tall", "square", "odd"]), "trial": [f"{first + at:016x}" for at in range(count)],
+        "study": of(["tall", "square", "odd"]), "trial": [f"{(first + at) % distinct:016x}" for at in range(count)],
         "kind": of(["kernel", "rival", "reference"], [0.94, 0.04, 0.02]), "verdict": verdict, "kernel": kernel, "gpu": gpu, "m": m, "n": n, "k": k,
         "layout": of(LAYOUTS), "reason": [REASONS.get(v, "").format(a=a, b=a % 300) for v, a in zip(verdict, rng.integers(1, 900, count))],
         "at": np.datetime64("2026-01-01", "us") + (first + np.arange(count)) * np.timedelta64(300, "ms"),
@@ -82,11 +82,11 @@ def trials(count: int, first: int) -> pyarrow.Table:
     return pyarrow.Table.from_arrays(columns, schema=schema())
 
 
-def filled(folder: Path, rows: int, batch: int) -> float:
+def filled(folder: Path, rows: int, distinct: int, batch: int) -> float:
     """Write so many rows in batches, as writers do; seconds of the writing alone."""
     place, writer, spent = Folder(folder), writer_id(), 0.0
     for first in range(0, rows, 100_000):
-        table = trials(min(100_000, rows - first), first)
+        table = trials(min(100_000, rows - first), first, distinct)
         start = time.perf_counter()
         for at in range(0, table.num_rows, batch):
             place.put(f"{stamp()}-{writer}-{(first + at) // batch:06d}.parquet", content_of(table.slice(at, batch)))
@@ -94,22 +94,24 @@ def filled(folder: Path, rows: int, batch: int) -> float:
     return spent
 
 
-def asked(folder: Path, rounds: int, threads: int) -> dict[str, tuple[float, float, int]]:
-    """Median and greatest seconds of each question, and the rows of its answer."""
+def asked(folder: Path, rounds: int, threads: int) -> dict[str, tuple[float, float, float, int]]:
+    """Median and greatest seconds of each question, the median of its processor seconds, and the rows of its answer."""
     found = {}
     for name, question in questions().items():
-        taken = []
+        taken, processor = [], []
         for _ in range(rounds):
-            start = time.perf_counter()
+            start, spent = time.perf_counter(), time.process_time()
             answer = Store(folder, threads=threads).answer(name, **dict(zip(question.parameters, ("0.1.0", "0.2.0"))))
             taken.append(time.perf_counter() - start)
-        found[name] = statistics.median(taken), max(taken), answer.num_rows
+            processor.append(time.process_time() - spent)
+        found[name] = statistics.median(taken), max(taken), statistics.median(processor), answer.num_rows
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--trials", type=int, help="distinct ones, the others being tried again; default: all")
     parser.add_argument("--batch", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
@@ -117,20 +119,26 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(given.folder or temporary) / "store"
-        files = -(-given.rows // given.batch)
-        lines = [("write", filled(folder, given.rows, given.batch), None, f"{files} files")]
-        before = asked(folder, 1, given.threads)
-        start = time.perf_counter()
-        done = compact(folder)
-        lines.append(("merge", time.perf_counter() - start, None, f"into {len(done.made)} files"))
-        size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
+        lines, before = [], {}
+        if not folder.exists():
+            files = -(-given.rows // given.batch)
+            lines.append(("write", filled(folder, given.rows, given.trials or given.rows, given.batch), f"{files} files"))
+            before = asked(folder, 1, given.threads)
+            start = time.perf_counter()
+            done = compact(folder)
+            lines.append(("merge", time.perf_counter() - start, f"into {len(done.made)} files"))
+        store = Store(folder)
+        rows = store.query("SELECT count(*) AS c FROM trials")["c"][0]
+        size = sum(store.listing().files.values())
         after = asked(folder, given.rounds, given.threads)
-    print(f"{given.rows} rows, {size / 1e6:.0f} MB merged; {os.cpu_count()} CPUs, {given.threads} threads, load {os.getloadavg()[0]:.1f}\n")
-    print("| | seconds | of the rounds the slowest | |\n| --- | ---: | ---: | --- |")
-    for name, seconds, _, what in lines:
-        print(f"| {name} | {seconds:.2f} | | {what} |")
-    for name, (seconds, worst, rows) in after.items():
-        print(f"| {name} | {seconds:.2f} | {worst:.2f} | {rows} rows; {before[name][0]:.2f} s before merging |")
+        print(f"{rows} rows, {size / 1e6:.0f} MB in {len(store.listing().files)} files; {os.cpu_count()} CPUs, {given.threads} threads, "
+              f"load {os.getloadavg()[0]:.1f}\n")
+    print("| | seconds | slowest round | processor seconds | |\n| --- | ---: | ---: | ---: | --- |")
+    for name, seconds, what in lines:
+        print(f"| {name} | {seconds:.2f} | | | {what} |")
+    for name, (seconds, worst, processor, count) in after.items():
+        earlier = f"; {before[name][0]:.2f} s before merging" if before else ""
+        print(f"| {name} | {seconds:.2f} | {worst:.2f} | {processor:.2f} | {count} rows{earlier} |")
 
 
 if __name__ == "__main__":

@@ -202,6 +202,7 @@ def started_writer(store: Path, first: int, end: int) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", WRITES, str(Path(__file__).parent), str(store), str(first), str(end)], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_writers_at_once_and_one_that_is_killed(tmp_path):
     """Real processes; meanwhile this one reads and merges."""
     lasting, killed = started_writer(tmp_path, 0, 200), started_writer(tmp_path, 1000, 100_000)
@@ -350,7 +351,7 @@ def test_columns_of_other_versions(tmp_path):
         store = Store(tmp_path)
         assert store.query("SELECT colour FROM trials ORDER BY trial")["colour"].to_pylist() == [None, "red", None]
         [one] = store.rows("trial = 't000002'")
-        assert one.policy == "" and one.registers is None
+        assert one.policy == "" and one.registers is None and one.at.year == 1970
         assert len(parquet_files(tmp_path)) == (1 if merged else 3)
         compact(tmp_path)
     [path] = parquet_files(tmp_path)
@@ -442,10 +443,11 @@ def test_a_bucket(tmp_path):
     assert numbers(bucket) == list(range(10)) and len(Store(bucket).listing().torn) == 1
 
 
-def test_a_bucket_that_failed_after_all_had_the_batch(tmp_path, monkeypatch):
-    """A batch has one name, however often it is written, so that it is there once."""
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_bucket_that_failed_after_all_had_the_batch(tmp_path, monkeypatch, merged):
+    """A batch has one name, however often it is written, so that it is there once. Merged in between, it may be there twice, and is not lost."""
     pytest.importorskip("fsspec")
-    bucket = f"memory://{tmp_path.name}/again"
+    bucket = f"memory://{tmp_path.name}/again{merged}"
     writer, given = Writer(bucket), places.Bucket.put
     writer.add(row(0))
 
@@ -457,9 +459,13 @@ def test_a_bucket_that_failed_after_all_had_the_batch(tmp_path, monkeypatch):
         patch.setattr(places.Bucket, "put", put)
         with pytest.raises(GemmgenError, match="cannot be written"):
             writer.flush()
+    if merged:
+        fill(bucket, 1, first=2)
+        assert compact(bucket).merged == 2
     writer.add(row(1))
     writer.flush()
-    assert numbers(bucket) == [0, 1] and len(Store(bucket).listing().files) == 1
+    assert numbers(bucket) == ([0, 0, 1, 2] if merged else [0, 1]) and len(Store(bucket).listing().files) == 1 + merged
+    assert Store(bucket).query("SELECT count(*) AS c FROM latest")["c"].to_pylist() == [2 + merged]
 
 
 def test_a_place_that_nothing_serves():

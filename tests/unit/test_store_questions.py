@@ -6,6 +6,7 @@ import csv
 import json
 from datetime import UTC, datetime
 from math import exp, log
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from test_store import parquet_files
 
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.row import Row
-from gemmgen.explore.store import Store, Writer, questions
+from gemmgen.explore.store import Store, Writer, compact, questions
 
 
 def stored(folder, *rows: dict) -> Store:
@@ -174,3 +175,27 @@ def test_the_verb_refuses(gemmgen, tmp_path, monkeypatch, arguments):
     stored(tmp_path / "s", {"seconds": 1e-6, "generator": "1"})
     ran = gemmgen("results", *arguments, "--json")
     assert ran.code == 2 and ran.err == "" and REFUSED[arguments] in json.loads(ran.out)["problem"] and json.loads(ran.out)["needs"]
+
+
+@pytest.mark.long
+def test_a_million_rows(tmp_path):
+    """Of bench/store.py's synthetic ones; answers are worked out again by pyarrow's own grouping."""
+    import runpy
+
+    import pyarrow.compute as pc
+
+    bench = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "store.py"))
+    bench["filled"](tmp_path / "s", 1_000_000, 900_000, 20_000)
+    before = Store(tmp_path / "s").answer("best")
+    assert compact(tmp_path / "s").rows == 1_000_000
+    store = Store(tmp_path / "s")
+    assert store.answer("best").equals(before)
+    assert sum({(one["gpu"], one["verdict"]): one["trials"] for one in store.answer("verdicts").to_pylist()}.values()) == 1_000_000
+    rows = store.query("SELECT trial, kind, verdict, gpu, layout, m, n, k, seconds, \"at\" FROM trials")
+    newest = rows.group_by("trial").aggregate([("at", "max")]).rename_columns({"at_max": "at"})
+    timed = rows.join(newest, ["trial", "at"], join_type="inner").filter((pc.field("kind") == "kernel") & (pc.field("verdict") == "timed"))
+    problem = ["gpu", "layout", "m", "n", "k"]
+    least = timed.group_by(problem).aggregate([("seconds", "min")]).sort_by([(name, "ascending") for name in problem])
+    found = before.sort_by([(name, "ascending") for name in problem])
+    assert found.num_rows == least.num_rows and found.select(problem).equals(least.select(problem).cast(found.select(problem).schema))
+    assert pc.max(pc.abs(pc.subtract(found["microseconds"], pc.multiply(least["seconds_min"], 1e6)))).as_py() < 1e-9

@@ -1,7 +1,7 @@
 """Many small files become a few, while others read and write the store.
 
-A merged file names, in its metadata, the files whose rows it holds, and readers pass over those. So its appearance under its own name is the one
-moment at which the rows move, and only then are the old files removed: wherever the process ends, every row is read once.
+A merged file names, in its metadata, the files whose rows it holds, with their sizes, and readers pass over those. So its appearance under its own name is
+the one moment at which the rows move, and only then are the old files removed: wherever the process ends, every row is read once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def compact(store: str | Path, *, small: int = SMALL, most_rows: int = MOST_ROWS
         for group, table in _groups(place, names, most_rows, torn):
             if len(group) > 1:
                 name = f"{stamp()}-{writer_id()}{MERGED}"
-                place.put(name, content_of(table, replaces=group, statistics=True))
+                place.put(name, content_of(table, replaces={old: listing.files[old] for old in group}, statistics=True))
                 for old in group:
                     place.remove(old)
                 made.append(name)

@@ -35,7 +35,7 @@ def library(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise GemmgenError("the store of trials", f"the package {name.partition('.')[0]} cannot be imported", got=str(error),
+        raise GemmgenError("gemmgen.explore", f"the package {name.partition('.')[0]} cannot be imported", got=str(error),
                            needs="the packages of gemmgen's extra explore", remedy="pip install 'gemmgen[explore]'") from None
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.errors import GemmgenError, UnknownName
-from gemmgen.explore.row import Row, row_from, schema
+from gemmgen.explore.row import Row, schema
 from gemmgen.explore.store.listing import TORN, Lister, Listing
 from gemmgen.explore.store.parquet import read_table
 from gemmgen.explore.store.places import SMALL, Folder, library, place_of
@@ -31,7 +33,6 @@ LATEST = """
 _TRIES = 5
 """How often a question is asked again because files of it were merged away meanwhile, or proved damaged."""
 _WITHOUT = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "allow_community_extensions": False}
-_OPTIONAL = frozenset(one for one, kind in Row.__annotations__.items() if "None" in kind)
 
 
 class Store:
@@ -129,9 +130,15 @@ class Store:
             where: a condition in SQL.
             parameters: of the condition.
         """
-        table = self.query("SELECT * FROM trials" + (f" WHERE {where}" if where else ""), parameters)
-        # An older file lacks columns of today's: those have their defaults.
-        return [row_from({name: value for name, value in one.items() if value is not None or name in _OPTIONAL}) for one in table.to_pylist()]
+        names = ", ".join(f'"{one.name}"' for one in fields(Row))
+        table = self.query(f"SELECT {names} FROM trials" + (f" WHERE {where}" if where else ""), parameters)
+        columns = []
+        for one in fields(Row):
+            values = table[one.name].to_pylist()
+            if table[one.name].null_count and "None" not in str(one.type):  # an older file lacks columns of today's
+                values = [_absent(one) if value is None else value for value in values]
+            columns.append(values)
+        return [Row(*values) for values in zip(*columns)]
 
     def trials(self) -> set[str]:
         """The identities of what was tried; none where there is no store yet."""
@@ -209,6 +216,11 @@ class Store:
                 schemas.append(file.schema_arrow)
         return datasets.dataset([self._path(name) for name in names], schema=arrow.unify_schemas(schemas, promote_options="permissive"),
                                 format="parquet", filesystem=getattr(self.place, "files", None))
+
+
+def _absent(column: Field[Any]) -> Any:
+    """What a row has where its file has no such column: the default, and of what has none, nothing and the year 1970."""
+    return column.default if column.default is not MISSING else {"str": "", "int": 0}.get(str(column.type), datetime.fromtimestamp(0, UTC))
 
 
 def _sql(values: Sequence[str]) -> str:

@@ -1,15 +1,20 @@
 -- The fastest kernel of each GPU, layout and size, of those judged right.
 -- rival is the fastest rival there whose error is at most twice the kernel's; times_as_fast is its time over the kernel's.
-WITH fastest AS (
-    SELECT gpu, layout, m, n, k, count(*) AS timed, arg_min(struct_pack(kernel, scheme, block, seconds, error), seconds) AS best
+WITH timed AS MATERIALIZED (
+    SELECT kind, gpu, layout, m, n, k, kernel, scheme, block, seconds, error
     FROM latest
-    WHERE verdict = 'timed' AND kind = 'kernel' AND seconds > 0
+    WHERE verdict = 'timed' AND kind IN ('kernel', 'rival') AND seconds > 0
+),
+fastest AS (
+    SELECT gpu, layout, m, n, k, count(*) AS timed, arg_min(struct_pack(kernel, scheme, block, seconds, error), seconds) AS best
+    FROM timed
+    WHERE kind = 'kernel'
     GROUP BY gpu, layout, m, n, k
 ),
 rivals AS (
     SELECT gpu, layout, m, n, k, kernel, seconds, error
-    FROM latest
-    WHERE verdict = 'timed' AND kind = 'rival' AND seconds > 0
+    FROM timed
+    WHERE kind = 'rival'
 ),
 rivalled AS (
     SELECT gpu, layout, m, n, k, arg_min(struct_pack(kernel, seconds), seconds) AS rival
