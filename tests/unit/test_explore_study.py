@@ -272,9 +272,8 @@ def test_regret_replays_stored_rows():
 
 
 def test_regret_leaves_out_what_does_not_count():
-    others = [replace(row, seconds=0.1, **change) for row in measured(1) for change in (
-        {"verdict": "wrong"}, {"kind": "rival"}, {"extra": '{"effort":0.1111}'}, {"gpu": "h100"},
-    )]
+    changes = ({"verdict": "wrong"}, {"kind": "rival"}, {"extra": '{"effort":0.1111}'}, {"gpu": "h100"})
+    others = [replace(measured(1)[0], seconds=0.1, identity=f"other {at}", **change) for at, change in enumerate(changes)]
     assert regret(measured() + others, counts=(1,), strategies=("model",)).rows == 30
     with pytest.raises(SpecError, match="too little"):
         regret(measured(5))
