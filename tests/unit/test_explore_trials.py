@@ -80,10 +80,11 @@ def test_a_child_answers_raises_dies_hangs_and_is_replaced(child):
 
 
 @pytest.mark.slow
-def test_a_child_leaves_with_its_parent(tmp_path):
+def test_a_child_leaves_with_its_parent_whatever_it_does(tmp_path):
     program = (
-        "import os, sys, time\nfrom gemmgen.explore.child import Child\nchild = Child()\nchild.call('math:sqrt', 1.0, seconds=60)\n"
-        "print(child.pid, flush=True)\nos.kill(os.getpid(), 9)"
+        "import os, threading, time\nfrom gemmgen.explore.child import Child\nchild = Child()\nchild.call('math:sqrt', 1.0, seconds=60)\n"
+        "print(child.pid, flush=True)\nthreading.Thread(target=child.call, args=('time:sleep', 60), kwargs={'seconds': 60}).start()\n"
+        "time.sleep(0.5)\nos.kill(os.getpid(), 9)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
     pid, until = int(told.stdout), time.monotonic() + 10
