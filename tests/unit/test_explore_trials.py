@@ -70,7 +70,7 @@ def test_a_child_answers_raises_dies_hangs_and_is_replaced(child):
         child.call("test_explore_trials:unpicklable", seconds=60)
     assert child.pid == first
     with pytest.raises(Hung, match="0.2 s"):
-        child.call("time:sleep", 60, seconds=0.2)
+        child.call("time:sleep", 5, seconds=0.2)
     assert child.pid is None
     with pytest.raises(Died, match="SIGKILL"):
         child.call("os:kill", 0, 9, seconds=60)
