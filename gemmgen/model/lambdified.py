@@ -691,9 +691,13 @@ CODE = {
     "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)": (
         lambda mixed, words, WM, FK, word_bytes: where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)
     ),
+    # W42
+    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)": (
+        lambda tile_k, pingpong, BK: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)
+    ),
     # W37
-    "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster": (
-        lambda mixed, BM, WM, BN, WN, cluster: where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster
+    "4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))": (
+        lambda BM, WM, BN, WN, mixed, cluster, tile_k: 4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))
     ),
     # W38
     "floor(max(resident_blocks, 1) * sms / cluster) * cluster": (
