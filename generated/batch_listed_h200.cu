@@ -1,4 +1,4 @@
-// kernel    gemmgen_ootomo_mma_64x64x32_2d048dff
+// kernel    gemmgen_ootomo_mma_64x64x32_0e2ac67a
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
@@ -8,9 +8,9 @@
 // decided   block 64x64x32, warp 32x32x32, split shared, loads async, 2 stages, group 1, 1 slice of k, promote 16
 // block     128 threads, 70144 B of dynamic shared memory
 // target    sm_90
-// plan      2d048dff, rendered by gemmgen 0.1.0
+// plan      0e2ac67a, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_2d048dff {
+namespace gemmgen_0e2ac67a {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -215,7 +215,7 @@ GG_DEVICE u32 wavefronts_of(int tile, int m, int n) {
 
 // Threads at work: those of the wavefronts that are active, of which the GPU holds so many at once, BatchGEMM eqs. 4 and 9.
 GG_DEVICE long long threads_at_work(u32 wavefronts) {
-    return (long long)min(wavefronts, 1056u) * 32;
+    return (long long)min(wavefronts, 1584u) * 32;
 }
 
 // A tile of C: of which product, its first row and column, and the tile's number; -1 where there is nothing more to do.
@@ -1689,8 +1689,8 @@ GG_DEVICE void work_off(
 }
 }  // namespace tile_3
 
-extern "C" __global__ void __launch_bounds__(128, 2)
-gemmgen_ootomo_mma_64x64x32_2d048dff(
+extern "C" __global__ void __launch_bounds__(128, 3)
+gemmgen_ootomo_mma_64x64x32_0e2ac67a(
     const Problem* __restrict__ problems, int batch,
     const Listed* __restrict__ list,
     u64* __restrict__ a_status, u64* __restrict__ b_status,
@@ -1716,4 +1716,4 @@ gemmgen_ootomo_mma_64x64x32_2d048dff(
     }
 }
 
-}  // namespace gemmgen_2d048dff
+}  // namespace gemmgen_0e2ac67a
