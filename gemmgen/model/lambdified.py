@@ -198,9 +198,11 @@ CODE = {
         lambda register_budget, granted, demand, ahead: min(register_budget, min(granted, ceil(demand) + ahead))
     ),
     # G17
-    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)": (
-        lambda WM, WN, held, fragment_buffers, tile_k: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) +
-        where(tile_k > 0, 24, 0)
+    (
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
+    "0)"): (
+        lambda WM, WN, tile_k, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held *
+        fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
     ),
     # R7
     "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (

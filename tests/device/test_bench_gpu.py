@@ -72,7 +72,7 @@ def test_a_baseline_of_bytes_is_exact_and_is_timed(name):
         one.enqueue(index)
         a, b = (x.get().astype(np.int64) for x in inputs.bytes(transposed)[index])
         assert np.array_equal(one.outputs[index].get(), a @ (b.T if transposed else b))
-    assert len(one.seconds) == 4 and all(1e-7 < taken < 1e-2 for taken in one.seconds)
+    assert len(one.seconds) == 2 and all(1e-7 < taken < 1e-2 for taken in one.seconds)
 
 
 @pytest.mark.parametrize("layout, scheme", [*pairs(("nn", "tt"), ("ootomo",)), ("nn", "scaled"), ("nt", "half")])
