@@ -198,9 +198,11 @@ CODE = {
         lambda register_budget, granted, demand, ahead: min(register_budget, min(granted, ceil(demand) + ahead))
     ),
     # G17
-    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)": (
-        lambda WM, WN, held, fragment_buffers, tile_k: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) +
-        where(tile_k > 0, 24, 0)
+    (
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
+    "0)"): (
+        lambda WM, WN, tile_k, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held *
+        fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
     ),
     # R7
     "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (
@@ -691,9 +693,13 @@ CODE = {
     "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)": (
         lambda mixed, words, WM, FK, word_bytes: where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)
     ),
+    # W42
+    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)": (
+        lambda tile_k, pingpong, BK: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)
+    ),
     # W37
-    "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster": (
-        lambda mixed, BM, WM, BN, WN, cluster: where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster
+    "4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))": (
+        lambda BM, WM, BN, WN, mixed, cluster, tile_k: 4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))
     ),
     # W38
     "floor(max(resident_blocks, 1) * sms / cluster) * cluster": (
