@@ -572,7 +572,8 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
             residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
             lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
         else:
-            lines.append(Line((_into("segments", "double", "sums of the segments of k before", restrict=True),), "[blocks of C][elements of a thread][THREADS]"))
+            segments = _into("segments", "double", "sums of the segments of k before", restrict=True)
+            lines.append(Line((segments,), "[blocks of C][elements of a thread][THREADS]"))
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
-from gemmgen.decisions import Word
 from gemmgen.designs import common
-from gemmgen.designs.design import Asked, Choices, Hints, Way, refuse_pipeline
+from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
 from gemmgen.designs.portable import design as portable
 from gemmgen.designs.residues.design import SLICES
 from gemmgen.designs.residues_portable import equations
-from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import registers, resources, traffic
 from gemmgen.model.equation import Constraint, Numbers, solved
 
@@ -46,7 +42,7 @@ class PortableResidues(portable.Portable):
     steering = PREDICTED
     equation_groups = (
         ("Resources", (*portable.TILE_EQUATIONS, *portable.PIPELINE_EQUATIONS, equations.KEPT_REGISTERS)),
-        ("Registers", (*registers.EQUATIONS, equations.DEMAND, registers.BUDGET, registers.REGISTERS, registers.UNEVEN)),
+        ("Registers", (*registers.EQUATIONS, equations.DEMAND, registers.BUDGET, equations.REGISTERS, equations.UNEVEN)),
         ("Occupancy", resources.OCCUPANCY_EQUATIONS),
         ("Traffic", (*traffic.BLOCK_EQUATIONS, *equations.TRAFFIC, traffic.TLP)), ("Time", equations.TIME),
     )
@@ -69,4 +65,4 @@ class PortableResidues(portable.Portable):
     def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
         known = solved(registers.EQUATIONS, numbers)
         known |= registers.coefficients(arch_number, known["loop"])
-        return solved((equations.DEMAND, registers.BUDGET, registers.REGISTERS, registers.UNEVEN), known)
+        return solved((equations.DEMAND, registers.BUDGET, equations.REGISTERS, equations.UNEVEN), known)
