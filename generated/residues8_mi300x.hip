@@ -697,7 +697,7 @@ gemmgen_residues8_mfma_128x128x128_c422e162(
     float sum[FRAGMENTS_M][FRAGMENTS_N][16] = {};
     if (stage_count > 0) {
         int mine = thread_id();
-            asm volatile("" : "+v"(mine));
+        asm volatile("" : "+v"(mine));
         const int row0 = m0 + warp_m + (lane >> 5) * 4;
         const int column0 = n0 + warp_n + (lane & 31);
         const double* const a_steps = a_scales + (long long)blocks_m * BLOCK_M;
@@ -711,7 +711,8 @@ gemmgen_residues8_mfma_128x128x128_c422e162(
                 for (int r = 0; r < 16; ++r) {
                     const int row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
                     const int column = column0 + j * 32;
-                    const double found = stages_k > SEGMENT_STAGES ? totals[mine + ((i * FRAGMENTS_N + j) * 16 + r) * THREADS] : fraction_of(high[i][j][r], low[i][j][r]);
+                    const double found = stages_k > SEGMENT_STAGES ? totals[mine + ((i * FRAGMENTS_N + j) * 16 + r) * THREADS]
+                                                                   : fraction_of(high[i][j][r], low[i][j][r]);
                     sum[i][j][r] = (float)(found * (a_steps[min(row, m - 1)] * 0x1.7d690b03a3244p+11) * b_steps[min(column, n - 1)]);
                 }
             }

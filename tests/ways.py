@@ -164,9 +164,9 @@ WAYS = {
         HOPPER, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, where="mixed", split_k=2, layout="nt", promote=128),
     "warpgroups that split A and take turns": dict(SMALL_GROUPS, where="mixed", consumers="pingpong", promote=32),
     "warpgroups that split A into three words": dict(SMALL_GROUPS, scheme="bf16x6", where="mixed", promote=16),
-    "residues by lanes": dict(scheme="residues8", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, stages=3, fragment_buffers=2),
     "residues by lanes, through registers": dict(
         gpu="t4", scheme="residues6", promote=0, loads="spread", fragment_buffers=1, tile={"block": [32, 32, 32], "warp": [16, 32, 32]}, layout="nt"),
+    "residues by lanes": dict(scheme="residues8", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, stages=3, fragment_buffers=2),
     "residues by lanes, four stages": dict(
         gpu="rtx4090", scheme="residues9", promote=0, tile={"block": [32, 32, 32], "warp": [32, 16, 32]}, stages=4, fragment_buffers=1, layout="tt"),
 }
@@ -219,8 +219,8 @@ AMD_WAYS = {
     "VALU, 64 banks, a ring of three": dict(MI355X, **PLAIN, stages=3, layout="tt", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
     "VALU, 64 banks, deep stages": dict(MI355X, **PLAIN, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}),
     "VALU of RDNA3": dict(RX7900XTX, **PLAIN, layout="nt", tile={"block": [64, 64, 16], "warp": [16, 32, 16]}),
-    "VALU of RDNA4, shared": dict(RX9070XT, **PLAIN, where="shared"),
     "mfma, residues": dict(MI300X, scheme="residues6", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="tn"),
+    "VALU of RDNA4, shared": dict(RX9070XT, **PLAIN, where="shared"),
 }
 """The same on AMD's matrix cores, and without them."""
 
