@@ -9,7 +9,6 @@ import pytest
 
 from gemmgen import abi
 from gemmgen import split as words
-from gemmgen.build import build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.emulate import TOGETHER
@@ -18,6 +17,7 @@ from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import joined, split
 from gemmgen.verify import Judge
+from assembled import assembled
 from verifying import assert_bits
 from ways import AMD_WAYS, WAYS, plan_of
 
@@ -27,7 +27,7 @@ SMALL = {"small": WAYS["residues"], "five digits": WAYS["residues, two beside ea
 def made(name: str):
     plan = plan_of(**SMALL[name])
     source = render(plan)
-    return EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source
+    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -55,7 +55,7 @@ def test_sums_of_segments_wait_in_the_workspace(way, monkeypatch):
         monkeypatch.setattr(module, "SEGMENT_K", short)
     source = render(plan)
     source = replace(source, text=source.text.replace(f"constexpr int SEGMENT_K = {SEGMENT_K};", f"constexpr int SEGMENT_K = {short};"))
-    device = EmulatorDevice(plan, source, build(source), schedule=TOGETHER)
+    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
     rng, k = np.random.default_rng(3), 2 * short + 22
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, k), (k, 3)))
     a[1, : 2 * short] = 0
@@ -68,4 +68,4 @@ def test_sums_of_segments_wait_in_the_workspace(way, monkeypatch):
 def test_every_machine_gives_the_same_bits(gpu):
     plan = plan_of(scheme="residues7", gpu=gpu, promote=0, fragment={"policy": GPUS.get(gpu).portable_policy}, tile={"block": [64, 32, 64], "warp": [32, 32, 64]})
     source = render(plan)
-    assert_bits(Judge(plan, source, None, EmulatorDevice(plan, source, build(source), schedule=TOGETHER)), 67, 9, 133)
+    assert_bits(Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)), 67, 9, 133)

@@ -18,12 +18,12 @@ PACKAGE = Path(gemmgen.__file__).parent
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
     "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "render", "fragment_header", "split",
-    "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "road", "cli", "demo", "__main__",
+    "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "explore", "road", "cli", "demo", "__main__",
 )
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
-    "pydantic": {"spec", "catalog", "tune"},
+    "pydantic": {"spec", "catalog", "tune", "explore"},
     "pydantic_core": set(),
     "cupy": {"run", "timing"},
     "hip": {"run"},
@@ -31,6 +31,13 @@ HOMES = {
     "sklearn": {"demo"},
     "torch": {"timing"},
     "triton": {"timing"},
+    "pyarrow": {"explore"},
+    "duckdb": {"explore"},
+    "distributed": {"explore"},
+    "dask": {"explore"},
+    "optuna": {"explore"},
+    "plotly": {"explore"},
+    "scipy": {"explore"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 JUSTIFIED = {
