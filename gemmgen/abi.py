@@ -387,14 +387,8 @@ def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
         Buffer("segments", "double", 8, ("m_padded", "n_padded"), False, "sums of the segments of k before, where there are several", above_k=SEGMENT_K)
     )
     return (
-<<<<<<< HEAD
-        Buffer("a_scales", "double", 16, ("m_padded",), False, "factors of A's rows, and one over each"),
-        Buffer("b_scales", "double", 16, ("n_padded",), False, "factors of B's columns, and one over each"),
-        kept,
-=======
         *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each")),
-        Buffer("residues", "unsigned char", kept, (), False, "residues of the tiles that are at work, and sums of segments before"),
->>>>>>> main
+        kept,
     )
 
 

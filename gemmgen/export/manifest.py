@@ -67,11 +67,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
-<<<<<<< HEAD
-                    "product of extents, or none where k is not above its above_k; the whole is a multiple of the alignment, too",
-=======
-                    "product of extents; the whole is a multiple of the alignment, too; where C has no elements, all extents count as 0",
->>>>>>> main
+                    "product of extents, or none where k is not above its above_k; the whole is a multiple of the alignment, too; "
+                    "where C has no elements, all extents count as 0",
             "alignment": WORKSPACE_ALIGNMENT,
             "zero": batch.zero_rule(plan) if batch.serves(plan) else zero,
             "regions": [
