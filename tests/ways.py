@@ -220,8 +220,8 @@ AMD_WAYS = {
     "VALU, 64 banks, a ring of three": dict(MI355X, **PLAIN, stages=3, layout="tt", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
     "VALU, 64 banks, deep stages": dict(MI355X, **PLAIN, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}),
     "VALU of RDNA3": dict(RX7900XTX, **PLAIN, layout="nt", tile={"block": [64, 64, 16], "warp": [16, 32, 16]}),
-    "mfma, residues": dict(MI300X, scheme="residues6", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="tn"),
     "VALU of RDNA4, shared": dict(RX9070XT, **PLAIN, where="shared"),
+    "mfma, residues": dict(MI300X, scheme="residues6", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="tn"),
 }
 """The same on AMD's matrix cores, and without them."""
 
