@@ -1016,10 +1016,10 @@ CODE = {
     ),
     # Q34
     (
-    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + "
-    "where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)"): (
-        lambda WM, WN, held, fragment_buffers, tile_k, amd, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held *
-        fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
+    "0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)"): (
+        lambda WM, WN, tile_k, held, fragment_buffers, amd, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12)
+        + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)
     ),
     # Q28
     "(M + N) * K * moduli": (
@@ -1416,6 +1416,10 @@ CODE = {
     "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (
         lambda split_worst, sums_worst, roundings, u, output_roundoff: split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 +
         split_worst + sums_worst + (roundings + 1) * u)
+    ),
+    # E23
+    "sqrt(2 * min(K, segment_k) / 12) / residue_target": (
+        lambda K, segment_k, residue_target: sqrt(2 * min(K, segment_k) / 12) / residue_target
     ),
     # E18
     "estimate / fp32_estimate": (
