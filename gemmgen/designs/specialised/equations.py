@@ -25,10 +25,14 @@ COUNTING_REGISTERS = 56
 MOST_REGISTERS = 240
 """A thread of a multiplying warpgroup."""
 OTHER_REGISTERS = 32
-"""Addresses, the loop and the stages' bookkeeping of a multiplying thread."""
+"""Addresses, the loop and the stages' bookkeeping of a multiplying thread, at least."""
 
 OPERAND_BYTES = 32
 """Of a row that one wgmma takes, whatever its words."""
+
+TILES_GUARD = 12
+"""The same where tiles of k have scales of their own, and warpgroups take turns or a stage has more than two such tiles: with six sets of sums these
+were seen to spill, others of the same sums not."""
 
 LEAST_OTHERS = 28
 """What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
@@ -77,15 +81,19 @@ FRAGMENT_REGISTERS = Equation(
     "W11", "fragment_registers", "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)", "registers a thread",
     "A's words of this step and the next; operands in shared memory take none",
 )
+OTHERS = Equation(
+    "W42", "other_registers", f"{OTHER_REGISTERS} + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), {TILES_GUARD}, 0)", "registers a thread",
+    "addresses, the loop, the stages' bookkeeping and scales",
+)
 RESOURCES = (GROUPS, WARPS, resources.THREADS, traffic.TILES)
 BUDGETS = (
-    A_BYTES, STAGE_BYTES, SHARED_BYTES, LAUNCH_REGISTERS, PRODUCER, BUDGET, ACCUMULATORS, ACCUMULATOR_REGISTERS, FRAGMENT_REGISTERS,
+    A_BYTES, STAGE_BYTES, SHARED_BYTES, LAUNCH_REGISTERS, PRODUCER, BUDGET, ACCUMULATORS, ACCUMULATOR_REGISTERS, FRAGMENT_REGISTERS, OTHERS,
 )
 
 SHARERS = Equation("W36", "sharers", "(BM / WM) * (BN / WN)", "parts of a tile", "each warpgroup gathers its own part of slices of k")
 RELEASES = Equation(
-    "W37", "releases", "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster", "arrivals",
-    "that free a stage: every warp that reads it, in every block that fills it; every lane where lanes read A",
+    "W37", "releases", "4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))", "arrivals",
+    "that free a stage: every warp that reads it, in every block that fills it; every lane where lanes read A, or scales of tiles of k",
 )
 AT_ONCE = Equation(
     "W38", "blocks_at_once", "floor(max(resident_blocks, 1) * sms / cluster) * cluster", "blocks",
@@ -211,7 +219,7 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
         "products_moving": sum(scheme.accumulator(product.into).promoted for product in scheme.products),
         "beside": BESIDE_INTEGERS if scheme.fixed else 0.0,
         "unit_rate": f16 / power * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
-        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
+        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()},
     }
 
 
