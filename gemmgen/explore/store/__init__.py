@@ -1,0 +1,6 @@
+"""The store of trials: Parquet files in a folder or bucket, written by any number of processes, asked in SQL."""
+
+from gemmgen.explore.store.reader import Store
+from gemmgen.explore.store.writer import Writer
+
+__all__ = ["Store", "Writer"]
