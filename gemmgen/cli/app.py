@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gemmgen import __version__
+from gemmgen.cli import explored_report
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
@@ -695,6 +696,9 @@ def tune(
     if as_json:
         emit_json(value)
     return EXIT_USAGE if any(one.choice is None for one in found) else EXIT_OK
+
+
+explored_report.add_to(app)
 
 
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))

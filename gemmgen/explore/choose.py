@@ -21,7 +21,7 @@ from gemmgen import __version__
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.explore import dispatch
-from gemmgen.explore.rebuilt import Predictions, kernel_of, spec_of
+from gemmgen.explore.rebuilt import Predictions, kernel_of, spec_of, timed_whole
 from gemmgen.explore.row import Row
 from gemmgen.explore.shapes import Shape, merged, parted, shapes_of
 
@@ -36,7 +36,7 @@ RULES_EACH = 3
 """Rules for each chosen kernel, at the most."""
 AROUND, NEAR = 16, 0.6
 """Shapes near each one that rules are learnt by, too, and how far they lie: the deviation of the logarithms of their sizes."""
-LEAST_PARTED = 8
+LEAST_PARTED = 16
 """Shapes of which some can be held out."""
 Method = Literal["auto", "greedy", "exact"]
 
@@ -167,12 +167,13 @@ def costs(rows: Iterable[Row], gpu: str, shapes: Sequence[Shape], *, error: floa
     predictions = Predictions(model)
     seconds, predicted = np.full((len(kernels), len(all_shapes)), np.nan), np.full((len(kernels), len(all_shapes)), np.nan)
     for at, known in enumerate(kernels.values()):
-        times: dict[int, list[float]] = {}
+        times: dict[tuple[int, bool], list[float]] = {}
         for row in known:
             if row.verdict == "timed" and row.seconds:
-                times.setdefault(place[row.m, row.n, row.k, row.layout], []).append(row.seconds)
-        for there, found in times.items():
-            seconds[at, there] = np.median(found)
+                times.setdefault((place[row.m, row.n, row.k, row.layout], timed_whole(row)), []).append(row.seconds)
+        for (there, whole), found in times.items():
+            if whole or (there, True) not in times:
+                seconds[at, there] = np.median(found)
         serves = layouts == known[0].layout
         try:
             predicted[at, serves] = predictions.seconds(known[0], sizes[serves])

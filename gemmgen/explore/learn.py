@@ -21,7 +21,7 @@ from gemmgen.catalog.generation import Constant, Measured, Within
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.choose import missing
-from gemmgen.explore.rebuilt import Predictions, budgets, kernel_of
+from gemmgen.explore.rebuilt import Predictions, budgets, kernel_of, timed_whole
 from gemmgen.explore.row import Row
 
 LEAST_ROWS = 24
@@ -126,7 +126,7 @@ def learn(rows: Iterable[Row], gpu: str, *, seed: int = 1, held_out: float = HEL
         UnknownName: there is no such GPU. GemmgenError: scipy is missing.
     """
     row_of = GPUS.get(gpu, where="gemmgen learn")
-    known = [row for row in rows if row.gpu == gpu and row.kind == "kernel" and row.verdict == "timed" and row.seconds]
+    known = [row for row in rows if row.gpu == gpu and row.kind == "kernel" and timed_whole(row)]
     if len(known) > MOST_ROWS:
         known = [known[at] for at in np.sort(np.random.default_rng(seed).permutation(len(known))[:MOST_ROWS])]
     known = _told(known)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -72,6 +71,11 @@ def kernel_of(row: Row) -> str:
     return row.identity or f"{row.kernel} {row.decided}"
 
 
+def timed_whole(row: Row) -> bool:
+    """Whether the row's time is of as many rounds as the study has; a strategy may time some kernels more briefly (`effort` in `extra`)."""
+    return row.verdict == "timed" and bool(row.seconds) and "effort" not in row.extra
+
+
 class Predictions:
     """Seconds of kernels by the model, at any size.
 
@@ -125,11 +129,3 @@ def budgets(plan: Plan, sizes: np.ndarray, registers: int | None = None) -> dict
     known |= {name: np.maximum(1.0, sizes[:, at].astype(float)) for at, name in enumerate("MNK")}
     numbers = plan.design.budgets(known, plan.gpu.arch_number)
     return numbers | ({"registers": registers} if registers else {})
-
-
-def by_kernel(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
-    """Rows by what tells their kernels apart, in order of appearance."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(kernel_of(row), []).append(row)
-    return found

@@ -76,7 +76,7 @@ def _plotly() -> str:
 def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dict[str, Any]:
     """The page's data, as plain values."""
     timed = any(row.verdict == "timed" and row.seconds for row in rows)
-    plottable = [row for row in rows if row.verdict in SUCCESSES and _seconds(row, timed)]
+    plottable = [row for row in rows if row.kind != "reference" and row.verdict in SUCCESSES and _seconds(row, timed)]
     shown = thinned(plottable, timed, seed)
     points = [_point(row, timed, at) for at, row in enumerate(shown)]
     counts = Counter(_size(row) for row in shown)
