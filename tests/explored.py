@@ -12,22 +12,43 @@ from gemmgen.explore.rebuilt import Predictions
 from gemmgen.explore.row import Row, told
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Plan
-from gemmgen.solve import alternatives
+from gemmgen.solve import solve
 from gemmgen.spec import loads
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = "h200"
 
 
+WARPGROUPS = (  # block, warp, slices of k, stages, cluster, group, consumers
+    ((64, 64, 64), (64, 64, 64), 2, 7, 1, 16, "pingpong"), ((64, 128, 64), (64, 128, 64), 1, 4, 1, 16, "cooperative"),
+    ((64, 128, 64), (64, 128, 64), 4, 4, 1, 16, "cooperative"), ((128, 64, 64), (64, 64, 64), 1, 4, 1, 8, "cooperative"),
+    ((128, 128, 64), (64, 128, 64), 1, 3, 2, 16, "cooperative"), ((128, 128, 64), (64, 128, 64), 2, 3, 1, 4, "cooperative"),
+)
+STRAIGHT = (  # block, warp, slices of k, stages
+    ((16, 32, 128), (16, 16, 32), 1, 2), ((32, 32, 64), (16, 16, 32), 2, 2),
+)
+
+
 @cache
-def plans(gpu: str = GPU, scheme: str = "ootomo", sizes: tuple[int, ...] = (256, 1024, 4096), best: int = 6, drawn: int = 2, layout: str = "nn") -> tuple[Plan, ...]:
-    """Kernels that the model takes for these sizes, and some of the others; each once."""
-    found: dict[str, Plan] = {}
-    for size in sizes:
-        spec = {"problem": {"m": size, "n": size, "k": size, "layout": layout}, "split": {"scheme": scheme}, "target": {"gpu": gpu}}
-        for group in alternatives(loads(spec), best, drawn):
-            found |= {plan.hash: plan for plan in group}
-    return tuple(found.values())
+def plans(gpu: str = GPU, scheme: str = "ootomo", layout: str = "nn", few: int = 8) -> tuple[Plan, ...]:
+    """Kernels of two designs, for sizes large and small."""
+    specs = [
+        {"tile": {"block": block, "warp": warp, "split_k": slices, "cluster": cluster, "group": group}, "fragment": {"policy": "wgmma"},
+         "pipeline": {"loads": "bulk", "stages": stages, "consumers": consumers}, "split": {"where": "prepass"}}
+        for block, warp, slices, stages, cluster, group, consumers in WARPGROUPS
+    ] + [
+        {"tile": {"block": block, "warp": warp, "split_k": slices, "group": 1}, "fragment": {"policy": "mma"},
+         "pipeline": {"stages": stages, "design": "straight"}} for block, warp, slices, stages in STRAIGHT
+    ]
+    problem, target = {"m": 1024, "n": 1024, "k": 1024, "layout": layout}, {"gpu": gpu}
+    return tuple(solve(loads({**one, "problem": problem, "target": target, "split": {"scheme": scheme, "promote": 64, **one.get("split", {})}}))
+                 for one in specs[:few])
+
+
+def sizes(count: int, seed: int = 1, low: int = 64, high: int = 8192) -> list[tuple[int, int, int]]:
+    """Products drawn evenly on a logarithmic scale."""
+    found = np.exp(np.random.default_rng(seed).uniform(np.log(low), np.log(high), (count, 3))).round().astype(int)
+    return [tuple(map(int, one)) for one in found]
 
 
 def row_of(plan: Plan, size: Sequence[int], **more) -> Row:

@@ -187,18 +187,20 @@ def costs(rows: Iterable[Row], gpu: str, shapes: Sequence[Shape], *, error: floa
 
 
 def _leanings(logs: np.ndarray, few: float = 2.0) -> np.ndarray:
-    """[kernels, shapes] of how much the model is off: an effect of the kernel and one of the shape.
+    """[kernels, shapes] of how much the model is off: on the whole, and an effect of the kernel and one of the shape.
 
     Args:
         logs: log(measured / predicted), NaN where nothing was measured.
         few: measurements that count as much as knowing nothing, so that one of them does not speak for all.
     """
-    known, found = np.isfinite(logs), np.where(np.isfinite(logs), logs, 0.0)
+    known = np.isfinite(logs)
+    mean = float(logs[known].mean()) if known.any() else 0.0
+    found = np.where(known, logs - mean, 0.0)
     kernel, shape = np.zeros((logs.shape[0], 1)), np.zeros((1, logs.shape[1]))
     for _ in range(20):
         kernel = ((found - shape) * known).sum(axis=1, keepdims=True) / (known.sum(axis=1, keepdims=True) + few)
         shape = ((found - kernel) * known).sum(axis=0, keepdims=True) / (known.sum(axis=0, keepdims=True) + few)
-    return kernel + shape
+    return mean + kernel + shape
 
 
 # ---- sets
@@ -326,7 +328,12 @@ def choose(
     rows = list(rows)
     if kernels < 1:
         raise SpecError("--kernels", "leaves no kernel", got=kernels, needs="at least 1", remedy="--kernels 8")
-    named = list(gpus) or sorted({row.gpu for row in rows if row.kind == "kernel" and row.verdict in RIGHT})
+    there = sorted({row.gpu for row in rows if row.kind == "kernel" and row.verdict in RIGHT})
+    named = list(gpus) or there
+    for gpu in gpus:
+        if gpu not in there:
+            raise SpecError("--gpu", "is none that the store has a right kernel of", got=gpu, needs=", ".join(there) or "rows of right kernels",
+                            remedy="another --gpu, or a study of it")
     if not named:
         raise SpecError("store", "has no kernel that may be chosen", needs=f"rows of kernels with verdict {', '.join(RIGHT)}", remedy="gemmgen explore STUDY")
     sets, of, notes = {}, {}, []
