@@ -51,14 +51,15 @@ def console(opened) -> list[str]:
 
 
 def requests(opened) -> list[str]:
-    """What the page asked for since it was last asked: addresses."""
+    """What pages asked for since they were last asked: addresses, but for those of the browser itself and of data in the page."""
     import json
 
     found = []
     for one in opened.get_log("performance"):
         message = json.loads(one["message"])["message"]
         if message["method"] == "Network.requestWillBeSent":
-            found.append(message["params"]["request"]["url"])
+            address = message["params"]["request"]["url"]
+            found += [] if address.startswith(("chrome:", "data:", "about:")) else [address]
     return found
 
 

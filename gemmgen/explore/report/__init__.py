@@ -104,6 +104,8 @@ def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dic
 def _clean(text: object, most: int = MOST_TEXT) -> str:
     """Text of the store as a page shows it: not endless, no control characters, no half of a pair of surrogates."""
     text = str(text)
+    if len(text) <= most and text.isascii() and text.isprintable():
+        return text
     text = text[:most] + "…" if len(text) > most else text
     return "".join(char if char.isprintable() else " " for char in text).encode("utf-8", "replace").decode()
 
@@ -160,9 +162,9 @@ def thinned(rows: Sequence[Row], timed: bool, seed: int, most: int = MOST_POINTS
         return list(rows)
     kept: set[int] = set()
     fastest: dict[tuple[Any, ...], tuple[float, int]] = {}
-    by_size: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
+    by_size: dict[tuple[Any, ...], list[tuple[float, float, int]]] = {}
     for at, row in enumerate(rows):
-        seconds, error, size = _seconds(row, timed) or math.inf, _error(row), _size(row)
+        seconds, error, size = _seconds(row, timed) or math.inf, _error(row), (row.m, row.n, row.k, row.layout)
         # A rival's row of a size is one of a few, repeated by every study: the fastest stands for them.
         key = (row.gpu, size, row.kind, row.scheme if row.kind == "kernel" else row.kernel)
         fastest[key] = min(fastest.get(key, (math.inf, at)), (seconds, at))
@@ -186,7 +188,7 @@ def thinned(rows: Sequence[Row], timed: bool, seed: int, most: int = MOST_POINTS
 def _about(rows: Sequence[Row]) -> str:
     if not rows:
         return f"No trials. Made by gemmgen {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
-    studies = sorted({_clean(row.study, 60) for row in rows})
+    studies = sorted({_clean(name, 60) for name in {row.study for row in rows}})
     shown = ", ".join(studies[:4]) + (f" and {len(studies) - 4} more" if len(studies) > 4 else "")
     first, last = min(row.at for row in rows), max(row.at for row in rows)
     return (f"{len(rows):,} rows of {'study' if len(studies) == 1 else 'studies'} {shown}, {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC. "
@@ -241,10 +243,10 @@ def _reason(text: str) -> str:
 
 def _kernels(rows: Sequence[Row], timed: bool, table: Table | None) -> tuple[list[dict[str, Any]], str]:
     """(the kernels to show with their text, what they are)."""
-    best: dict[tuple[str, str, str], Row] = {}
+    best: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         if row.kind == "kernel" and row.verdict in SUCCESSES and (seconds := _seconds(row, timed)):
-            key = (row.gpu, row.scheme, _size(row))
+            key = (row.gpu, row.scheme, row.m, row.n, row.k, row.layout)
             if key not in best or seconds < (_seconds(best[key], timed) or math.inf):
                 best[key] = row
     wins: dict[tuple[str, str], list[Row]] = {}
@@ -269,7 +271,7 @@ def _kernels(rows: Sequence[Row], timed: bool, table: Table | None) -> tuple[lis
         speeds = [2e-12 * row.m * row.n * row.k / seconds for row in won if (seconds := _seconds(row, timed))]
         error = max((one for row in won if (one := _error(row)) is not None), default=None)
         facts_told = [won[0].scheme, won[0].design or won[0].policy, f"{_span(speeds)} TFLOP/s" if speeds else "", f"error {error:.1e}" if error else ""]
-        sizes = [_size(row) for row in won if best.get((row.gpu, row.scheme, _size(row))) is row]
+        sizes = [_size(row) for row in won if best.get((row.gpu, row.scheme, row.m, row.n, row.k, row.layout)) is row]
         where = f"Fastest of {_clean(won[0].scheme, 40)} at {', '.join(sizes[:12])}{f' and {len(sizes) - 12} more sizes' if len(sizes) > 12 else ''}." if sizes else ""
         found.append({
             "gpu": _clean(won[0].gpu), "label": labels.get(key, ""), "name": _clean(won[0].kernel), "told": _clean(", ".join(filter(None, facts_told))), "where": where,
