@@ -1,6 +1,7 @@
-"""Write specs/shapes: the products of a forward pass of transformers, by their public configurations, and those of a block LU.
+"""Print the files of specs/shapes: the products of a forward pass of transformers, by their public configurations, and those of a block LU.
 
-    python bench/shapes.py [DIR]
+    python bench/shapes.py transformers > specs/shapes/transformers.toml
+    python bench/shapes.py hpl > specs/shapes/hpl.toml
 
 A layer's products are those of its projections: queries, keys and values (as one product, where the model's code has it so), the
 attention's output, and the feed-forward part; after the last layer the head. Attention itself is a batch of small products and not
@@ -9,9 +10,8 @@ among them. A weight is a product's share of the products of one pass; all passe
 
 from __future__ import annotations
 
-import sys
+import argparse
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ def _text(name: str, title: str, source: str, lines: list[str]) -> str:
     return head + "\n".join(lines) + "\n]\n"
 
 
-FILES = {"transformers.toml": transformers, "hpl.toml": lu}
+FILES = {"transformers": transformers, "hpl": lu}
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "specs/shapes")
-    for file, made in FILES.items():
-        (folder / file).write_text(made())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=FILES)
+    print(FILES[parser.parse_args().name](), end="")

@@ -55,7 +55,8 @@ def row_of(plan: Plan, size: Sequence[int], **more) -> Row:
     """A row of a plan's kernel at a size, with what a study knows before anything is timed."""
     known = dict(
         study="made up", trial=f"{plan.hash} {size}", kind="kernel", verdict="modelled", kernel=kernel_name(plan), gpu=plan.gpu.name,
-        m=int(size[0]), n=int(size[1]), k=int(size[2]), layout=plan.layout, at=AT, spec=told({"split": {"scheme": plan.scheme.name}}), decided=told(plan.decided),
+        m=int(size[0]), n=int(size[1]), k=int(size[2]), layout=plan.layout, at=AT, spec=told({"split": {"scheme": plan.scheme.name}}),
+        decided=told(plan.decided),
         identity=plan.hash, scheme=plan.scheme.name, promote=plan.promote, policy=plan.fragment.policy, design=plan.design.name,
         block="x".join(map(str, plan.block)), warp="x".join(map(str, plan.warp)), stages=plan.stages, split_k=plan.split_k, device="NVIDIA H200",
         compiler="NVRTC 13.3", data="U[-1, 1]", registers=plan.predicted_registers, predicted_error=2e-7,

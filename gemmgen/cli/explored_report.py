@@ -105,7 +105,8 @@ def choose(
         "The largest relative Frobenius error that a kernel may have; without it all that were judged right may be chosen."))] = None,
     held_out: Annotated[str, typer.Option(metavar="SHARE|FILE", help=(
         "Shapes that kernels and rules are not chosen by, to tell what they are worth for others: a share, 0 for none, or a file like --shapes."))] = "0.25",
-    method: Annotated[Method, typer.Option(help="greedy, exact (an integer programme), or auto: exact where there are few enough kernels and shapes.")] = Method.auto,
+    method: Annotated[Method, typer.Option(help=(
+        "greedy, exact (an integer programme), or auto: exact where there are few enough kernels and shapes."))] = Method.auto,
     learn: Annotated[bool, typer.Option(help="Fit the model's constants to the store first, where it stands in for measurements.")] = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the dispatch table there (JSON).")] = None,
     where: Where = "",
@@ -174,9 +175,10 @@ def choice_text(choice: Choice) -> str:
                 continue
             for what, regret in (("regret", part.regret), ("held out", part.held_out)):
                 if regret:
+                    timed = f"{100 * regret.measured:.0f} % of them timed"
                     lines.append(
-                        f"{what:<{LABEL}}layout {part.layout}, {regret.shapes} shapes ({100 * regret.measured:.0f} % of them timed): {_percent(regret.chosen)} with the best of the "
-                        f"kernels, {_percent(regret.rules)} by the rules (worst {_percent(regret.worst)}), {_percent(regret.alone)} with one kernel for all")
+                        f"{what:<{LABEL}}layout {part.layout}, {regret.shapes} shapes ({timed}): {_percent(regret.chosen)} with the best of the kernels, "
+                        f"{_percent(regret.rules)} by the rules (worst {_percent(regret.worst)}), {_percent(regret.alone)} with one kernel for all")
             lines += [f"{'rules' if at == 0 else '':<{LABEL}}{line}" for at, line in enumerate(as_text(part).splitlines())]
     lines.append("")
     for at, (label, kernel) in enumerate(choice.table.kernels.items()):

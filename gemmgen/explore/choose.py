@@ -19,8 +19,11 @@ import numpy as np
 
 from gemmgen import __version__
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.table import parse
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.explore import dispatch
+from gemmgen.explore.learn import learn as learnt
+from gemmgen.explore.libraries import missing
 from gemmgen.explore.rebuilt import Predictions, kernel_of, spec_of, timed_whole
 from gemmgen.explore.row import Row
 from gemmgen.explore.shapes import Shape, merged, parted, shapes_of
@@ -294,11 +297,6 @@ def best_set(costs: Costs, most: int, method: Method = "auto", seconds: float = 
     return replace(found, least=max(first.least, found.least) if found.least < found.cost else found.least)
 
 
-def missing(library: str, what: str) -> GemmgenError:
-    """The refusal where a library of `gemmgen[explore]` is not there."""
-    return GemmgenError(library, f"is not installed; {what} needs it", remedy="pip install 'gemmgen[explore]'")
-
-
 # ---- the whole
 
 
@@ -374,8 +372,6 @@ def choose(
 
 def _model(rows: Sequence[Row], gpu: str, learn: bool) -> tuple[Gpu | None, str]:
     """(the GPU with fitted constants, or None for the row's own; what to say of it)."""
-    from gemmgen.explore.learn import learn as learnt  # which asks this file for its refusal of a missing library
-
     try:
         found = learnt(rows, gpu) if learn else None
     except GemmgenError:
@@ -455,6 +451,4 @@ def _regret(every: Costs, part: Mapping[str, Any], kernels: Mapping[str, Any], s
 
 
 def _table(data: dict[str, Any]) -> dispatch.Table:
-    from gemmgen.catalog.table import parse
-
     return parse(dispatch.Table, data, "dispatch table")

@@ -64,7 +64,9 @@ class Regret(Strict):
     """How much longer products take than with the best kernel that is known, as ratios of times; means are geometric, by weight."""
 
     shapes: Annotated[int, Field(ge=0)] = Field(description="how many shapes")
-    measured: Annotated[float, Field(ge=0, le=1)] = Field(description="the share of them where the kernel that the rules take was timed; of the others the model tells")
+    measured: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="the share of them where the kernel that the rules take was timed; of the others the model tells"
+    )
     chosen: Ratio = Field(description="the best of the chosen kernels at each shape")
     rules: Ratio = Field(description="the kernels that the rules take")
     worst: Ratio = Field(description="of the rules, the worst shape")

@@ -20,7 +20,7 @@ import numpy as np
 from gemmgen.catalog.generation import Constant, Measured, Within
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.choose import missing
+from gemmgen.explore.libraries import missing
 from gemmgen.explore.rebuilt import Predictions, budgets, kernel_of, timed_whole
 from gemmgen.explore.row import Row
 
@@ -108,8 +108,8 @@ class Learnt:
         return {
             "gpu": self.gpu.name, "device": self.device, "rows": self.rows, "kernels": self.kernels, "sizes": self.sizes, "helped": self.helped,
             **({"reason": self.reason} if self.reason else {}),
-            "constants": [{"section": one.place[0], "name": one.place[1], "before": one.before, "after": one.after, "deviation": one.deviation, "source_before": one.source}
-                          for one in self.constants],
+            "constants": [{"section": one.place[0], "name": one.place[1], "before": one.before, "after": one.after, "deviation": one.deviation,
+                           "source_before": one.source} for one in self.constants],
             "errors": {name: vars(one) for name, one in self.errors.items()}, "lines": self.lines,
         }
 

@@ -33,7 +33,8 @@ def made(seconds, weights=None, layouts=None) -> Costs:
     """Costs of kernels that are nothing but their times, [kernels, shapes]."""
     seconds = np.array(seconds, float)
     kernels, shapes = seconds.shape
-    rows = tuple(Row("s", f"t{at}", "kernel", "timed", f"kernel{at}", GPU, 1, 1, 1, (layouts or ["nn"] * kernels)[at], identity=f"{at}") for at in range(kernels))
+    layouts = layouts or ["nn"] * kernels
+    rows = tuple(Row("s", f"t{at}", "kernel", "timed", f"kernel{at}", GPU, 1, 1, 1, layouts[at], identity=f"{at}") for at in range(kernels))
     where = tuple(Shape(at + 1, 1, 1, weight=(weights or [1] * shapes)[at]) for at in range(shapes))
     return Costs(GPU, rows, where, seconds, np.isfinite(seconds), (None,) * kernels)
 
@@ -89,7 +90,7 @@ def test_what_was_not_timed_is_predicted_and_leans_as_the_kernel_does():
     rows = [replace(row, seconds=1.3 * row.predicted_seconds) for row in timed(plans(few=2), [one.size for one in measured], rival=None)]
     found = costs(rows, GPU, shapes)
     assert not found.measured.any()
-    truth = np.array([[row.seconds for row in timed(plans(few=2), [one.size for one in shapes], noise=0, rival=None)][at * 12 : at * 12 + 12] for at in (0, 1)])
+    truth = np.array([row.seconds for row in timed(plans(few=2), [one.size for one in shapes], noise=0, rival=None)]).reshape(2, 12)
     assert np.abs(np.log(found.seconds / (1.3 * truth))).max() < 0.03
     both = costs(rows, GPU, [*shapes, *measured])
     assert both.measured.sum() == 24 and both.seconds[0, 12] == pytest.approx(rows[0].seconds)
@@ -143,7 +144,8 @@ def test_rules_of_a_list_serve_each_shape_as_the_tree_did():
 def test_thresholds_are_numbers_of_four_binary_digits_and_never_smaller():
     values = np.arange(1, 5000)
     found = dispatch.rounded_up(values)
-    assert (found >= values).all() and (found <= values * 1.13 + 1).all() and all(int(one) == int(one) >> s << s for one, s in zip(found, np.maximum(0, np.log2(found).astype(int) - 3)))
+    digits = np.maximum(0, np.log2(found).astype(int) - 3)
+    assert (found >= values).all() and (found <= values * 1.13 + 1).all() and (found >> digits << digits == found).all()
     assert dispatch.rounded_up(np.array([4096, 4097, 100])).tolist() == [4096, 4608, 104]
 
 
@@ -249,9 +251,9 @@ def test_shipped_shapes_are_what_the_script_computes():
     found = importlib.util.spec_from_file_location("bench_shapes", ROOT / "bench" / "shapes.py")
     script = sys.modules[found.name] = importlib.util.module_from_spec(found)  # dataclasses look their module up
     found.loader.exec_module(script)
-    assert {f"{name}.toml" for name in SHAPES.names()} == set(script.FILES)
+    assert set(SHAPES.names()) == set(script.FILES)
     for name, computed in script.FILES.items():
-        assert (SPECS / "shapes" / name).read_text() == computed()
+        assert (SPECS / "shapes" / f"{name}.toml").read_text() == computed()
     llama = {(one.m, one.n, one.k) for one in load_shapes("transformers") if "Llama 3 8B, 512" in one.name}
     assert llama == {(512, 4096, 4096), (512, 1024, 4096), (512, 14336, 4096), (512, 4096, 14336), (512, 128256, 4096)}
     last = load_shapes("hpl")[30]
@@ -265,7 +267,9 @@ def test_shapes_of_a_table(tmp_path):
     assert found == [Shape(16, 32, 64, "nt", 5.0), Shape(1, 2, 3)] and merged(found, "nn")[0].layout == "nn"
 
 
-@pytest.mark.parametrize("text", ["m,n\n1,2\n", "m,n,k\n", "m,n,k\n1,2,0\n", "m,n,k,layout\n1,2,3,xx\n", "m,n,k,weight\n1,2,3,-1\n", "m,n,k,weight\n1,2,3,nan\n", "m,n,k\n1,2\n"])
+@pytest.mark.parametrize("text", [
+    "m,n\n1,2\n", "m,n,k\n", "m,n,k\n1,2,0\n", "m,n,k,layout\n1,2,3,xx\n", "m,n,k,weight\n1,2,3,-1\n", "m,n,k,weight\n1,2,3,nan\n", "m,n,k\n1,2\n",
+])
 def test_a_table_of_what_is_no_shape_is_refused(tmp_path, text):
     path = tmp_path / "mine.csv"
     path.write_text(text)
@@ -302,7 +306,8 @@ def test_the_command_tells_regrets_and_rules(store, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("more, problem", [
-    (["--held-out", "0.95"], "no share"), (["--shapes", "nothing"], "unknown distribution"), (["--gpu", "t4"], "none that the store has"), (["--shapes", "transformers"], "layout"),
+    (["--held-out", "0.95"], "no share"), (["--shapes", "nothing"], "unknown distribution"),
+    (["--gpu", "t4"], "none that the store has"), (["--shapes", "transformers"], "layout"),
 ])
 def test_the_command_refuses_with_a_remedy(store, capsys, more, problem):
     assert main(["choose", store, *more]) == 2

@@ -65,8 +65,8 @@ def test_few_rows_move_constants_less_than_many(rows, found):
     """A constant is held to what it is as by one measurement: 24 rows of one kernel leave more of it than 240 of eight."""
     few = learn(rows[:LEAST_ROWS], GPU, held_out=0)
     place = ("wgmma", "sustained_f16_tflops")
-    moved = {name: abs(np.log(next((one.after for one in what.constants if one.place == place), 650.0) / 650.0)) for name, what in (("few", few), ("all", found))}
-    assert moved["few"] < moved["all"]
+    few_moved, all_moved = (abs(np.log(next((one.after for one in what.constants if one.place == place), 650.0) / 650.0)) for what in (few, found))
+    assert few_moved < all_moved
     assert all(low.low <= one.value <= low.high for _, one, low in _constants(few.gpu.measured))
 
 

@@ -33,9 +33,9 @@ def hostile_rows() -> list[Row]:
     for at, text in enumerate(HOSTILE):
         for kind, verdict in (("kernel", "timed"), ("rival", "timed"), ("kernel", "failed")):
             rows.append(Row(
-                study=text, trial=f"{at}", kind=kind, verdict=verdict, kernel=text, gpu=text if at % 2 else GPU, m=64, n=64, k=64, layout=text[:40], at=AT, reason=text,
-                writer=text, spec=json.dumps({"split": {"scheme": text}}), decided=json.dumps({text: text, "block": [1, text]}), identity=text[:9], scheme=text, design=text,
-                policy=text, device=text, uuid=text, driver=text, compiler=text, data=text, seconds=1e-5 * (at + 1), predicted_seconds=1e-5, error=1e-7,
+                study=text, trial=f"{at}", kind=kind, verdict=verdict, kernel=text, gpu=text if at % 2 else GPU, m=64, n=64, k=64, layout=text[:40], at=AT,
+                reason=text, writer=text, spec=json.dumps({"split": {"scheme": text}}), decided=json.dumps({text: text, "block": [1, text]}), identity=text[:9],
+                scheme=text, design=text, policy=text, device=text, uuid=text, driver=text, compiler=text, data=text, seconds=1e-5 * (at + 1), predicted_seconds=1e-5, error=1e-7,
                 extra=json.dumps({"rejected": {text: 3}}),
             ))
     return rows
@@ -155,8 +155,8 @@ def test_100000_rows_are_thinned_and_it_is_said():
     draw = np.random.default_rng(2)
     row = timed(plans(few=1), [(256, 256, 256)], rival=None)[0]
     some, seconds, errors = sizes(10), np.exp(draw.normal(-10, 1, 100_000)), np.exp(draw.normal(-15, 1, 100_000))
-    rows = [Row("s", str(at), "kernel", "timed", f"k{at}", GPU, *some[at % 10], "nn", at=AT, scheme="ab"[at % 2], seconds=float(one), error=float(error), decided=row.decided)
-            for at, (one, error) in enumerate(zip(seconds, errors))]
+    rows = [Row("s", str(at), "kernel", "timed", f"k{at}", GPU, *some[at % 10], "nn", at=AT, scheme="ab"[at % 2], seconds=float(one), error=float(error),
+                decided=row.decided) for at, (one, error) in enumerate(zip(seconds, errors))]
     rows += [Row("s", f"r{at}", "rival", "timed", "cublas-sgemm", GPU, *one, "nn", at=AT, seconds=1e-3) for at, one in enumerate(some)]
     page = facts(rows)
     assert page["shown"] == MOST_POINTS and page["plottable"] == 100_010 and "4,000 of 100,010 points" in page["notes"][0]

@@ -24,7 +24,7 @@ import numpy as np
 
 from gemmgen import __version__
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.choose import missing
+from gemmgen.explore.libraries import missing
 from gemmgen.explore.rebuilt import kernel_of, plan_of
 from gemmgen.explore.row import VERDICTS, Row
 
@@ -38,7 +38,9 @@ MOST_TEXT = 200
 """Characters of a name or reason from the store."""
 MOST_REASONS = 40
 _HERE = Path(__file__).resolve().parent
-COLUMNS = ("gpu", "kind", "verdict", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "told", "decided", "jitter")
+COLUMNS = (
+    "gpu", "kind", "verdict", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "told", "decided", "jitter",
+)
 SUCCESSES = ("modelled", "compiled", "right", "timed")
 
 
@@ -85,8 +87,8 @@ def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dic
     if rows and not timed:
         notes.append("Nothing was timed: speeds are what the model predicts.")
     if len(shown) < len(plottable):
-        notes.append(f"{len(shown):,} of {len(plottable):,} points are drawn: rivals, the fastest of each scheme at each size, those on a frontier, and others by "
-                     "chance. Counts are of all rows.")
+        notes.append(f"{len(shown):,} of {len(plottable):,} points are drawn: the fastest of each rival and scheme at each size, those on a frontier, and "
+                     "others by chance. Counts are of all rows.")
     kernels, told = _kernels(rows, timed, table)
     verdicts = Counter(row.verdict for row in rows)
     named = sorted({row.gpu for row in rows}, key=lambda gpu: (-sum(row.gpu == gpu for row in plottable[:10_000]), gpu))
@@ -96,7 +98,8 @@ def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dic
         "sizes": [{"gpu": _clean(gpu), "label": size, "points": counts[size]} for gpu, size, _ in sizes],
         "decisions": list(dict.fromkeys(name for one in points for name in one["decided"])),
         "columns": COLUMNS, "points": [[one[name] for name in COLUMNS] for one in points],
-        "verdicts": [{"verdict": _clean(name), "meaning": VERDICTS.get(name, "unknown to this version"), "count": count} for name, count in verdicts.most_common()],
+        "verdicts": [{"verdict": _clean(name), "meaning": VERDICTS.get(name, "unknown to this version"), "count": count}
+                     for name, count in verdicts.most_common()],
         "rejected": rejected(rows), "kernels": kernels, "kernels_told": told, "rules": _rules(table),
     }
 
@@ -157,7 +160,7 @@ def _short(value: float | None) -> float | None:
 
 
 def thinned(rows: Sequence[Row], timed: bool, seed: int, most: int = MOST_POINTS) -> list[Row]:
-    """At most so many rows, or as many as have to be kept: rivals and references, the fastest of each scheme at each size, those on a frontier; others drawn."""
+    """At most so many rows: the fastest of each rival and scheme at each size, those on a frontier, and others that are drawn."""
     if len(rows) <= most:
         return list(rows)
     kept: set[int] = set()
@@ -255,8 +258,8 @@ def _kernels(rows: Sequence[Row], timed: bool, table: Table | None) -> tuple[lis
     labels: dict[tuple[str, str], str] = {}
     if table is None:
         picked = sorted(wins.items(), key=lambda one: -len(one[1]))[:MOST_KERNELS]
-        told = (f"Those that are the fastest of their scheme at some size{'' if len(wins) <= MOST_KERNELS else f', the {MOST_KERNELS} that are so most often of {len(wins)}'}, "
-                "with their text.")
+        more = f", the {MOST_KERNELS} of {len(wins)} that are so most often" if len(wins) > MOST_KERNELS else ""
+        told = f"Those that are the fastest of their scheme at some size{more}, with their text."
     else:
         labels = {(one.gpu, one.identity): label for label, one in table.kernels.items()}
         of: dict[tuple[str, str], list[Row]] = {}
@@ -270,11 +273,12 @@ def _kernels(rows: Sequence[Row], timed: bool, table: Table | None) -> tuple[lis
         text, why = _text(won[0])
         speeds = [2e-12 * row.m * row.n * row.k / seconds for row in won if (seconds := _seconds(row, timed))]
         error = max((one for row in won if (one := _error(row)) is not None), default=None)
-        facts_told = [won[0].scheme, won[0].design or won[0].policy, f"{_span(speeds)} TFLOP/s" if speeds else "", f"error {error:.1e}" if error else ""]
+        about = [won[0].scheme, won[0].design or won[0].policy, f"{_span(speeds)} TFLOP/s" if speeds else "", f"error {error:.1e}" if error else ""]
         sizes = [_size(row) for row in won if best.get((row.gpu, row.scheme, row.m, row.n, row.k, row.layout)) is row]
-        where = f"Fastest of {_clean(won[0].scheme, 40)} at {', '.join(sizes[:12])}{f' and {len(sizes) - 12} more sizes' if len(sizes) > 12 else ''}." if sizes else ""
+        more = f" and {len(sizes) - 12} more sizes" if len(sizes) > 12 else ""
         found.append({
-            "gpu": _clean(won[0].gpu), "label": labels.get(key, ""), "name": _clean(won[0].kernel), "told": _clean(", ".join(filter(None, facts_told))), "where": where,
+            "gpu": _clean(won[0].gpu), "label": labels.get(key, ""), "name": _clean(won[0].kernel), "told": _clean(", ".join(filter(None, about))),
+            "where": f"Fastest of {_clean(won[0].scheme, 40)} at {', '.join(sizes[:12])}{more}." if sizes else "",
             "decided": ", ".join(f"{name} {value}" for name, value in _decided(won[0]).items()), "text": text, "why": why,
         })
     return found, told
@@ -312,5 +316,6 @@ def _regret(one: Regret | None, held_out: Regret | None) -> str:
     told = []
     for what, of in (("Of the shapes that it was made of", one), ("Of shapes held out", held_out)):
         if of:
-            told.append(f"{what}, {of.shapes}: the rules take {percent(of.rules)} longer than the best kernel that is known, in geometric mean; one kernel for all {percent(of.alone)}.")
+            told.append(f"{what}, {of.shapes}: the rules take {percent(of.rules)} longer than the best kernel that is known, in geometric mean; one kernel "
+                        f"for all {percent(of.alone)}.")
     return " ".join(told)
