@@ -1,7 +1,7 @@
-"""Print the files of specs/shapes: the products of a forward pass of transformers, by their public configurations, and those of a block LU.
+"""Write the files of specs/shapes: the products of a forward pass of transformers, by their public configurations, and those of a block LU.
 
-    python bench/shapes.py transformers > specs/shapes/transformers.toml
-    python bench/shapes.py hpl > specs/shapes/hpl.toml
+    python bench/shapes.py transformers -o specs/shapes/transformers.toml
+    python bench/shapes.py hpl -o specs/shapes/hpl.toml
 
 A layer's products are those of its projections: queries, keys and values (as one product, where the model's code has it so), the
 attention's output, and the feed-forward part; after the last layer the head. Attention itself is a batch of small products and not
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -101,4 +102,6 @@ FILES = {"transformers": transformers, "hpl": lu}
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=FILES)
-    print(FILES[parser.parse_args().name](), end="")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args()
+    options.output.write_text(FILES[options.name]())

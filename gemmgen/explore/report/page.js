@@ -152,7 +152,7 @@
           ? digits(own.tflops / other.tflops) : "–"];
     }).filter(Boolean);
     place.append(made("h2", {}, "The fastest at each size, whatever its error"),
-        table(["size", "TFLOP/s", "kernel", "best rival", "which", "ratio"], rows, ["", "number", "", "number", "", "number"]));
+        table(["size", "TFLOP/s", "kernel", "best rival", "which", "ratio"], rows, ["", "number", "name", "number", "", "number"]));
   }
 
   const CLASSES = [[.95, "at least 95 % of the best at the size", "c1", 2.2, 1], [.8, "80 to 95 %", "c0", 1.4, .8],
@@ -254,7 +254,7 @@
     place.append(made("p", { class: "quiet" }, data.kernels_told));
     if (data.rules.length) {
       for (const part of data.rules.filter((one) => one.gpu === chosen.gpu)) {
-        place.append(made("h2", {}, `Dispatch for layout ${part.layout}`), table(["where", "kernel"], part.rules, ["", ""]));
+        place.append(made("h2", {}, `Dispatch for layout ${part.layout}`), table(["where", "kernel"], part.rules, ["", "name"]));
         if (part.regret) place.append(made("p", {}, part.regret));
       }
       place.append(made("h2", {}, "The kernels"));
