@@ -41,6 +41,7 @@ _HERE = Path(__file__).resolve().parent
 COLUMNS = (
     "gpu", "kind", "verdict", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "told", "decided", "jitter",
 )
+_NUMBERS = re.compile(r"(?<![A-Za-z_0-9.])-?\d[\d,._]*(e[+-]?\d+)?")
 SUCCESSES = ("modelled", "compiled", "right", "timed")
 
 
@@ -199,11 +200,16 @@ def _about(rows: Sequence[Row]) -> str:
 
 
 def _gpu(rows: Sequence[Row], gpu: str) -> dict[str, Any]:
-    reference = [row.reference_seconds for row in rows if row.reference_seconds]
     told = "–"
-    if reference:
-        low, middle, high = np.percentile(reference, (5, 50, 95))
-        told = f"{1e6 * middle:.4g} µs, from {100 * (low / middle - 1):+.1f} to {100 * (high / middle - 1):+.1f} % in 90 % of the trials"
+    by_size: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        if row.reference_seconds and math.isfinite(row.reference_seconds):
+            by_size.setdefault((row.study, row.m, row.n, row.k, row.layout), []).append(row.reference_seconds)
+    if by_size:
+        ratios = np.concatenate([np.array(one) / np.median(one) for one in by_size.values()])
+        low, high = np.percentile(ratios, (5, 95))
+        told = f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} % of its median at the size, in 90 % of {len(ratios):,} trials"
+
     def told_of(name: str) -> str:
         return _clean(", ".join(sorted({getattr(row, name) for row in rows if getattr(row, name)})))
 
@@ -216,32 +222,31 @@ def _gpu(rows: Sequence[Row], gpu: str) -> dict[str, Any]:
 def rejected(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """How many candidates of each GPU were rejected, by reason: `{gpu, verdict, reason, count}`, most first.
 
-    Rows with a bad verdict count by their reason. A row whose `extra` has `rejected`, counts by inequality of candidates that the
+    Rows with a bad verdict count by their reason without its numbers, of which the first is told. A row whose `extra` has `rejected`, counts by inequality of candidates that the
     model refused before they became trials, adds those.
     """
     found: Counter[tuple[str, str, str]] = Counter()
+    examples: dict[tuple[str, str, str], str] = {}
     for row in rows:
         if row.verdict not in SUCCESSES:
-            found[_clean(row.gpu), _clean(row.verdict), _reason(row.reason)] += 1
+            line = row.reason.strip().splitlines()[0] if row.reason.strip() else "no reason was kept"
+            key = row.gpu, row.verdict, _NUMBERS.sub("", line)  # equal but for their numbers, which differ with each kernel
+            examples.setdefault(key, line)
+            found[key] += 1
         if "rejected" in row.extra:
             try:
-                counts = json.loads(row.extra).get("rejected", {})
-                found.update({(_clean(row.gpu), "refused", _clean(name)): int(count) for name, count in counts.items()})
+                counts = {(row.gpu, "refused", str(name)): int(count) for name, count in json.loads(row.extra).get("rejected", {}).items()}
             except (ValueError, TypeError, AttributeError, RecursionError):
                 continue
+            found.update(counts)
     every: list[dict[str, Any]] = []
     for gpu in dict.fromkeys(gpu for gpu, _, _ in found):
         mine = [(key, count) for key, count in found.most_common() if key[0] == gpu]
-        every += [{"gpu": gpu, "verdict": verdict, "reason": reason, "count": count} for (_, verdict, reason), count in mine[:MOST_REASONS]]
+        every += [{"gpu": _clean(gpu), "verdict": _clean(key[1]), "reason": _clean(examples.get(key, key[2])), "count": count}
+                  for key, count in mine[:MOST_REASONS]]
         if rest := sum(count for _, count in mine[MOST_REASONS:]):
-            every.append({"gpu": gpu, "verdict": "", "reason": f"{len(mine) - MOST_REASONS} other reasons", "count": rest})
+            every.append({"gpu": _clean(gpu), "verdict": "", "reason": f"{len(mine) - MOST_REASONS} other reasons", "count": rest})
     return every
-
-
-def _reason(text: str) -> str:
-    """A reason without its numbers, so that equal ones count together; the inequality's number stays."""
-    line = text.strip().splitlines()[0] if text.strip() else "no reason was kept"
-    return _clean(re.sub(r"(?<![A-Za-z_0-9.])-?\d[\d,._]*(e[+-]?\d+)?", "…", line))
 
 
 def _kernels(rows: Sequence[Row], timed: bool, table: Table | None) -> tuple[list[dict[str, Any]], str]:

@@ -93,6 +93,15 @@
   const lead = (place, ...sentences) => place.append(made("p", { class: "quiet" }, sentences.join(" ")));
   const nothing = (why) => made("p", { class: "note" }, why);
 
+  function powers(values) { // marks of a logarithmic axis, as many as tell where values lie
+    const low = Math.log10(Math.min(...values)), high = Math.log10(Math.max(...values)), tickvals = [];
+    const digits = high - low < .8 ? [1, 1.5, 2, 3, 4, 5, 7] : high - low < 2 ? [1, 2, 5] : [1];
+    for (let power = Math.floor(low) - 1; power <= Math.ceil(high); power++) tickvals.push(...digits.map((one) => one * 10 ** power));
+    const edge = Math.max(.15, .06 * (high - low));
+    return { tickvals, ticktext: tickvals.map((one) => one.toExponential().replace(/^1e/, "10e").replace(/^(.*)e(.*)$/, (_, digit, power) =>
+      digit === "10" ? `10<sup>${power}</sup>` : `${digit}·10<sup>${power}</sup>`)), range: [low - edge, high + edge] };
+  }
+
   function bySpeed(place) {
     const all = atSize().filter((one) => one.error !== null && one.tflops !== null);
     lead(place, `Each point is a kernel at this size: its ${measure} speed and its relative error, ||C − C*|| / ||C*||.`,
@@ -113,7 +122,7 @@
     traces.unshift({ type: "scatter", mode: "lines", name: "frontier", x: front.map((one) => one.tflops), y: front.map((one) => one.error),
         line: { color: colour("quiet"), width: 1.5, shape: "vh" }, hoverinfo: "skip" });
     plot(place, traces, { xaxis: { title: { text: `TFLOP/s, ${measure}` }, rangemode: "tozero" },
-        yaxis: { title: { text: "relative error" }, type: "log", exponentformat: "power", dtick: 1 } });
+        yaxis: { title: { text: "relative error" }, type: "log", ...powers(all.map((one) => one.error)) } });
   }
 
   function bySize(place) {
@@ -219,7 +228,7 @@
   function byModel(place) {
     const all = here().filter((one) => one.kind === "kernel" && one.verdict === "timed" && one.predicted !== null);
     lead(place, "The model's time against the measured one. On the line they agree; above it the kernel took longer than predicted.",
-      "The bias is the mean with its sign.");
+      "Told are the mean error and, as the bias, the mean with its sign.");
     if (!all.length) return place.append(nothing(data.timed ? "No timed kernel of this GPU has a predicted time."
         : "Nothing was timed, so there is nothing to hold predictions against."));
     const designs = unique(all.map((one) => one.design)).sort(), seconds = all.flatMap((one) => [one.seconds, one.predicted]);
@@ -235,7 +244,7 @@
       return [of.length, percent(Math.exp(logs.reduce((a, b) => a + Math.abs(b), 0) / logs.length)), percent(Math.exp(mean)),
           `${(100 * logs.filter((one) => Math.abs(one) < Math.log(1.1)).length / logs.length).toFixed(0)} %`];
     };
-    place.append(table(["design", "points", "mean error", "bias", "within 10 %"],
+    place.append(table(["design", "points", "error", "bias", "within 10 %"],
         [...designs.map((design) => [design || "–", ...about(all.filter((one) => one.design === design))]),
         ...(designs.length > 1 ? [["all", ...about(all)]] : [])], ["", "number", "number", "number", "number"]));
     if (data.shown < data.plottable) place.append(made("p", { class: "quiet" }, "Of the points that are drawn."));
@@ -243,10 +252,11 @@
 
   function byReason(place) {
     const all = data.rejected.filter((one) => one.gpu === chosen.gpu), most = Math.max(1, ...all.map((one) => one.count));
-    lead(place, "Candidates that became no right kernel, by the inequality that they break or by what went wrong. Counts are of all rows.");
+    lead(place, "Candidates that became no right kernel, by the inequality that they break or by what went wrong, each with one kernel's numbers.",
+      "Counts are of all rows.");
     if (!all.length) return place.append(nothing("No candidate of this GPU was rejected."));
     place.append(table(["verdict", "reason", "candidates", ""], all.map((one) => [one.verdict, one.reason, one.count.toLocaleString("en"),
-        bar(one.count / most)]), ["", "", "number", "bars"]));
+        bar(one.count / most)]), ["", "name", "number", "bars"]));
   }
 
   function kernels(place) {
