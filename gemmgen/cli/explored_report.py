@@ -25,6 +25,12 @@ class Method(StrEnum):
     exact = "exact"
 
 
+class Decide(StrEnum):
+    auto = "auto"
+    rules = "rules"
+    estimates = "estimates"
+
+
 class Layout(StrEnum):
     nn = "nn"
     nt = "nt"
@@ -107,6 +113,8 @@ def choose(
         "Shapes that kernels and rules are not chosen by, to tell what they are worth for others: a share, 0 for none, or a file like --shapes."))] = "0.25",
     method: Annotated[Method, typer.Option(help=(
         "greedy, exact (an integer programme), or auto: exact where there are few enough kernels and shapes."))] = Method.auto,
+    decide: Annotated[Decide, typer.Option(help=(
+        "What takes a kernel: rules over m, n and k, the least of the kernels' estimated times, or auto: what has the smaller regret."))] = Decide.auto,
     learn: Annotated[bool, typer.Option(help="Fit the model's constants to the store first, where it stands in for measurements.")] = True,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the dispatch table there (JSON).")] = None,
     where: Where = "",
@@ -117,8 +125,8 @@ def choose(
 
     Of all kernels of a store, at most so many are taken that the geometric mean of
     time over the best known one's is the least. A dispatch table says which of them
-    a product gets, by rules over m, n and k. Regret is told of the chosen kernels,
-    of the rules, of shapes that were held out, and of one kernel for all. Where a
+    a product gets, by rules over m, n and k or by the least of simple estimates of
+    their times. Regret is told of the chosen kernels, of both ways to take one, of shapes that were held out, and of one kernel for all. Where a
     kernel was not timed at a shape, the model's time stands in, and it is said.
     """
     from gemmgen.explore import choose as choosing
@@ -127,7 +135,7 @@ def choose(
     wanted = load_shapes(shapes) if shapes else None
     found = choosing.choose(
         _rows(store, where, as_json), kernels, wanted, gpus=gpu or (), layout=layout and layout.value, error=error, held_out=_held_out(held_out), seed=seed,
-        method=method.value, learn=learn, title=f"shapes {shapes}" if shapes else "sizes of the store",
+        method=method.value, decide=decide.value, learn=learn, title=f"shapes {shapes}" if shapes else "sizes of the store",
     )
     written = write_paths({output: json_text(found.table.model_dump(mode="json", exclude_none=True)) + "\n"}) if output else []
     if as_json:
@@ -178,8 +186,9 @@ def choice_text(choice: Choice) -> str:
                     timed = f"{100 * regret.measured:.0f} % of them timed"
                     lines.append(
                         f"{what:<{LABEL}}layout {part.layout}, {regret.shapes} shapes ({timed}): {_percent(regret.chosen)} with the best of the kernels, "
-                        f"{_percent(regret.rules)} by the rules (worst {_percent(regret.worst)}), {_percent(regret.alone)} with one kernel for all")
-            lines += [f"{'rules' if at == 0 else '':<{LABEL}}{line}" for at, line in enumerate(as_text(part).splitlines())]
+                        f"{_percent(regret.rules)} by rules, {_percent(regret.estimates)} by estimates (worst {_percent(regret.worst)}), "
+                        f"{_percent(regret.alone)} with one kernel for all")
+            lines += [f"{part.decided_by if at == 0 else '':<{LABEL}}{line}" for at, line in enumerate(as_text(choice.table, part).splitlines())]
     lines.append("")
     for at, (label, kernel) in enumerate(choice.table.kernels.items()):
         error = f", error {kernel.error:.1e}" if kernel.error is not None else ""

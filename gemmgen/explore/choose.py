@@ -18,13 +18,13 @@ from typing import Any, Literal
 import numpy as np
 
 from gemmgen import __version__
-from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.table import parse
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.explore import dispatch
 from gemmgen.explore.learn import learn as learnt
 from gemmgen.explore.libraries import missing
-from gemmgen.explore.rebuilt import Predictions, kernel_of, spec_of, timed_whole
+from gemmgen.explore.rebuilt import Predictions, kernel_of, plan_of, spec_of, timed_whole
 from gemmgen.explore.row import Row
 from gemmgen.explore.shapes import Shape, merged, parted, shapes_of
 
@@ -42,6 +42,7 @@ AROUND, NEAR = 16, 0.6
 LEAST_PARTED = 16
 """Shapes of which some can be held out."""
 Method = Literal["auto", "greedy", "exact"]
+Decide = Literal["auto", "rules", "estimates"]
 
 
 @dataclass(frozen=True)
@@ -302,8 +303,8 @@ def best_set(costs: Costs, most: int, method: Method = "auto", seconds: float = 
 
 def choose(
     rows: Iterable[Row], kernels: int = 8, shapes: Sequence[Shape] | None = None, *, gpus: Sequence[str] = (), layout: str | None = None,
-    error: float | None = None, held_out: float | Sequence[Shape] = 0.25, seed: int = 1, method: Method = "auto", learn: bool = True,
-    title: str = "sizes of the store",
+    error: float | None = None, held_out: float | Sequence[Shape] = 0.25, seed: int = 1, method: Method = "auto", decide: Decide = "auto",
+    learn: bool = True, title: str = "sizes of the store",
 ) -> Choice:
     """At most so many kernels for each GPU, and the rules by which products get one of them.
 
@@ -316,6 +317,7 @@ def choose(
         layout: of all shapes, instead of their own.
         error: the largest relative Frobenius error that a kernel may have.
         held_out: the share of shapes to hold out, 0 for none, or shapes of their own.
+        decide: what takes a kernel: `rules`, `estimates` of the kernels' times, or `auto`: what has the smaller regret, at held-out shapes if there are some.
         learn: whether the model's constants are fitted to the store first, where it stands in for measurements.
         title: of the distribution, for the table.
 
@@ -366,6 +368,9 @@ def choose(
                 for whole in parts:
                     if whole["layout"] == part["layout"] and there:
                         whole["held_out"] = _regret(every, part, own or table["kernels"], there)
+        for part in parts:
+            told = part.get("held_out", part["regret"])
+            part["decided_by"] = ("rules" if told["rules"] <= told["estimates"] else "estimates") if decide == "auto" else decide
         table["parts"] += parts
     return Choice(sets, of, _table(table), tuple(notes))
 
@@ -417,14 +422,26 @@ def _made(
         learning = every.of(keep)
         rules = dispatch.learnt(learning.logs[own], np.array([one.size for one in keep]), learning.weights, RULES_EACH * most, few=3 if len(keep) > 32 else 1)
         labels: dict[int, str] = {}
-        for _, kernel in rules:
-            if kernel not in labels:
-                row, labels[kernel] = known.rows[own[kernel]], f"k{len(kernels) + 1}"
-                kernels[labels[kernel]] = {"name": row.kernel, "identity": kernel_of(row), "gpu": row.gpu, "layout": row.layout,
-                                           "error": known.error[own[kernel]], "spec": spec_of(row)}
+        for kernel in dict.fromkeys([*(kernel for _, kernel in rules), *range(len(own))]):
+            row, labels[kernel] = known.rows[own[kernel]], f"k{len(kernels) + 1}"
+            kernels[labels[kernel]] = {
+                "name": row.kernel, "identity": kernel_of(row), "gpu": row.gpu, "layout": row.layout, "error": known.error[own[kernel]],
+                "estimate": _estimate(row, learning, own[kernel]).model_dump(mode="json"), "spec": spec_of(row),
+            }
         part = {"gpu": gpu, "layout": layout, "rules": [{"at_most": bounds, "kernel": labels[kernel]} for bounds, kernel in rules]}
         parts.append({**part, "regret": _regret(known, part, kernels, [one for one in shapes if one.layout == layout], own)})
     return chosen, parts
+
+
+def _estimate(row: Row, learning: Costs, kernel: int) -> dispatch.Estimate:
+    """A kernel's time as a sum of five terms, by the shapes that rules are learnt by."""
+    try:
+        plan = plan_of(row)
+        tile, slices = plan.block[:2], plan.split_k
+    except GemmgenError:  # of another version: its columns tell as much
+        tile, slices = [int(one) for one in (row.block or "128x128").split("x")[:2]], max(1, row.split_k)
+    sizes = np.array([one.size for one in learning.shapes])
+    return dispatch.estimated(learning.seconds[kernel], sizes, learning.weights, tile, slices, GPUS.get(row.gpu).rates.sms)
 
 
 def _regret(every: Costs, part: Mapping[str, Any], kernels: Mapping[str, Any], shapes: Sequence[Shape], chosen: Sequence[int] = ()) -> dict[str, Any]:
@@ -436,18 +453,23 @@ def _regret(every: Costs, part: Mapping[str, Any], kernels: Mapping[str, Any], s
     mine = every.of([one for one in shapes if one.layout == part["layout"]])
     place = {kernel_of(row): at for at, row in enumerate(every.rows)}
     where = {label: place[one["identity"]] for label, one in kernels.items() if one["gpu"] == every.gpu}
-    rules = [dispatch.Rule(**one) for one in part["rules"]]
-    measures = dispatch.measures_of(np.array([one.size for one in mine.shapes]))
-    taken = [next(where[rule.kernel] for rule in rules if rule.holds({name: int(values[at]) for name, values in measures.items()}))
-             for at in range(len(mine.shapes))]
-    logs, each, weights = mine.logs, np.arange(len(mine.shapes)), mine.weights
+    rules, sizes = [dispatch.Rule(**one) for one in part["rules"]], np.array([one.size for one in mine.shapes])
+    measures = dispatch.measures_of(sizes)
+    taken = {"rules": [next(where[rule.kernel] for rule in rules if rule.holds({name: int(values[at]) for name, values in measures.items()}))
+                       for at in range(len(sizes))]}
+    labels = [label for label, one in kernels.items() if (one["gpu"], one["layout"]) == (every.gpu, part["layout"])]
+    told = np.array([dispatch.Estimate(**kernels[label]["estimate"]).seconds(*sizes.T) for label in labels])
+    taken["estimates"] = [where[labels[at]] for at in told.argmin(axis=0)]
+    logs, each, weights = mine.logs, np.arange(len(sizes)), mine.weights
     served = [at for at, row in enumerate(every.rows) if row.layout == part["layout"]]
-    by_rules = logs[taken, each]
-    own = list(chosen) or sorted(set(where[rule.kernel] for rule in rules))
-    ratio = {name: float(np.exp(value)) for name, value in {
-        "chosen": logs[own].min(axis=0) @ weights, "rules": by_rules @ weights, "worst": by_rules.max(), "alone": (logs[served] @ weights).min(),
+    own = list(chosen) or [where[label] for label in labels]
+    by = {name: logs[which, each] for name, which in taken.items()}
+    decided = part.get("decided_by") or min(by, key=lambda name: by[name] @ weights)
+    ratio = {name: max(1.0, float(np.exp(value))) for name, value in {
+        "chosen": logs[own].min(axis=0) @ weights, "rules": by["rules"] @ weights, "estimates": by["estimates"] @ weights, "worst": by[decided].max(),
+        "alone": (logs[served] @ weights).min(),
     }.items()}
-    return {"shapes": len(mine.shapes), "measured": float(mine.measured[taken, each].mean()), **{name: max(1.0, value) for name, value in ratio.items()}}
+    return {"shapes": len(sizes), "measured": float(mine.measured[taken[decided], each].mean()), **ratio}
 
 
 def _table(data: dict[str, Any]) -> dispatch.Table:

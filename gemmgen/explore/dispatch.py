@@ -3,7 +3,8 @@
     table = load_table("dispatch.json")
     select(table, "h200", "nn", 4096, 4096, 1024).spec
 
-A rule asks that sizes be at most so large; the first of a list that holds counts, and the last asks for nothing.
+A rule asks that sizes be at most so large; the first of a list that holds counts, and the last asks for nothing. Beside the rules each kernel has an
+estimate of its time, a sum of five terms, and a part of the table may say that the kernel with the least estimate is taken.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import Field, model_validator
 
 from gemmgen.catalog.table import Strict, Title, parse
 from gemmgen.errors import SpecError
+from gemmgen.explore.libraries import missing
 from gemmgen.files import read
 
 VERSION = 1
@@ -45,6 +47,44 @@ class Rule(Strict):
         return " and ".join(told) or "otherwise"
 
 
+Seconds = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
+
+
+class Estimate(Strict):
+    """Seconds of a product: launch + waves (wave + step ceil(k / slices)) + operand (m k + k n) + output m n,
+    where waves = ceil(ceil(m / tile m) ceil(n / tile n) slices / sms)."""
+
+    tile: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], Annotated[int, Field(ge=1, le=4096)]], Field(strict=False)] = Field(
+        description="m and n of a thread block"
+    )
+    slices: Annotated[int, Field(ge=1, le=64)] = Field(description="slices of k")
+    sms: Annotated[int, Field(ge=1, le=4096)] = Field(description="of the GPU")
+    launch: Seconds = Field(description="seconds of any product")
+    wave: Seconds = Field(description="seconds of a wave of blocks")
+    step: Seconds = Field(description="seconds of a wave and one k of a slice")
+    operand: Seconds = Field(description="seconds of an element of A or B")
+    output: Seconds = Field(description="seconds of an element of C")
+
+    @staticmethod
+    def terms(tile: Sequence[int], slices: int, sms: int, m: Any, n: Any, k: Any) -> np.ndarray:
+        """What the five coefficients are multiplied by, [5] or [5, products]; whole numbers up to 2^53 are exact."""
+        m, n, k = (np.asarray(one, float) for one in (m, n, k))
+        waves = np.ceil(np.ceil(m / tile[0]) * np.ceil(n / tile[1]) * slices / sms)
+        return np.stack([np.ones_like(m), waves, waves * np.ceil(k / slices), m * k + k * n, m * n])
+
+    def seconds(self, m: Any, n: Any, k: Any) -> np.ndarray:
+        """Of products of these sizes, numbers or [products] each."""
+        return np.array([self.launch, self.wave, self.step, self.operand, self.output]) @ self.terms(self.tile, self.slices, self.sms, m, n, k)
+
+    def __str__(self) -> str:
+        told = [f"{1e6 * self.launch:.3g}"] if self.launch else []
+        inner = [f"{1e6 * self.wave:.3g}"] * bool(self.wave) + [f"{1e9 * self.step:.3g} k / {1000 * self.slices}"] * bool(self.step)
+        told += [f"waves ({' + '.join(inner)})"] if inner else []
+        told += [f"{1e12 * self.operand:.3g} (m + n) k / 10^6"] * bool(self.operand) + [f"{1e12 * self.output:.3g} m n / 10^6"] * bool(self.output)
+        tiles = f"ceil(m / {self.tile[0]}) ceil(n / {self.tile[1]})" + (f" {self.slices}" if self.slices > 1 else "")
+        return f"{' + '.join(told) or '0'} us, waves = ceil({tiles} / {self.sms})"
+
+
 class Kernel(Strict):
     """A kernel of the table.
 
@@ -57,6 +97,7 @@ class Kernel(Strict):
     gpu: Annotated[str, Field(max_length=200)]
     layout: Literal["nn", "nt", "tn", "tt"]
     error: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(None, description="largest relative Frobenius error it was seen to have")
+    estimate: Estimate
     spec: dict[str, dict[str, Any]] = Field(description="a spec with every decision fixed; its sizes are a hint, the kernel takes any")
 
 
@@ -65,11 +106,12 @@ class Regret(Strict):
 
     shapes: Annotated[int, Field(ge=0)] = Field(description="how many shapes")
     measured: Annotated[float, Field(ge=0, le=1)] = Field(
-        description="the share of them where the kernel that the rules take was timed; of the others the model tells"
+        description="the share of them where the kernel that is taken was timed; of the others the model tells"
     )
     chosen: Ratio = Field(description="the best of the chosen kernels at each shape")
     rules: Ratio = Field(description="the kernels that the rules take")
-    worst: Ratio = Field(description="of the rules, the worst shape")
+    estimates: Ratio = Field(description="those with the least estimates")
+    worst: Ratio = Field(description="the worst shape, of what the part takes: rules or estimates")
     alone: Ratio = Field(description="one kernel for all, the best one")
 
 
@@ -78,6 +120,7 @@ class Part(Strict):
 
     gpu: Annotated[str, Field(max_length=200)]
     layout: Literal["nn", "nt", "tn", "tt"]
+    decided_by: Literal["rules", "estimates"] = Field("rules", description="what takes a kernel: the first rule that holds, or the least estimate")
     rules: Annotated[tuple[Rule, ...], Field(min_length=1, strict=False)]
     regret: Regret | None = None
     held_out: Regret | None = Field(None, description="of shapes that kernels and rules were not chosen by")
@@ -144,17 +187,51 @@ def select(table: Table, gpu: str, layout: str, m: int, n: int, k: int) -> Kerne
     if part is None:
         raise SpecError("dispatch table", "has no rules for this GPU and layout", got=f"{gpu}, {layout}",
                         needs=" or ".join(f"{one.gpu}, {one.layout}" for one in table.parts), remedy="gemmgen choose with rows of it")
+    if part.decided_by == "estimates":
+        mine = [one for one in table.kernels.values() if (one.gpu, one.layout) == (gpu, layout)]
+        return min(mine, key=lambda one: float(one.estimate.seconds(m, n, k)))
     measures = {"m": m, "n": n, "k": k, "mn": m * n}
     return table.kernels[next(rule for rule in part.rules if rule.holds(measures)).kernel]
 
 
-def as_text(part: Part) -> str:
-    """The rules of a GPU and layout, a line each."""
+def as_lines(table: Table, part: Part) -> list[tuple[str, str]]:
+    """What takes a kernel of a GPU and layout: (the rule, or the estimate; the kernel's label) each."""
+    if part.decided_by == "rules":
+        return [(str(rule), rule.kernel) for rule in part.rules]
+    return [(str(one.estimate), label) for label, one in table.kernels.items() if (one.gpu, one.layout) == (part.gpu, part.layout)]
+
+
+def as_text(table: Table, part: Part) -> str:
+    """The same, a line each."""
+    if part.decided_by == "estimates":
+        return "\n".join(f"{label}  {told}" for told, label in as_lines(table, part))
     width = max(len(str(rule)) for rule in part.rules)
     return "\n".join(f"{str(rule):<{width}}  {rule.kernel}" for rule in part.rules)
 
 
-# ---- learning rules
+# ---- learning rules and estimates
+
+
+def estimated(seconds: np.ndarray, sizes: np.ndarray, weights: np.ndarray, tile: Sequence[int], slices: int, sms: int) -> Estimate:
+    """The estimate whose relative errors have the least squares, by weight.
+
+    Args:
+        seconds: [shapes] of the kernel.
+        sizes: [shapes, 3] of m, n, k.
+        weights: [shapes].
+
+    Raises:
+        GemmgenError: scipy is missing.
+    """
+    try:
+        from scipy.optimize import nnls
+    except ImportError:
+        raise missing("scipy", "the choice of kernels") from None
+    relative = Estimate.terms(tile, slices, sms, *sizes.T).T / seconds[:, None]
+    scale = relative.max(axis=0)  # terms are of many magnitudes, and what solves for them compares with one
+    root = np.sqrt(weights)
+    found = nnls(relative / scale * root[:, None], root)[0] / scale
+    return Estimate(tile=tuple(tile), slices=slices, sms=sms, **dict(zip(("launch", "wave", "step", "operand", "output"), (float(f"{one:.4g}") for one in found))))
 
 
 def measures_of(sizes: np.ndarray) -> dict[str, np.ndarray]:

@@ -127,7 +127,7 @@ def test_kernels_come_with_their_text_or_the_reason_why_not():
 
 def test_a_dispatch_table_brings_its_rules_and_kernels():
     rows = usual_rows()
-    table = choose(rows, 2, learn=False).table
+    table = choose(rows, 2, learn=False, decide="rules").table
     page = facts(rows, table)
     assert [one["label"] for one in page["kernels"]] == list(table.kernels) and page["rules"][0]["rules"][-1][0] == "otherwise"
     assert "one kernel for all" in page["rules"][0]["regret"]

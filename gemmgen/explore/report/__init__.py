@@ -29,7 +29,7 @@ from gemmgen.explore.rebuilt import kernel_of, plan_of
 from gemmgen.explore.row import VERDICTS, Row
 
 if TYPE_CHECKING:
-    from gemmgen.explore.dispatch import Regret, Table
+    from gemmgen.explore.dispatch import Part, Table
 
 MOST_POINTS = 4000
 """Points that a page shows and a phone still draws."""
@@ -310,17 +310,20 @@ def _text(row: Row) -> tuple[str | None, str]:
 def _rules(table: Table | None) -> list[dict[str, Any]]:
     if table is None:
         return []
-    return [{"gpu": part.gpu, "layout": part.layout, "rules": [[str(rule), f"{rule.kernel}: {table.kernels[rule.kernel].name}"] for rule in part.rules],
-             "regret": _regret(part.regret, part.held_out)} for part in table.parts]
+    from gemmgen.explore.dispatch import as_lines
+
+    return [{"gpu": part.gpu, "layout": part.layout, "by": part.decided_by, "regret": _regret(part),
+             "rules": [[told, f"{label}: {table.kernels[label].name}"] for told, label in as_lines(table, part)]} for part in table.parts]
 
 
-def _regret(one: Regret | None, held_out: Regret | None) -> str:
+def _regret(part: Part) -> str:
     def percent(ratio: float) -> str:
         return f"{100 * (ratio - 1):.1f} %"
 
     told = []
-    for what, of in (("Of the shapes that it was made of", one), ("Of shapes held out", held_out)):
+    for what, of in (("Of the shapes that it was made of", part.regret), ("Of shapes held out", part.held_out)):
         if of:
-            told.append(f"{what}, {of.shapes}: the rules take {percent(of.rules)} longer than the best kernel that is known, in geometric mean; one kernel "
-                        f"for all {percent(of.alone)}.")
+            taken = percent(getattr(of, part.decided_by))
+            told.append(f"{what}, {of.shapes}: what is taken takes {taken} longer than the best kernel that is known, in geometric mean; one kernel for all "
+                        f"{percent(of.alone)}.")
     return " ".join(told)
