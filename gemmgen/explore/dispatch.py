@@ -231,7 +231,8 @@ def estimated(seconds: np.ndarray, sizes: np.ndarray, weights: np.ndarray, tile:
     scale = relative.max(axis=0)  # terms are of many magnitudes, and what solves for them compares with one
     root = np.sqrt(weights)
     found = nnls(relative / scale * root[:, None], root)[0] / scale
-    return Estimate(tile=tuple(tile), slices=slices, sms=sms, **dict(zip(("launch", "wave", "step", "operand", "output"), (float(f"{one:.4g}") for one in found))))
+    named = zip(("launch", "wave", "step", "operand", "output"), (float(f"{one:.4g}") for one in found))
+    return Estimate(tile=tuple(tile), slices=slices, sms=sms, **dict(named))
 
 
 def measures_of(sizes: np.ndarray) -> dict[str, np.ndarray]:

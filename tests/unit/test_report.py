@@ -35,7 +35,8 @@ def hostile_rows() -> list[Row]:
             rows.append(Row(
                 study=text, trial=f"{at}", kind=kind, verdict=verdict, kernel=text, gpu=text if at % 2 else GPU, m=64, n=64, k=64, layout=text[:40], at=AT,
                 reason=text, writer=text, spec=json.dumps({"split": {"scheme": text}}), decided=json.dumps({text: text, "block": [1, text]}), identity=text[:9],
-                scheme=text, design=text, policy=text, device=text, uuid=text, driver=text, compiler=text, data=text, seconds=1e-5 * (at + 1), predicted_seconds=1e-5, error=1e-7,
+                scheme=text, design=text, policy=text, device=text, uuid=text, driver=text, compiler=text, data=text, seconds=1e-5 * (at + 1),
+                predicted_seconds=1e-5, error=1e-7,
                 extra=json.dumps({"rejected": {text: 3}}),
             ))
     return rows

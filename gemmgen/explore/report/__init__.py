@@ -222,8 +222,8 @@ def _gpu(rows: Sequence[Row], gpu: str) -> dict[str, Any]:
 def rejected(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """How many candidates of each GPU were rejected, by reason: `{gpu, verdict, reason, count}`, most first.
 
-    Rows with a bad verdict count by their reason without its numbers, of which the first is told. A row whose `extra` has `rejected`, counts by inequality of candidates that the
-    model refused before they became trials, adds those.
+    Rows with a bad verdict count by their reason without its numbers, of which the first is told. A row whose `extra` has `rejected`,
+    counts by inequality of candidates that the model refused before they became trials, adds those.
     """
     found: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], str] = {}

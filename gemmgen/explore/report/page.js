@@ -264,7 +264,8 @@
     place.append(made("p", { class: "quiet" }, data.kernels_told));
     if (data.rules.length) {
       for (const part of data.rules.filter((one) => one.gpu === chosen.gpu)) {
-        place.append(made("h2", {}, `Dispatch for layout ${part.layout}`), table([part.by === "rules" ? "where" : "the least of", "kernel"], part.rules, ["", "name"]));
+        place.append(made("h2", {}, `Dispatch for layout ${part.layout}`),
+          table([part.by === "rules" ? "where" : "the least of", "kernel"], part.rules, ["", "name"]));
         if (part.regret) place.append(made("p", {}, part.regret));
       }
       place.append(made("h2", {}, "The kernels"));
