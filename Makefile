@@ -14,7 +14,8 @@ INSTALLED := $(VENV)/.installed
 PYTHON ?=
 
 # What took longest is told at the end; workers take tests from one another.
-PYTEST := $(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal --durations=25
+# Compiled modules and rewritten assertions are kept, which a setting of the user's may forbid.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal --durations=25
 
 .PHONY: help demo test-fast test test-all mutants clean
 help:

@@ -141,7 +141,7 @@ class Launch:
 
     Attributes:
         symbol: the kernel's name in the binary.
-        role: what it is for: `absmax`, `norms`, `split` or `gemm`; `meaning` says it in words.
+        role: what it is for: `absmax`, `norms`, `split`, `flags`, `gemm` or `fallback`; `meaning` says it in words.
         grid: the (one-dimensional) grid as a sum of products: each factor is a
             (dimension, tile) that stands for ceil(extent / tile), where dimension
             is m, n, k, or m_padded, n_padded, k_padded, the extents the packed
@@ -249,7 +249,12 @@ class Interface:
         return any(parameter.argument == argument for launch in self.launches for parameter in launch.parameters)
 
     def extents(self, m: int, n: int, k: int, batch: int = 1) -> dict[str, int]:
-        """What grids and buffers call the sizes: m, n, k, the padded ones, the products of a batch and the constants."""
+        """What grids and buffers call the sizes: m, n, k, the padded ones, the products of a batch and the constants.
+
+        Where C has no elements, all sizes count as 0.
+        """
+        if not (m and n and batch):
+            m = n = k = batch = 0
         sizes = {"m": m, "n": n, "k": k} | ({BATCH: batch} if self.batched else {})
         return sizes | {name: round_up(sizes[of], unit) for name, (of, unit) in self.padded.items()} | self.constants
 
@@ -319,6 +324,16 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
     return tuple(found)
 
 
+def _buffer_pair(
+    name: str, element: str, factor: int, zeroed: bool, meanings: tuple[str, ...], also: tuple[str, ...] = (), **more: Any,
+) -> tuple[Buffer, ...]:
+    """A buffer for A's rows and one for B's columns, `a_` and `b_` and the name; `also` are the extents that both have besides."""
+    return tuple(
+        Buffer(f"{x}_{name}", element, factor, (f"{outer}_padded", *also), zeroed, meaning, **more)
+        for x, outer, meaning in zip("ab", "mn", meanings)
+    )
+
+
 def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequence[Counters]) -> tuple[Buffer, ...]:
     scales = 4 if plan.takes_maxima else 0
     tiles = [
@@ -334,19 +349,15 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
     arrived = f"slices of k that have left their part, for each {plan.design.gatherer} of C"
     each = (BATCH,) if plan.strided else ()
     found_by_adding = not plan.splits_whole  # blocks raise what others found
-    maxima = tuple(
-        Buffer(f"{x}_absmax", "unsigned int", scales, (f"{outer}_padded", *each), found_by_adding, f"largest magnitudes of {x.upper()}'s {lines}{none}",
-               zeroed_again=found_by_adding)
-        for x, outer, lines in (("a", "m", "rows"), ("b", "n", "columns"))
-    )
+    lines = tuple(f"largest magnitudes of {whose}{none}" for whose in ("A's rows", "B's columns"))
+    maxima = _buffer_pair("absmax", "unsigned int", scales, found_by_adding, lines, each, zeroed_again=found_by_adding)
     return (
         _status(counters),
         *(() if plan.splits_whole else maxima),
-        *([
-            Buffer("a_energy", "unsigned long long", 8, ("m_padded",), True, "of A's rows: elements that are not 0, and their leading words' squares",
-                   zeroed_again=True),
-            Buffer("b_energy", "unsigned long long", 8, ("n_padded",), True, "the same of B's columns", zeroed_again=True),
-        ] if plan.fallback else []),
+        *(_buffer_pair(
+            "energy", "unsigned long long", 8, True, ("of A's rows: elements that are not 0, and their leading words' squares", "the same of B's columns"),
+            zeroed_again=True,
+        ) if plan.fallback else ()),
         Buffer("arrived", "unsigned int", 4 * plan.numbers["sharers"] if slices else 0, (rows, "n_padded", *each), True,
                arrived if slices else f"{arrived}; none in this kernel", per=plan.block[0] * plan.block[1]),
         *(maxima if plan.splits_whole else ()),
@@ -366,8 +377,7 @@ def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
     """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once."""
     kept = plan.numbers["kept_bytes"]
     return (
-        Buffer("a_scales", "double", 16, ("m_padded",), False, "factors of A's rows, and one over each"),
-        Buffer("b_scales", "double", 16, ("n_padded",), False, "factors of B's columns, and one over each"),
+        *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each")),
         Buffer("residues", "unsigned char", kept, (), False, "residues of the tiles that are at work, and sums of segments before"),
     )
 
@@ -417,39 +427,29 @@ def _words(operand: Operand, const: bool) -> Parameter:
     return _into(f"{operand.name}_words", "unsigned char", f"packed words of {operand.name.upper()}", const=const, restrict=True)
 
 
+def _pair(name: str, element: str, meaning: str, const: bool, of: tuple[str, str] = ("A's rows", "B's columns")) -> tuple[Parameter, ...]:
+    """The parameters for A and for B that point to buffers of theirs, `a_` and `b_` and the name; the meaning has {} for what of each they tell."""
+    return tuple(_into(f"{x}_{name}", element, meaning.format(whose), const=const, restrict=True) for x, whose in zip("ab", of))
+
+
 def _absmax(const: bool) -> tuple[Parameter, ...]:
-    return (
-        _into("a_absmax", "unsigned int", "largest magnitudes of A's rows", const=const, restrict=True),
-        _into("b_absmax", "unsigned int", "largest magnitudes of B's columns", const=const, restrict=True),
-    )
+    return _pair("absmax", "unsigned int", "largest magnitudes of {}", const)
 
 
 def _energies(const: bool) -> tuple[Parameter, ...]:
-    return (
-        _into("a_energy", "unsigned long long", "elements and squares of A's rows", const=const, restrict=True),
-        _into("b_energy", "unsigned long long", "elements and squares of B's columns", const=const, restrict=True),
-    )
+    return _pair("energy", "unsigned long long", "elements and squares of {}", const)
 
 
 def _flags(const: bool) -> tuple[Parameter, ...]:
-    return (
-        _into("a_flags", "unsigned int", "rows of tiles that fall back", const=const, restrict=True),
-        _into("b_flags", "unsigned int", "columns of tiles that fall back", const=const, restrict=True),
-    )
+    return _pair("flags", "unsigned int", "{} of tiles that fall back", const, ("rows", "columns"))
 
 
 def _tile_scales(const: bool) -> tuple[Parameter, ...]:
-    return (
-        _into("a_scales", "float", "scales of tiles of k of A's rows", const=const, restrict=True),
-        _into("b_scales", "float", "scales of tiles of k of B's columns", const=const, restrict=True),
-    )
+    return _pair("scales", "float", "scales of tiles of k of {}", const)
 
 
 def _factors(const: bool) -> tuple[Parameter, ...]:
-    return (
-        _into("a_scales", "double", "factors of A's rows, and one over each", const=const, restrict=True),
-        _into("b_scales", "double", "factors of B's columns, and one over each", const=const, restrict=True),
-    )
+    return _pair("scales", "double", "factors of {}, and one over each", const)
 
 
 def _row_scales(plan: Plan, found: bool = False) -> tuple[Line, ...]:

@@ -298,12 +298,14 @@ def export(
         GemmgenError: the folder holds something else, or cannot be written; others as `build`.
     """
     from gemmgen import export as exporter
+    from gemmgen.build import without_line_info
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
     built = build(kernel, gpu, archs=lambda made: exporter.target_archs(made, archs))
     refused = [refusal.as_dict() for refusal in built.refused]
-    return exporter.export(built.plan, built.source, built.binary, Path(directory), others=built.others, name=name, force=force, refused=refused)
+    binary = without_line_info(built.source, built.binary)
+    return exporter.export(built.plan, built.source, binary, Path(directory), others=built.others, name=name, force=force, refused=refused)
 
 
 def tune(

@@ -13,6 +13,8 @@ import numpy as np
 
 def extents(manifest: dict, m: int, n: int, k: int) -> dict[str, int]:
     """m, n, k, what the manifest derives from them, and the plan's numbers that grids name."""
+    if not (m and n):
+        m = n = k = 0  # as the manifest's workspace rule says
     sizes = {"m": m, "n": n, "k": k} | {name: manifest["plan"][name] for name in ("split_k", "cluster", "pass_cluster") if name in manifest["plan"]}
     for name, rule in manifest["padded"].items():
         sizes[name] = -(-sizes[rule["of"]] // rule["multiple"]) * rule["multiple"]

@@ -130,16 +130,17 @@ WAYS = {
     "warpgroups, row scales of whole rows": dict(SMALL_GROUPS, scheme="scaled", layout="nt"),
     "warpgroups, one word": dict(SMALL_GROUPS, scheme="half", promote=0),
     "warpgroups, cut residuals": dict(SMALL_GROUPS, scheme="ootomo8"),
-    "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0),
+    "warpgroups, integer words": dict(SMALL_GROUPS, scheme="mixpert4", promote=0, size=1024),
     "warpgroups that take turns, integer words, fewer of A": dict(
-        HOPPER, scheme="mixpert2", promote=0, tile={"block": [64, 48, 128], "warp": [64, 48, 128], "cluster": 2}, consumers="pingpong", layout="tn", stages=3),
+        HOPPER, scheme="mixpert2", promote=0, tile={"block": [64, 48, 128], "warp": [64, 48, 128], "cluster": 2}, consumers="pingpong", layout="tn", stages=3,
+        size=1024),
     "residues": dict(SMALL_GROUPS, scheme="residues6", promote=0),
     "residues, two warpgroups, cluster": dict(
         HOPPER, scheme="residues7", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, layout="tn", stages=4),
     "residues, whole rows": dict(HOPPER, scheme="residues8", promote=0, tile={"block": [64, 64, 128], "warp": [64, 64, 128], "cluster": 1}, layout="nt", stages=2),
     "residues, two beside each other": dict(
         HOPPER, scheme="residues9", promote=0, tile={"block": [64, 64, 32], "warp": [64, 32, 32], "cluster": 1}, layout="tt", stages=3),
-    "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2),
+    "warpgroups, integer words, fewer of B, slices": dict(SMALL_GROUPS, scheme="mixpert3", promote=0, layout="nt", split_k=2, size=1024),
     "warpgroups, tiles of k": dict(
         HOPPER, scheme="mixpert4_tile", promote=0, tile={"block": [128, 32, 64], "warp": [64, 32, 64], "cluster": 2}, stages=3, layout="nt"),
     "warpgroups, tiles of k, slices": dict(
@@ -219,6 +220,19 @@ AMD_WAYS = {
 """The same on AMD's matrix cores, and without them."""
 
 
+LIKE_OTHER_WAYS = {
+    "VALU, 64 banks, deep stages", "eight k at a time", "mfma, bits", "mfma, narrow, register", "mfma, register", "mfma, register, strided",
+    "mfma, row scales", "mfma, shared, transposed", "mfma, three words", "packed integers, sixteen k at a time", "packed words through registers", "register",
+    "register, 32-bit words", "register, odd blocks", "shared, 32-bit words", "shared, on a T4", "shared, three words", "shared, transposed",
+    "slices of packed words", "straight", "thin columns", "warpgroups", "warpgroups that split A", "warpgroups that split A and take turns",
+    "warpgroups that take turns", "warpgroups that take turns in clusters", "warpgroups that take turns, slices, clusters", "warpgroups, clusters",
+    "warpgroups, never promoted", "warpgroups, odd width", "warpgroups, promoted within a stage", "warpgroups, row scales of whole rows",
+    "warpgroups, short rows", "warpgroups, slices", "warpgroups, three words", "warpgroups, words of several types", "wmma of RDNA3", "wmma of RDNA4",
+    "wmma of RDNA4, register",
+}
+"""Ways of which others go every part: `make test-all` verifies them in short, too. tests/unit/test_cover.py says what a part is."""
+
+
 IN_SHORT = {
     "bf16x9_a100", "blackwell_b200", "f16x6_a100", "hopper", "hopper_slices", "markidis_a100", "ootomo4_a100", "ootomo_flushed_a100", "scaled_f16x6_a100", "sgemm_a100",
     "sgemm_mi300x", "sgemm_portable, mi210", "sgemm_rtx4090", "sgemm_rtx5090", "shared_rtx3090",
@@ -263,9 +277,12 @@ def covering(combinations: Iterable[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*one, marks=() if at in chosen else pytest.mark.long) for at, one in enumerate(combinations)]
 
 
-def in_turn(names: Iterable[str], values: Iterable[Any]) -> list[tuple[str, Any]]:
-    """Each name with one of the values, which come round again and again."""
-    return list(zip(names, itertools.cycle(values)))
+def in_turn(names: Iterable[str], values: Iterable[Any], tail: Container[str] = ()) -> list[Any]:
+    """Each name with one of the values, which come round again and again, among those that are for `make test` and among those of the tail."""
+    names, values = list(names), list(values)
+    kept, left = ([name for name in names if (name in tail) == late] for late in (False, True))
+    late = [pytest.param(*one, marks=pytest.mark.long) for one in zip(left, itertools.cycle(values))]
+    return [*zip(kept, itertools.cycle(values)), *late]
 
 
 def sampled(values: Iterable[Any], few: int) -> list[Any]:

@@ -332,7 +332,7 @@ def _entries(
         for data, drawn in DRAWN.items():
             contenders.clear()
             timing.release_memory()
-            inputs = timing.Inputs(size, **drawn)
+            inputs = timing.Inputs(size, **drawn, b=measure.type_of_b([one.built.plan for one in field_.candidates]))
             contenders = field_.contenders(inputs)
             field_.judge(contenders, inputs, data)
     remaining = left()

@@ -14,7 +14,8 @@ from gemmgen.bench.statistics import DERIVED, F16, F16_THIRD, SGEMM, Row, Size, 
 from gemmgen.bench.table import Table, by
 from gemmgen.build import Binary
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.errors import DeviceError, GemmgenError, UnknownName
+from gemmgen.catalog.input import F32, Input
+from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 from gemmgen.timing import gemmul8
@@ -129,6 +130,7 @@ class _Run:
     libraries: Sequence[tuple[Gemmul8, gemmul8.Shim]] = ()
     warm_up: float = WARM_UP_SECONDS
     notes: list[str] = field(default_factory=list)
+    b: Input = F32
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -162,6 +164,9 @@ def bench(
     for kernel in kernels:
         require_timed(kernel.plan, "bench")
     run = _Run(kernels, against, low, high, rounds, slice_ms, errors, main_kernel, timing.sensors_here(), None, notes=list(notes))
+    run.b = type_of_b([kernel.plan for kernel in kernels])
+    if not run.b.is_usual:
+        run.note(f"B holds {run.b.title} numbers, which cuBLAS and others get as FP32")
     run.libraries = opened(libraries, progress)
     run.rivals = compiled_triton(run.against, sizes, progress, run.note)
     device = timing.device_name()
@@ -184,6 +189,19 @@ def bench(
     if not table.rows and refused:
         raise refused
     return table
+
+
+def type_of_b(plans: Sequence[Plan]) -> Input:
+    """Of the elements of B in a race of these kernels: FP32, or the one other type that some of them read.
+
+    Raises:
+        SpecError: they read two other types.
+    """
+    found = {plan.stored_b.name: plan.stored_b for plan in plans if not plan.stored_b.is_usual}
+    if len(found) > 1:
+        raise SpecError("[problem] b", "is of different types in one race", got=", ".join(sorted(found)), needs="one type beside FP32",
+                        remedy="a race for each")
+    return next(iter(found.values()), F32)
 
 
 def compiled_triton(against: Sequence[str], sizes: Sequence[Size], progress: Callable[[str], None], note: Callable[[str], None]) -> Any:
@@ -229,7 +247,7 @@ def _measure(run: _Run, size: Size, share: float | None) -> list[Row]:
     """
     started = time.perf_counter()
     with timing.refusals():
-        inputs = timing.Inputs(size, run.low, run.high)
+        inputs = timing.Inputs(size, run.low, run.high, b=run.b)
         field_ = _contenders(run, size, inputs)
         reference = timing.Reference(inputs) if run.errors else None
         accuracies = {

@@ -41,13 +41,27 @@ _HOMES = {
     "find_compiler": "nvrtc",
 }
 
-__all__ = ["build", *sorted(_HOMES)]
+__all__ = ["build", "without_line_info", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def without_line_info(source: Source, binary: Binary) -> Binary:
+    """The same machine code as far as its instructions go, a third as large: for whoever ships it. AMD's has none to leave out.
+
+    Raises:
+        BuildError: as `build`.
+    """
+    from gemmgen.build.cuda import compile_cuda
+
+    if source.arch.startswith("gfx"):
+        return binary
+    lean = compile_cuda(source.text, source.arch, name=source.file_name, allow_spills=True, line_info=False)
+    return lean if lean.kernels == binary.kernels else binary
 
 
 def build(source: Source, *, cache: Cache | None = None, only_kept: bool = False) -> Binary:

@@ -65,6 +65,7 @@ def compile_cuda(
     cache: Cache | None = USER_CACHE,
     allow_spills: bool = False,
     only_kept: bool = False,
+    line_info: bool = True,
 ) -> Binary:
     """Compile CUDA C++17 to PTX and machine code.
 
@@ -80,6 +81,7 @@ def compile_cuda(
         cache: where to look first and keep the result; None for neither.
         allow_spills: accept kernels that spill registers to local memory.
         only_kept: compile nothing; only what the cache holds will do.
+        line_info: keep lines of the source, with all of the PTX, in the machine code, for profilers and for the emulator's messages.
 
     Raises:
         BuildError: no usable NVRTC, an architecture it does not know, or a source
@@ -92,8 +94,8 @@ def compile_cuda(
     return fulfil(
         request,
         compiler,
-        _options(request),
-        make=None if only_kept else lambda: _make(compiler, request, cache),
+        _options(request, line_info),
+        make=None if only_kept else lambda: _make(compiler, request, cache, line_info),
         read=read_cubin,
         cache=None if request.reads_unkeyed_files(_FILE_OPTIONS) else cache,
         allow_spills=allow_spills,
@@ -106,17 +108,16 @@ def __getattr__(attribute: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
 
 
-def _options(request: Request) -> list[str]:
-    line_info = [] if request.includes else [_LINE_INFO]
-    return [f"-arch={request.arch}", *_OPTIONS, *line_info, *request.options]
+def _options(request: Request, line_info: bool) -> list[str]:
+    return [f"-arch={request.arch}", *_OPTIONS, *([_LINE_INFO] if line_info and not request.includes else []), *request.options]
 
 
-def _make(compiler: Compiler, request: Request, cache: Cache | None) -> Product:
+def _make(compiler: Compiler, request: Request, cache: Cache | None, line_info: bool) -> Product:
     name = request.name
     headers = compiler.headers(cache) if request.includes else None
     folders = [f"-I{headers}", f"-I{headers / 'cccl'}"] if headers else []
     start = time.perf_counter()
-    output = compiler.run(request.text, _FOLDER + name, [*_options(request), *folders])
+    output = compiler.run(request.text, _FOLDER + name, [*_options(request, line_info), *folders])
     seconds = time.perf_counter() - start
     log = output.log.replace(_FOLDER + name, name)
     if headers:

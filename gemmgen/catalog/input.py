@@ -87,12 +87,3 @@ F32 = Input("f32", "FP32", "float", np.dtype(np.float32), "{x}")
 INPUTS = {one.name: one for one in (
     F32, Input("f16", "FP16", "unsigned short", RAW["f16"], "widen_low({x})"), Input("bf16", "BF16", "unsigned short", RAW["bf16"], "widen_low({x})"),
 )}
-
-
-def require_f32(b: Input, what: str) -> None:
-    """
-    Raises:
-        SpecError: B is of another type, which `what` does not know.
-    """
-    if not b.is_usual:
-        raise SpecError("[problem] b", f"{what} B in FP32 alone", got=b.name, needs=F32.name, remedy='b = "f32", with a scheme for it')

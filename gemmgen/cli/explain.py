@@ -90,6 +90,7 @@ def text(explanation: Explanation) -> str:
         "kernel": kernel_name(plan),
         "decided": plan.summary,
         **({} if plan.stored_b.is_usual else {"operands": f"A of FP32, B of {plan.stored_b.title} as stored"}),
+        **({"fallback": f"{plan.fallback.scheme.name} for tiles of C with outliers: {plan.fallback.summary}"} if plan.fallback else {}),
         "predicted": f"{known['registers']} registers, {known['shared_bytes']} B shared, "
                      f"{known['resident_blocks']} blocks an SM, {known['seconds'] * 1e3:.3f} ms "
                      f"({known['tflops']:.1f} TFLOPS) for {plan.hints.m}x{plan.hints.n}x{plan.hints.k}",

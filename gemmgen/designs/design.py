@@ -103,6 +103,7 @@ class Decided(Protocol):
     fragment: Fragment
     gpu: Gpu
     hints: Hints
+    fallback: Any
     design: Design
 
 
@@ -340,7 +341,7 @@ class Design:
             "batch": float(max(1, hints.matrices)), "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
             "compensated": 0,  # but where the decision is a design's own
-            "split_reads": (reads := 2 if scheme.normalize == "row" else 1), "split_passes": 1 if self.splits_whole(scheme, gpu, hints) else reads,
+            **self.passes(scheme), **({"split_passes": 1} if self.splits_whole(scheme, gpu, hints) else {}),
             "tile_k": scheme.tile_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),
         }
@@ -353,13 +354,21 @@ class Design:
             **time.rate_numbers(gpu, scheme.leading),
         }
 
+    def passes(self, scheme: Scheme) -> dict[str, int]:
+        """How often operands are read before the main kernel, and in how many launches where none does all of it.
+
+        What a fallback has to know is told by a launch of its own, so that no single one does.
+        """
+        reads = 2 if scheme.normalize == "row" else 1
+        return {"split_reads": reads, "split_passes": reads}
+
     def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
         """Whether one pass before the main kernel finds the maxima of rows and columns and splits them, and not two."""
         return False
 
     def constants_of(self, plan: Decided) -> dict[str, Any]:
         """The same for a plan."""
-        return self.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints)
+        return self.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | (self.passes(plan.scheme) if plan.fallback else {})
 
     def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
         """`numbers` with what a register model says of a generation."""

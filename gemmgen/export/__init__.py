@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog import input as inputs
 from gemmgen.catalog.output import require_f32
 from gemmgen.catalog.reserved import reserved
 from gemmgen.errors import GemmgenError, SpecError
@@ -99,13 +98,12 @@ def export(
         The files, sorted.
 
     Raises:
-        SpecError: the name will not do, B or C is not of FP32, or the kernels are for a batch whose words are packed first.
+        SpecError: the name will not do, C is not of FP32, or the kernels are for a batch whose words are packed first.
         GemmgenError: the folder holds something else, or cannot be written.
     """
     name = default_name(plan) if name is None else name
     check_name(name)
     require_f32(plan.output, "exported C has")
-    inputs.require_f32(plan.stored_b, "exported C has")
     _refuse_packed(plan)
     target = Path(directory)
     try:

@@ -91,10 +91,12 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
         "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
         "code_endings": [code_ending(plan, arch) for arch in archs],
+        **_of_stored_b(plan),
         "target": {
             "archs": archs, "arch_number": plan.arch.removeprefix("sm_"),
             # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
             "nvcc_arch": f"-gencode arch=compute_{plan.arch[3:]},code={plan.arch}" if plan.fragment.arch else f"-arch={plan.arch}",
+            **_wrong_arch(plan, name),
             "offload_archs": " ".join(f"--offload-arch={arch}" for arch in archs),
         },
         "standing": standing(plan), "standing_lines": textwrap.wrap(standing(plan), 84), "kernels": source.text.rstrip("\n"),
@@ -118,7 +120,8 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
             for buffer in interface.buffers
         ],
         "launches": [
-            {"symbol": launch.symbol, "blocks": _blocks(interface, launch.grid), "most_blocks": launch.most_blocks, "threads": launch.threads,
+            {"symbol": launch.symbol, "role": launch.role, "blocks": _blocks(interface, launch.grid), "most_blocks": launch.most_blocks,
+             "threads": launch.threads,
              "blocks_same_b": None if launch.same_b is None else _blocks(interface, launch.same_b),
              "overlaps": launch.overlaps, "shared_bytes": launch.shared_bytes, "meaning": launch.meaning,
              "params": [{"type": one.type, "expression": _passed(one)} for one in launch.parameters]}
@@ -135,6 +138,17 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     }
 
 
+def _wrong_arch(plan: Plan, name: str) -> dict[str, str]:
+    """When the compiler is told another NVIDIA architecture than the kernels', as the preprocessor sees it, and what it says then."""
+    number = plan.arch.removeprefix("sm_")
+    if plan.fragment.arch and number.endswith("a"):
+        digits = number[:-1]
+        return {"wrong_arch": f"defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM{digits}_ALL)",
+                "wrong_arch_told": f"{name} is for {plan.arch} alone: nvcc -gencode arch=compute_{number},code={plan.arch}"}
+    return {"wrong_arch": f"defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {10 * int(re.search('[0-9]+', number)[0])}",
+            "wrong_arch_told": f"{name} is for {plan.arch} and later: nvcc -arch={plan.arch}"}
+
+
 def _batch_text(batched: bool) -> dict[str, Any]:
     """What the C function of a strided batch has besides: declared, and passed on."""
     def strides(text: str) -> dict[str, str]:
@@ -144,6 +158,14 @@ def _batch_text(batched: bool) -> dict[str, Any]:
         "batched": batched, "stride_declared": strides(", int64_t stride_{x}"), "stride_passed": strides(", stride_{x}"),
         "batch_declared": ", int batch" if batched else "", "batch_passed": ", batch" if batched else "", "example_batch": EXAMPLE_BATCH,
     }
+
+
+def _of_stored_b(plan: Plan) -> dict[str, str]:
+    """How the C text speaks of B's elements, and how the example draws one."""
+    if plan.stored_b.is_usual:
+        return {"b_type": "float", "b_told": "", "b_bits": "", "draw_b": "draw()", "b_data": "b", "any_b": "any", "b_aligned": "4 bytes"}
+    return {"b_type": "uint16_t", "b_told": f", B given as {plan.stored_b.title}", "b_bits": f", bits of {plan.stored_b.title} numbers",
+            "draw_b": "std::floor(128 * draw()) / 128", "b_data": "given_b", "any_b": "any_b", "b_aligned": "an element's own size"}
 
 
 def _of_batches(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[str, Any]:
@@ -190,10 +212,18 @@ def all_files(
         file: render_text(f"export/{template}.j2", **context).encode()
         for file, (template, _) in _files(plan, source, archs, name).items() if template
     }
+    text = files[name + source.suffix].decode()
+    files[name + source.suffix] = _called_apart(text, context["kernels"], context["name"], context["guard"]).encode()
     files |= {name + code_ending(plan, binary.arch): binary.code for binary in binaries}
     told = manifest(plan, source, binaries, name, files) | ({"refused": list(refused)} if refused else {})
     files[MANIFEST] = (json.dumps(told, indent=2, allow_nan=False) + "\n").encode()
     return files
+
+
+def _called_apart(text: str, kernels: str, name: str, guard: str) -> str:
+    """The source file with its own functions and types called after the library, so that one file may include two of them."""
+    before, kernels, after = text.partition(kernels)
+    return before + kernels + re.sub(r"\bGG_", f"{guard}_GG_", re.sub(r"\bgg_", f"{name}_gg_", after))
 
 
 def _check_free(plan: Plan, source: Source, archs: Sequence[str], context: Mapping[str, Any]) -> None:

@@ -54,7 +54,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "compiler": binary.compiler,
         **(_amd(plan, source, binaries, name) if plan.gpu.maker.recorded else {}),
         "operands": {
-            x: {"type": "float", "order": "row major", "rows": at["rows"], "columns": at["columns"],
+            x: {"type": "float" if x != "b" else plan.stored_b.element, "order": "row major", "rows": at["rows"], "columns": at["columns"],
+                **({"holds": plan.stored_b.name} if x == "b" and not plan.stored_b.is_usual else {}),
                 "leading_dimension": f"ld{x}", **({"stride": f"stride_{x}"} if plan.strided else {})}
             for x, at in {**stored, "c": {"rows": "m", "columns": "n"}}.items()
         },
@@ -62,11 +63,11 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
             "largest_extent": prose.LARGEST_EXTENT, "largest_grid": largest_grid,
             **({"largest_k": plan.scheme.largest_k} if plan.scheme.largest_k else {}),
         },
-        "alignment": {"operands": 4, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
+        "alignment": {"operands": plan.stored_b.bytes, "operands_fastest": 16, "workspace": WORKSPACE_ALIGNMENT},
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
-                    "product of extents; the whole is a multiple of the alignment, too",
+                    "product of extents; the whole is a multiple of the alignment, too; where C has no elements, all extents count as 0",
             "alignment": WORKSPACE_ALIGNMENT,
             "zero": batch.zero_rule(plan) if batch.serves(plan) else zero,
             "regions": [

@@ -184,7 +184,7 @@ def example_losses(plan: Plan, archs: Sequence[str]) -> dict[str, float]:
     losing = [one for one in on(plan, archs) if one.arch in flushing(plan, archs)]
     if not losing:
         return {"lost": 0.0, "most_lost": 0.0}
-    a, b = example_matrices()
+    a, b = example_matrices(plan)
     product, magnitude = exact(a, b), exact(np.abs(a), np.abs(b))
     least = [np.abs(lost(one, a, b, product)) for one in losing]
     return {
@@ -193,11 +193,12 @@ def example_losses(plan: Plan, archs: Sequence[str]) -> dict[str, float]:
     }
 
 
-def example_matrices() -> tuple[np.ndarray, np.ndarray]:
-    """[M, K] and [K, N] as the example draws them."""
+def example_matrices(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """[M, K] and [K, N] as the example draws them; a B of words as stored holds multiples of 1/128."""
     m, n, k = EXAMPLE_SIZE
     state, drawn = 1, np.empty((k, m + n), np.float32)
     for index in range(drawn.size):
         state = (state * 1664525 + 1013904223) % 2**32
         drawn.flat[index] = (state >> 8) / 2**23 - 1
-    return np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:])
+    a, b = np.ascontiguousarray(drawn[:, :m].T), np.ascontiguousarray(drawn[:, m:])
+    return a, b if plan.stored_b.is_usual else np.floor(128 * b) / 128

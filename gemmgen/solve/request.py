@@ -24,6 +24,7 @@ from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
 from gemmgen.solve.contract import Contract, Short, contract
+from gemmgen.solve.fallback import NONE as NO_FALLBACK
 from gemmgen.spec import FragmentChoice, LoadedSpec, Spec
 
 Own = TypeVar("Own", Required, Objective)
@@ -57,7 +58,8 @@ class Request:
     @cached_property
     def constants(self) -> dict[str, Any]:
         """The symbols that no candidate changes."""
-        return self.design.constants(self.loaded.spec.problem.layout, self.scheme, self.fragment, self.gpu, self.hints)
+        found = self.design.constants(self.loaded.spec.problem.layout, self.scheme, self.fragment, self.gpu, self.hints)
+        return found | (self.design.passes(self.scheme) if self.loaded.spec.split.fallback != NO_FALLBACK else {})
 
     @property
     def unit(self) -> MatrixUnit | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemmgen.build import Binary
-from gemmgen.catalog import input as stored_inputs
 from gemmgen.catalog.output import require_f32
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -55,7 +54,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
 
     only = "gemm" if main_only else only
     require_f32(plan.output, "races are between kernels that have")
-    stored_inputs.require_f32(plan.stored_b, "races are between kernels that have")
+    of_b = inputs.b_for(plan.stored_b)
     m, n, k = inputs.size
     check_sums(plan, k)
     device = CudaDevice(binary)
@@ -72,7 +71,7 @@ def generated(name: str, plan: Plan, source: Source, binary: Binary, inputs: Inp
                 for buffer in interface.buffers for offset in interface.places(buffer)
             }
         given = {
-            "a": inputs.a[index], "b": inputs.b[index], "c": inputs.c[index], "m": m, "n": n, "k": k,
+            "a": inputs.a[index], "b": of_b[index], "c": inputs.c[index], "m": m, "n": n, "k": k,
             "lda": k if plan.layout[0] == "n" else m, "ldb": n if plan.layout[1] == "n" else k, "ldc": n, "alpha": 1.0, "beta": 0.0,
             "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1,  # of a strided kernel one product
         }

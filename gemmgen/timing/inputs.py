@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
+
+from gemmgen.catalog.input import F32, Input
+from gemmgen.errors import SpecError
 
 SLAB_BYTES = 1 << 30
 """Of FP64 that is held at a time where a matrix is drawn or multiplied in it."""
@@ -24,10 +28,12 @@ class Inputs:
         size: (m, n, k).
         low, high: uniform data between them.
         l2_bytes: cache to exceed; None for this GPU's.
+        b: type of B's elements. Its numbers are what all contenders multiply; those that read B in that type get `stored_b`.
         octaves: where it is not 0, numbers of either sign instead, whose magnitudes' logarithms are even from 2^-octaves to 2^octaves.
     """
 
-    def __init__(self, size: tuple[int, int, int], low: float = -1.0, high: float = 1.0, l2_bytes: int | None = None, octaves: int = 0):
+    def __init__(self, size: tuple[int, int, int], low: float = -1.0, high: float = 1.0, l2_bytes: int | None = None, octaves: int = 0,
+                 b: Input = F32):
         import cupy
 
         m, n, k = size
@@ -38,12 +44,13 @@ class Inputs:
         self.sets = set_count(4 * (m * k + k * n + m * n), l2_bytes, free)
         draw = cupy.random.default_rng(0)
         self.a = [self._drawn(draw, (m, k), low, high, octaves) for _ in range(self.sets)]
-        self.b = [self._drawn(draw, (k, n), low, high, octaves) for _ in range(self.sets)]
+        self.type_of_b = b
+        self.b = [self._drawn(draw, (k, n), low, high, octaves, b) for _ in range(self.sets)]
         self.c = [cupy.empty((m, n), cupy.float32) for _ in range(self.sets)]
 
     @staticmethod
-    def _drawn(draw: Any, shape: tuple[int, int], low: float, high: float, octaves: int) -> Any:
-        """Drawn in FP64 and rounded: FP32 generators leave a 2^-23 grid that flatters a split."""
+    def _drawn(draw: Any, shape: tuple[int, int], low: float, high: float, octaves: int, of: Input = F32) -> Any:
+        """Drawn in FP64 and rounded: FP32 generators leave a 2^-23 grid that flatters a split. Then to numbers of type `of`, to nearest even."""
         import cupy
 
         out = cupy.empty(shape, cupy.float32)
@@ -54,7 +61,34 @@ class Inputs:
                 rows[...] = cupy.where(draw.random(rows.shape) < 0.5, -1.0, 1.0) * cupy.exp2(octaves * (2 * draw.random(rows.shape) - 1))
             else:
                 rows[...] = low + (high - low) * draw.random(rows.shape)
+            if of.name == "f16":
+                rows[...] = rows.astype(cupy.float16)
+            elif not of.is_usual:
+                bits = rows.view(cupy.uint32)
+                bits[...] = bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
         return out
+
+    @cached_property
+    def stored_b(self) -> list[Any]:
+        """B of each set as elements of its type."""
+        import cupy
+
+        if self.type_of_b.is_usual:
+            return self.b
+        if self.type_of_b.name == "f16":
+            return [b.astype(cupy.float16).view(cupy.uint16) for b in self.b]
+        return [(b.view(cupy.uint32) >> 16).astype(cupy.uint16) for b in self.b]
+
+    def b_for(self, wanted: Input) -> list[Any]:
+        """B of each set as a kernel reads it.
+
+        Raises:
+            SpecError: the kernel reads another type than that of B's numbers here.
+        """
+        if wanted not in (F32, self.type_of_b):
+            raise SpecError("[problem] b", "is not the type of B in this race", got=wanted.name, needs=self.type_of_b.name,
+                            remedy="kernels of one type of B, beside those that read FP32")
+        return self.b if wanted.is_usual else self.stored_b
 
     def operands(self, dtype: str) -> list[tuple[Any, Any]]:
         """(A, B) of each set in another type; converted once, and kept."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gemmgen.abi import FALLBACK
 from gemmgen.build import Binary
 from gemmgen.errors import EmulationError
 from gemmgen.model.resources import Occupancy, occupancy
@@ -158,9 +159,10 @@ def standing(plan: Plan, ran_on: Device | None = None) -> str:
     return plan.standing or ""
 
 
-def resources(plan: Plan, source: Source, binary: Binary) -> Resources:
-    """What the main kernel takes from its SM."""
-    used = binary.kernels[source.name]
+def resources(plan: Plan, source: Source, binary: Binary, role: str = "gemm") -> Resources:
+    """What the main kernel takes from its SM; or that of another role (`gemmgen.abi.Launch.role`), by its own plan."""
+    [symbol] = {launch.symbol for launch in source.launches if launch.role == role}
+    used = binary.kernels[symbol]
     shared = used.static_shared_bytes + (0 if plan.static_shared else plan.shared_bytes)
     return Resources(
         registers=used.registers, predicted_registers=plan.predicted_registers,
@@ -204,10 +206,16 @@ class Judge:
             found = tensor_columns(self.binary)
             fine = fine and found == wanted
             columns = f", {found} columns of tensor memory (predicted {wanted})"
+        beside = ""
+        if self.plan.fallback:
+            other = resources(self.plan.fallback, self.source, self.binary, FALLBACK)
+            fine = fine and other.occupancy.blocks > 0 and other.shared_bytes == other.predicted_shared_bytes
+            beside = (f"; fallback: {other.registers} registers (predicted {other.predicted_registers}), "
+                      f"{other.shared_bytes} B shared (predicted {other.predicted_shared_bytes})")
         return Check(
             "resources", fine,
             f"{used.registers} registers (predicted {used.predicted_registers}), {used.shared_bytes} B shared (predicted {used.predicted_shared_bytes}), "
-            f"{used.spill_bytes} B spilled, {resident} block{'s' * (resident != 1)} an SM by {used.occupancy.limited_by}{columns}",
+            f"{used.spill_bytes} B spilled, {resident} block{'s' * (resident != 1)} an SM by {used.occupancy.limited_by}{columns}{beside}",
         )
 
     def accuracy(self, name: str, problem: oracles.Problem, random: bool = True) -> Accuracy:

@@ -482,7 +482,7 @@ def test_the_key_holds_all_that_determines_the_bytes(tmp_path):
     assert compile_cuda(SCALE, "sm_80", cache=Cache(tmp_path)).key == built[0].key
     request = Request(SCALE, "sm_80", "kernel.cu", ())
     other = dataclasses.replace(find_compiler(), identity="NVRTC 13.9 build 00")
-    keys = [request.key(compiler, cuda._options(request)) for compiler in (find_compiler(), other)]
+    keys = [request.key(compiler, cuda._options(request, True)) for compiler in (find_compiler(), other)]
     assert keys[0] == built[0].key != keys[1]
 
 

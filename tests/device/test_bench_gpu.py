@@ -7,11 +7,16 @@ from itertools import product as pairs
 
 import numpy as np
 import pytest
-from test_gpu import prepared
+from test_gpu import local_gpu, prepared
 
 from gemmgen import bench as benching
 from gemmgen import timing
 from gemmgen.bench import BASELINES, DERIVED, F16_THIRD, SGEMM, TRITON, Kernel
+from gemmgen.build import build
+from gemmgen.catalog.input import INPUTS
+from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 
 pytestmark = pytest.mark.device
 
@@ -78,6 +83,20 @@ def test_generated_kernels_multiply_whole_and_without_their_split(layout, scheme
     main = timing.generated("main", *parts, inputs, main_only=True)
     got = timing.Reference(inputs).accuracy(main)
     assert got.relative_frobenius == pytest.approx(expected.relative_frobenius, rel=1e-6)  # the same words
+
+
+@pytest.mark.parametrize("b", ["f16", "bf16"])
+def test_a_stored_b_is_what_all_multiply(b):
+    """A kernel that reads B's bits and one that splits its FP32 values have the same product, which holds numbers of the type alone."""
+    inputs = timing.Inputs(SQUARE, b=INPUTS[b])
+    for values, bits in zip(inputs.b, inputs.stored_b):
+        values, bits = values.get(), bits.get()
+        assert np.array_equal(INPUTS[b].values(bits), values) and np.array_equal(INPUTS[b].rounded(values), values) and len(np.unique(values)) > 200
+    scheme = {"f16": "ootomo_b16", "bf16": "bf16x3_bb16"}[b]
+    plan = solve(loads({"problem": {"b": b}, "split": {"scheme": scheme}, "target": {"gpu": local_gpu()}}))
+    source = render(plan)
+    for parts in ((plan, source, build(source)), prepared("ootomo")):
+        assert timing.Reference(inputs).accuracy(timing.generated("one", *parts, inputs)).relative_frobenius < 1e-6
 
 
 def test_the_reference_is_that_of_numpy():

@@ -17,6 +17,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import Judge, oracles
 
 from amd_units import plan_on
+from assembled import assembled
 from verifying import assert_passed, report_of
 from ways import covering
 
@@ -36,7 +37,7 @@ def test_a_kernel_is_judged_right(unit, scheme, promote, tmp_path):
 def judge_of(plan, edit=lambda text: text) -> Judge:
     source = render(plan)
     source = replace(source, text=edit(source.text))
-    binary = compile_cuda(source.text, source.arch, name=source.file_name)
+    binary = assembled(source)
     return Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
 
 
@@ -62,7 +63,7 @@ def test_a_kernel_computes_what_the_scheme_does_on_the_unit(unit, scheme, promot
     plan = plan_on(unit, scheme, tmp_path, promote)
     problem = oracles.uniform(plan, -1, 1, (70, 61, 301), 3)
     source = render(plan)
-    binary = compile_cuda(source.text, source.arch, name=source.file_name)
+    binary = assembled(source)
     c = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, problem.a, problem.b).c
     want = product(plan.scheme, plan.gpu.unit, problem.a, problem.b, promote=promote, fragment_k=plan.fragment.shape[2])
     assert (c.view(np.uint32) == want.view(np.uint32)).all()

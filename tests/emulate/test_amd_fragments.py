@@ -8,12 +8,11 @@ fill one of them, or all, by formulas of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import pytest
 
-from gemmgen.build import Binary, compile_hip
+from assembled import gcn_of
 from gemmgen.catalog.conversion import to_float8
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment, FragmentMap
 from gemmgen.catalog.gpu import GPUS
@@ -48,11 +47,6 @@ def unit_of(row: Fragment, arch: str) -> MatrixUnit:
     return UNIT[arch] if row.word in UNIT[arch].words else UNITS.get("ampere")
 
 
-@cache
-def compiled(text: str, arch: str) -> Binary:
-    return compile_hip(text, arch, name="fragment_test.hip")
-
-
 def run(
     row: Fragment, arch: str, body: str, out: tuple[int, ...], x: np.ndarray, y: np.ndarray, *faults: tuple[str, str],
 ) -> np.ndarray:
@@ -69,7 +63,7 @@ def run(
         f"{fragment_header(row)}\nusing namespace {row.name};\n"
         f'extern "C" __attribute__((global)) void kernel(const {name}* x, const {name}* y, {name}* out) {{\n{body}\n}}\n'
     )
-    with AmdEmulator(compiled(text, arch).assembly, unit_of(row, arch), source=text, processes=1) as emulator:
+    with AmdEmulator(gcn_of(text, arch, "fragment_test.hip"), unit_of(row, arch), source=text, processes=1) as emulator:
         arrays = [emulator.upload(np.asarray(values, dtype), name=label) for label, values in (("x", x), ("y", y))]
         result = emulator.alloc(4 * int(np.prod(out)), name="out")
         emulator.launch("kernel", (1, 1, 1), (row.threads, 1, 1), 0, [*arrays, result])

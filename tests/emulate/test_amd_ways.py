@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from assembled import assembled
 from test_sabotage import accuracy, judge_of, permutation, probes, swap
 from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
-from ways import AMD, AMD_WAYS, WHOLE, in_turn, plan_of, tailed
+from ways import AMD, AMD_WAYS, LIKE_OTHER_WAYS, WHOLE, in_turn, plan_of, tailed
 
-from gemmgen.build import build
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.amdgpu import TARGETS
@@ -26,7 +26,7 @@ CONFLICTING = "mfma, one narrow instruction of bf16"
 """Of whose lanes 64 banks serve two k together: Plan.swizzle_rows."""
 
 
-@pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, IN_TURN))
+@pytest.mark.parametrize(("name", "question"), in_turn(AMD_WAYS, IN_TURN, LIKE_OTHER_WAYS))
 def test_each_way_is_right_in_short(name, question):
     assert_right_in_short(plan_of(**AMD_WAYS[name]), question, conflicts=name == CONFLICTING)
 
@@ -58,7 +58,7 @@ def test_all_ways_give_the_same_bits_and_counts(gpu):
     for where in ("prepass", "shared", "register"):
         plan = plan_of(gpu=gpu, where=where, promote=32)
         source = render(plan)
-        found.append(gemm(EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source, a, b))
+        found.append(gemm(EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source, a, b))
     for other in found[1:]:
         assert np.array_equal(other.c.view(np.uint32), found[0].c.view(np.uint32))
         assert other.status == found[0].status

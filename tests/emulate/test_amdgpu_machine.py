@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from gemmgen.build.hip import compile_hip
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER
 from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
 from gemmgen.errors import EmulationError
+from assembled import gcn_of
 from ways import covering
 
 UNIT_OF = {"gfx90a": "cdna2", "gfx942": "cdna3", "gfx950": "cdna4", "gfx1100": "rdna3", "gfx1201": "rdna4"}
@@ -211,7 +211,7 @@ KERNEL(256) tiles(const f32x4* a, f32x4* out, float* single) {  // wide and stri
 
 @cache
 def assembly(text, target):
-    return compile_hip(text, target, allow_spills=True).assembly
+    return gcn_of(text, target)
 
 
 def emulator(target, text=SOURCE, edited=None, **options):

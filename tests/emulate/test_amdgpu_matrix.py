@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from gemmgen.build.hip import compile_hip
+from assembled import gcn_of
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate import SCHEDULES
 from gemmgen.emulate.amdgpu import AmdEmulator
@@ -89,7 +89,7 @@ def assembly(target):
     text = HEAD + "".join(kernel(name, name, call(name)) for name in names)
     for name in (name for name in names if "iu8" in name):
         text += "".join(kernel(name, symbol, f"__builtin_amdgcn_{name}({operands})") for symbol, operands in SIGNS.items())
-    return compile_hip(text, target).assembly
+    return gcn_of(text, target)
 
 
 # ---------------------------------------------------------------- AMD's maps, as formulas

@@ -22,6 +22,7 @@ from gemmgen.emulate.core.rounding import fma
 from gemmgen.emulate.core.units import dot
 from gemmgen.errors import BuildError
 from gemmgen.fragment_header import fragment_header
+from assembled import ptx_of
 from ways import covering
 
 ROWS = {row.name: row for row in FRAGMENTS.rows() if (row.vendor, row.threads) == ("nvidia", 32)}  # others: test_warpgroup_header.py, test_amd_fragments.py
@@ -49,8 +50,8 @@ def run(row: Fragment, body: str, out: tuple[int, ...], *inputs: np.ndarray, int
         f"{fragment_header(row)}\nusing namespace {row.name};\n"
         f'extern "C" __global__ void kernel(const float* x, const float* y, int p, int q, {c_type}* out) {{\n{body}\n}}\n'
     )
-    binary = compile_cuda(text, f"sm_{row.min_arch}", name=f"{row.name}_test.cu")
-    with Emulator(binary.assembly, unit_of(row), source=text, processes=1) as emulator:
+    assembly = ptx_of(text, f"sm_{row.min_arch}", f"{row.name}_test.cu")
+    with Emulator(assembly, unit_of(row), source=text, processes=1) as emulator:
         arrays = [emulator.upload(np.asarray(array, np.float32), name=name) for name, array in zip("xy", inputs)]
         arrays += [None] * (2 - len(arrays))
         result = emulator.alloc(4 * int(np.prod(out)), name="out")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from assembled import assembled
 
 from gemmgen import spec
-from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST
 from gemmgen.errors import EmulationError, SpecError
 from gemmgen.render import render
@@ -36,7 +36,7 @@ def planned(name):
         data["batch"]["tiles"] = tiles
     plan = solve(spec.loads(data))
     source = render(plan)
-    return plan, source, build(source)
+    return plan, source, assembled(source)
 
 
 def opened(plan, source, binary, schedule=LAZY_HIGHEST):
@@ -140,7 +140,7 @@ def test_a_fault_is_noticed(name):
     plan, source, _ = planned(case)
     assert text in source.text
     source = replace(source, text=source.text.replace(text, wrong), allow_spills=True)
-    binary = build(source)
+    binary = assembled(source)
     if name == "the sort is none":  # the order of the batch decides nothing but when tiles are worked off, unless sizes of tiles are mixed
         products = ragged(plan)
         products = [products[2], products[0], products[3], products[1]]

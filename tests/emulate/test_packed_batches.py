@@ -7,7 +7,6 @@ import pytest
 
 from gemmgen import emulate, road
 from gemmgen.abi import interface
-from gemmgen.build import build
 from gemmgen.render import render
 from gemmgen.run import Placement
 from gemmgen.run.batch import Product, batch, sizes_of
@@ -16,6 +15,7 @@ from gemmgen.run.mixed import division, mixed
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify.batch import QUESTIONS, ragged
+from assembled import assembled
 from ways import tailed
 
 SMALL = {"block": [64, 64, 32], "warp": [64, 64, 32]}
@@ -45,7 +45,7 @@ def planned(**sections):
 def prepared(**sections):
     plan = planned(**sections)
     source = render(plan)
-    return plan, source, EmulatorDevice(plan, source, build(source))
+    return plan, source, EmulatorDevice(plan, source, assembled(source))
 
 
 @pytest.mark.parametrize("way", tailed(WAYS, {

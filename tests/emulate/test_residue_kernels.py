@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmgen.build import build
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.emulate import TOGETHER
 from gemmgen.render import render
@@ -13,6 +12,7 @@ from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import joined, split
 from gemmgen.verify import Judge
+from assembled import assembled
 from verifying import assert_bits
 from ways import WAYS, plan_of
 
@@ -22,7 +22,7 @@ SMALL = {"small": WAYS["residues"], "five digits": WAYS["residues, two beside ea
 def made(name: str):
     plan = plan_of(**SMALL[name])
     source = render(plan)
-    return EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source
+    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
 
 
 @pytest.mark.parametrize("name", SMALL)

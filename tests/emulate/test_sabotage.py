@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 
-from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
@@ -37,7 +36,7 @@ def judge_of(plan, edit=lambda text: text) -> Judge:
     source = render(plan)
     text = edit(source.text)
     source = replace(source, text=text)
-    binary = assembled(source) if plan.gpu.vendor == "nvidia" else build(source)
+    binary = assembled(source)
     return Judge(plan, source, binary, EmulatorDevice(plan, source, binary, schedule=TOGETHER))
 
 

@@ -11,10 +11,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from assembled import assembled
 from verifying import assert_bits
 from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TILE, covering, plan_of
 
-from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
 from gemmgen.render import render
 from gemmgen.run import Placement, gemm
@@ -54,7 +54,7 @@ LARGE = 2.0**17
 def made(name: str, table: str = "WAYS"):
     plan = plan_of(**globals()[table][name])
     source = render(plan)
-    return EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source
+    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
 
 
 def integers(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,11 +9,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from assembled import assembled
 from test_small_products import WAYS, integers
 from verifying import expected_bits
 from ways import HOPPER, SMALL_GROUPS, plan_of
 
-from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
@@ -36,7 +36,7 @@ SCALED = {"portable": dict(scheme="scaled"), "mfma": dict(gpu="mi300x", scheme="
 def built(name: str, table: str):
     plan = plan_of(**(WAYS if table == "WAYS" else globals()[table])[name])
     source = render(plan)
-    return plan, source, build(source)
+    return plan, source, assembled(source)
 
 
 @cache

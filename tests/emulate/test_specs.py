@@ -18,6 +18,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import verify
+from assembled import assembled
 from verifying import assert_passed, assert_right_in_short, report_of
 from ways import IN_SHORT, covering, sampled, shipped, solved, tailed
 
@@ -105,7 +106,7 @@ def test_fp32_is_the_sequential_dot_product_bit_for_bit(layout, magnitude):
         "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
     }))
     source = render(plan)
-    device = EmulatorDevice(plan, source, build(source), schedule=TOGETHER)
+    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
     rng = np.random.default_rng(1)
     a, b = rng.uniform(-1, 1, (71, 83)).astype(np.float32), rng.uniform(-1, 1, (83, 45)).astype(np.float32)
     a, b = np.ldexp(a, magnitude), np.ldexp(b, magnitude)
@@ -171,7 +172,7 @@ def test_a_device_reads_its_binary_once_and_keeps_products_apart(monkeypatch):
         "split": {"scheme": "scaled"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
     }))
     source = render(plan)
-    binary = build(source)
+    binary = assembled(source)
     read = []
     parse = emulate.ptx.emulator.parse
     monkeypatch.setattr(emulate.ptx.emulator, "parse", lambda text: read.append(text) or parse(text))
@@ -207,7 +208,7 @@ def test_any_size_even_none(m, n, k, scheme):
         "split": {"scheme": scheme}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
     }))
     source = render(plan)
-    binary = build(source)
+    binary = assembled(source)
     rng = np.random.default_rng(m + n + k)
     a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     device = EmulatorDevice(plan, source, binary, schedule=TOGETHER)

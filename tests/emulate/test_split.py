@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from assembled import assembled
 from gemmgen.abi import COUNTERS
-from gemmgen.build import build
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.emulate import TOGETHER, Emulator
 from gemmgen.emulate.core.units import decode
@@ -42,7 +42,7 @@ def awkward(shape, seed):
 def device_words(plan, a, b):
     """What the kernels before the main one leave behind: words [words, rows, k] of each operand, and counters."""
     source = render(plan)
-    binary = build(source)
+    binary = assembled(source)
     size, (m, k), n = plan.scheme.word_bytes, a.shape, b.shape[1]
     padded = {x: -(-extent // tile) * tile for x, extent, tile in zip("mnk", (m, n, k), plan.block)}
     stored = {"a": a if plan.layout[0] == "n" else a.T, "b": b if plan.layout[1] == "n" else b.T}

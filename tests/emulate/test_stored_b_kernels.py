@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from assembled import assembled
 from verifying import assert_bits
 from ways import HOPPER, SMALL_GROUPS, plan_of
 
-from gemmgen.build import build
 from gemmgen.emulate import TOGETHER
 from gemmgen.render import render
 from gemmgen.run.emulator import EmulatorDevice
@@ -30,7 +30,7 @@ KERNELS = {
 def judge_of(name: str) -> Judge:
     plan = plan_of(**KERNELS[name])
     source = render(plan)
-    return Judge(plan, source, None, EmulatorDevice(plan, source, build(source), schedule=TOGETHER))
+    return Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER))
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmgen.build import build
 from gemmgen.render import render
 from gemmgen.run import Placement, strided
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge
+from assembled import assembled
 from ways import tailed
 
 SMALL = {"block": [64, 64, 32], "warp": [64, 64, 32]}
@@ -41,7 +41,7 @@ def prepared(way: str):
         data[section] = data[section] | more
     plan = solve(loads(data))
     source = render(plan)
-    binary = build(source)
+    binary = assembled(source)
     return plan, source, binary, EmulatorDevice(plan, source, binary)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from assembled import assembled
 from test_sabotage import judge_of, permutation, probes, swap
 
 from gemmgen.abi import Launch
-from gemmgen.build import build
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.errors import EmulationError
 from gemmgen.render import render
@@ -16,9 +16,9 @@ from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
 from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
-from ways import SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
+from ways import LIKE_OTHER_WAYS, SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
 
-@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN))
+@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN, LIKE_OTHER_WAYS))
 def test_each_way_is_right_in_short(name, question):
     assert_right_in_short(plan_of(**WAYS[name]), question, conflicts=any(one in name for one in ("wmma", "straight", "thin")))
 
@@ -42,7 +42,7 @@ def test_all_ways_give_the_same_bits_and_counts():
     for where, loads_ in (("prepass", "async"), ("prepass", "spread"), ("shared", "spread"), ("register", "async")):
         plan = plan_of(where=where, loads=loads_, stages=2, promote=32)
         source = render(plan)
-        device = EmulatorDevice(plan, source, build(source), schedule=TOGETHER)
+        device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
         found.append(gemm(device, plan, source, a, b))
     for other in found[1:3]:
         assert np.array_equal(other.c.view(np.uint32), found[0].c.view(np.uint32))
@@ -57,7 +57,7 @@ def test_slices_give_the_same_bits_in_every_order():
     """Whichever block comes last adds the parts up in the order of the slices."""
     plan = plan_of(split_k=4, promote=32)
     source = render(plan)
-    binary = build(source)
+    binary = assembled(source)
     problem = oracles.uniform(plan, -1, 1, (130, 70, 300), 0)
     results = [
         gemm(EmulatorDevice(plan, source, binary, schedule=schedule, processes=processes), plan, source, problem.a, problem.b).c
@@ -70,7 +70,7 @@ def test_more_slices_than_stages():
     """Slices with nothing to sum still leave their part."""
     plan = plan_of(split_k=8)
     source = render(plan)
-    device = EmulatorDevice(plan, source, build(source))
+    device = EmulatorDevice(plan, source, assembled(source))
     for k in (0, 1, 40):
         problem = oracles.uniform(plan, -1, 1, (10, 9, k), 0)
         got = gemm(device, plan, source, problem.a, problem.b).c
@@ -134,7 +134,7 @@ def test_b_need_not_be_split_again(way):
     """Weights stay: what splits A alone finds B's words where the product before left them."""
     plan = plan_of(**way)
     source = render(plan)
-    device = EmulatorDevice(plan, source, build(source), schedule=TOGETHER)
+    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
     m, n, k = 70, 69, 131
     rng = np.random.default_rng(5)
     first, second, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (m, k), (k, n)))
@@ -150,5 +150,5 @@ def test_b_need_not_be_split_again(way):
         found.append(device.download(given["c"], np.float32, m * n).reshape(m, n))
         given["b"] = device.upload(np.full((k, n), np.nan, np.float32), "b")  # not to be read again
     for a, c in zip((first, second), found):
-        fresh = gemm(EmulatorDevice(plan, source, build(source), schedule=TOGETHER), plan, source, a, b).c
+        fresh = gemm(EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source, a, b).c
         assert np.array_equal(c.view(np.uint32), fresh.view(np.uint32))

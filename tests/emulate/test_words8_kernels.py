@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from assembled import ptx_of
 
-from gemmgen.build import build, compile_cuda
 from gemmgen.catalog.conversion import decode, to_float8, to_integer
 from gemmgen.catalog.fragment import FRAGMENTS, find
 from gemmgen.catalog.gpu import GPUS
@@ -26,8 +26,8 @@ class OnEmulator:
 
     def __init__(self, source, unit, edit=("", "")):
         assert edit[0] in source.text
-        binary = build(source) if not edit[0] else compile_cuda(source.text.replace(*edit), source.arch, name="edited.cu")
-        self.emulator = Emulator(binary.assembly, unit, source=source.text, processes=1)
+        assembly = ptx_of(source.text.replace(*edit), source.arch, "probe.cu")
+        self.emulator = Emulator(assembly, unit, source=source.text, processes=1)
 
     def upload(self, array, name):
         return self.emulator.upload(array, name=name)
@@ -100,10 +100,10 @@ def test_tiles_of_bytes_in_shared_memory(columns, row_bytes):
     """Every swizzle, several steps along k and wide instructions: A [64, k] and B [columns, k] with k contiguous, both read by the unit."""
     row = find(f"wgmma_m64n{columns}k32_s8", "here")
     text = fragment_header(row) + WIDE % (row.name, row_bytes, columns, *[row_bytes] * 12)
-    binary = compile_cuda(text, "sm_90a", name="bytes_test.cu")
+    assembly = ptx_of(text, "sm_90a", "bytes_test.cu")
     rng = np.random.default_rng(4)
     a, b = rng.integers(-128, 128, (64, row_bytes)).astype(np.int8), rng.integers(-128, 128, (columns, row_bytes)).astype(np.int8)
-    with Emulator(binary.assembly, GPUS.get("h200").unit, source=text, processes=1) as emulator:
+    with Emulator(assembly, GPUS.get("h200").unit, source=text, processes=1) as emulator:
         out = emulator.alloc(4 * 64 * columns, name="out")
         emulator.launch("product", (1, 1, 1), (128, 1, 1), 0, [emulator.upload(a, name="x"), emulator.upload(b, name="y"), out])
         got = emulator.read(out, np.int32, (64, columns))
@@ -142,8 +142,8 @@ def test_conversions_pack_bytes():
         [np.nan, np.inf, -np.inf, -0.0, 448, 464, 465, 57344, 61440],
     ]).astype(np.float32)  # fmt: skip
     count = len(x)
-    binary = compile_cuda(CONVERT, "sm_90", name="convert.cu")
-    with Emulator(binary.assembly, GPUS.get("h200").unit, processes=1) as emulator:
+    assembly = ptx_of(CONVERT, "sm_90", "convert.cu")
+    with Emulator(assembly, GPUS.get("h200").unit, processes=1) as emulator:
         out = emulator.alloc(20 * count, name="out")
         emulator.launch("convert", (-(-count // 128), 1, 1), (128, 1, 1), 0, [emulator.upload(x, name="x"), count, out])
         got = emulator.read(out, np.uint32, (count, 5))

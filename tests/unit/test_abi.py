@@ -152,7 +152,7 @@ def test_the_exported_files_tell_of_it(toys, tmp_path):
     export.export(plan, source, build(source), tmp_path / "out", name="lab_gemm")
     text = (tmp_path / "out" / "lab_gemm.cu").read_text()
     assert "    uint64_t toy;        /* byte offset: a toy's floats */" in text
-    assert "    at->toy = end = gg_aligned(end);\n    end += 32 * (uint64_t)at->m_padded;\n    at->zeroed = end;\n" in text
+    assert "    at->toy = end = lab_gemm_gg_aligned(end);\n    end += 32 * (uint64_t)at->m_padded;\n    at->zeroed = end;\n" in text
     assert text.count("        (const float*)(base + at.toy + 16),\n        (int)m);\n") == len(source.launches)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     [region] = [one for one in manifest["workspace"]["regions"] if one["name"] == "toy"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.input import F32
 from gemmgen import bench as benching
 from gemmgen import timing
 from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
@@ -279,7 +280,7 @@ class _Race:
         monkeypatch.setattr("gemmgen.run.cuda.why_not", lambda gpu: None)
         speeds = {SGEMM: 1.0, "cublas-tf32": 0.2, F16: 0.1}
 
-        def inputs(size, low, high):
+        def inputs(size, low, high, b):
             if size in fails:
                 raise DeviceError("bench", "the GPU's memory is too small", got="out of memory")
             return SimpleNamespace(size=size)
@@ -307,7 +308,7 @@ class _Race:
 
 
 def kernel(name="ours", launches=2, size=None) -> Kernel:
-    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100")), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
+    return Kernel(name, SimpleNamespace(gpu=GPUS.get("h100"), stored_b=F32), SimpleNamespace(name="kernel_name", launches=[None] * launches), None, size)
 
 
 def test_the_bench_measures_all_at_every_size(monkeypatch):

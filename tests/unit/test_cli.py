@@ -418,3 +418,14 @@ def test_files_get_the_usual_permissions(tmp_path):
     write_files(tmp_path / "new" / "folder", {"a": b"1"})
     (tmp_path / "usual").touch()
     assert (tmp_path / "new" / "folder" / "a").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_explain_tells_what_is_stored_added_up_and_left_to_another_kernel(gemmgen, write_spec):
+    fixed = '[tile]\nblock = [64, 64, 64]\nwarp = [64, 64, 64]\n[target]\ngpu = "h100"\n'
+    told = {
+        "fallback   fp32 for tiles of C with outliers: block ": '[split]\nscheme = "mixpert1"\nfallback = "fp32"\n',
+        "operands   A of FP32, B of FP16 as stored\n": '[problem]\nb = "f16"\n[split]\nscheme = "ootomo_b16"\n',
+        ", compensated sums\n": '[split]\nscheme = "ootomo"\nsums = "compensated"\n',
+    }
+    for line, spec in told.items():
+        assert line in gemmgen("explain", write_spec(spec + fixed)).out

@@ -57,6 +57,8 @@ CASES = {
     "mi210-nn": {"split": {"scheme": "ootomo"}, "tile": SMALL, "target": {"gpu": "mi210"}},
     "mi300x-tt": {"problem": {"layout": "tt"}, "split": {"scheme": "scaled", "special": "fast"}, "tile": {**SMALL, "split_k": 2},
                   "target": {"gpu": "mi300x"}},
+    "b16-nt": {"problem": {"layout": "nt", "b": "f16"}, "split": {"scheme": "ootomo_b16"}, "tile": SMALL},
+    "bb16-tn": {"problem": {"layout": "tn", "b": "bf16"}, "split": {"scheme": "bf16x3_bb16"}, "tile": SMALL},
     "rx7900xtx-nt": {"problem": {"layout": "nt"}, "split": {"scheme": "bf16x3"}, "tile": SMALL, "target": {"gpu": "rx7900xtx"}},
 }
 AMD = [case for case in CASES if case.startswith(("mi", "rx"))]
@@ -320,11 +322,11 @@ def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(
     [gxx] = need("g++")
     example = (exported(tmp_path / "out", "mi210-nn") / "example.cpp").read_text()
     draw = re.search(r"^float draw\(\)\n\{.*?^\}", example, re.M | re.S)[0]
-    count = sum(x.size for x in prose.example_matrices())
+    count = sum(x.size for x in prose.example_matrices(prepared("mi210-nn")[0]))
     (tmp_path / "draw.cpp").write_text(f'#include <cstdio>\n{draw}\nint main() {{ for (int i = 0; i < {count}; ++i) std::printf("%a\\n", draw()); }}\n')
     run(gxx, "draw.cpp", "-o", "draw", cwd=tmp_path)
     drawn = np.array([float.fromhex(word) for word in run(tmp_path / "draw").split()], np.float32)
-    a, b = prose.example_matrices()
+    a, b = prose.example_matrices(prepared("mi210-nn")[0])
     m, n, k = prose.EXAMPLE_SIZE
     assert (a.shape, b.shape) == ((m, k), (k, n))
     assert np.array_equal(drawn.reshape(k, m + n), np.hstack([a.T, b]))
@@ -335,6 +337,26 @@ def test_the_example_allows_what_the_unit_loses_of_its_own_matrices_and_no_more(
     kept = replace(plan, gpu=plan.gpu.model_copy(update={"matrix_unit": "cdna3"}))
     assert prose.example_losses(kept, [plan.arch]) == {"lost": 0.0, "most_lost": 0.0}
     assert 1e-7 < loses["lost"] < 1e-5
+
+
+@pytest.mark.parametrize("case", ["b16-nt", "bb16-tn"])
+def test_the_example_hands_b_over_as_the_kernel_reads_it(case, tmp_path):
+    """Its own C++ turns numbers into the bits that NumPy's rounding gives them; none of the numbers is rounded."""
+    [gxx] = need("g++")
+    plan, *_ = prepared(case)
+    folder = exported(tmp_path / "out", case)
+    example = (folder / "example.cpp").read_text()
+    stored = re.search(r"^uint16_t stored\(float x\)\n\{.*?^\}", example, re.M | re.S)[0]
+    values = np.append(np.arange(-128, 128, dtype=np.float32) / 128, np.float32(np.nan))
+    (tmp_path / "stored.cpp").write_text(
+        f"#include <cmath>\n#include <cstdint>\n#include <cstdio>\n#include <cstring>\n{stored}\nint main() {{ for (int i = -128; i < 128; ++i) "
+        'std::printf("%d\\n", stored(i / 128.0f)); std::printf("%d\\n", stored(NAN)); }\n')
+    run(gxx, "stored.cpp", "-o", "stored", cwd=tmp_path)
+    given = np.array(run(tmp_path / "stored").split(), np.int64).astype(plan.stored_b.dtype)
+    assert np.array_equal(plan.stored_b.values(given), values, equal_nan=True)
+    told = json.loads((folder / "manifest.json").read_text())
+    assert told["operands"]["b"]["type"] == "unsigned short" and told["operands"]["b"]["holds"] == plan.stored_b.name
+    assert "const uint16_t *b" in (folder / "lab_gemm.h").read_text()
 
 
 @pytest.mark.parametrize(("case", "arch", "needs"), [
@@ -387,8 +409,8 @@ int main(void)
 {
     int m, n, k;
     while (scanf("%d %d %d", &m, &n, &k) == 3) {
-        gg_layout at;
-        const int code = gg_lay_out(m, n, k, &at);
+        lab_gemm_gg_layout at;
+        const int code = lab_gemm_gg_lay_out(m, n, k, &at);
         const size_t bytes = lab_gemm_workspace_bytes(m, n, k);
         printf("%d", code);
         if (code == 0) {
@@ -430,7 +452,8 @@ def test_the_manifests_sizes_are_the_plans(case, tmp_path):
     manifest = json.loads((exported(tmp_path / "out", case) / "manifest.json").read_text())
     for m, n, k in sizes():
         extents = foreign.extents(manifest, m, n, k)
-        assert tuple(extents[name] for name in ("m_padded", "n_padded", "k_padded")) == tuple(-(-x // tile) * tile for x, tile in zip((m, n, k), plan.block))
+        assert tuple(extents[name] for name in ("m_padded", "n_padded", "k_padded")) == tuple(
+            -(-x // tile) * tile if m and n else 0 for x, tile in zip((m, n, k), plan.block))
         offsets, zeroed, nbytes = foreign.layout(manifest, extents)
         want = source.interface.workspace(m, n, k)
         assert offsets == want.offsets
@@ -454,10 +477,10 @@ static char memory[1 << 20];
 static void expect(int line, int code, int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b,
                    int64_t ldb, const float *c, int64_t ldc, const void *workspace, size_t bytes)
 {
-    gg_layout at;
-    const int got = gg_check(m, n, k, alpha, a, lda, b, ldb, c, ldc, workspace, bytes, &at);
+    lab_gemm_gg_layout at;
+    const int got = lab_gemm_gg_check(m, n, k, alpha, a, lda, b, ldb, c, ldc, workspace, bytes, &at);
     if (got != code) { printf("line %d: %d, not %d\\n", line, got, code); wrong = 1; }
-    if (gg_own_error(code) == NULL || (code && strlen(gg_own_error(code)) < 10)) wrong = 1;
+    if (lab_gemm_gg_own_error(code) == NULL || (code && strlen(lab_gemm_gg_own_error(code)) < 10)) wrong = 1;
 }
 int main(void)
 {
@@ -487,7 +510,7 @@ int main(void)
     E(0, 8, 9, 0, 1, NULL, 1, NULL, 9, x, 9, w, all);
     E(0, 0, 9, 10, 1, NULL, 10, NULL, 9, NULL, 9, w, all);
     E(0, 8, 0, 10, 1, NULL, 10, NULL, 1, NULL, 1, w, all);
-    if (gg_own_error(-4) != NULL || gg_own_error(1) != NULL) wrong = 1;
+    if (lab_gemm_gg_own_error(-4) != NULL || lab_gemm_gg_own_error(1) != NULL) wrong = 1;
     return wrong;
 }
 """

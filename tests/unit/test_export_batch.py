@@ -110,7 +110,7 @@ def test_a_products_struct_is_told_as_kernels_read_it(tmp_path):
 def test_functions_are_those_of_kind_and_walk(case, tmp_path):
     plan, *_ = prepared(case)
     header = (exported(tmp_path / "out", case) / "lab_gemm.h").read_text()
-    functions = set(re.findall(r"^(?:int|size_t|const char \*)\s?(lab_gemm\w*)\(", header, re.M))
+    functions = set(re.findall(r"^LAB_GEMM_API (?:int|size_t|const char \*)\s?(lab_gemm\w*)\(", header, re.M))
     entry = "lab_gemm" if plan.batch.walk == "persistent" else "lab_gemm_listed"
     others = {"lab_gemm_workspace_bytes", "lab_gemm_prepare", "lab_gemm_tiles", "lab_gemm_read_status", "lab_gemm_error_string"}
     assert functions == {entry, *others, *(() if plan.batch.kind == "strided" else ("lab_gemm_check",))}

@@ -15,6 +15,7 @@ from gemmgen.bench import frontier as benching
 from gemmgen.bench.frontier import Entry, Frontiers, judged
 from gemmgen.bench.plots import measured_frontier_image
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.input import F32
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import main
 from gemmgen.errors import DeviceError
@@ -152,7 +153,7 @@ def gpu(monkeypatch):
     seen = SimpleNamespace(fails=set(), drawn=[], judged=[], races=[])
     takes = {SGEMM: 8.0, F16: 1.0, "cublas-int8": 0.5}
 
-    def inputs(size, **drawn):
+    def inputs(size, b, **drawn):
         if size in seen.fails:
             raise DeviceError("bench", "the GPU's memory is too small", got="out of memory")
         seen.drawn.append(drawn)
@@ -182,7 +183,7 @@ def gpu(monkeypatch):
 
 
 def candidate(told, spread=1e-7):
-    plan = SimpleNamespace(gpu=GPUS.get("h200"))
+    plan = SimpleNamespace(gpu=GPUS.get("h200"), stored_b=F32)
     point = SimpleNamespace(told=told, seconds=1.0, errors={"uniform": 1e-7, "positive": 1e-7, "spread": spread})
     return benching.Candidate(point, SimpleNamespace(plan=plan, source=None, binary=None))
 

@@ -8,6 +8,7 @@ import math
 import os
 import struct
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -204,6 +205,24 @@ def test_a_fused_multiply_add_near_a_tie():
     """(1 + 2^-16)(1 - 2^-16) 2^-24 is 2^-56 below a tie of 1 + 2^-23, on which FP64 would put the sum."""
     x, y, z = (np.array([value], np.float32) for value in (2.0**-12 * (1 + 2.0**-16), 2.0**-12 * (1 - 2.0**-16), 1 + 2.0**-23))
     assert rounding.fma(x, y, z)[0] == 1 + 2.0**-23
+
+
+def test_a_fused_multiply_add_of_float64_is_rounded_once():
+    """Against exact fractions: sums that cancel, ties of float64 with a little more or less, the smallest and the largest numbers."""
+    rng = np.random.default_rng(0)
+    x, y = (1 + rng.integers(-(2**26), 2**26, 200) * 2.0**-52 for _ in "xy")
+    tie = np.exp2(rng.integers(52, 56, 200)) * (1 + rng.integers(0, 8, 200) * 2.0**-52)
+    edges = np.array([0.0, -0.0, 1.0, -1.5, 5e-324, 1.7e308, 2.0**-450, -(2.0**-1022), 3.0])
+    for a, b, c in ((x, y, tie), (x, -y, tie), (x, y, -x * y), (x * 2.0**-500, y * 2.0**-540, x * 2.0**-1040), np.array(np.meshgrid(edges, edges, edges)).reshape(3, -1)):
+        with np.errstate(all="ignore"):
+            found, rough = rounding.fma_f64(a, b, c), a * b + c
+        for at, (one, other, third) in enumerate(zip(a.tolist(), b.tolist(), c.tolist())):
+            exact = Fraction(one) * Fraction(other) + Fraction(third)
+            try:
+                right = exact.numerator / exact.denominator if exact else rough[at]  # of an exact zero the sign is that of IEEE 754
+            except OverflowError:
+                right = math.inf if exact > 0 else -math.inf
+            assert struct.pack("d", found[at]) == struct.pack("d", right), (one, other, third)
 
 
 def test_halves_of_bfloat16_go_to_the_even_word():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gemmgen import abi
+from gemmgen.bench.measure import type_of_b
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
@@ -17,6 +18,7 @@ from gemmgen.solve import solve
 from gemmgen.solve.request import schemes_for
 from gemmgen.spec import loads
 from gemmgen.split import split
+from gemmgen.timing import Inputs
 from gemmgen.verify.metrics import exact, relative_frobenius
 
 STORED = [row.name for row in SCHEMES.rows() if row.b]
@@ -108,3 +110,17 @@ def test_kernels_that_split_themselves_refuse_it(where):
     with pytest.raises(InfeasibleSpec, match="read FP32") as refused:
         solve(loads({"problem": {"b": "f16"}, "split": {"scheme": "ootomo_b16", "where": where}, "target": {"gpu": "a100"}}))
     assert refused.value.remedy
+
+
+def test_a_race_has_one_type_of_b_beside_fp32():
+    stored, other, plain = planned(), planned("bf16", "bf16x2_bb16"), planned("f32", "ootomo")
+    assert type_of_b([plain, plain]).is_usual and type_of_b([plain, stored, stored]) == INPUTS["f16"]
+    with pytest.raises(SpecError, match="different types in one race") as refused:
+        type_of_b([stored, plain, other])
+    assert refused.value.remedy
+    inputs = object.__new__(Inputs)  # needs no GPU
+    inputs.type_of_b, inputs.b = INPUTS["f16"], ["values"]
+    inputs.__dict__["stored_b"] = ["bits"]
+    assert inputs.b_for(INPUTS["f32"]) == ["values"] and inputs.b_for(INPUTS["f16"]) == ["bits"]
+    with pytest.raises(SpecError, match="not the type of B in this race"):
+        inputs.b_for(INPUTS["bf16"])

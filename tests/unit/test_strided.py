@@ -151,15 +151,15 @@ int main(void)
     static float x[4];
     static char memory[1 << 20];
     void *w = memory + (256 - (uintptr_t)memory % 256) % 256;
-    gg_layout at;
+    lab_gemm_gg_layout at;
     while (scanf("%d %d %d %d", &m, &n, &k, &batch) == 4) {
-        const int code = gg_lay_out(m, n, k, batch, &at);
+        const int code = lab_gemm_gg_lay_out(m, n, k, batch, &at);
         if ((code == 0) != (lab_gemm_workspace_bytes(m, n, k, batch) > 0)) return 1;
         printf("%d", code);
         if (code == 0) printf(" %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64, at.b_words, at.bytes, at.blocks[0], at.blocks[1]);
         printf("\\n");
     }
-#define E(code, ...) if (gg_check(__VA_ARGS__, &at) != (code)) { printf("line %d\\n", __LINE__); return 2; }
+#define E(code, ...) if (lab_gemm_gg_check(__VA_ARGS__, &at) != (code)) { printf("line %d\\n", __LINE__); return 2; }
     E(0, 4, 3, 5, 1, x, 5, x, 3, x, 10, 33, 2, w, 1 << 19)
     E(0, 4, 3, 5, 1, x, 5, x, 3, x, 10, -33, 2, w, 1 << 19)
     E(lab_gemm_BAD_STRIDE_C, 4, 3, 5, 1, x, 5, x, 3, x, 10, 32, 2, w, 1 << 19)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from ways import plan_of
@@ -12,8 +14,9 @@ from gemmgen.catalog.scheme import OFFSET, SCHEMES, Scheme
 from gemmgen.emulate.core.product import product
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted
+from gemmgen.render import render
 from gemmgen.split import split, stands_out
-from gemmgen.verify import fixed
+from gemmgen.verify import Judge, fixed
 
 LEVEL_4 = SCHEMES.get("mixpert4_tile")
 UNIT = GPUS.get("a100").unit
@@ -94,6 +97,21 @@ def test_the_fallbacks_tiles_are_parts_of_the_main_kernels():
     assert not any(launch.overlaps for launch in abi.interface(plan).launches)  # multiplying warps read flags that no barrier of theirs waits for
     assert plan.hash != plan_of(
         gpu="h200", scheme="mixpert4", promote=0, fragment={"policy": "wgmma"}, tile={"block": [64, 96, 64], "warp": [64, 96, 64]}).hash
+
+
+def test_a_fallback_reads_its_operands_twice_and_is_checked_as_a_kernel_of_its_own():
+    """Which rows stand out is told by a launch of its own, so that no single pass over whole rows serves; the report tells both kernels' resources."""
+    tile = {"block": [64, 96, 64], "warp": [64, 96, 64]}
+    plan = plan_of(gpu="h200", scheme="mixpert4", fallback="tf32x3", promote=0, fragment={"policy": "wgmma"}, tile=tile)
+    alone = plan_of(gpu="h200", scheme="mixpert4", promote=0, fragment={"policy": "wgmma"}, tile=tile)
+    assert alone.splits_whole and alone.model["split_passes"] == 1 and plan.model["split_passes"] == 2
+    source = render(plan)
+    used = {launch.symbol: SimpleNamespace(registers=64, static_shared_bytes=0, spill_bytes=0) for launch in source.launches}
+    used[source.launches[-1].symbol].static_shared_bytes = plan.fallback.shared_bytes if plan.fallback.static_shared else 0
+    judge = Judge(plan, source, SimpleNamespace(kernels=used, assembly=""), None)
+    assert judge.resources().passed and f"fallback: 64 registers (predicted {plan.fallback.predicted_registers})" in judge.resources().detail
+    used[source.launches[-1].symbol].static_shared_bytes += 16
+    assert not judge.resources().passed
 
 
 @pytest.mark.parametrize("asked", [dict(scheme="ootomo", fallback="fp32"), dict(scheme="mixpert4_tile", fallback="fp32", promote=0),

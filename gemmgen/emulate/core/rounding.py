@@ -131,7 +131,8 @@ def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray, mode: str = "rn") -> np.nda
     # Rounding twice is wrong only where float64 landed on a tie of float32; the
     # 29 bits that a normal float32 drops tell, a subnormal one is taken as doubtful.
     tie = (total.view(np.int64) & np.int64(0x1FFFFFFF)) == 0x10000000
-    if tie.any() or (np.abs(total) < _SMALLEST_NORMAL).any():
+    # A zero is none: products of float32 do not underflow in float64, and a sum that is zero is exact.
+    if tie.any() or (subnormal := np.abs(total) < _SMALLEST_NORMAL).any() and total[subnormal].any():
         total = add_to_odd(*np.broadcast_arrays(product, z.astype(np.float64)))
     return total.astype(np.float32)
 
@@ -145,18 +146,38 @@ def fma_f16(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 def fma_f64(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     """x * y + z in float64, rounded once to nearest.
 
-    One lane at a time, with exact fractions: float64 is rare in a kernel that
-    emulates float32, and this needs no argument about ranges.
+    By error-free sums and products of float64 (Boldo and Melquiond, 2008), which need a product that neither
+    overflows nor loses low bits; lanes outside that range are computed with exact fractions, one at a time.
     """
-    shape = np.broadcast_shapes(np.shape(x), np.shape(y), np.shape(z))
-    rough = np.broadcast_to(x * y + z, shape).ravel().copy()
-    lanes = [np.broadcast_to(value, shape).ravel() for value in (x, y, z)]
-    for lane in np.flatnonzero(np.all([np.isfinite(value) for value in lanes], axis=0)):
-        a, b, c = (float(value[lane]) for value in lanes)
+    x, y, z = np.broadcast_arrays(*(np.atleast_1d(value) for value in (x, y, z)))
+    product = x * y
+    rough = product + z
+    finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
+    usual = finite & (np.maximum(np.abs(x), np.abs(y)) < 2.0**500) & (np.abs(z) < 2.0**1000) & (np.abs(product) > 2.0**-900)
+    exact_zero = (x == 0) | (y == 0)  # then `rough` is the answer
+    rest = _product_error(x, y, product)
+    high, low = two_sum(z, rest)
+    total, left = two_sum(product, high)
+    result = np.where(usual, total + add_to_odd(low, left), rough)
+    for lane in zip(*np.nonzero(finite & ~usual & ~exact_zero)):
+        a, b, c = (float(value[lane]) for value in (x, y, z))
         exact = Fraction(a) * Fraction(b) + Fraction(c)
         if exact:
             try:
-                rough[lane] = exact.numerator / exact.denominator
+                result[lane] = exact.numerator / exact.denominator
             except OverflowError:
-                rough[lane] = np.inf if exact > 0 else -np.inf
-    return rough.reshape(shape)
+                result[lane] = np.inf if exact > 0 else -np.inf
+    return result
+
+
+def _product_error(x: np.ndarray, y: np.ndarray, product: np.ndarray) -> np.ndarray:
+    """x * y - product, exactly, where nothing of it under- or overflows (Dekker)."""
+    (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
+    return ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+
+
+def _halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """float64 as two numbers of at most 26 bits each (Veltkamp)."""
+    scaled = x * 134217729.0  # 2**27 + 1
+    high = scaled - (scaled - x)
+    return high, x - high

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import NoReturn
 
 import numpy as np
@@ -44,6 +45,9 @@ SPECIALS = (
 
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _DECIMAL = re.compile(r"-?(\d+\.\d*|\.\d+)([eE][-+]?\d+)?$")
+_SINGLE, _DOUBLE = re.compile(r"0[fF][0-9a-fA-F]{8}$"), re.compile(r"0[dD][0-9a-fA-F]{16}$")
+_SYMBOL = re.compile(r"([A-Za-z_$][\w$.]*)(?:\+(\d+))?$")
+_ADDRESS = re.compile(r"\[\s*([^+\s\]]+)\s*(?:\+\s*(-?\w+))?\s*\]$")
 
 
 class Cursor:
@@ -121,7 +125,7 @@ class Cursor:
 
     def address(self, operand: int, type_: str) -> tuple[int, int]:
         """(slot of the base, byte offset) of `[base+offset]`."""
-        match = re.match(r"\[\s*([^+\s\]]+)\s*(?:\+\s*(-?\w+))?\s*\]$", self.operands[operand])
+        match = _ADDRESS.match(self.operands[operand])
         if not match:
             self.refuse("address cannot be read")
         return self.source(match[1], type_), int(match[2] or "0", 0)
@@ -213,39 +217,40 @@ class Decoder:
         return self._slots.setdefault(name, len(self._slots))
 
     def value(self, text: str, type_: str, cursor: Cursor) -> int:
-        if text in self.entry.registers:
-            declared = SIZES[self.entry.registers[text]]
-            if (type_ == "pred") != (self.entry.registers[text] == "pred"):
+        declared = self.entry.registers.get(text)
+        if declared is not None:
+            if (type_ == "pred") != (declared == "pred"):
                 cursor.refuse(f"register {text} is of the wrong kind")
-            if declared < SIZES[type_]:
+            if SIZES[declared] < SIZES[type_]:
                 cursor.refuse(f"register {text} is narrower than the instruction's type {type_}")
             return self.slot(text)
         if text in SPECIALS:
             slot = self.slot(text)
             self.program.specials[text] = slot
             return slot
-        constant = self._constant(text, type_)
-        if constant is None:
-            cursor.refuse(f"operand {text} is not known", needs="a declared register, a constant or a symbol")
         slot = self.slot(f"{text}:{type_}")
-        self.program.constants[slot] = constant
+        if slot not in self.program.constants:
+            constant = self._constant(text, type_)
+            if constant is None:
+                cursor.refuse(f"operand {text} is not known", needs="a declared register, a constant or a symbol")
+            self.program.constants[slot] = constant
         return slot
 
     def _constant(self, text: str, type_: str) -> np.ndarray | None:
         dtype = DTYPES[type_]
-        symbol = re.match(r"([A-Za-z_$][\w$.]*)(?:\+(\d+))?$", text)
+        symbol = _SYMBOL.match(text)
         if symbol and symbol[1] in self.symbols:
             number = self.symbols[symbol[1]] + int(symbol[2] or 0)
         elif _INTEGER.match(text):
             number = int(text.rstrip("U"), 0)
             if dtype.kind == "f":
                 return np.array(number, dtype)
-        elif re.match(r"0[fF][0-9a-fA-F]{8}$", text):
+        elif _SINGLE.match(text):
             single = np.array(int(text[2:], 16), np.uint32)
             if dtype == np.float64:
                 return single.view(np.float32).astype(dtype)
             return single.view(dtype) if dtype.itemsize == 4 else None
-        elif re.match(r"0[dD][0-9a-fA-F]{16}$", text):
+        elif _DOUBLE.match(text):
             double = np.array(int(text[2:], 16), np.uint64)
             if dtype == np.float32:
                 return double.view(np.float64).astype(dtype)
@@ -268,9 +273,9 @@ class Decoder:
         body, labels = self.entry.body, self.entry.labels
         starts = {0} | set(labels.values())
         for number, statement in enumerate(body):
-            if _ends_block(statement):
+            if _ends_block(statement.opcode):
                 starts.add(number + 1)
-            if _waits(statement):  # it may be tried again, and what is before it may not
+            if _waits(statement.opcode):  # it may be tried again, and what is before it may not
                 starts.add(number)
         bounds = sorted(start for start in starts if start < len(body))
         block_at = {start: index for index, start in enumerate(bounds)}
@@ -290,16 +295,16 @@ class Decoder:
         statement = self.entry.body[number]
         cursor = Cursor(self, statement, number)
         guard = self.value(statement.guard, "pred", cursor) if statement.guard else -1
-        if not _ends_block(statement):
+        if not _ends_block(statement.opcode):
             run = self._built(cursor)
             cursor.finish()
             block.code.append(Instruction(run, guard, statement.negated, statement, number))
             return
         block.last = Instruction(None, guard, statement.negated, statement, number)
-        if _waits(statement):
+        if _waits(statement.opcode):
             block.end = "wait"
             block.last = replace(block.last, run=self._built(cursor))
-        elif _signals(statement):
+        elif _signals(statement.opcode):
             block.code.append(Instruction(self._built(cursor), guard, statement.negated, statement, number))
             block.last = None
         elif cursor.base in ("bra", "brx"):
@@ -362,23 +367,24 @@ def _joined(code: list[Instruction]) -> list[Instruction]:
     return result
 
 
-def _ends_block(statement: Statement) -> bool:
-    base, _, kind = statement.opcode.partition(".")
+@cache
+def _ends_block(opcode: str) -> bool:
+    base, _, kind = opcode.partition(".")
     if base in ("bar", "barrier"):
-        return "sync" in kind and "warp" not in kind or _waits(statement)
-    return base in ("bra", "brx", "ret", "exit", "trap") or _waits(statement) or _signals(statement)
+        return "sync" in kind and "warp" not in kind or _waits(opcode)
+    return base in ("bra", "brx", "ret", "exit", "trap") or _waits(opcode) or _signals(opcode)
 
 
-def _waits(statement: Statement) -> bool:
+@cache
+def _waits(opcode: str) -> bool:
     """Whether a warp may be parked here until others have done something."""
-    return statement.opcode.startswith(
-        ("mbarrier.try_wait", "mbarrier.test_wait", "barrier.cluster.wait", "setmaxnreg.inc")
-    )
+    return opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait", "barrier.cluster.wait", "setmaxnreg.inc"))
 
 
-def _signals(statement: Statement) -> bool:
+@cache
+def _signals(opcode: str) -> bool:
     """Whether others may be let go here, and go first."""
-    return statement.opcode.startswith(("mbarrier.arrive", "mbarrier.complete_tx", "cp.async.mbarrier.arrive"))
+    return opcode.startswith(("mbarrier.arrive", "mbarrier.complete_tx", "cp.async.mbarrier.arrive"))
 
 
 def _in_order(blocks: list[Block]) -> list[Block]:

@@ -262,6 +262,7 @@ def _entry(header: str, body: str) -> Entry:
 
 _LOCATION = re.compile(r"\.(?:loc|file)\b")  # and not .local
 _LOC = re.compile(r"\.loc\s+\d+\s+(\d+)[^\n]*?(?:inlined_at\s+\d+\s+(\d+)[^\n]*)?$", re.M)
+_SPACE = re.compile(r"\s*")
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _GUARD = re.compile(r"@\s*(!?)\s*([%$\w]+)\s*")
 _REGISTER = re.compile(r"([%$\w]+)\s*(?:<(\d+)>)?")
@@ -285,8 +286,7 @@ class _Body:
 
     def read(self, text: str) -> None:
         position, end = 0, len(text)
-        space = re.compile(r"\s*")
-        while (position := space.match(text, position).end()) < end:
+        while (position := _SPACE.match(text, position).end()) < end:
             char = text[position]
             if char == "{":
                 self.opened += 1
@@ -299,18 +299,20 @@ class _Body:
                 position += 1
             elif char == ";":
                 position += 1
-            elif _LOCATION.match(text, position):
+            elif char == "." and _LOCATION.match(text, position):
                 stop = text.find("\n", position)
                 stop = end if stop < 0 else stop
                 self._location(text[position:stop])
                 position = stop
-            elif label := _LABEL.match(text, position):
-                position = self._label(label, text)
             else:
                 stop = text.find(";", position)
+                statement = text[position : stop if stop >= 0 else end]
+                if ":" in statement and (label := _LABEL.match(text, position)):
+                    position = self._label(label, text)
+                    continue
                 if stop < 0:
-                    _refuse("statement does not end", text[position:].strip()[:60], self.entry.name)
-                self._statement(text[position:stop].strip())
+                    _refuse("statement does not end", statement.strip()[:60], self.entry.name)
+                self._statement(statement.strip())
                 position = stop + 1
         self._resolve_labels()
 
@@ -336,8 +338,8 @@ class _Body:
     def _statement(self, text: str) -> None:
         if text.startswith("."):
             return self._directive(text)
-        text = re.sub(r"\s+", " ", text)
-        guard = _GUARD.match(text)
+        text = " ".join(text.split())
+        guard = _GUARD.match(text) if text.startswith("@") else None
         rest = text[guard.end() :] if guard else text
         opcode, _, tail = rest.partition(" ")
         operands = split_operands(tail)
