@@ -42,6 +42,8 @@ COLUMNS = (
     "gpu", "kind", "verdict", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "told", "decided", "jitter",
 )
 _NUMBERS = re.compile(r"(?<![A-Za-z_0-9.])-?\d[\d,._]*(e[+-]?\d+)?")
+TRIALS = ("kernel", "reference", "rival")
+"""Kinds of rows that something was tried for; others tell of a study."""
 SUCCESSES = ("modelled", "compiled", "right", "timed")
 
 
@@ -78,6 +80,7 @@ def _plotly() -> str:
 
 def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dict[str, Any]:
     """The page's data, as plain values."""
+    everything, rows = rows, [row for row in rows if row.kind in TRIALS]
     timed = any(row.verdict == "timed" and row.seconds for row in rows)
     plottable = [row for row in rows if row.kind != "reference" and row.verdict in SUCCESSES and _seconds(row, timed)]
     shown = thinned(plottable, timed, seed)
@@ -101,7 +104,7 @@ def facts(rows: Sequence[Row], table: Table | None = None, seed: int = 1) -> dic
         "columns": COLUMNS, "points": [[one[name] for name in COLUMNS] for one in points],
         "verdicts": [{"verdict": _clean(name), "meaning": VERDICTS.get(name, "unknown to this version"), "count": count}
                      for name, count in verdicts.most_common()],
-        "rejected": rejected(rows), "kernels": kernels, "kernels_told": told, "rules": _rules(table),
+        "rejected": rejected(everything), "kernels": kernels, "kernels_told": told, "rules": _rules(table),
     }
 
 
@@ -235,7 +238,7 @@ def rejected(rows: Iterable[Row]) -> list[dict[str, Any]]:
             found[key] += 1
         if "rejected" in row.extra:
             try:
-                counts = {(row.gpu, "refused", str(name)): int(count) for name, count in json.loads(row.extra).get("rejected", {}).items()}
+                counts = {(row.gpu, "by the model", str(name)): int(count) for name, count in json.loads(row.extra).get("rejected", {}).items()}
             except (ValueError, TypeError, AttributeError, RecursionError):
                 continue
             found.update(counts)
