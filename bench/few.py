@@ -1,6 +1,6 @@
 """Time kernels of a store at many shapes, so that a choice of few is held against measurements alone.
 
-    python bench/few.py pick docs/results/explore_h200 -o few.json --gpu h200 --kernels 32 --shapes 300
+    python bench/few.py pick explore-out/sgemm_h200 -o few.json --gpu h200 --kernels 32 --shapes 300
     python bench/few.py time few.json -o few_times.json --seconds 240
     python bench/few.py keep few.json few_times.json -o few_store
 
