@@ -15,7 +15,7 @@ from gemmgen.catalog.generation import Constant, merged
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, UnknownName
-from gemmgen.explore.learn import LEAST_ROWS, _changed, _constants, learn
+from gemmgen.explore.learn import LEAST_ROWS, PRIOR, _changed, _constants, learn
 from gemmgen.explore.rebuilt import Predictions
 from gemmgen.explore.store import Writer
 
@@ -67,6 +67,8 @@ def test_few_rows_move_constants_less_than_many(rows, found):
     place = ("wgmma", "sustained_f16_tflops")
     few_moved, all_moved = (abs(np.log(next((one.after for one in what.constants if one.place == place), 650.0) / 650.0)) for what in (few, found))
     assert few_moved < all_moved
+    assert all(one.deviation <= PRIOR for one in few.constants)
+    assert all(abs(np.log(one.after / one.before)) < 0.5 for one in few.constants if one.place not in TRUE)
     assert all(low.low <= one.value <= low.high for _, one, low in _constants(few.gpu.measured))
 
 
