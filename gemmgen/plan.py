@@ -21,6 +21,7 @@ from gemmgen.catalog.scheme import Accumulator, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
+from gemmgen.model.error import mean_cut
 
 SPLIT_THREADS = 256
 SPLIT_TILE_OUTER = 64  # rows of A or columns of B that one block of the split kernel takes
@@ -400,6 +401,12 @@ class _Facts:
     def compensates(self) -> bool:
         """Whether only the leading bits of a sum leave the unit, and the rest stays there."""
         return self.sums == "compensated"
+
+    @property
+    def mean_cut(self) -> float:
+        """What a compensated sum is given back in the end, relative to itself: what the unit's truncation took on average."""
+        promoted = [acc for acc in self.scheme.accumulators if self.promotes(acc)] if self.compensates else []
+        return mean_cut(self.scheme, self.unit, promoted[0], self.promote) if promoted else 0.0
 
     @property
     def promotes_at_once(self) -> bool:

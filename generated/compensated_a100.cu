@@ -1,17 +1,17 @@
-// kernel    gemmgen_ootomo_mma_128x96x32_f909dc1c
+// kernel    gemmgen_ootomo_mma_128x96x64_15997d67
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   every 32 k (ootomo's own: every 16 k)
+// promote   every 64 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-// decided   block 128x96x32, warp 32x48x32, split prepass, loads async, 2 stages, group 8, 1 slice of k, promote 32, 2 fragment buffers, compensated
+// decided   block 128x96x64, warp 32x48x64, split prepass, loads async, 2 stages, group 8, 1 slice of k, promote 64, 2 fragment buffers, compensated
 //           sums
-// block     256 threads, 57344 B of dynamic shared memory
+// block     256 threads, 114688 B of dynamic shared memory
 // target    sm_80
-// plan      f909dc1c, rendered by gemmgen 0.1.0
+// plan      15997d67, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_f909dc1c {
+namespace gemmgen_15997d67 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -45,9 +45,9 @@ GG_DEVICE u32 round_nearest_even(float low, float high) {
     return bits;
 }
 
-// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 2 rows share the 32 banks, so every 2 rows
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
-GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row / 2 & 3); }
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
 
 constexpr int WORDS = 2;
 
@@ -111,7 +111,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 }
 
 // Splits operand a into words and packs them as the main kernel's stages want them:
-//     [m / 128][k / 32][word: 2][m: 128][k: 32], rows swizzled, edges zero.
+//     [m / 128][k / 64][word: 2][m: 128][k: 64], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
@@ -121,7 +121,7 @@ GG_DEVICE void split_a(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = ((k + 31) / 32);
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
     const int k0 = block % blocks_k * 32;
     const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -145,13 +145,13 @@ GG_DEVICE void split_a(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 127) / 128;
-    if (o < panels * 128 && kk < stages_k * 32) {
-        const int row = o % 128, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 128) * stages_k + kk / 32) * 16384 + row * 64;
+    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 64) {
+        const int row = o % 128, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 32768 + row * 128;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-            *(uint4*)(to + w * 8192 + swizzle(row, chunk) * 16) =
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) =
                 make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
@@ -159,7 +159,7 @@ GG_DEVICE void split_a(
 }
 
 // Splits operand b into words and packs them as the main kernel's stages want them:
-//     [n / 96][k / 32][word: 2][n: 96][k: 32], rows swizzled, edges zero.
+//     [n / 96][k / 64][word: 2][n: 96][k: 64], rows swizzled, edges zero.
 // A thread takes 8 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
@@ -169,7 +169,7 @@ GG_DEVICE void split_b(
     u8* __restrict__ words,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int blocks_k = ((k + 31) / 32);
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
     const int k0 = block % blocks_k * 32;
     const int outer0 = block / blocks_k * 64;
     const int my_k = (int)threadIdx.x % 4 * 8;
@@ -193,13 +193,13 @@ GG_DEVICE void split_b(
     split_run(packed, value);
 
     const int kk = k0 + my_k;
-    const int stages_k = (k + 31) / 32, panels = (outer + 95) / 96;
-    if (o < panels * 96 && kk < stages_k * 32) {
-        const int row = o % 96, chunk = kk % 32 * 2 / 16;  // of 16 bytes
-        u8* to = words + ((long long)(o / 96) * stages_k + kk / 32) * 12288 + row * 64;
+    const int stages_k = (k + 63) / 64, panels = (outer + 95) / 96;
+    if (o < panels * 96 && kk < stages_k * 64) {
+        const int row = o % 96, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 96) * stages_k + kk / 64) * 24576 + row * 128;
 #pragma unroll
         for (int w = 0; w < WORDS; ++w)
-            *(uint4*)(to + w * 6144 + swizzle(row, chunk) * 16) =
+            *(uint4*)(to + w * 12288 + swizzle(row, chunk) * 16) =
                 make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
     }
 
@@ -207,17 +207,25 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_ootomo_mma_128x96x32_f909dc1c_split(
+gemmgen_ootomo_mma_128x96x64_15997d67_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
-    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 31) / 32);
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 63) / 64 * 64 + 31) / 32);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
+}
+
+// What stayed in the unit's accumulator, and what the unit cut off on its way: toward zero, so on average this much of what has been promoted.
+// A sum that has bits to spare has lost none.
+GG_DEVICE float given_back(float rest, float promoted) {
+    const float sum = promoted + rest;
+    const bool exact = sum - promoted == rest && (__float_as_uint(sum) & 15) == 0;
+    return exact ? rest : fmaf(promoted, 1.07288361e-07f, rest);
 }
 
 //                n0        BLOCK_N = 96
@@ -225,9 +233,9 @@ gemmgen_ootomo_mma_128x96x32_f909dc1c_split(
 //        m0  | w | w  | w  | WARP_M     4 x 2 warps of 32 x 48. Each keeps its part of C in registers
 //   BLOCK_M  +---+----+----+ - -        for the whole loop over k, in 3 sets of 48 floats a thread.
 //    = 128   | w | w  | w  |
-//            +---+----+----+            Shared memory holds 2 stages of k, 32 deep: one is
+//            +---+----+----+            Shared memory holds 2 stages of k, 64 deep: one is
 //              WARP_N                   multiplied while 1 is on the way.
-constexpr int BLOCK_M = 128, BLOCK_N = 96, BLOCK_K = 32;
+constexpr int BLOCK_M = 128, BLOCK_N = 96, BLOCK_K = 64;
 constexpr int WARP_M = 32, WARP_N = 48;
 constexpr int WARPS_N = 2;
 constexpr int THREADS = 256;
@@ -235,7 +243,7 @@ constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 2;
 constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
 constexpr int FRAGMENTS_M = 2, FRAGMENTS_N = 6;  // fragments of m16n8k16 in a warp
-constexpr int K_STEPS = 2;  // instructions along k in a stage
+constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = BLOCK_K * 2;  // one row of a stage
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 constexpr int STAGE_BYTES = WORDS * (A_BYTES + B_BYTES);
@@ -270,7 +278,7 @@ GG_DEVICE void multiply_add(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2])
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-gemmgen_ootomo_mma_128x96x32_f909dc1c(
+gemmgen_ootomo_mma_128x96x64_15997d67(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -299,7 +307,7 @@ gemmgen_ootomo_mma_128x96x32_f909dc1c(
     float sum_main[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in FP32 registers
     float acc_correction[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit; 2^11 too large
 
-    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 32 k the
+    // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
     // unit's sum moves over. Sums that are scaled up err that much less and stay.
     const auto promote = [&]() {
 #pragma unroll
@@ -318,19 +326,19 @@ gemmgen_ootomo_mma_128x96x32_f909dc1c(
     // a straight copy, and every address is one pointer and constants.
     const int copy_from = (int)threadIdx.x * 16;
     const u32 copy_to = copy_from;
-    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 16384 + copy_from;
-    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 12288 + copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 32768 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 24576 + copy_from;
 
     // Starts the copies of the next stage of k into the place at `stage`.
     const auto fill = [&](u32 stage) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
+        for (int i = 0; i < 8; ++i)
             cp_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
-        a_from += 16384;
+        a_from += 32768;
 #pragma unroll
-        for (int i = 0; i < 3; ++i)
+        for (int i = 0; i < 6; ++i)
             cp_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
-        b_from += 12288;
+        b_from += 24576;
     };
 
     // The part of a fragment's address that is this lane's own.
@@ -417,7 +425,7 @@ gemmgen_ootomo_mma_128x96x32_f909dc1c(
         for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
             for (int r = 0; r < 4; ++r)
-                sum_main[i][j][r] = sum_main[i][j][r] + fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
+                sum_main[i][j][r] = sum_main[i][j][r] + fmaf(acc_correction[i][j][r], 0x1p-11f, given_back(acc_main[i][j][r], sum_main[i][j][r]));
 
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
@@ -463,4 +471,4 @@ gemmgen_ootomo_mma_128x96x32_f909dc1c(
         }
 }
 
-}  // namespace gemmgen_f909dc1c
+}  // namespace gemmgen_15997d67

@@ -1,17 +1,17 @@
-// kernel    gemmgen_ootomo_wgmma_128x128x64_6c671591
+// kernel    gemmgen_ootomo_wgmma_128x128x64_d7850c89
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
 // words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
-// promote   every 32 k (ootomo's own: every 16 k)
+// promote   every 64 k (ootomo's own: every 16 k)
 // special   exact
 // fragment  wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
-// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 16, 1 slice of k, promote 32, clusters of 1, cooperative,
+// decided   block 128x128x64, warpgroup 64x128x64, split prepass, loads bulk, 3 stages, group 16, 1 slice of k, promote 64, clusters of 1, cooperative,
 //           compensated sums
 // block     384 threads, 196656 B of dynamic shared memory
 // target    sm_90a
-// plan      6c671591, rendered by gemmgen 0.1.0
+// plan      d7850c89, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_6c671591 {
+namespace gemmgen_d7850c89 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -207,7 +207,7 @@ GG_DEVICE void split_b(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gemmgen_ootomo_wgmma_128x128x64_6c671591_split(
+gemmgen_ootomo_wgmma_128x128x64_d7850c89_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
@@ -219,6 +219,14 @@ gemmgen_ootomo_wgmma_128x128x64_6c671591_split(
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_status);
     else
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
+}
+
+// What stayed in the unit's accumulator, and what the unit cut off on its way: toward zero, so on average this much of what has been promoted.
+// A sum that has bits to spare has lost none.
+GG_DEVICE float given_back(float rest, float promoted) {
+    const float sum = promoted + rest;
+    const bool exact = sum - promoted == rest && (__float_as_uint(sum) & 15) == 0;
+    return exact ? rest : fmaf(promoted, 8.94069672e-08f, rest);
 }
 
 //                n0        BLOCK_N = 128
@@ -356,7 +364,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-gemmgen_ootomo_wgmma_128x128x64_6c671591(
+gemmgen_ootomo_wgmma_128x128x64_d7850c89(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
@@ -410,8 +418,9 @@ gemmgen_ootomo_wgmma_128x128x64_6c671591(
         }
     } else {
         setmaxnreg_inc<232>();
+        const float one = (float)gridDim.z;  // which the compiler does not know: multiply-adds by it hold the matrix unit up less than additions
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
         // Every warp that has read a stage says so.
@@ -429,7 +438,7 @@ gemmgen_ootomo_wgmma_128x128x64_6c671591(
             const auto advance = [&]() {
                 if (++slot == STAGES) slot = 0, phase ^= 1;
             };
-            // The matrix unit truncates when it adds, FP32 rounds to nearest: every 32 k the
+            // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
             // unit's sum moves over, while the products that stay in the unit are at work.
             const auto promote = [&]() {
                 wgmma_wait<1>();
@@ -440,8 +449,8 @@ gemmgen_ootomo_wgmma_128x128x64_6c671591(
 #pragma unroll
                         for (int r = 0; r < 64; ++r) {
                             const float high = __uint_as_float(__float_as_uint(acc_main[i][j][r]) & 0xffff0000u);
-                            sum_main[i][j][r] += high;
-                            acc_main[i][j][r] -= high;
+                            sum_main[i][j][r] = fmaf(high, one, sum_main[i][j][r]);
+                            acc_main[i][j][r] = fmaf(high, -one, acc_main[i][j][r]);
                         }
             };
             // Issues the products of steps [FIRST, LAST) of the stage at `stage`; they run on while this thread goes on.
@@ -480,12 +489,9 @@ gemmgen_ootomo_wgmma_128x128x64_6c671591(
 #pragma unroll 1
             for (int index = 0; index < work.count; ++index) {
                 mbarrier_wait(full + slot * 8, phase);
-#pragma unroll
-                for (int first = 0; first < K_STEPS; first += 2) {
-                    issue(stages + slot * STAGE_BYTES, first, first + 2);
-                    promote();
-                    if (first == 0 && index > 0) release(held());  // all that read it is done
-                }
+                issue(stages + slot * STAGE_BYTES, 0, K_STEPS);
+                promote();
+                if (index > 0) release(held());  // all that read it is done
                 advance();
             }
             wgmma_wait<0>();
@@ -497,7 +503,7 @@ gemmgen_ootomo_wgmma_128x128x64_6c671591(
                 for (int j = 0; j < FRAGMENTS_N; ++j)
 #pragma unroll
                     for (int r = 0; r < 64; ++r)
-                        sum_main[i][j][r] = sum_main[i][j][r] + fmaf(acc_correction[i][j][r], 0x1p-11f, acc_main[i][j][r]);
+                        sum_main[i][j][r] = sum_main[i][j][r] + fmaf(acc_correction[i][j][r], 0x1p-11f, given_back(acc_main[i][j][r], sum_main[i][j][r]));
 
             // Element r of fragment (i, j) is C[row, column]; every second one is its neighbour's right hand.
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
@@ -569,4 +575,4 @@ gemmgen_ootomo_wgmma_128x128x64_6c671591(
     }
 }
 
-}  // namespace gemmgen_6c671591
+}  // namespace gemmgen_d7850c89

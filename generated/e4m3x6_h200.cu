@@ -1,4 +1,4 @@
-// kernel    gemmgen_e4m3x6_wgmma_128x160x64_9d82cedc
+// kernel    gemmgen_e4m3x6_wgmma_128x160x64_3443a693
 // computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
 // scheme    e4m3x6: three FP8 words, the six products above 2^-12: an experiment
 // words     3 x e4m3, 12 bits; products A2 B0 + A1 B1 + A0 B2 + A1 B0 + A0 B1 + A0 B0; dropped A1 B2, A2 B1, A2 B2
@@ -8,9 +8,9 @@
 // decided   block 128x160x64, warpgroup 64x160x64, split prepass, loads bulk, 4 stages, group 8, 1 slice of k, promote 32, clusters of 2, cooperative
 // block     384 threads, 221248 B of dynamic shared memory
 // target    sm_90a
-// plan      9d82cedc, rendered by gemmgen 0.1.0
+// plan      3443a693, rendered by gemmgen 0.1.0
 // Generated: change the spec, not this file. It may be used without condition.
-namespace gemmgen_9d82cedc {
+namespace gemmgen_3443a693 {
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -154,226 +154,200 @@ GG_DEVICE u32 finite_magnitude(float x) {
     return bits < 0x7f800000u ? bits : 0;
 }
 
-GG_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
-GG_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+// Largest finite magnitude in each row of operand a, as FP32 bits, which order as integers do.
+GG_DEVICE void absmax_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, k contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u32* __restrict__ absmax)      // [m], zero before the first launch
+{
+    const int blocks_k = (k + 255) / 256;
+    const int k0 = block % blocks_k * 256;
+    const int outer0 = block / blocks_k * 32;
+    const int k_end = min(k, k0 + 256);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 
-// What block `block` of the cluster has at this place of its shared memory.
-GG_DEVICE u32 load_of_block(const u32* place, int block) {
-    u32 x;
-    asm volatile(
-        "{\n"
-        ".reg .b32 there;\n"
-        "mapa.shared::cluster.u32 there, %1, %2;\n"
-        "ld.shared::cluster.u32 %0, [there];\n"
-        "}\n" : "=r"(x) : "r"(shared_address(place)), "r"(block) : "memory");
-    return x;
+    // A warp takes 4 m along k, all of which it reads before it compares any.
+    const int first = outer0 + warp * 4;
+    u32 largest[4] = {};
+    if (k0 + 256 <= k && ld % 4 == 0 && ((u64)x & 15) == 0) {
+#pragma unroll
+        for (int row = 0; row < 4; ++row)
+#pragma unroll
+            for (int i = 0; i < 256; i += 128) {
+                const int o = min(first + row, outer - 1);  // a row twice does no harm
+                const float4 four = *(const float4*)(x + (long long)o * ld + k0 + i + lane * 4);
+                largest[row] = max(max(max(largest[row], finite_magnitude(four.x)), finite_magnitude(four.y)),
+                                   max(finite_magnitude(four.z), finite_magnitude(four.w)));
+            }
+    } else {
+#pragma unroll
+        for (int row = 0; row < 4; ++row)
+            for (int kk = k0 + lane; first + row < outer && kk < k_end; kk += 32)
+                largest[row] = max(largest[row], finite_magnitude(x[(long long)(first + row) * ld + kk]));
+    }
+#pragma unroll
+    for (int row = 0; row < 4; ++row) {
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2) largest[row] = max(largest[row], __shfl_xor_sync(0xffffffffu, largest[row], mask));
+        if (lane == 0 && first + row < outer) atomicMax(absmax + first + row, largest[row]);
+    }
 }
 
-// A block takes 2 rows of operand a: 128 threads walk along the k of each, four at a time, and keep the last 8192 that they read.
+// Splits operand a into words and packs them as the main kernel's stages want them:
+//     [m / 128][k / 64][word: 3][m: 128][k: 64], rows swizzled, edges zero.
+// A thread takes 16 consecutive k of one row.
 GG_DEVICE void split_a(
     int block,                     // this block's number among those of operand a
     const float* __restrict__ x,   // operand a, k contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: m and k
-    u8* __restrict__ words,        // packed stages, edges zero: [m / 128][k / 64][word: 3][m: 128][k: 64], rows swizzled
-    u32* __restrict__ absmax,      // largest magnitudes, [m]
+    u8* __restrict__ words,
+    const u32* __restrict__ absmax,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int row = (int)threadIdx.x / 128, mine = (int)threadIdx.x % 128 * 4;
-    const int o = block * 2 + row;
-    const int stages_k = (k + 63) / 64, end = stages_k * 64;
-    const bool inside = o < outer, pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && k % 4 == 0;  // of 16 bytes
-    const float* from = x + (inside ? (long long)o * ld + mine : 0);
-    float value[16][4];
-    const auto read = [&](int k0) {
-        if (pieces) {
-#pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (inside && k0 + i * 512 + mine < k) four = *(const float4*)(from + k0 + i * 512);
-                value[i][0] = four.x, value[i][1] = four.y, value[i][2] = four.z, value[i][3] = four.w;
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < 16; ++i)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) value[i][e] = inside && k0 + i * 512 + mine + e < k ? from[k0 + i * 512 + e] : 0.0f;
-        }
-    };
+    const int blocks_k = ((k + 63) / 64);
+    const int k0 = block % blocks_k * 64;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 16;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[16];
 
-    u32 largest = 0;
-    int exponent = 0, k0 = 0;
-    __shared__ u32 most[8];  // of each warp
-    const int place = o % 128, chunk = mine % 64 / 16;  // of 16 bytes
-    const bool packs = o < (outer + 127) / 128 * 128;
-    u8* to = words + ((long long)(o / 128) * stages_k + mine / 64) * 24576
-             + place * 64 + swizzle(place, chunk) * 16 + mine % 16;
-    // Up along k for the maximum, and back: what was read last need not be read again.
-    bool known = false;
-    for (;;) {
-        read(k0);
-        if (!known) {
-#pragma unroll
-            for (int i = 0; i < 16; ++i)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) largest = max(largest, finite_magnitude(value[i][e]));
-            if (k0 + 8192 < end) {
-                k0 += 8192;
-                continue;
-            }
-#pragma unroll
-            for (int mask = 16; mask > 0; mask /= 2) largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-            if ((int)threadIdx.x % 32 == 0) most[(int)threadIdx.x / 32] = largest;
-            __syncthreads();
-#pragma unroll
-            for (int warp = 0; warp < 4; ++warp) largest = max(largest, most[row * 4 + warp]);
-            if (inside && mine == 0) absmax[o] = largest;
-            exponent = row_exponent(largest);
-            known = true;
-        }
-#pragma unroll
+    const float* from = x + (long long)o * ld + (k0 + my_k);
+    const bool inside = o < outer;
+    if (inside && k0 + my_k + 16 <= k && ((u64)from & 15) == 0) {
         for (int i = 0; i < 16; i += 4) {
-            if (k0 + i * 512 >= end) continue;  // for all threads alike
-            float run[16];
-#pragma unroll
-            for (int e = 0; e < 16; ++e) run[e] = value[i + e / 4][e % 4];
-            for (int i = 0; i < 16; ++i) run[i] = scaled_element(run[i], exponent);
-            u32 packed[WORDS][4];
-            split_run(packed, run);
-#pragma unroll
-            for (int part = 0; part < 4; ++part) {
-                const int kk = k0 + (i + part) * 512;
-                if (packs && kk + mine < end)
-#pragma unroll
-                    for (int w = 0; w < WORDS; ++w)
-                        *(u32*)(to + (long long)(kk / 64) * 24576 + w * 8192) =
-                            packed[w][part];
-            }
-            count(counters, losses(packed, run));
+            const float4 four = *(const float4*)(from + i);
+            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
         }
-        if (k0 == 0) break;
-        k0 -= 8192;
+    } else {
+        for (int i = 0; i < 16; ++i)
+            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
+    }
+
+    const int exponent = o < outer ? row_exponent(absmax[o]) : 0;
+    for (int i = 0; i < 16; ++i) value[i] = scaled_element(value[i], exponent);
+    u32 packed[WORDS][4];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 63) / 64, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 64) {
+        const int row = o % 128, chunk = kk % 64 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 64) * 24576 + row * 64;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            *(uint4*)(to + w * 8192 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
+// Largest finite magnitude in each column of operand b, as FP32 bits, which order as integers do.
+GG_DEVICE void absmax_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u32* __restrict__ absmax)      // [n], zero before the first launch
+{
+    const int blocks_k = (k + 255) / 256;
+    const int k0 = block % blocks_k * 256;
+    const int outer0 = block / blocks_k * 32;
+    const int k_end = min(k, k0 + 256);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+
+    // A lane walks along k of one n; the warps take every 8th k.
+    const int o = outer0 + lane;
+    if (o < outer) {
+        u32 largest = 0;
+        if (k0 + 256 <= k) {
+#pragma unroll
+            for (int i = 0; i < 256; i += 8)
+                largest = max(largest, finite_magnitude(x[(long long)(k0 + warp + i) * ld + o]));
+        } else {
+            for (int kk = k0 + warp; kk < k_end; kk += 8)
+                largest = max(largest, finite_magnitude(x[(long long)kk * ld + o]));
+        }
+        atomicMax(absmax + o, largest);
     }
 }
 
-// A cluster of 8 blocks takes 32 columns of operand b, of which it keeps the last 4096 k that it read: a thread 16 k of four neighbours.
+// Splits operand b into words and packs them as the main kernel's stages want them:
+//     [n / 160][k / 64][word: 3][n: 160][k: 64], rows swizzled, edges zero.
+// A thread takes 16 consecutive k of one column.
 GG_DEVICE void split_b(
     int block,                     // this block's number among those of operand b
     const float* __restrict__ x,   // operand b, n contiguous
     long long ld,                  // its leading dimension in elements
     int outer, int k,              // extents: n and k
-    u8* __restrict__ words,        // packed stages, edges zero: [n / 160][k / 64][word: 3][n: 160][k: 64], rows swizzled
-    u32* __restrict__ absmax,      // largest magnitudes, [n]
+    u8* __restrict__ words,
+    const u32* __restrict__ absmax,
     u64* __restrict__ counters)    // lossy, overflow, nonfinite
 {
-    const int rank = block % 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int mine = (warp * 8 + rank) * 64 + lane / 8 * 16;
-    const int first = block / 8 * 32 + lane % 8 * 4;
-    const int stages_k = (k + 63) / 64, end = stages_k * 64;
-    const bool pieces = ((u64)x & 15) == 0 && ld % 4 == 0 && first + 4 <= outer;  // of 16 bytes
-    const float* from = x + (long long)mine * ld + first;
-    float values[4][16];
-    const auto read = [&](int k0) {
-        const float* at = from + (long long)k0 * ld;
-        const int left = k - k0 - mine;
-        if (pieces) {
-#pragma unroll
-            for (int i = 0; i < 16; ++i, at += ld) {
-                float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (i < left) four = *(const float4*)at;
-                values[0][i] = four.x, values[1][i] = four.y, values[2][i] = four.z, values[3][i] = four.w;
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < 16; ++i, at += ld)
-#pragma unroll
-                for (int one = 0; one < 4; ++one) values[one][i] = i < left && first + one < outer ? at[one] : 0.0f;
-        }
-    };
+    const int blocks_k = ((k + 63) / 64);
+    const int k0 = block % blocks_k * 64;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 16;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[16];
 
-    u32 largest[4] = {};
-    int k0 = 0;
-    __shared__ u32 most[8 * 32];
-    __shared__ u32 ours[32];
-    __shared__ u32 all[32];
-    // Up along k for the maxima, and back: what was read last need not be read again.
-    bool known = false;
-    for (;;) {
-        read(k0);
-        if (!known) {
-#pragma unroll
-            for (int one = 0; one < 4; ++one)
-#pragma unroll
-                for (int i = 0; i < 16; ++i) largest[one] = max(largest[one], finite_magnitude(values[one][i]));
-            if (k0 + 4096 < end) {
-                k0 += 4096;
-                continue;
-            }
-            // Over a warp, the block, the cluster.
-#pragma unroll
-            for (int one = 0; one < 4; ++one) {
-#pragma unroll
-                for (int mask = 8; mask < 32; mask *= 2) largest[one] = max(largest[one], __shfl_xor_sync(0xffffffffu, largest[one], mask));
-                if (lane < 8) most[warp * 32 + lane * 4 + one] = largest[one];
-            }
-            __syncthreads();
-            const int column = (int)threadIdx.x;
-            if (column < 32) {
-                u32 found = 0;
-                for (int i = 0; i < 8; ++i) found = max(found, most[i * 32 + column]);
-                ours[column] = found;
-            }
-            cluster_arrive();
-            cluster_wait();
-            if (column < 32) {
-                u32 found = 0;
-                for (int i = 0; i < 8; ++i) found = max(found, load_of_block(ours + column, i));
-                all[column] = found;
-                const int o = block / 8 * 32 + column;
-                if (rank == 0 && o < outer) absmax[o] = found;
-            }
-            __syncthreads();
-            cluster_arrive();  // nobody is read any more
-            known = true;
-        }
-#pragma unroll
-        for (int at = 0; at < 64; at += 16) {
-            if (k0 + mine / 64 * 64 >= end) continue;  // for a warp alike
-            const int o = first + at / 16, kk = k0 + mine + at % 16;
-            const int exponent = row_exponent(all[lane % 8 * 4 + at / 16]);
-            float value[16];  // what makes 16 bytes of a word
-#pragma unroll
-            for (int i = 0; i < 16; ++i) value[i] = values[at / 16][at % 16 + i];
-            for (int i = 0; i < 16; ++i) value[i] = scaled_element(value[i], exponent);
-            u32 packed[WORDS][4];
-            split_run(packed, value);
-            const int stages_k = (k + 63) / 64, panels = (outer + 159) / 160;
-            if (o < panels * 160 && kk < stages_k * 64) {
-                const int row = o % 160, chunk = kk % 64 / 16;  // of 16 bytes
-                u8* to = words + ((long long)(o / 160) * stages_k + kk / 64) * 30720 + row * 64;
-#pragma unroll
-                for (int w = 0; w < WORDS; ++w)
-                    *(uint4*)(to + w * 10240 + swizzle(row, chunk) * 16) =
-                        make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
-            }
-            count(counters, losses(packed, value));
-        }
-        if (k0 == 0) break;
-        k0 -= 4096;
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
+    // 65 floats, and 8 more after every 16: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are 16 apart, all different ones.
+    __shared__ float turned[64 * 65 + 24];
+    for (int i = (int)threadIdx.x; i < 4096; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + row / 16 * 8 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
     }
-    cluster_wait();  // before this block's shared memory goes
+    __syncthreads();
+    for (int i = 0; i < 16; ++i) value[i] = turned[(my_k + i) * 65 + my_k / 16 * 8 + my_outer];
+
+    const int exponent = o < outer ? row_exponent(absmax[o]) : 0;
+    for (int i = 0; i < 16; ++i) value[i] = scaled_element(value[i], exponent);
+    u32 packed[WORDS][4];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 63) / 64, panels = (outer + 159) / 160;
+    if (o < panels * 160 && kk < stages_k * 64) {
+        const int row = o % 160, chunk = kk % 64 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 160) * stages_k + kk / 64) * 30720 + row * 64;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            *(uint4*)(to + w * 10240 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+    }
+
+    count(counters, losses(packed, value));
 }
 
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(256, 2)
-gemmgen_e4m3x6_wgmma_128x160x64_9d82cedc_split(
+extern "C" __global__ void __launch_bounds__(256)
+gemmgen_e4m3x6_wgmma_128x160x64_3443a693_absmax(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k, u32* __restrict__ a_absmax, u32* __restrict__ b_absmax)
+{
+    const int blocks_a = ((m + 31) / 32) * ((k + 255) / 256);
+    if ((int)blockIdx.x < blocks_a)
+        absmax_a((int)blockIdx.x, a, lda, m, k, a_absmax);
+    else
+        absmax_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_absmax);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+gemmgen_e4m3x6_wgmma_128x160x64_3443a693_split(
     const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
     int m, int n, int k,
     u8* __restrict__ a_words, u8* __restrict__ b_words,
-    u32* __restrict__ a_absmax, u32* __restrict__ b_absmax,
+    const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
     u64* __restrict__ a_status, u64* __restrict__ b_status)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
-    const int blocks_a = (((m + 127) / 128 * 128 + 15) / 16) * 8;
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * ((k + 63) / 64);
     if ((int)blockIdx.x < blocks_a)
         split_a((int)blockIdx.x, a, lda, m, k, a_words, a_absmax, a_status);
     else
@@ -543,7 +517,7 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
-gemmgen_e4m3x6_wgmma_128x160x64_9d82cedc(
+gemmgen_e4m3x6_wgmma_128x160x64_3443a693(
     const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
     const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
     const u32* __restrict__ a_absmax, const u32* __restrict__ b_absmax,
@@ -600,8 +574,7 @@ gemmgen_e4m3x6_wgmma_128x160x64_9d82cedc(
     } else {
         setmaxnreg_inc<232>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the maxima that sums are scaled by: a sum over no k waits for no words
-        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
         // Every warp that has read a stage says so, to every block that fills it.
@@ -754,4 +727,4 @@ gemmgen_e4m3x6_wgmma_128x160x64_9d82cedc(
     cluster_barrier();  // no block ends while another may still write to its shared memory
 }
 
-}  // namespace gemmgen_9d82cedc
+}  // namespace gemmgen_3443a693

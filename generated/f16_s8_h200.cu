@@ -639,7 +639,7 @@ gemmgen_f16_s8_wgmma_128x128x64_18605ecf(
         setmaxnreg_inc<232>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
         asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes the maxima that sums are scaled by: a sum over no k waits for no words
-        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
         // Every warp that has read a stage says so, to every block that fills it.

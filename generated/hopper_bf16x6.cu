@@ -427,7 +427,7 @@ gemmgen_bf16x6_wgmma_128x160x32_c68f1ed4(
     } else {
         setmaxnreg_inc<224>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
         // Every lane that has read a stage says so, to every block that fills it.

@@ -302,7 +302,7 @@ constexpr int A_STAGE = WORDS * A_BYTES, B_STAGE = WORDS * B_BYTES;
 constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
 constexpr int A_SCALES = 512, B_SCALES = 256;  // of the tiles of 32 k of a stage
 constexpr int SCALE_BYTES = (A_SCALES + B_SCALES) * 4;  // they lie behind all stages
-constexpr int RELEASES = 16;  // arrivals that free a stage: one a warp that reads it, in every block that fills it
+constexpr int RELEASES = 264;  // arrivals that free a stage: one a lane that reads it, in every block that fills it
 
 // An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
 GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
@@ -329,6 +329,9 @@ GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
         "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
         "}\n" ::"r"(barrier), "r"(block)
         : "memory");
+}
+GG_DEVICE void mbarrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Waits until the phase of that parity has ended.
@@ -500,12 +503,13 @@ gemmgen_mixpert1_tile_wgmma_128x64x128_c3ca9f41(
     } else {
         setmaxnreg_inc<232>();
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
-        // Every warp that has read a stage says so, to every block that fills it.
+        // Every lane that has read a stage says so, to every block that fills it.
         const auto release = [&](int which) {
-            if (thread % 32 < CLUSTER) mbarrier_arrive_at(free + which * 8, thread % 32);
+            mbarrier_arrive(free + which * 8);
+            if (thread % 32 < CLUSTER && thread % 32 != rank) mbarrier_arrive_at(free + which * 8, thread % 32);
         };
 #pragma unroll 1
         for (int turn = first_turn; turn < turns; turn += all_blocks) {
@@ -625,7 +629,6 @@ gemmgen_mixpert1_tile_wgmma_128x64x128_c3ca9f41(
                     if (tile < 3) issue_sum14(stage, tile + 1);
                     add(tile);
                 }
-                __syncwarp();  // all lanes have read their scales
                 release(slot);
                 if (++slot == STAGES) slot = 0, phase ^= 1;
             }

@@ -127,14 +127,16 @@ class Accumulator(Strict):
         scale: log2 of the factor its sum is too large by.
         word: the type of the words whose products it sums.
         type: of what it holds, a format or an integer type of `catalog.number`: what a matrix unit sums such products in.
+        small: whether it holds products of low words alone, and nothing of the size of C.
         promoted: whether promotion moves it into FP32 registers. Only an
-            unscaled accumulator needs that: the truncation of one that is
+            unscaled accumulator of C's size needs that: the truncation of one that is
             2^scale smaller is that much smaller too. Integers are exact.
     """
 
     name: str
     scale: int
     word: WordType
+    small: bool = False
 
     @property
     def type(self) -> Literal["f32", "s32"]:
@@ -142,7 +144,7 @@ class Accumulator(Strict):
 
     @property
     def promoted(self) -> bool:
-        return self.scale == 0 and self.type == "f32"
+        return self.scale == 0 and not self.small and self.type == "f32"
 
 
 class Step(NamedTuple):
@@ -563,8 +565,11 @@ class Scheme(Row):
     def accumulators(self) -> tuple[Accumulator, ...]:
         """From the largest contribution to the smallest."""
         of_a, of_b = (self._told[operand] for operand in "ab")
-        found = {p.into: Accumulator(name=p.into, scale=of_a[p.a].scale + of_b[p.b].scale, word=of_a[p.a].type) for p in self.products}
-        return tuple(sorted(found.values(), key=lambda acc: acc.scale))
+        high = {p.into for p in self.products if p.a == p.b == 0}
+        found = {
+            p.into: Accumulator(name=p.into, scale=of_a[p.a].scale + of_b[p.b].scale, word=of_a[p.a].type, small=p.into not in high) for p in self.products
+        }
+        return tuple(sorted(found.values(), key=lambda acc: (acc.scale, acc.small)))
 
     @cached_property
     def recombination(self) -> Recombination:

@@ -30,7 +30,7 @@ from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.catalog.scheme import Accumulator, Product, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.model.equation import Equation, solved
-from gemmgen.model.error import LN2, U
+from gemmgen.model.error import LN2, U, mean_cut
 
 # ---- the data
 
@@ -84,23 +84,33 @@ TOLD = {"uniform": "U[-1, 1]", "positive": "U[0, 1]", "normal": "N(0, 1)", "spre
 
 # ---- the equations
 
+TERMS_CUT = 0.35
+"""Of the terms that are aligned to a sum, those that lose bits where cuts of the sum itself are given back: simulated, FP16 words, every 32 to 128 k."""
+
 COHERENCE = Equation("E5", "coherence", "K * sign_share / (K * sign_share + 1 - sign_share)", "", "Higham and Mary 2020: the mean's share of C^2")
 SCATTERED = Equation("E6", "scattered", "1 / (K * sign_share + 1 - sign_share)", "", "K times the mean square of products over C^2")
 STEPS = Equation("E7", "steps", "products * ceil(chunk / unit_block)", "", "roundings of an accumulator before it is emptied: once a block of a word product")
 CHUNKS = Equation("E8", "chunks", "ceil(K / chunk)", "", "how often it is emptied")
+CUT_COHERENT = Equation(
+    "E24", "cut_coherent",
+    "cut / (2 * ln2) * (steps + 1) / 2 + term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2"
+    " * max(0, 1 - term_slack / chunk)**2", "",
+    "of data of one sign, relative to the sum: cuts of the sum and of the terms aligned to it all point one way",
+)
 SUM_COHERENT = Equation(
     "E9", "sum_coherent",
     "where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed,"
-    " cut / (2 * ln2) * (steps + 1) / 2 + term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2"
-    " * max(0, 1 - term_slack / chunk)**2)", "",
-    "of data of one sign, relative to the sum: roundings to nearest add up in squares; cuts of the sum and of the terms aligned to it all point one way",
+    " max(cut_coherent - mean_cut, mean_cut - cut_coherent))", "",
+    "of data of one sign, relative to the sum: roundings to nearest add up in squares; of cuts remains what compensated sums are not given back",
 )
 SUM_RANDOM = Equation(
     "E10", "sum_random",
     "where(to_nearest > 0, u * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2),"
+    " where(mean_cut > 0, sqrt((cut / (2 * ln2))**2 * (steps**2 - 1) / 12"
+    f" + (cut**2 + {TERMS_CUT} * term_cut**2 * unit_block) * (steps + 1) / (16 * ln2)),"
     " sqrt((cut / (2 * ln2))**2 * (steps + 1) * (2 * steps + 1) / 6"
-    " + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))", "",
-    "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too)",
+    " + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2))))", "",
+    "of data of both signs: the sum wanders, and cuts point one way as long as it keeps its sign (E2 for few steps, too), unless their mean is given back",
 )
 PROMOTED_COHERENT = Equation(
     "E11", "promotion_coherent",
@@ -112,7 +122,7 @@ PROMOTED_RANDOM = Equation(
     "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt((chunks + 1) / (16 * ln2))), 0), 0)", "",
     "E11 of data of both signs",
 )
-SUMS = (STEPS, CHUNKS, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
+SUMS = (STEPS, CHUNKS, CUT_COHERENT, SUM_COHERENT, SUM_RANDOM, PROMOTED_COHERENT, PROMOTED_RANDOM)
 """Evaluated once for each accumulator."""
 
 WORDS = Equation(
@@ -142,7 +152,7 @@ SUM_WORST = Equation(
     "E21", "sum_worst",
     "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u"
     " + where(floors > 0, steps / products * (2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0)))"
-    " + where(promoted > 0, (chunks + compensated) * u, 0)", "",
+    " + where(promoted > 0, (chunks + compensated) * u + mean_cut * (1 + u), 0)", "",
     "Higham and Mary's n u: every rounding of an accumulator at its worst, and those of promotion",
 )
 WORST = Equation(
@@ -335,6 +345,7 @@ def _sum_numbers(
         "cut": sum_u * (1 - 2.0 ** (sum_bits - unit.fraction_bits) / (sqrt(block) if unit.sum_bits else 1)) if cuts else 0.0, "sum_u": sum_u,
         "term_slack": slack, "levels": ceil(log2(block)) if unit and unit.rule == "tree" else 0,
         "downwards": DOWNWARDS if floors else 0.0, "swallowed": swallowed,
+        "mean_cut": mean_cut(scheme, unit, accumulator, promote) if unit and promoted and compensated else 0.0,
     }
 
 

@@ -198,9 +198,11 @@ CODE = {
         lambda register_budget, granted, demand, ahead: min(register_budget, min(granted, ceil(demand) + ahead))
     ),
     # G17
-    "where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)": (
-        lambda WM, WN, held, fragment_buffers, tile_k: where((256 % WM == 0) & (256 % WN == 0), 0, 12) + where(held * fragment_buffers > 1, 12, 0) +
-        where(tile_k > 0, 24, 0)
+    (
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
+    "0)"): (
+        lambda WM, WN, tile_k, held, fragment_buffers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held *
+        fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0)
     ),
     # R7
     "register_allocation_unit * ceil(registers * warp_size / register_allocation_unit)": (
@@ -691,9 +693,13 @@ CODE = {
     "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)": (
         lambda mixed, words, WM, FK, word_bytes: where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)
     ),
+    # W42
+    "32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)": (
+        lambda tile_k, pingpong, BK: 32 + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), 12, 0)
+    ),
     # W37
-    "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster": (
-        lambda mixed, BM, WM, BN, WN, cluster: where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster
+    "4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))": (
+        lambda BM, WM, BN, WN, mixed, cluster, tile_k: 4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))
     ),
     # W38
     "floor(max(resident_blocks, 1) * sms / cluster) * cluster": (
@@ -761,13 +767,16 @@ CODE = {
         lambda fill_bytes, l2_bytes_per_clock: fill_bytes / l2_bytes_per_clock
     ),
     # W25
-    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)": (
-        lambda group_gap, BK, FK, products, WM, WN, tensor_fma_per_clock, mma_efficiency, mixed, split_a_cycles, FM: group_gap + BK / FK *
-        max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)
+    (
+    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM /"
+    " FM)"): (
+        lambda group_gap, BK, FK, products, WM, WN, tensor_fma_per_clock, mma_efficiency, mixed, split_a_cycles, words_a, FM: group_gap + BK / FK *
+        max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM / FM)
     ),
     # W26
-    "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
-        lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
+    "(memory_cycles + where(stages < 3, l2_cycles, 0) + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
+        lambda memory_cycles, stages, l2_cycles, tensor_cycles, shared_cycles: (memory_cycles + where(stages < 3, l2_cycles, 0) + max(tensor_cycles,
+        shared_cycles)) / (stages - 1)
     ),
     # W41
     "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
@@ -798,16 +807,19 @@ CODE = {
     ),
     # W40
     (
-    "where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK / "
-    "max(promote, 1) / (0.55 * f32_fma_per_clock), 0)"): (
-        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, f32_fma_per_clock:
-        where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK /
-        max(promote, 1) / (0.55 * f32_fma_per_clock), 0)
+    "where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK / "
+    "max(promote, 1) / (0.5 * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), 0)"): (
+        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, f32_fma_per_clock,
+        tensor_cycles: where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM *
+        BN * BK / max(promote, 1) / (0.5 * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) /
+        f32_fma_per_clock), 0)
     ),
     # W30
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)": (
-        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles: 2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN
-        * K / unit_rate * max(1, moving_cycles / tensor_cycles)
+    (
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0)"
+    " & (cluster > 1), 1 + 0.05, 1)"): (
+        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster: 2 * products * batch * ceil(M / BM) *
+        BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 + 0.05, 1)
     ),
     # W32
     (
@@ -928,6 +940,10 @@ CODE = {
     # Q15
     "tensor_cycles / groups": (
         lambda tensor_cycles, groups: tensor_cycles / groups
+    ),
+    # Q16
+    "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
+        lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
     ),
     # Q17
     "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)": (
@@ -1267,21 +1283,30 @@ CODE = {
     "ceil(K / chunk)": (
         lambda K, chunk: ceil(K / chunk)
     ),
+    # E24
+    (
+    "cut / (2 * ln2) * (steps + 1) / 2 + term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack /"
+    " chunk)**2"): (
+        lambda cut, ln2, steps, term_cut, unit_block, signed_products, products, term_slack, chunk: cut / (2 * ln2) * (steps + 1) / 2 + term_cut *
+        unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack / chunk)**2
+    ),
     # E9
     (
-    "where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed, cut / (2 * ln2) * (steps + 1) / 2 + "
-    "term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack / chunk)**2)"): (
-        lambda to_nearest, u, steps, ln2, chunks, downwards, swallowed, cut, term_cut, unit_block, signed_products, products, term_slack, chunk:
-        where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed, cut / (2 * ln2) * (steps + 1) / 2 +
-        term_cut * unit_block / (4 * ln2) * (steps * signed_products / products + 1) / 2 * max(0, 1 - term_slack / chunk)**2)
+    "where(to_nearest > 0, u * sqrt(steps / (24 * ln2 * chunks)) + downwards * steps / (4 * ln2) + swallowed, max(cut_coherent - mean_cut, mean_cut"
+    " - cut_coherent))"): (
+        lambda to_nearest, u, steps, ln2, chunks, downwards, swallowed, cut_coherent, mean_cut: where(to_nearest > 0, u * sqrt(steps / (24 * ln2 *
+        chunks)) + downwards * steps / (4 * ln2) + swallowed, max(cut_coherent - mean_cut, mean_cut - cut_coherent))
     ),
     # E10
     (
-    "where(to_nearest > 0, u * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), sqrt((cut / (2 * ln2))**2 *"
-    " (steps + 1) * (2 * steps + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))"): (
-        lambda to_nearest, u, steps, levels, products, ln2, downwards, cut, term_cut, unit_block, term_slack, chunk: where(to_nearest > 0, u *
-        sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), sqrt((cut / (2 * ln2))**2 * (steps + 1) * (2 * steps
-        + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2)))
+    "where(to_nearest > 0, u * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), where(mean_cut > 0, "
+    "sqrt((cut / (2 * ln2))**2 * (steps**2 - 1) / 12 + (cut**2 + 0.35 * term_cut**2 * unit_block) * (steps + 1) / (16 * ln2)), sqrt((cut / (2 * "
+    "ln2))**2 * (steps + 1) * (2 * steps + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 "
+    "* ln2))))"): (
+        lambda to_nearest, u, steps, levels, products, ln2, downwards, mean_cut, cut, term_cut, unit_block, term_slack, chunk: where(to_nearest > 0, u
+        * sqrt(((steps + 1) / 2 + levels * products) / (8 * ln2)) + downwards * steps / (4 * ln2), where(mean_cut > 0, sqrt((cut / (2 * ln2))**2 *
+        (steps**2 - 1) / 12 + (cut**2 + 0.35 * term_cut**2 * unit_block) * (steps + 1) / (16 * ln2)), sqrt((cut / (2 * ln2))**2 * (steps + 1) * (2 *
+        steps + 1) / 6 + (cut**2 + term_cut**2 * unit_block * max(0, 1 - term_slack / sqrt(chunk))) * (steps + 1) / (16 * ln2))))
     ),
     # E11
     "where(promoted > 0, where(chunks > 1, u * where(compensated > 0, sqrt(1 / (8 * ln2)) + 2**-16 * chunks, sqrt(chunks / (24 * ln2))), 0), 0)": (
@@ -1324,10 +1349,10 @@ CODE = {
     # E21
     (
     "where(cuts > 0, steps * (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * "
-    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)"): (
-        lambda cuts, steps, sum_u, unit_block, term_cut, u, products, levels, floors, promoted, chunks, compensated: where(cuts > 0, steps * (2 *
-        sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) +
-        (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u, 0)
+    "(2**-31 + 2**-32) + (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u + mean_cut * (1 + u), 0)"): (
+        lambda cuts, steps, sum_u, unit_block, term_cut, u, products, levels, floors, promoted, chunks, compensated, mean_cut: where(cuts > 0, steps *
+        (2 * sum_u + (unit_block + 1) * term_cut), steps * u + products * (levels * u + where(floors > 0, steps / products * (2**(-31) + 2**(-32)) +
+        (unit_block + 1) * term_cut, 0))) + where(promoted > 0, (chunks + compensated) * u + mean_cut * (1 + u), 0)
     ),
     # E22
     "split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 + split_worst + sums_worst + (roundings + 1) * u)": (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gemmgen.catalog.number import FORMATS, INTEGERS
+from gemmgen.catalog.scheme import Scheme
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, split
 from gemmgen.verify.bound import lost
@@ -154,6 +155,26 @@ def _wide(rng: np.random.Generator, k: int, bits: int) -> np.ndarray:
 _KINDS = (_even, _constant, _ties, _integers, _short, _cancelling, _one_huge, _wide)
 
 
+def _low_places(count: int, bits: int) -> list[int]:
+    """The powers of two that the low words of a probe are, behind a leading word of 1 to 1.375 and `bits` - 2 places.
+
+    With two words the low one is half a last place, a tie that falls to the even leading word; with more, a quarter, and the next a tie again.
+    """
+    return [-(bits + 1)] if count < 3 else [-(bits + 2), -(2 * bits + 3)]
+
+
+def beyond_the_sum(scheme: Scheme) -> set[tuple[int, int]]:
+    """Products (word of A, word of B) of probes whose last place lies more than 24 bits below the largest that goes into the same sum."""
+    words = scheme.words_of("a")
+    bits, low = words[0].format.fraction_bits, _low_places(len(words), words[0].format.fraction_bits)
+    first, last = [0, *low], [2 - bits, *low]
+    largest = {one.into: max(first[other.a] + first[other.b] for other in scheme.products if other.into == one.into) for one in scheme.products}
+    return {
+        (one.a, one.b) for one in scheme.products
+        if (one.a, one.b) != (0, 0) and last[one.a] + last[one.b] < largest[one.into] + 2 - 24  # a probe's sums stay under 4 of the largest
+    }
+
+
 def probes(plan: Plan, seed: int = 2) -> Problem:
     """Pairs that isolate the products of low words.
 
@@ -166,6 +187,10 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     one bit a word, so everything is exact in FP32 and inside the unit and must
     come out bit for bit. The k positions are strewn over all stages, steps and
     lanes.
+
+    Where a scheme keeps products that a sum's 24 bits cannot hold beside the
+    largest (`beyond_the_sum`), nobody can see those in C. Then x and y end with
+    the words of the one product that their pair isolates, and those are left out.
     """
     if plan.scheme.by_row:
         return _of_integers(plan, seed)
@@ -174,18 +199,21 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
     of_a, of_b = (scheme.words_of(operand) for operand in "ab")
     count, bits = max(len(of_a), len(of_b)), of_a[0].format.fraction_bits
     kinds = [(i, j) for i in range(len(of_a)) for j in range(len(of_b)) if (i, j) != (0, 0)] or [(0, 0)]
+    hidden = beyond_the_sum(scheme)
+    if hidden:
+        kinds = [(one.a, one.b) for one in scheme.products if (one.a, one.b) not in {(0, 0), *hidden}]
     m = n = 24 * len(kinds) if count < 3 else 8 * len(kinds)
     k = wrapping_k(plan)
     sets = k // 4
     positions = rng.permutation(k)[: 4 * sets].reshape(sets, 4)
-    # With two words the low one is half an ulp, a tie that falls to the even
-    # leading word; with more, a quarter, and the next a tie again. Leading words
-    # stay below 1.375, so that two products stay under 4, where FP32 resolves 2^-22.
-    low = 2.0 ** -(bits + 1) if count < 3 else 2.0 ** -(bits + 2) + 2.0 ** -(2 * bits + 3)
-    step = 2.0 ** -(bits - 2)
-    x = (1.0 + rng.integers(0, max(1, int(0.375 / step)), m) * step + low).astype(np.float32)
+    # Leading words stay below 1.375, so that two products stay under 4, where FP32 resolves 2^-22.
+    lows, step = np.exp2(_low_places(count, bits)), 2.0 ** -(bits - 2)
+    kind_of = np.arange(m) % len(kinds)
+    ends = np.array(kinds)[kind_of] if hidden else np.full((m, 2), len(lows))
+    low_of = np.concatenate([[0], np.cumsum(lows)])[ends]  # [m, 2], of x and y
+    x = (1.0 + rng.integers(0, max(1, int(0.375 / step)), m) * step + low_of[:, 0]).astype(np.float32)
     # A stored B has no low word.
-    y = (1.0 + rng.integers(0, max(1, int(0.375 / step)), n) * step + (0.0 if scheme.b else low)).astype(np.float32)
+    y = (1.0 + rng.integers(0, max(1, int(0.375 / step)), n) * step + (0.0 if scheme.b else low_of[:, 1])).astype(np.float32)
 
     def leading(values: np.ndarray, operand: str) -> np.ndarray:
         """p_i of each value, [words, values]."""
@@ -195,7 +223,6 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
         return np.ldexp(sums, -words.exponents)
 
     p_x, p_y = leading(x, "a"), leading(y, "b")
-    kind_of = np.arange(m) % len(kinds)
     a, b = np.zeros((m, k)), np.zeros((k, n))
     for row in range(m):
         i, j = kinds[kind_of[row]]

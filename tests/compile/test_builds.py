@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.build import first_not_refused, first_that_builds
+from gemmgen.build import build, first_not_refused, first_that_builds
 from gemmgen.build.cache import Cache
 from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec
+from gemmgen.render import render
 from gemmgen.solve import choices, solve
 from gemmgen.spec import loads
-from ways import SPLITTING, can_multiply, sampled
+from ways import SPLITTING, can_multiply, sampled, shipped, solved, tailed
 
 FILE = Path(__file__).parents[2] / "bench" / "builds.py"
 if not FILE.exists():
@@ -54,6 +55,37 @@ def test_what_the_compiler_was_seen_to_refuse_has_a_next_choice(gpu, scheme, lay
         passed: choices that the compilers at hand refuse at least, so that the way past a refusal is really taken.
     """
     assert len(check(gpu, scheme, layout, size)) >= passed
+
+
+IN_SHORT = [("h200", "e4m3x6", "nn", 4096), ("h200", "mixpert4_tile", "tn", 4096), ("h200", "mixpert2_tile", "nn", 8192)]
+"""What was seen to spill: a split pass of FP8 words, and sums that nearly fill the registers."""
+
+
+@pytest.mark.parametrize(("gpu", "scheme", "layout", "size"), [*IN_SHORT, *(
+    pytest.param(gpu, scheme, layout, 4096, marks=pytest.mark.long)
+    for gpu in ("h200", "a100", "mi300x") for scheme in SPLITTING for layout in builds.LAYOUTS if (gpu, scheme, layout, 4096) not in IN_SHORT
+)])
+def test_the_first_choice_of_the_model_builds(gpu, scheme, layout, size):
+    """On the GPUs that this is developed for; `build` refuses what spills."""
+    if can_multiply(gpu, scheme):
+        build(render(solve(builds.minimal(gpu, scheme, layout, size))))
+
+
+SHIPPED = shipped()
+
+
+@pytest.mark.parametrize("name", tailed(SHIPPED, SHIPPED.keys() - {"e4m3x6_h200", "mixpert4_tile_h200"}))
+def test_a_shipped_spec_builds(name):
+    """Its first choice, without spills but where it allows them: what is shipped was looked at."""
+    build(render(solved(SHIPPED[name])))
+
+
+def test_a_batch_by_strides_leaves_registers_for_the_choice_of_its_tile():
+    plan = solve(loads({
+        "problem": {"kind": "strided"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups"}, "pipeline": {"design": "grouped"},
+        "target": {"gpu": "h100"},
+    }))
+    build(render(plan))
 
 
 @pytest.mark.parametrize("k", [32, 64])

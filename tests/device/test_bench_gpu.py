@@ -11,24 +11,17 @@ from test_gpu import local_gpu, prepared
 
 from gemmgen import bench as benching
 from gemmgen import timing
-from gemmgen.bench import BASELINES, DERIVED, F16_THIRD, SGEMM, TRITON, Kernel
+from gemmgen.bench import F16_THIRD, SGEMM, TRITON, Kernel
 from gemmgen.build import build
 from gemmgen.catalog.input import INPUTS
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
+from judged import EXACT, WORST
 
 pytestmark = pytest.mark.device
 
-WORST = {  # relative Frobenius error at 256^3 and k = 257
-    "cublas-sgemm": 1e-6, "cublas-tf32": 2e-3, "cublas-f16": 1e-3, "cublas-fast-f16": 2e-3, "cublas-hgemm": 1e-2,
-    "cublas-dgemm": 1e-14, "triton-tf32x3": 3e-6, "triton-bf16x6": 3e-6, "triton-bf16x3": 3e-5, "triton-ieee": 1e-6,
-}
 SQUARE, ODD = (256, 256, 256), (264, 200, 257)
-
-
-def test_every_baseline_is_judged():
-    assert set(WORST) == set(BASELINES) - set(DERIVED)
 
 
 def contender(name: str, inputs: timing.Inputs) -> timing.Contender:
@@ -71,6 +64,20 @@ def test_a_captured_baseline_multiplies_and_is_timed(name):
     timing.race([one], rounds=2, slice_ms=1)
     assert error(host(one.outputs[0]), host(inputs.a[0]) @ host(inputs.b[0])) < WORST[name]
     assert len(one.seconds) == 4 and all(1e-7 < taken < 1e-2 for taken in one.seconds)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_baseline_of_bytes_is_exact_and_is_timed(name):
+    inputs = timing.Inputs(SQUARE)
+    one = contender(name, inputs)
+    timing.race([one], rounds=2, slice_ms=1)
+    transposed = timing.CUBLAS[name].b_transposed
+    for index in (1, 0):
+        one.outputs[index].fill(-1)
+        one.enqueue(index)
+        a, b = (x.get().astype(np.int64) for x in inputs.bytes(transposed)[index])
+        assert np.array_equal(one.outputs[index].get(), a @ (b.T if transposed else b))
+    assert len(one.seconds) == 2 and all(1e-7 < taken < 1e-2 for taken in one.seconds)
 
 
 @pytest.mark.parametrize("layout, scheme", [*pairs(("nn", "tt"), ("ootomo",)), ("nn", "scaled"), ("nt", "half")])

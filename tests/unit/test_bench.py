@@ -23,8 +23,13 @@ from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.run import sensors
 from gemmgen.run.sensors import Sample
 from gemmgen.timing import racing
+from judged import EXACT, WORST
 
 SIZE = (100, 200, 300)
+
+
+def test_every_baseline_is_judged():
+    assert {*WORST, *EXACT} == set(benching.BASELINES) - set(benching.DERIVED)
 
 
 # ---- statistics

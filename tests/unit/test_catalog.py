@@ -195,6 +195,8 @@ DERIVED = {  # bits, dropped products, (accumulator, scale, promoted)
     "scaled": (22, ((1, 1),), (("main", 0, True),)),
     "bf16x3": (16, ((1, 1),), (("main", 0, True),)),
     "bf16x6": (24, ((1, 2), (2, 1), (2, 2)), (("main", 0, True),)),
+    "bf16x6_apart": (24, ((1, 2), (2, 1), (2, 2)), (("main", 0, True), ("small", 0, False))),
+    "tf32x3_apart": (22, ((1, 1),), (("main", 0, True), ("small", 0, False))),
     "e4m3x6": (12, ((1, 2), (2, 1), (2, 2)), (("main", 0, True),)),
     "tf32x3": (22, ((1, 1),), (("main", 0, True),)),
     "bf16x9": (24, (), (("main", 0, True),)),

@@ -330,6 +330,7 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
         "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
         "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "bench-batches": ["--plot", tmp_path / "batches.csv"], "gpus": [], "schemes": [], "fragments": [], "schema": [],
         "tune": ["mlp", "--threshold", "0.1", "--gpu", "a100", "--size", "batch=16", "--levels", "half", "--device", "model"],
+        "results": [tmp_path, "VALUES (1)"],
     }
     ran = gemmgen(verb, *arguments[verb], "--json")
     assert (ran.code, ran.err) == (0, "")

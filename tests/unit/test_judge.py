@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core.product import product
 from gemmgen.render import render
@@ -22,7 +23,7 @@ from gemmgen.spec import loads
 from gemmgen.split import split
 import gemmgen.verify as judging
 from gemmgen.verify import against_fp32, oracles, verify
-from gemmgen.verify.expected import AS_FP32, MARGIN, expected, sequential
+from gemmgen.verify.expected import AS_FP32, MARGIN, computed, expected, sequential
 from gemmgen.verify.metrics import exact, relative_frobenius
 from ways import tailed
 
@@ -126,6 +127,17 @@ def test_a_right_kernel_passes_every_question(scheme, monkeypatch):
     assert [check.name for check in report.checks] == [
         "resources", "probes", "permutation", "edges", "groups", "special", "range", "U[0, 1]", "U[-1, 1]", "schedules",
     ]
+
+
+def test_probes_ask_for_what_a_sum_can_hold():
+    """Of nine products of bfloat16 words in one sum, three lie below its 24 bits. The others come out bit for bit, each by itself."""
+    plan, _ = kernel("bf16x9")
+    assert oracles.beyond_the_sum(plan.scheme) == {(1, 2), (2, 1), (2, 2)}
+    assert not any(oracles.beyond_the_sum(SCHEMES.get(name)) for name in ("bf16x6", "f16x6", "markidis", "ootomo4", "e4m3x6", "tf32x3"))
+    problem = oracles.probes(plan)
+    got = computed(plan, problem.a, problem.b)
+    assert np.array_equal(got[problem.mask], problem.expected[problem.mask])
+    assert len(np.unique(np.floor(np.log2(problem.expected[problem.mask])))) >= 3 and problem.expected[problem.mask].min() > 0
 
 
 # ---- one wrong kernel a question

@@ -487,3 +487,29 @@ def test_integer_words_get_the_tiles_that_were_measured_fastest(scheme, block):
         "problem": dict.fromkeys("mnk", 8192), "split": {"scheme": scheme}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
     }))
     assert (plan.block, plan.warp, plan.consumers) == (block, block, "pingpong")
+
+
+def test_fp8_words_take_two_passes():
+    """To count what they leave, they go by way of FP16: with what one pass keeps, more registers than there are."""
+    plan = solve(loads({"split": {"scheme": "e4m3x6"}, "target": {"gpu": "h200"}}))
+    assert not plan.splits_whole and plan.scheme.bytes_of("a") < 4
+
+
+def test_every_lane_that_reads_scales_lets_its_stage_go():
+    """To the block that it reads in; to others of the cluster a warp does, whose products have read what they filled."""
+    plan = solved_tile("mixpert4_tile", (64, 128, 64), cluster=2)
+    assert plan.numbers["releases"] == 2 * 4 * (32 + 1)
+
+
+@pytest.mark.parametrize(("consumers", "block_k", "more"), [("cooperative", 64, 0), ("cooperative", 128, 12), ("pingpong", 64, 12)])
+def test_tiles_of_k_leave_registers_for_turns_and_long_stages(consumers, block_k, more):
+    """Three sums and two sets of FP32 numbers fit beside them."""
+    plan = solved_tile("mixpert1_tile", (64, 64 if consumers == "pingpong" else 128, block_k), consumers=consumers)
+    assert plan.numbers["other_registers"] == 32 + more
+
+
+def solved_tile(scheme, block, cluster=1, consumers="cooperative"):
+    return solve(loads({
+        "split": {"scheme": scheme}, "fragment": {"policy": "wgmma"}, "tile": {"block": block, "warp": [64, 64, block[2]], "cluster": cluster},
+        "pipeline": {"consumers": consumers}, "target": {"gpu": "h200"},
+    }))

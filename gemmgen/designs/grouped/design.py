@@ -30,6 +30,8 @@ MOST_STAGES = 8
 """Of a tile: with one work a stage on its way, half of RING."""
 QUEUED_LANE_REGISTERS = 200
 """Of kernels whose lanes multiply and whose blocks stay: with less, five tiles and the queue were seen to spill."""
+STRIDED_REGISTERS = 12
+"""Beyond the largest tile's, of kernels of matrix units with more than two tiles whose products lie strides apart: 8 to 16 B were seen to spill at 168."""
 LANE_COLUMNS = 8
 """Lanes side by side along n where lanes multiply by themselves."""
 LANE_K = 4
@@ -193,6 +195,8 @@ class Grouped(Design):
         }
         if plan.batch.walk == "persistent" and not plan.fragment.on_matrix_unit:
             known["registers"] = max(known["registers"], QUEUED_LANE_REGISTERS)
+        if plan.batch.kind == "strided" and len(tiles) > 2 and plan.fragment.on_matrix_unit:
+            known["registers"] = min(known["registers"] + STRIDED_REGISTERS, plan.gpu.limits.registers_per_thread)
         known |= {"W_num": known["launch_threads"], "T_workgroup": known["launch_threads"]}
         return solved(self.plan_equations, resources.resident(solved(self.tile_equations, known)))
 

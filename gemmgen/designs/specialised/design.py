@@ -144,8 +144,11 @@ class Specialised(Design):
 
     def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
         """Where L2 does not hold the operands for a second pass (where it does, two passes of smaller pieces are faster, as measured), and
-        a thread has registers for the words of what it keeps."""
+        a thread has registers for the words of what it keeps. Floating-point words of 8 bits become numbers again by way of FP16, to count
+        what they leave of elements: that spilled."""
         if scheme.normalize != "row" or not scheme.alike or hints.matrices > 1:
+            return False
+        if any(kind not in INTEGERS and word_bytes(kind) == 1 for kind in scheme.types):
             return False
         operands = 4 * hints.k * (hints.m + hints.n)
         return operands > gpu.rates.l2_mib * 2**20 and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES

@@ -25,16 +25,22 @@ COUNTING_REGISTERS = 56
 MOST_REGISTERS = 240
 """A thread of a multiplying warpgroup."""
 OTHER_REGISTERS = 32
-"""Addresses, the loop and the stages' bookkeeping of a multiplying thread."""
+"""Addresses, the loop and the stages' bookkeeping of a multiplying thread, at least."""
 
 OPERAND_BYTES = 32
 """Of a row that one wgmma takes, whatever its words."""
 
+TILES_GUARD = 12
+"""The same where tiles of k have scales of their own, and warpgroups take turns or a stage has more than two such tiles: with six sets of sums these
+were seen to spill, others of the same sums not."""
+
 LEAST_OTHERS = 28
 """What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
 
-MOVING_RATE = 0.55
+MOVING_RATE = 0.5
 """Of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both (measured on an H200)."""
+CLUSTERED = 0.05
+"""How much longer blocks of a cluster take whose sums are compensated: 5 and 6 % at 4096 and 8192 on an H200."""
 BESIDE_INTEGERS = 0.18
 """How much longer integer products of warpgroups side by side take than those of one at a time: 10 to 17 % of a kernel on an H200."""
 INTEGER_POWER = 0.74
@@ -75,15 +81,19 @@ FRAGMENT_REGISTERS = Equation(
     "W11", "fragment_registers", "where(mixed > 0, 2 * words * WM * FK * word_bytes / 512, 0)", "registers a thread",
     "A's words of this step and the next; operands in shared memory take none",
 )
+OTHERS = Equation(
+    "W42", "other_registers", f"{OTHER_REGISTERS} + where((tile_k > 0) & ((pingpong > 0) | (BK > 2 * tile_k)), {TILES_GUARD}, 0)", "registers a thread",
+    "addresses, the loop, the stages' bookkeeping and scales",
+)
 RESOURCES = (GROUPS, WARPS, resources.THREADS, traffic.TILES)
 BUDGETS = (
-    A_BYTES, STAGE_BYTES, SHARED_BYTES, LAUNCH_REGISTERS, PRODUCER, BUDGET, ACCUMULATORS, ACCUMULATOR_REGISTERS, FRAGMENT_REGISTERS,
+    A_BYTES, STAGE_BYTES, SHARED_BYTES, LAUNCH_REGISTERS, PRODUCER, BUDGET, ACCUMULATORS, ACCUMULATOR_REGISTERS, FRAGMENT_REGISTERS, OTHERS,
 )
 
 SHARERS = Equation("W36", "sharers", "(BM / WM) * (BN / WN)", "parts of a tile", "each warpgroup gathers its own part of slices of k")
 RELEASES = Equation(
-    "W37", "releases", "where(mixed > 0, 32, 1) * 4 * (BM / WM) * (BN / WN) * cluster", "arrivals",
-    "that free a stage: every warp that reads it, in every block that fills it; every lane where lanes read A",
+    "W37", "releases", "4 * (BM / WM) * (BN / WN) * where(mixed > 0, 32 * cluster, cluster + where(tile_k > 0, 31, 0))", "arrivals",
+    "that free a stage: every warp that reads it, in every block that fills it; every lane where lanes read A, or scales of tiles of k",
 )
 AT_ONCE = Equation(
     "W38", "blocks_at_once", "floor(max(resident_blocks, 1) * sms / cluster) * cluster", "blocks",
@@ -146,12 +156,14 @@ SHARED_CYCLES = Equation(
 )
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
 CHAIN_CYCLES = Equation(
-    "W25", "chain_cycles", "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * WM / FM)",
-    "cycles a stage of one warpgroup", "it waits for its own products before it moves sums, and step by step for the words that it splits",
+    "W25", "chain_cycles",
+    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM / FM)",
+    "cycles a stage of one warpgroup",
+    "it waits for its own products before it moves sums, and step by step for the words that it splits: fitted to two; a third takes a third more",
 )
 LATENCY_CYCLES = Equation(
-    "W26", "latency_cycles", "(memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
-    "a stage is free again when the next one's products are on their way, and full a copy's latency later",
+    "W26", "latency_cycles", "(memory_cycles + where(stages < 3, l2_cycles, 0) + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",
+    "a stage is free again when the next one's products are on their way, and full a copy's latency later; of two, all of the copy is waited for",
 )
 MOVED_CYCLES = Equation(
     "W41", "moved_cycles", "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)", "cycles a tile and stage",
@@ -173,14 +185,16 @@ KERNEL_CYCLES = Equation(
     "one piece of work after another",
 )
 MOVING_CYCLES = Equation(
-    "W40", "moving_cycles", "where(compensated > 0, products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)"
-    f" + 3 * promoted_sums * BM * BN * BK / max(promote, 1) / ({MOVING_RATE} * f32_fma_per_clock), 0)", "cycles a tile and stage",
-    "where sums are compensated, no product may add to them while they move; other products are at work, and share registers' ports",
+    "W40", "moving_cycles", "where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)"
+    f" + 3 * promoted_sums * BM * BN * BK / max(promote, 1) / ({MOVING_RATE} * f32_fma_per_clock),"
+    " tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), 0)", "cycles a tile and stage",
+    "compensated sums stand still while they move; other products are at work, and share registers' ports. At most, as if two operations took the unit's time",
 )
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds",
-    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)", "s",
-    "as fast as the chip's power allows, or as sums move",
+    "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)"
+    f" * where((compensated > 0) & (cluster > 1), 1 + {CLUSTERED}, 1)", "s",
+    "as fast as the chip's power allows, or as sums move; blocks of a cluster wait for one another's sums",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
@@ -205,7 +219,7 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
         "products_moving": sum(scheme.accumulator(product.into).promoted for product in scheme.products),
         "beside": BESIDE_INTEGERS if scheme.fixed else 0.0,
         "unit_rate": f16 / power * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
-        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()}, "other_registers": OTHER_REGISTERS,
+        **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()},
     }
 
 

@@ -10,6 +10,7 @@ from gemmgen.catalog.scheme import OFFSET, Scheme
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
 from gemmgen.emulate.core.rounding import fma
+from gemmgen.model.error import mean_cut
 from gemmgen.split import Words, joined, set_aside, split
 
 
@@ -47,6 +48,8 @@ def product(
                 outside[name], inside[name] = outside[name] + moved, inside[name] - moved if compensated else zero
     if not compensated:
         inside |= {name: total + inside[name] for name, total in outside.items()}
+    else:
+        inside |= {name: given_back(inside[name], total, mean_cut(scheme, unit, scheme.accumulator(name), promote)) for name, total in outside.items()}
     result = scheme.recombination.combine(
         {name: total.astype(np.float32).astype(np.float64) for name, total in inside.items()},  # which rounds INT32
         lambda so_far, factor, own: (so_far * factor + own).astype(np.float32).astype(np.float64),
@@ -86,6 +89,18 @@ def _of_tiles(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, of
 def leading(x: np.ndarray) -> np.ndarray:
     """The leading eight bits of FP32 numbers: what moves of a sum where sums are compensated."""
     return (np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def given_back(rest: np.ndarray, total: np.ndarray, cut: float) -> np.ndarray:
+    """What stayed in the accumulator, and what truncation took on average; of sums with four bits to spare, which have lost none, nothing.
+
+    Args:
+        rest, total: FP32.
+        cut: relative to `total`.
+    """
+    whole = np.ascontiguousarray(total + rest)
+    exact = (whole - total == rest) & ((whole.view(np.uint32) & np.uint32(15)) == 0)
+    return np.where(exact, rest, fma(total, np.float32(cut), rest))
 
 
 def _raw(words: Words, fragment_k: int) -> list[np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gemmgen.explore.store.parquet import read_table, replaced_by
+from gemmgen.explore.store.parquet import replaced_by
 from gemmgen.explore.store.places import Place, library
 
 MERGED = "-merged.parquet"
@@ -49,7 +49,7 @@ class Lister:
     def __init__(self, place: Place):
         self.place = place
         self._sound: dict[tuple[str, int], str] = {}
-        self._replaces: dict[str, frozenset[str]] = {}
+        self._replaces: dict[str, dict[str, int]] = {}
 
     def __call__(self) -> Listing:
         """The files as they are now."""
@@ -57,11 +57,13 @@ class Lister:
             names = _names(self.place)
             try:
                 torn = {name: why for name, size in names.items() if (why := self._why_torn(name, size))}
-                replaced = frozenset().union(*(self._replaced_by(name) for name in names if name.endswith(MERGED) and name not in torn))
+                merged = [self._replaces[name] for name in names if name.endswith(MERGED) and name not in torn]
             except FileNotFoundError:  # merged away since it was listed
                 continue
+            # By size too: a bucket may have had a batch that its writer was told it had not, and get it again with more rows, which must not be lost.
+            replaced = frozenset(name for one in merged for name, size in one.items() if names.get(name) == size)
             return Listing({name: size for name, size in names.items() if name not in replaced and name not in torn},
-                           replaced & names.keys(), {name: why for name, why in torn.items() if name not in replaced})
+                           replaced, {name: why for name, why in torn.items() if name not in replaced})
 
     def _why_torn(self, name: str, size: int) -> str:
         """Why a file is not to be read; empty where its beginning and end are Parquet's, and a merged one tells what it replaces."""
@@ -78,18 +80,6 @@ class Lister:
             self._sound[key] = why
         return self._sound[key]
 
-    def _replaced_by(self, name: str) -> frozenset[str]:
-        return self._replaces[name]
-
-    def look_closer(self, listing: Listing) -> bool:
-        """Read all files to their ends, after something could not be read; whether one of them is no longer counted."""
-        found = False
-        for name, size in listing.files.items():
-            try:
-                read_table(self.place, name)
-            except FileNotFoundError:
-                found = True
-            except (OSError, ValueError, library("pyarrow").ArrowException) as error:
-                self._sound[name, size] = str(error)
-                found = True
-        return found
+    def torn(self, name: str, size: int, why: str) -> None:
+        """Count a file out that proved damaged when it was read."""
+        self._sound[name, size] = why

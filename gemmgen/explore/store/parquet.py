@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.explore.row import SCHEMA_VERSION, Row, schema
@@ -17,27 +17,34 @@ VERSION_KEY, REPLACES_KEY = b"gemmgen_row", b"gemmgen_replaces"
 
 
 def table_of(rows: Sequence[Row]) -> pyarrow.Table:
-    """The rows as a table of the store's columns."""
+    """The rows as a table of the store's columns.
+
+    Raises:
+        TypeError, OverflowError, pyarrow.ArrowException: a row has a value that its column cannot hold.
+    """
     pyarrow = library("pyarrow")
     columns = schema()
-    return pyarrow.Table.from_arrays([pyarrow.array([getattr(row, one.name) for row in rows], type=one.type) for one in columns], schema=columns)
+    table = pyarrow.Table.from_arrays([pyarrow.array([getattr(row, one.name) for row in rows], type=one.type) for one in columns], schema=columns)
+    if lacking := [one.name for one, column in zip(columns, table.columns) if column.null_count and not one.nullable]:
+        raise TypeError(f"no value for {', '.join(lacking)}")
+    return table
 
 
-def content_of(table: pyarrow.Table, *, replaces: Iterable[str] = (), statistics: bool = False) -> Any:
+def content_of(table: pyarrow.Table, *, replaces: Mapping[str, int] | None = None, statistics: bool = False) -> Any:
     """A table as the bytes of a Parquet file.
 
     Args:
-        replaces: names of the files whose rows it holds.
+        replaces: bytes of the files whose rows it holds, by name.
         statistics: least and greatest values of each row group; they are worth their room in large files.
     """
     parquet = library("pyarrow.parquet")
-    named = sorted(replaces)
     metadata = {VERSION_KEY: str(SCHEMA_VERSION).encode(), **(table.schema.metadata or {})}
-    if named:
-        metadata[REPLACES_KEY] = json.dumps(named).encode()
+    if replaces:
+        metadata[REPLACES_KEY] = json.dumps(dict(replaces)).encode()
     sink = io.BytesIO()
-    parquet.write_table(table.replace_schema_metadata(metadata), sink, compression="zstd", write_statistics=statistics, store_schema=False,
-                        write_page_checksum=True, row_group_size=1 << 17)
+    with parquet.ParquetWriter(sink, table.schema, compression="zstd", write_statistics=statistics, store_schema=False, write_page_checksum=True) as file:
+        file.write_table(table, row_group_size=1 << 17)
+        file.add_key_value_metadata(metadata)
     return sink.getbuffer()
 
 
@@ -52,12 +59,12 @@ def read_table(place: Place, name: str) -> pyarrow.Table:
         return file.read(use_threads=False)
 
 
-def replaced_by(place: Place, name: str) -> frozenset[str]:
-    """The files whose rows a merged file holds.
+def replaced_by(place: Place, name: str) -> dict[str, int]:
+    """Bytes of the files whose rows a merged file holds, by name.
 
     Raises:
         OSError, pyarrow.ArrowException: it cannot be opened, or is no sound Parquet file.
     """
     parquet = library("pyarrow.parquet")
     with parquet.ParquetFile(place.open(name)) as file:
-        return frozenset(json.loads((file.metadata.metadata or {}).get(REPLACES_KEY, b"[]")))
+        return dict(json.loads((file.metadata.metadata or {}).get(REPLACES_KEY, b"{}")))

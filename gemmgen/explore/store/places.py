@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import importlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ UNFINISHED = ".unfinished"
 MAGIC = b"PAR1"
 FOOTER = 8
 """Bytes at a Parquet file's end: the length of what is before them, and MAGIC."""
+SMALL = 16 << 20
+"""Bytes below which a file is worth merging with others."""
 LEFT_BEHIND = 24 * 3600.0
 """Seconds after which nobody writes an unfinished file any more."""
 
@@ -32,7 +35,7 @@ def library(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise GemmgenError("the store of trials", f"the package {name.partition('.')[0]} cannot be imported", got=str(error),
+        raise GemmgenError("gemmgen.explore", f"the package {name.partition('.')[0]} cannot be imported", got=str(error),
                            needs="the packages of gemmgen's extra explore", remedy="pip install 'gemmgen[explore]'") from None
 
 
@@ -41,9 +44,11 @@ class Place(Protocol):
 
     Attributes:
         where: as a message names it.
+        path: as the file system knows it.
     """
 
     where: str
+    path: Any
 
     def exists(self) -> bool:
         """Whether a store may be there: a bucket's folder is there as soon as something is in it."""
@@ -201,14 +206,14 @@ class Bucket:
 
     def __init__(self, uri: str):
         fs = library("pyarrow.fs")
-        self.where = uri.rstrip("/")
+        self.where = re.sub("//[^/@]*@", "//", uri.rstrip("/"))  # keys may stand in a URI, and need not in a message
         try:
             self.files, path = fs.FileSystem.from_uri(uri)
         except (ValueError, NotImplementedError, OSError) as error:
             try:
                 other, path = importlib.import_module("fsspec.core").url_to_fs(uri)
             except (ImportError, ValueError, OSError) as also:
-                raise GemmgenError(uri, "is no place for a store", got=f"{error}; {also}"[:500],
+                raise GemmgenError(self.where, "is no place for a store", got=f"{error}; {also}"[:500],
                                    needs="a folder, or a URI that pyarrow.fs or fsspec serves, such as s3://bucket/folder") from None
             self.files = fs.PyFileSystem(fs.FSSpecHandler(other))
         self.path = path.rstrip("/")

@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemmgen.errors import GemmgenError
-from gemmgen.explore.row import Row, row_from, schema
+from gemmgen.errors import GemmgenError, UnknownName
+from gemmgen.explore.row import Row, schema
 from gemmgen.explore.store.listing import TORN, Lister, Listing
-from gemmgen.explore.store.places import Folder, library, place_of
+from gemmgen.explore.store.parquet import read_table
+from gemmgen.explore.store.places import SMALL, Folder, library, place_of
+from gemmgen.explore.store.questions import questions
 from gemmgen.explore.store.select import check_select, refused
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
-MANY_FILES = 1000
-"""Small files of which each costs a question about a millisecond."""
+MANY_FILES = 500
+"""Small files, of which each costs a question about a millisecond."""
+LATEST = """
+    WITH again AS MATERIALIZED (SELECT trial FROM trials GROUP BY trial HAVING count(*) > 1)
+    SELECT * FROM trials WHERE NOT EXISTS (FROM again WHERE again.trial = trials.trial)
+    UNION ALL SELECT * FROM (
+        SELECT * FROM trials WHERE trial IN (FROM again) QUALIFY row_number() OVER (PARTITION BY trial ORDER BY "at" DESC) = 1
+    )
+"""
+"""The newest row of each trial; in two parts, since few are there twice and the rest need no sorting."""
 _TRIES = 5
 """How often a question is asked again because files of it were merged away meanwhile, or proved damaged."""
 _WITHOUT = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "allow_community_extensions": False}
-_OPTIONAL = frozenset(one for one, kind in Row.__annotations__.items() if "None" in kind)
 
 
 class Store:
     """What was tried, to be asked.
 
-    SQL is DuckDB's, of the view `trials`, which has the columns of gemmgen.explore.row.Row and those that a newer gemmgen wrote. It is run
-    without access to other files, the network or extensions, and can only select.
+    SQL is DuckDB's, of the view `trials`, which has the columns of gemmgen.explore.row.Row and those that a newer gemmgen wrote, and of `latest`,
+    which has the newest row of each trial alone. It is run without access to other files, the network or extensions, and can only select.
 
     Args:
         store: a folder or a URI.
         where: a condition, in SQL, on the rows that count.
         note: is told of files that are left out.
+        threads: of a question; default: as many as there are CPUs.
     """
 
-    def __init__(self, store: str | Path, where: str = "", note: Callable[[str], None] | None = None):
+    def __init__(self, store: str | Path, where: str = "", note: Callable[[str], None] | None = None, threads: int | None = None):
         self.place = place_of(store)
-        self.where = where
+        self.where, self.threads = where, threads
         self._note = note or (lambda text: None)
         self._lister = Lister(self.place)
         self._listing: Listing | None = None
@@ -60,6 +72,10 @@ class Store:
                 self._note(f"{self.place.where}/{name} {TORN}: {why}")
         return found
 
+    def many_files(self) -> bool:
+        """Whether merging them would make questions noticeably faster."""
+        return self._listing is not None and sum(size < SMALL for size in self._listing.files.values()) > MANY_FILES
+
     def query(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> pyarrow.Table:
         """What one SELECT gives.
 
@@ -69,7 +85,8 @@ class Store:
         Raises:
             GemmgenError: the SQL is wrong, is no SELECT, or asks for more than the store; or the store cannot be read.
         """
-        duck = library("duckdb")
+        duck, arrow = library("duckdb"), library("pyarrow")
+        of_the_sql = (duck.ParserException, duck.CatalogException, duck.BinderException, duck.NotSupportedError, duck.PermissionException, duck.DataError)
         check_select(sql)
         for left in reversed(range(_TRIES)):
             listing = self.listing()
@@ -80,12 +97,31 @@ class Store:
                     self._connection, self._listing = self._connected(listing), listing
                 found = self._connection.sql(sql, params=parameters or None)
                 return getattr(found, "to_arrow_table", found.fetch_arrow_table)()
-            except (duck.Error, OSError) as error:
+            except (duck.Error, OSError, arrow.ArrowException) as error:
                 # A file may have gone since it was listed, or be damaged between a sound beginning and end: only reading it shows that.
                 self.close()
-                if not left or not self._may_be_a_files(error) or not self._lister.look_closer(listing):
+                if not left or not (self._gone(listing) or not isinstance(error, of_the_sql) and self._damaged(listing)):
                     raise refused(sql, error) from None
         raise AssertionError
+
+    def answer(self, question: str, **parameters: str) -> pyarrow.Table:
+        """What a ready-made question gives.
+
+        Args:
+            question: one of `questions()`.
+            parameters: those that it names.
+
+        Raises:
+            GemmgenError: there is no such question, or it needs other parameters; and as `query`.
+        """
+        known = questions()
+        if question not in known:
+            raise UnknownName("Store.answer", "question", question, known)
+        asked = known[question]
+        if set(asked.parameters) != parameters.keys():
+            raise GemmgenError(f"question {question}", "needs other parameters", got=", ".join(sorted(parameters)) or "none",
+                               needs=", ".join(asked.parameters) or "none")
+        return self.query(asked.sql, parameters)
 
     def rows(self, where: str = "", parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Trials as rows, oldest files first.
@@ -94,9 +130,15 @@ class Store:
             where: a condition in SQL.
             parameters: of the condition.
         """
-        table = self.query("SELECT * FROM trials" + (f" WHERE {where}" if where else ""), parameters)
-        # An older file lacks columns of today's: those have their defaults.
-        return [row_from({name: value for name, value in one.items() if value is not None or name in _OPTIONAL}) for one in table.to_pylist()]
+        names = ", ".join(f'"{one.name}"' for one in fields(Row))
+        table = self.query(f"SELECT {names} FROM trials" + (f" WHERE {where}" if where else ""), parameters)
+        columns = []
+        for one in fields(Row):
+            values = table[one.name].to_pylist()
+            if table[one.name].null_count and "None" not in str(one.type):  # an older file lacks columns of today's
+                values = [_absent(one) if value is None else value for value in values]
+            columns.append(values)
+        return [Row(*values) for values in zip(*columns)]
 
     def trials(self) -> set[str]:
         """The identities of what was tried; none where there is no store yet."""
@@ -108,34 +150,61 @@ class Store:
             self._connection.close()
         self._connection = None
 
-    @staticmethod
-    def _may_be_a_files(error: Exception) -> bool:
-        duck = library("duckdb")
-        return not isinstance(error, (duck.ParserException, duck.CatalogException, duck.BinderException))
+    def _gone(self, listing: Listing) -> bool:
+        """Whether files were merged away since they were listed."""
+        return not listing.files.keys() <= self.place.names().keys()
+
+    def _damaged(self, listing: Listing) -> bool:
+        """Read all files to their ends, after something could not be read; whether one of them is no longer counted."""
+        duck, arrow = library("duckdb"), library("pyarrow")
+        found = False
+        with duck.connect(":memory:", config=_WITHOUT) as connection:
+            for name, size in listing.files.items():
+                try:
+                    read_table(self.place, name)
+                    if self._native:
+                        connection.sql(f"SELECT * FROM {self._read_parquet([name])}").to_arrow_table()
+                except FileNotFoundError:
+                    found = True
+                except (OSError, ValueError, arrow.ArrowException, duck.Error) as error:
+                    self._lister.torn(name, size, str(error))
+                    found = True
+        return found
+
+    @property
+    def _native(self) -> bool:
+        """Whether DuckDB itself reads the files: not in buckets, nor in a folder whose name it would take for a pattern."""
+        return isinstance(self.place, Folder) and not set("*?[") & set(str(self.place.path))
+
+    def _read_parquet(self, names: Sequence[str]) -> str:
+        return f"read_parquet({_sql([self._path(name) for name in names])}, union_by_name = true, hive_partitioning = false)"
+
+    def _path(self, name: str) -> str:
+        return f"{self.place.path}/{name}"
 
     def _connected(self, listing: Listing) -> duckdb.DuckDBPyConnection:
         """A database that has nothing but the view."""
         duck, arrow = library("duckdb"), library("pyarrow")
-        connection = duck.connect(":memory:", config=_WITHOUT)
+        connection = duck.connect(":memory:", config=_WITHOUT | ({"threads": self.threads} if self.threads else {}))
         for setting in ("python_enable_replacements = false", "parquet_metadata_cache = true"):
             connection.execute(f"SET {setting}")
         stored = "stored"
-        if listing.files and isinstance(self.place, Folder) and not set("*?[") & set(str(self.place.path)):
-            paths = [str(self.place.path / name) for name in listing.files]
-            connection.execute(f"SET allowed_paths = {_sql(paths)}")
-            connection.execute("SET enable_external_access = false")
-            stored = f"read_parquet({_sql(paths)}, union_by_name = true, hive_partitioning = false)"
-        else:  # a bucket, or a folder whose name DuckDB would take for a pattern
-            connection.execute("SET enable_external_access = false")
+        if listing.files and self._native:
+            stored = self._read_parquet(list(listing.files))
+            connection.execute(f"SET allowed_paths = {_sql([self._path(name) for name in listing.files])}")
+        else:
             connection.register(stored, self._dataset(list(listing.files)) if listing.files else schema().empty_table())
+        connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         there = {name for name, *_ in connection.execute(f"DESCRIBE SELECT * FROM {stored}").fetchall()}
         kinds = {arrow.string(): "VARCHAR", arrow.int64(): "BIGINT", arrow.float64(): "DOUBLE"}
         lacking = [f"NULL::{kinds.get(one.type, 'TIMESTAMPTZ')} AS \"{one.name}\"" for one in schema() if one.name not in there]
         every = f"SELECT {', '.join(['*', *lacking])} FROM {stored}"
         where = f" WHERE ({self.where}\n)" if self.where else ""
-        check_select(f"SELECT * FROM trials{where}")
+        if where:
+            check_select(f"SELECT * FROM trials{where}")
         connection.execute(f"CREATE VIEW trials AS SELECT * FROM ({every}){where}")
+        connection.execute(f"CREATE VIEW latest AS {LATEST}")
         return connection
 
     def _dataset(self, names: Sequence[str]) -> Any:
@@ -145,9 +214,13 @@ class Store:
         for name in names:
             with parquet.ParquetFile(self.place.open(name)) as file:
                 schemas.append(file.schema_arrow)
-        folder = str(self.place.path)
-        return datasets.dataset([f"{folder}/{name}" for name in names], schema=arrow.unify_schemas(schemas, promote_options="permissive"),
+        return datasets.dataset([self._path(name) for name in names], schema=arrow.unify_schemas(schemas, promote_options="permissive"),
                                 format="parquet", filesystem=getattr(self.place, "files", None))
+
+
+def _absent(column: Field[Any]) -> Any:
+    """What a row has where its file has no such column: the default, and of what has none, nothing and the year 1970."""
+    return column.default if column.default is not MISSING else {"str": "", "int": 0}.get(str(column.type), datetime.fromtimestamp(0, UTC))
 
 
 def _sql(values: Sequence[str]) -> str:

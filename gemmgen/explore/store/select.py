@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from gemmgen.errors import GemmgenError
@@ -27,7 +29,7 @@ def check_select(sql: str) -> None:
         if len(statements) != 1 or statements[0].type != duck.StatementType.SELECT:
             kinds = ", ".join(one.type.name for one in statements) or "nothing"
             raise GemmgenError("SQL", "is not one SELECT", got=sql, needs="one SELECT (or DESCRIBE, SUMMARIZE, VALUES), since a store is only read", has=kinds)
-        with duck.connect(":memory:") as parser:
+        with _parser(os.getpid()).cursor() as parser:
             tree = json.loads(parser.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0])
     except duck.Error as error:
         raise refused(sql, error) from None
@@ -42,6 +44,12 @@ def check_select(sql: str) -> None:
         if kind == "TABLE_FUNCTION" and (name := str(part["function"].get("function_name", "")).lower()) not in FUNCTIONS:
             raise GemmgenError("SQL", f"reads from {name}(), and not from the store", got=sql,
                                needs=f"the view trials; of functions after FROM: {', '.join(sorted(FUNCTIONS))}")
+
+
+@cache
+def _parser(process: int) -> Any:
+    """A database without anything, to parse with: starting one takes longer than most questions."""
+    return library("duckdb").connect(":memory:", config={"threads": 1})
 
 
 def refused(sql: str, error: Exception) -> GemmgenError:

@@ -1,0 +1,119 @@
+"""Many small files become a few, while others read and write the store.
+
+A merged file names, in its metadata, the files whose rows it holds, with their sizes, and readers pass over those. So its appearance under its own name is
+the one moment at which the rows move, and only then are the old files removed: wherever the process ends, every row is read once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemmgen.explore.store.listing import MERGED, TORN, Lister
+from gemmgen.explore.store.parquet import VERSION_KEY, content_of, read_table
+from gemmgen.explore.store.places import SMALL, Place, library, place_of
+from gemmgen.explore.store.writer import stamp, writer_id
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MOST_ROWS = 250_000
+"""After which a merged file is complete; they bound what is in memory."""
+_AT_ONCE = 256
+"""Files read ahead."""
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What merging did.
+
+    Attributes:
+        merged: files that are gone, their rows being in `made`.
+        made: the new files.
+        rows: that moved.
+        left: files that another merge, which did not end, had left; they are gone too.
+        torn: files that are not whole, left as they are.
+    """
+
+    merged: int
+    made: tuple[str, ...]
+    rows: int
+    left: int
+    torn: tuple[str, ...]
+
+
+def compact(store: str | Path, *, small: int = SMALL, most_rows: int = MOST_ROWS, note: Callable[[str], None] | None = None) -> Compacted:
+    """Merge a store's small files. Readers and writers may be at work; in a folder a second merge is refused, in a bucket there must be none.
+
+    Args:
+        small: bytes below which a file is merged with others.
+        most_rows: of a merged file.
+        note: is told of files that are not whole.
+
+    Raises:
+        GemmgenError: another process merges, or files cannot be written or removed. No row is lost or doubled.
+    """
+    place = place_of(store)
+    tell = note or (lambda text: None)
+    merged, made, rows, torn = 0, [], 0, {}
+    with place.alone():
+        listing = Lister(place)()
+        for name in listing.replaced:
+            place.remove(name)
+        torn.update(listing.torn)
+        names = [name for name, size in listing.files.items() if size < small]
+        for group, table in _groups(place, names, most_rows, torn):
+            if len(group) > 1:
+                name = f"{stamp()}-{writer_id()}{MERGED}"
+                place.put(name, content_of(table, replaces={old: listing.files[old] for old in group}, statistics=True))
+                for old in group:
+                    place.remove(old)
+                made.append(name)
+                merged, rows = merged + len(group), rows + table.num_rows
+    for name, why in torn.items():
+        tell(f"{place.where}/{name} {TORN}: {why}")
+    return Compacted(merged, tuple(made), rows, len(listing.replaced), tuple(torn))
+
+
+def _groups(place: Place, names: Sequence[str], most_rows: int, torn: dict[str, str]) -> Iterator[tuple[list[str], pyarrow.Table]]:
+    """Names of files, and their rows together. What proves damaged goes to `torn`."""
+    arrow = library("pyarrow")
+    group: list[str] = []
+    tables: list[pyarrow.Table] = []
+    rows = 0
+
+    def read(name: str) -> pyarrow.Table | str:
+        try:
+            return read_table(place, name)
+        except (OSError, ValueError, arrow.ArrowException) as error:
+            return str(error)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for first in range(0, len(names), _AT_ONCE):
+            ahead = names[first:first + _AT_ONCE]
+            for name, table in zip(ahead, pool.map(read, ahead)):
+                if isinstance(table, str):
+                    torn[name] = table
+                    continue
+                if group and rows + table.num_rows > most_rows:
+                    yield group, _together(tables)
+                    group, tables, rows = [], [], 0
+                group.append(name)
+                tables.append(table)
+                rows += table.num_rows
+    if group:
+        yield group, _together(tables)
+
+
+def _together(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
+    """One table with the columns of all, and the newest schema's version."""
+    arrow = library("pyarrow")
+    table = arrow.concat_tables(tables, promote_options="permissive").combine_chunks()
+    newest = max((int((one.schema.metadata or {}).get(VERSION_KEY, b"0")) for one in tables), default=0)
+    # Files of other versions may lack columns that have a value in every row of this one's.
+    columns = [one.with_nullable(one.nullable or bool(column.null_count)) for one, column in zip(table.schema, table.columns)]
+    return table.cast(arrow.schema(columns, metadata={VERSION_KEY: str(newest).encode()}))

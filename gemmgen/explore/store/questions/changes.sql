@@ -1,0 +1,27 @@
+-- What changed between two versions of the generator ($before, $after: versions, or beginnings of commits), by GPU, layout and size.
+-- The same candidate is the same spec, or the same rival. A time counts as another where it differs by more than 3 % and more than either's spread;
+-- ratio is the geometric mean of time after over time before.
+WITH both_versions AS (
+    SELECT generator = $after OR starts_with(commit, $after) AS is_after, gpu, layout, m, n, k, data,
+           hash(CASE kind WHEN 'kernel' THEN spec ELSE kind || ' ' || kernel END) AS candidate,
+           arg_max(struct_pack(verdict, seconds, spread), "at") AS ended
+    FROM trials
+    WHERE generator IN ($before, $after) OR starts_with(commit, $before) OR starts_with(commit, $after)
+    GROUP BY ALL
+),
+pairs AS (
+    SELECT a.gpu, a.layout, a.m, a.n, a.k, b.ended.verdict AS old, a.ended.verdict AS new, b.ended.seconds AS old_seconds, a.ended.seconds AS new_seconds,
+           new_seconds / old_seconds AS ratio, greatest(0.03, coalesce(a.ended.spread, 0), coalesce(b.ended.spread, 0)) AS noise
+    FROM both_versions AS a JOIN both_versions AS b USING (gpu, layout, m, n, k, data, candidate)
+    WHERE a.is_after AND NOT b.is_after
+)
+SELECT gpu, layout, m, n, k, count(*) AS candidates,
+       count(*) FILTER (ratio < 1 - noise) AS faster, count(*) FILTER (ratio > 1 + noise) AS slower, exp(avg(ln(ratio)) FILTER (ratio > 0)) AS ratio,
+       1e6 * min(old_seconds) AS best_before, 1e6 * min(new_seconds) AS best_after,
+       count(*) FILTER (new = 'refused' AND old <> 'refused') AS newly_refused,
+       count(*) FILTER (new = 'wrong' AND old <> 'wrong') AS newly_wrong,
+       count(*) FILTER (new IN ('hung', 'died', 'failed') AND old NOT IN ('hung', 'died', 'failed')) AS newly_failing,
+       count(*) FILTER (new IN ('right', 'timed') AND old NOT IN ('right', 'timed')) AS newly_right
+FROM pairs
+GROUP BY gpu, layout, m, n, k
+ORDER BY gpu, layout, m * n * k, m, n, k

@@ -1,0 +1,201 @@
+"""Ready-made questions to a store, worked out by hand, and the verb that asks them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime
+from math import exp, log
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("duckdb")
+pytest.importorskip("pyarrow")
+
+from test_store import parquet_files
+
+from gemmgen.errors import GemmgenError
+from gemmgen.explore.row import Row
+from gemmgen.explore.store import Store, Writer, compact, questions
+
+
+def stored(folder, *rows: dict) -> Store:
+    """A store of these: timed kernels on an H200 at 64x32x16, unless they say otherwise; each a minute after the one before."""
+    given = {"study": "s", "kind": "kernel", "verdict": "timed", "gpu": "h200", "m": 64, "n": 32, "k": 16, "layout": "nn", "scheme": "ootomo"}
+    with Writer(folder) as writer:
+        for at, one in enumerate(rows):
+            writer.add(Row(**{**given, "trial": f"t{at}", "kernel": f"k{at}", "at": datetime(2026, 1, 1, 0, at, tzinfo=UTC), **one}))
+    return Store(folder)
+
+
+def answer(store: Store, question: str, *columns: str, **parameters: str) -> list[tuple]:
+    return [tuple(one[column] for column in columns) for one in store.answer(question, **parameters).to_pylist()]
+
+
+def test_the_best_is_the_fastest_that_was_timed_last(tmp_path):
+    store = stored(
+        tmp_path, {"seconds": 3e-6}, {"seconds": 2e-6, "error": 1e-7, "block": "64x64x32"}, {"seconds": 1e-6, "trial": "again"},
+        {"seconds": None, "trial": "again", "verdict": "wrong"}, {"seconds": 1e-9, "kind": "reference"},
+        {"seconds": 4e-6, "m": 128}, {"seconds": 5e-6, "layout": "tn"}, {"seconds": 6e-6, "gpu": "a100"},
+        {"seconds": 1.0e-6, "kind": "rival", "kernel": "rough", "error": 2.1e-7}, {"seconds": 3.5e-6, "kind": "rival", "kernel": "slow", "error": 1e-9},
+        {"seconds": 3e-6, "kind": "rival", "kernel": "fair", "error": 2e-7},
+    )
+    assert answer(store, "best", "gpu", "layout", "m", "kernel", "timed", "rival") == [
+        ("a100", "nn", 64, "k7", 1, None), ("h200", "nn", 64, "k1", 2, "fair"), ("h200", "nn", 128, "k5", 1, None), ("h200", "tn", 64, "k6", 1, None),
+    ]
+    [_, one, *_] = store.answer("best").to_pylist()
+    assert one["microseconds"] == pytest.approx(2) and one["tflops"] == pytest.approx(2 * 64 * 32 * 16 / 2e-6 / 1e12) and one["block"] == "64x64x32"
+    assert one["times_as_fast"] == pytest.approx(1.5) and one["error"] == 1e-7
+
+
+def test_the_frontier_has_nothing_that_another_beats_in_both(tmp_path):
+    store = stored(
+        tmp_path, {"seconds": 1e-6, "error": 1e-3}, {"seconds": 2e-6, "error": 1e-3}, {"seconds": 2e-6, "error": 1e-5, "kind": "rival"},
+        {"seconds": 2e-6, "error": 1e-4}, {"seconds": 3e-6, "error": 1e-5}, {"seconds": 4e-6, "error": 1e-6}, {"seconds": 9e-6, "error": 1e-2, "m": 8},
+        {"seconds": 1e-9, "error": None}, {"seconds": 1e-9, "error": 1e-9, "verdict": "wrong"},
+    )
+    assert answer(store, "frontier", "m", "kernel", "kind") == [(8, "k6", "kernel"), (64, "k0", "kernel"), (64, "k2", "rival"), (64, "k5", "kernel")]
+
+
+def test_the_model_against_measurement(tmp_path):
+    store = stored(
+        tmp_path, {"seconds": 2e-6, "predicted_seconds": 1e-6}, {"seconds": 1e-6, "predicted_seconds": 8e-6},
+        {"seconds": 3e-6, "predicted_seconds": 1e-6, "scheme": "half"},
+        {"seconds": 1e-6, "predicted_seconds": 1e-9, "kind": "rival"}, {"seconds": 1e-6},
+    )
+    [half, ootomo] = store.answer("model").to_pylist()
+    assert (half["scheme"], half["kernels"], half["spread"]) == ("half", 1, 1) and half["geometric_mean"] == pytest.approx(3)
+    assert ootomo["geometric_mean"] == pytest.approx((2 / 8) ** 0.5) and ootomo["worst"] == pytest.approx(1 / 8) and ootomo["of_kernel"] == "k1 64x32x16"
+    assert ootomo["spread"] == pytest.approx(exp((log(2) - log(1 / 8)) / 2**0.5))
+
+
+def test_what_the_first_choice_costs(tmp_path):
+    store = stored(tmp_path, {"seconds": 4e-6, "predicted_seconds": 1e-6}, {"seconds": 2e-6, "predicted_seconds": 3e-6}, {"seconds": 1e-6})
+    assert answer(store, "first-choice", "first_choice", "fastest", "times_the_fastest", "timed") == [("k0", "k1", 2.0, 2)]
+
+
+def test_what_changed_between_two_versions(tmp_path):
+    old, new = {"generator": "1", "commit": "aaa1"}, {"generator": "2", "commit": "bbb1"}
+    store = stored(
+        tmp_path,
+        *({**old, "spec": f"s{at}", "seconds": 1e-6, **more}
+          for at, more in enumerate([{}, {}, {}, {"spread": 0.2}, {}, {}, {"verdict": "wrong", "seconds": None}])),
+        *({**new, "spec": f"s{at}", **more} for at, more in enumerate([
+            {"seconds": 1.02e-6}, {"seconds": 0.5e-6}, {"seconds": 2e-6}, {"seconds": 1.1e-6}, {"verdict": "refused"}, {"verdict": "wrong"},
+            {"seconds": 7e-6}])),
+        {**new, "spec": "s9", "seconds": 1e-9}, {**new, "spec": "s0", "seconds": 9e-6, "m": 128}, {"generator": "3", "spec": "s0", "seconds": 1e-9},
+        {**old, "kind": "rival", "kernel": "r", "spec": "s0", "seconds": 2e-6}, {**new, "kind": "rival", "kernel": "r", "seconds": 1e-6},
+    )
+    for before, after in (("1", "2"), ("aaa", "bbb")):
+        [one] = store.answer("changes", before=before, after=after).to_pylist()
+        assert {name: one[name] for name in ("m", "candidates", "faster", "slower", "newly_refused", "newly_wrong", "newly_failing", "newly_right")} == {
+            "m": 64, "candidates": 8, "faster": 2, "slower": 1, "newly_refused": 1, "newly_wrong": 1, "newly_failing": 0, "newly_right": 1}
+        assert one["best_before"] == pytest.approx(1) and one["best_after"] == pytest.approx(0.5)
+        assert one["ratio"] == pytest.approx((1.02 * 0.5 * 2 * 1.1 * 0.5) ** (1 / 5))
+
+
+def test_how_trials_ended(tmp_path):
+    refused = [{"verdict": "refused", "reason": f"C{at}: {at}.5 registers"} for at in range(3)]
+    store = stored(tmp_path, {"seconds": 1e-6}, *refused, {"verdict": "refused", "reason": "spills"}, {"verdict": "hung", "gpu": "a100"})
+    assert answer(store, "verdicts", "gpu", "verdict", "trials", "share", "of_this_reason", "reason") == [
+        ("a100", "hung", 1, 1.0, 1, ""), ("h200", "refused", 4, 0.8, 3, "C#: # registers"), ("h200", "refused", 4, 0.8, 1, "spills"),
+        ("h200", "timed", 1, 0.2, 1, ""),
+    ]
+
+
+def test_which_studies_there_are(tmp_path):
+    store = stored(tmp_path, {"seconds": 1e-6}, {"verdict": "modelled"}, {"verdict": "died", "m": 1}, {"study": "t", "verdict": "refused"})
+    assert answer(store, "studies", "study", "trials", "problems", "timed", "not_timed", "refused", "not_right") == [
+        ("s", 3, 2, 1, 1, 0, 1), ("t", 1, 1, 0, 0, 1, 0)]
+
+
+@pytest.mark.parametrize("name", questions())
+def test_every_question_tells_what_it_is_and_answers_of_nothing(tmp_path, name):
+    question = questions()[name]
+    assert question.tells.endswith(".") and set(question.parameters) == ({"before", "after"} if name == "changes" else set())
+    found = stored(tmp_path).answer(name, **dict.fromkeys(question.parameters, "1"))
+    assert found.num_rows == 0 and found.column_names
+
+
+def test_a_question_there_is_not(tmp_path):
+    with pytest.raises(GemmgenError, match="unknown question"):
+        stored(tmp_path).answer("bets")
+    with pytest.raises(GemmgenError, match="needs other parameters"):
+        stored(tmp_path).answer("changes", before="1")
+
+
+def test_the_verb_prints_tables_json_and_csv(gemmgen, tmp_path):
+    stored(tmp_path / "s", {"seconds": 3e-6, "kernel": 'a, "b"'}, {"seconds": 2.34567e-6, "m": 128}, {"verdict": "refused", "reason": "two\nlines"})
+    ran = gemmgen("results", tmp_path / "s", "--best")
+    assert (ran.code, ran.err) == (0, "") and ran.out.splitlines()[0].split()[:5] == ["gpu", "layout", "m", "n", "k"] and " 2.346 " in ran.out
+    [one, other] = json.loads(gemmgen("results", tmp_path / "s", "--best", "--json").out)
+    assert (one["kernel"], other["microseconds"], other["rival"]) == ('a, "b"', pytest.approx(2.34567), None)
+    assert "wrote" in gemmgen("results", tmp_path / "s", "SELECT kernel, seconds, reason FROM trials", "--csv", tmp_path / "x.csv").out
+    assert list(csv.reader((tmp_path / "x.csv").open(newline="")))[1:] == [['a, "b"', "3e-06", ""], ["k1", "2.34567e-06", ""], ["k2", "", "two\nlines"]]
+    ran = gemmgen("results", tmp_path / "s", "FROM trials", "--rows", "1")
+    assert len(ran.out.splitlines()) == 2 and "2 more rows" in ran.err
+    assert len(json.loads(gemmgen("results", tmp_path / "s", "FROM latest", "--json").out)) == 3
+    assert json.loads(gemmgen("results", tmp_path / "s", "--json").out)[0]["trials"] == 3
+    assert len(json.loads(gemmgen("results", tmp_path / "s", "--best", "--where", "m = 128", "--json").out)) == 1
+    assert gemmgen("results", tmp_path / "s", "--best", "--sql").out.strip() == questions()["best"].sql
+    sql = "SELECT 1.5::DECIMAL(9,2) a, [1, NULL] b, {'x': 1} c, sum(m) d, \"at\" e FROM trials GROUP BY ALL ORDER BY e LIMIT 1"
+    values = json.loads(gemmgen("results", tmp_path / "s", sql, "--json").out)
+    assert values == [{"a": 1.5, "b": [1, None], "c": {"x": 1}, "d": 64, "e": values[0]["e"]}] and values[0]["e"].startswith("2026-01-01T00:")
+
+
+def test_the_verb_merges_and_tells_of_torn_files(gemmgen, tmp_path):
+    for _ in range(3):
+        stored(tmp_path / "s", {"seconds": 1e-6})
+    parquet_files(tmp_path / "s")[0].write_bytes(b"")
+    ran = gemmgen("results", tmp_path / "s", "--merge", "SELECT count(*) FROM trials")
+    assert ran.code == 0 and "merged 2 files into 1" in ran.err and ran.err.count("is not whole") == 2 and ran.out.split()[-1] == "2"
+    assert len(parquet_files(tmp_path / "s")) == 2
+
+
+REFUSED = {
+    ("nowhere",): "is no store of trials",
+    ("s", "SELECT 1", "--best"): "one question at a time",
+    ("s", "--best", "--frontier"): "one question at a time",
+    ("s", "SELECT 1", "--sql"): "ready-made",
+    ("s", "SELEC"): "cannot be answered",
+    ("s", "DROP VIEW trials"): "not one SELECT",
+    ("s", "--changes", "1", "0.9"): "no trials of",
+    ("s", "--where", "x ="): "cannot be answered",
+    ("s", "--with", "m=1"): "belongs to --import-t4",
+    ("s", "--csv", "no/such/folder/x.csv"): "cannot be written",
+    ("s", "--export-t4", "no/such/folder/x.json"): "cannot be written",
+    ("s", "--import-t4", "nothing.json"): "cannot be read",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
+def test_the_verb_refuses(gemmgen, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    stored(tmp_path / "s", {"seconds": 1e-6, "generator": "1"})
+    ran = gemmgen("results", *arguments, "--json")
+    assert ran.code == 2 and ran.err == "" and REFUSED[arguments] in json.loads(ran.out)["problem"] and json.loads(ran.out)["needs"]
+
+
+@pytest.mark.long
+def test_a_million_rows(tmp_path):
+    """Of bench/store.py's synthetic ones; answers are worked out again by pyarrow's own grouping."""
+    import runpy
+
+    import pyarrow.compute as pc
+
+    bench = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "store.py"))
+    bench["filled"](tmp_path / "s", 1_000_000, 900_000, 20_000)
+    before = Store(tmp_path / "s").answer("best")
+    assert compact(tmp_path / "s").rows == 1_000_000
+    store = Store(tmp_path / "s")
+    assert store.answer("best").equals(before)
+    assert sum({(one["gpu"], one["verdict"]): one["trials"] for one in store.answer("verdicts").to_pylist()}.values()) == 1_000_000
+    rows = store.query("SELECT trial, kind, verdict, gpu, layout, m, n, k, seconds, \"at\" FROM trials")
+    newest = rows.group_by("trial").aggregate([("at", "max")]).rename_columns({"at_max": "at"})
+    timed = rows.join(newest, ["trial", "at"], join_type="inner").filter((pc.field("kind") == "kernel") & (pc.field("verdict") == "timed"))
+    problem = ["gpu", "layout", "m", "n", "k"]
+    least = timed.group_by(problem).aggregate([("seconds", "min")]).sort_by([(name, "ascending") for name in problem])
+    found = before.sort_by([(name, "ascending") for name in problem])
+    assert found.num_rows == least.num_rows and found.select(problem).equals(least.select(problem).cast(found.select(problem).schema))
+    assert pc.max(pc.abs(pc.subtract(found["microseconds"], pc.multiply(least["seconds_min"], 1e6)))).as_py() < 1e-9
