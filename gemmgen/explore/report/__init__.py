@@ -39,7 +39,7 @@ MOST_TEXT = 200
 MOST_REASONS = 40
 _HERE = Path(__file__).resolve().parent
 COLUMNS = (
-    "gpu", "kind", "verdict", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "told", "decided", "jitter",
+    "gpu", "kind", "verdict", "kernel", "scheme", "design", "size", "edge", "cube", "tflops", "seconds", "predicted", "error", "decided", "jitter",
 )
 _NUMBERS = re.compile(r"(?<![A-Za-z_0-9.])-?\d[\d,._]*(e[+-]?\d+)?")
 TRIALS = ("kernel", "reference", "rival")
@@ -155,7 +155,7 @@ def _point(row: Row, timed: bool, at: int) -> dict[str, Any]:
         "design": _clean(row.design or row.policy, 40), "size": _size(row), "edge": round(_edge(row), 2), "cube": row.m == row.n == row.k,
         "tflops": _short(2e-12 * row.m * row.n * row.k / seconds),
         "seconds": _short(seconds), "predicted": _short(predicted), "error": _short(_error(row)),
-        "told": _clean(", ".join(f"{name} {value}" for name, value in decided.items())), "decided": decided, "jitter": round(at * 0.618034 % 1, 3),
+        "decided": decided, "jitter": round(at * 0.618034 % 1, 3),
     }
 
 

@@ -85,7 +85,8 @@
   const colourOf = (scheme) => colour(`c${schemes.indexOf(scheme) % 8}`);
   const SYMBOLS = ["circle", "square", "triangle-up", "star"], MARKS = ["diamond", "x", "cross", "hexagon", "triangle-down", "bowtie"];
   const symbolOf = (scheme) => SYMBOLS[Math.floor(schemes.indexOf(scheme) / 8) % SYMBOLS.length];
-  const told = (one) => [plain(one.kernel), plain(one.told), `${plain(one.size)}: ${digits(one.tflops)} TFLOP/s, ${digits(1e6 * one.seconds)} µs`,
+  const told = (one) => [plain(one.kernel), plain(Object.entries(one.decided).map((pair) => pair.join(" ")).join(", ")),
+    `${plain(one.size)}: ${digits(one.tflops)} TFLOP/s, ${digits(1e6 * one.seconds)} µs`,
     one.error === null ? null : `error ${short(one.error)}`].filter(Boolean).join("<br>");
   const scatter = (of, x, y, more) => ({
     type: "scatter", mode: "markers", x: of.map(x), y: of.map(y), text: of.map(told), hovertemplate: "%{text}<extra></extra>", ...more,
