@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from gemmgen import plan as plan_module
+from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.naming import kernel_name
 from gemmgen.plan import Operand, Plan
 
@@ -56,6 +57,7 @@ class Buffer:
     Attributes:
         element: the C type of what lies there.
         factor, of, per: its bytes are the factor times these extents, divided by `per`.
+        above_k: it is there only where k is larger.
         zeroed: whether it must be zero before the first kernel runs.
         zeroed_again: whether it must be zero before each further product in the same workspace, too; where not,
             the kernels leave it as the next product wants it, or count on.
@@ -69,8 +71,11 @@ class Buffer:
     meaning: str
     per: int = 1
     zeroed_again: bool = False
+    above_k: int = 0
 
     def bytes(self, extents: Mapping[str, int]) -> int:
+        if self.above_k and extents["k"] <= self.above_k:
+            return 0
         return self.factor * prod(extents[extent] for extent in self.of) // self.per
 
 
@@ -374,11 +379,16 @@ def _buffers(plan: Plan, padded: Mapping[str, tuple[str, int]], counters: Sequen
 
 
 def _buffers_of_residues(plan: Plan) -> tuple[Buffer, ...]:
-    """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once."""
-    kept = plan.numbers["kept_bytes"]
+    """Factors of rows and columns, one over each behind, and what results leave modulo each number, for the blocks that there are at once; or
+    sums of segments of k, where registers hold the rest."""
+    kept = (
+        Buffer("residues", "unsigned char", plan.numbers["kept_bytes"], (), False, "residues of the tiles that are at work, and sums of segments before")
+        if plan.design.stays else
+        Buffer("segments", "double", 8, ("m_padded", "n_padded"), False, "sums of the segments of k before, where there are several", above_k=SEGMENT_K)
+    )
     return (
         *_buffer_pair("scales", "double", 16, False, ("factors of A's rows, and one over each", "factors of B's columns, and one over each")),
-        Buffer("residues", "unsigned char", kept, (), False, "residues of the tiles that are at work, and sums of segments before"),
+        kept,
     )
 
 
@@ -464,9 +474,9 @@ def _counted(counters: Counters) -> Parameter:
     return Parameter(counters.name, "unsigned long long", meaning, pointer=True, restrict=True, region=STATUS, offset=counters.offset)
 
 
-def _packed_stages(operand: Operand) -> str:
-    outer = operand.outer.upper()
-    return f"packed stages [{operand.outer} / BLOCK_{outer}][k / BLOCK_K][WORDS][BLOCK_{outer}][BLOCK_K]"
+def _packed_stages(plan: Plan, operand: Operand) -> str:
+    outer, words = operand.outer.upper(), "MODULI" if plan.scheme.residues else "WORDS"
+    return f"packed stages [{operand.outer} / BLOCK_{outer}][k / BLOCK_K][{words}][BLOCK_{outer}][BLOCK_K]"
 
 
 # ---- launches
@@ -551,15 +561,19 @@ def _split(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
 def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
     before, sliced = plan.split_before, plan.split_k > 1
     inside = tuple(counted[f"{operand.name}_status"] for operand in plan.operands if operand not in before)
-    lines = [Line((_words(operand, const=True),), _packed_stages(operand)) for operand in before]
+    lines = [Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in before]
     lines.extend(_row_scales(plan))
     if plan.scheme.tiled:
         lines.append(Line(_tile_scales(const=True), f"of tiles [outer / BLOCK][k / {plan.scheme.tile_k}][BLOCK]"))
     if plan.fallback:
         lines.append(Line(_flags(const=True), "tiles that another kernel computes"))
     if plan.scheme.residues:
-        residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
-        lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
+        if plan.design.stays:
+            residues = _into("residues", "unsigned char", "residues of the tiles that are at work", restrict=True)
+            lines.append(Line((residues,), "[blocks]: [modulus][tile], and sums of segments"))
+        else:
+            segments = _into("segments", "double", "sums of the segments of k before", restrict=True)
+            lines.append(Line((segments,), "[blocks of C][elements of a thread][THREADS]"))
     if plan.takes_operands:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
@@ -655,7 +669,7 @@ def _packed(plan: Plan) -> Interface:
         symbol=name, role="gemm", meaning="the products of the words, and every C",
         grid=((("turns", 1), *((("cluster", 1),) if plan.cluster > 1 else ())),), threads=plan.threads, shared_bytes=plan.shared_bytes, lines=(
             *_products(plan), Line((works, _given("turns", "int", "turns")), "tiles of C, in clusters" if plan.cluster > 1 else "tiles of C"),
-            *(Line((_words(operand, const=True),), _packed_stages(operand)) for operand in a_b),
+            *(Line((_words(operand, const=True),), _packed_stages(plan, operand)) for operand in a_b),
             *([Line((counted["repaired"],))] if plan.special == "exact" else []),
         ),
         most_blocks=plan.most_blocks, cluster=plan.cluster, overlaps=plan.design.stays,

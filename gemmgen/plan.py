@@ -17,7 +17,7 @@ from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.input import INPUTS, Input
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.output import F32, Output
-from gemmgen.catalog.scheme import Accumulator, Scheme, Word
+from gemmgen.catalog.scheme import Accumulator, Product, Scheme, Word
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.decisions import Decision
 from gemmgen.designs import Design, Hints, all_decisions, design_called, designs_of
@@ -392,7 +392,21 @@ class _Facts:
             Operand("b", "n", self.layout[1] == "t", self.block[1]),
         )
 
-    # ---- accumulators
+    # ---- accumulators, and what a stage of the main loop is
+
+    @property
+    def stage_accumulators(self) -> tuple[Accumulator, ...]:
+        """What the products of a stage are summed in: of residues those of one modulus after the other, in the same registers."""
+        return self.scheme.accumulators[:1] if self.scheme.residues else self.scheme.accumulators
+
+    @property
+    def stage_products(self) -> tuple[Product, ...]:
+        """The products of the words of a stage."""
+        return self.scheme.products[:1] if self.scheme.residues else self.scheme.products
+
+    def stage_bytes(self, operand: Operand) -> int:
+        """The words of an operand in a stage: all, but of residues one."""
+        return self.packed_tile_bytes(operand) if self.scheme.residues else self.packed_stage_bytes(operand)
 
     def promotes(self, accumulator: Accumulator) -> bool:
         return self.promote > 0 and accumulator.promoted
@@ -461,8 +475,8 @@ class _Facts:
         """Places between a step's matrix instructions where a load may stand: one a row of fragments and product, or and all of a tile's."""
         if self.tile_steps == 1:
             return self.tiles_m
-        at_once = {acc.name for acc in self.scheme.accumulators if self.promotes(acc) and self.promotes_at_once}
-        rest = sum(product.into not in at_once for product in self.scheme.products)
+        at_once = {acc.name for acc in self.stage_accumulators if self.promotes(acc) and self.promotes_at_once}
+        rest = sum(product.into not in at_once for product in self.stage_products)
         return self.tiles_m * (len(at_once) + rest)
 
     @property

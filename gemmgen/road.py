@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from gemmgen.build import Built, Planned
     from gemmgen.explore.dispatch import Table
+    from gemmgen.explore.run import Progress as ExploreProgress
     from gemmgen.plan import Plan
     from gemmgen.run import Device, Result
     from gemmgen.run.batch import BatchResult, Product
@@ -326,6 +327,25 @@ def tune(
     from gemmgen.tune import tune as tuned
 
     return tuned(program, threshold, gpu=gpu, device=device, levels=tuple(levels), progress=progress.step)
+
+
+def explore(
+    study: str | os.PathLike[str] | Mapping[str, Any], store: str | os.PathLike[str], *, strategy: str | None = None, trials: int | None = None,
+    seconds: float | None = None, scheduler: str | None = None, workers: int | None = 0,
+) -> ExploreProgress:
+    """Try many kernels of a study, and keep what comes of each in a store.
+
+    Args:
+        study: a .toml file, the name of one under specs/studies, or a dictionary of its sections.
+        store: a folder, or a URI; what it holds of the study is not tried again.
+        strategy, trials, seconds, scheduler, workers: as `gemmgen.explore.Explored.run`.
+
+    Raises:
+        SpecError, UnknownName, InfeasibleSpec, GemmgenError: as `gemmgen.explore.Explored.run`.
+    """
+    from gemmgen.explore import study as loaded
+
+    return loaded(study).run(store, strategy=strategy, trials=trials, seconds=seconds, scheduler=scheduler, workers=workers)
 
 
 def check_affordable(size: tuple[int, int, int], kind: str) -> None:

@@ -26,7 +26,7 @@ GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_t
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
 
-constexpr int WORDS = 8;
+constexpr int MODULI = 8, WORDS = 1;  // residues of an element, of which a stage has one
 
 // The last bytes of four numbers.
 GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410); }
@@ -395,7 +395,6 @@ constexpr int THREADS = 384;
 constexpr int STAGES = 4;
 constexpr int GROUP_ROWS = 16;  // rows of tiles that are worked off together: a raster group
 constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
-constexpr int MODULI = WORDS;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n256k32 in a warpgroup
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int ROW_BYTES = 128;  // one row of a stage
@@ -552,8 +551,15 @@ GG_DEVICE u32 reduced(int sum, const Modulus& by) {
     return whole - (__umulhi(whole, by.reciprocal) >> 7) * by.m;
 }
 
-// The integer that leaves byte `at` of each word, over the product of all moduli, in units of 2^-52: by the Chinese remainder
-// theorem, a fraction in [-1/2, 1/2). Its leading 32 bits and its last 20 are summed apart.
+// An integer over the product of all moduli, in units of 2^-52: by the Chinese remainder theorem, a fraction in [-1/2, 1/2),
+// from the sum of what it leaves times the weights, of which the leading 32 bits and the last 20 are summed apart.
+GG_DEVICE double fraction_of(u32 high, u32 low) {
+    const long long fraction = (long long)(((u64)high << 32) + ((u64)low << 12)) >> 12;
+    // Below 2^51 in magnitude, it is the last bits of such a number.
+    return __longlong_as_double(0x4338000000000000ll + fraction) - 0x1.8p+52;
+}
+
+// The integer that leaves byte `at` of each word, over the product of all moduli.
 GG_DEVICE double joined(const u32 (&residues)[MODULI], int at) {
     u32 high = 0, low = 0;
     {
@@ -596,9 +602,7 @@ GG_DEVICE double joined(const u32 (&residues)[MODULI], int at) {
         high += residue * 2119833643u;
         low += residue * 994572u;
     }
-    const long long fraction = (long long)(((u64)high << 32) + ((u64)low << 12)) >> 12;
-    // Below 2^51 in magnitude, it is the last bits of such a number.
-    return __longlong_as_double(0x4338000000000000ll + fraction) - 0x1.8p+52;
+    return fraction_of(high, low);
 }
 
 // What a block works on: tile after tile, those of one turn near one another so that they share operands in L2.
@@ -627,8 +631,8 @@ GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
 gemmgen_residues8_wgmma_128x256x128_40310bb1(
-    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][WORDS][BLOCK_M][BLOCK_K]
-    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][MODULI][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][MODULI][BLOCK_N][BLOCK_K]
     const double* __restrict__ a_scales, const double* __restrict__ b_scales,
     u8* __restrict__ residues,  // [blocks]: [modulus][tile], and sums of segments
     const float* __restrict__ a, long long lda,  // the operands themselves, for elements the

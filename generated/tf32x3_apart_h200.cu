@@ -412,7 +412,7 @@ gemmgen_tf32x3_apart_wgmma_128x128x32_5b7d4d59(
         setmaxnreg_inc<232>();
         const float one = (float)gridDim.z;  // which the compiler does not know: multiply-adds by it hold the matrix unit up less than additions
         const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
-        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = warpgroup % WARPS_N * WARP_N;
+        const int warp_m = warpgroup / WARPS_N * WARP_M, warp_n = 0;
         int slot = 0;
         u32 phase = 0;
         // Every warp that has read a stage says so.

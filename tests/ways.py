@@ -28,7 +28,7 @@ def can_multiply(gpu: str, scheme: str) -> bool:
     """Whether the GPU, shipped or not, has what multiplies the scheme's words, and how it rounds is known."""
     row, words = GPUS.get(gpu), SCHEMES.get(scheme)
     word = words.leading
-    alone = not words.uniform or words.residues  # which warpgroups alone have kernels of
+    alone = not words.uniform  # which warpgroups alone have kernels of
     policies = ("wgmma",) if alone else ("fma" if word == "f32" else row.portable_policy, "wgmma")
     known = [one for policy in policies for one in candidates(row.vendor, word, policy)]
     its_own = [one for one in known if one.runs_on(row.arch) and row.unit.of(word, one.policy).rule != "by_f16"]  # not what the compiler makes of it
@@ -165,6 +165,11 @@ WAYS = {
         HOPPER, tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 2}, where="mixed", split_k=2, layout="nt", promote=128),
     "warpgroups that split A and take turns": dict(SMALL_GROUPS, where="mixed", consumers="pingpong", promote=32),
     "warpgroups that split A into three words": dict(SMALL_GROUPS, scheme="bf16x6", where="mixed", promote=16),
+    "residues by lanes, through registers": dict(
+        gpu="t4", scheme="residues6", promote=0, loads="spread", fragment_buffers=1, tile={"block": [32, 32, 32], "warp": [16, 32, 32]}, layout="nt"),
+    "residues by lanes": dict(scheme="residues8", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, stages=3, fragment_buffers=2),
+    "residues by lanes, four stages": dict(
+        gpu="rtx4090", scheme="residues9", promote=0, tile={"block": [32, 32, 32], "warp": [32, 16, 32]}, stages=4, fragment_buffers=1, layout="tt"),
 }
 
 
@@ -216,6 +221,7 @@ AMD_WAYS = {
     "VALU, 64 banks, deep stages": dict(MI355X, **PLAIN, tile={"block": [32, 64, 64], "warp": [32, 32, 64]}),
     "VALU of RDNA3": dict(RX7900XTX, **PLAIN, layout="nt", tile={"block": [64, 64, 16], "warp": [16, 32, 16]}),
     "VALU of RDNA4, shared": dict(RX9070XT, **PLAIN, where="shared"),
+    "mfma, residues": dict(MI300X, scheme="residues6", promote=0, tile={"block": [64, 32, 64], "warp": [32, 32, 64]}, layout="tn"),
 }
 """The same on AMD's matrix cores, and without them."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gemmgen import __version__
-from gemmgen.cli import explored_report, explored_results
+from gemmgen.cli import explored, explored_report, explored_results
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
@@ -698,6 +698,7 @@ def tune(
     return EXIT_USAGE if any(one.choice is None for one in found) else EXIT_OK
 
 
+app.command(epilog=_examples(*explored.EXAMPLES))(explored.explore)
 app.command("results", epilog=_examples(*explored_results.EXAMPLES))(explored_results.results)
 explored_report.add_to(app)
 
@@ -797,12 +798,15 @@ def fragments(
     ))
 
 
-@app.command(epilog=_examples("gemmgen schema > specs/spec.schema.json"))
-def schema(as_json: Json = False) -> None:
+@app.command(epilog=_examples("gemmgen schema > specs/spec.schema.json", "gemmgen schema --study > specs/study.schema.json"))
+def schema(
+    study: Annotated[bool, typer.Option("--study", help="Of a study, as gemmgen explore takes it.")] = False, as_json: Json = False,
+) -> None:
     """Print the JSON schema of a spec file, for editors and programs.
 
     It is JSON with and without --json, which has errors printed so, too.
     """
+    from gemmgen.explore.studies import json_schema as of_study
     from gemmgen.spec import json_schema
 
-    emit_json(json_schema())
+    emit_json(of_study() if study else json_schema())

@@ -217,7 +217,7 @@ def scheme_gpus(scheme: Scheme) -> list[Gpu]:
     from gemmgen.catalog.gpu import GPUS
     from gemmgen.designs import all_designs
 
-    designs = [one for one in all_designs() if one.family == scheme.recombination.family]
+    designs = [one for one in all_designs() if one.family == scheme.recombination.family and (scheme.uniform or one.mixes(scheme))]
 
     def has(gpu: Gpu, word: str) -> bool:
         rows = [

@@ -34,7 +34,8 @@ class Row:
     Attributes:
         study: the study's name.
         trial: of what was tried: equal for the same kernel, GPU, compiler, size and data, so that a study goes on where it stopped.
-        kind: `kernel`, `reference` (the study's own yardstick on that GPU) or `rival` (cuBLAS and others, by `kernel`).
+        kind: `kernel`, `reference` (the study's own yardstick on that GPU), `rival` (cuBLAS and others, by `kernel`), or `space` (no trial: what
+            the model rejects of the study's candidates on that GPU, by inequality, as `rejected` in `extra`).
         verdict: one of VERDICTS.
         reason: why, where the verdict is not a good one: an error's problem, got and needs.
         at: when it ended, UTC.

@@ -115,7 +115,8 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "padded": [(extent, of, unit) for extent, (of, unit) in interface.padded.items()],
         "regions": [
             {"name": buffer.name, "meaning": buffer.meaning, "last_zeroed": buffer.name == zeroed[-1],
-             "size": " * ".join([str(buffer.factor), *(f"(uint64_t){_extent(extent)}" for extent in buffer.of)])
+             "size": (f"k <= {buffer.above_k} ? 0 : " if buffer.above_k else "")
+             + " * ".join([str(buffer.factor), *(f"(uint64_t){_extent(extent)}" for extent in buffer.of)])
              + (f" / {buffer.per}" if buffer.per > 1 else "")}
             for buffer in interface.buffers
         ],

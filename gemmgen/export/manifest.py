@@ -67,12 +67,13 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         "padded": {extent: {"of": of, "multiple": unit} for extent, (of, unit) in interface.padded.items()},
         "workspace": {
             "rule": "regions follow one another; each begins at a multiple of the alignment and has bytes = factor / per * "
-                    "product of extents; the whole is a multiple of the alignment, too; where C has no elements, all extents count as 0",
+                    "product of extents, or none where k is not above its above_k; the whole is a multiple of the alignment, too; "
+                    "where C has no elements, all extents count as 0",
             "alignment": WORKSPACE_ALIGNMENT,
             "zero": batch.zero_rule(plan) if batch.serves(plan) else zero,
             "regions": [
                 {"name": r.name, "element": r.element, "factor": r.factor, "extents": list(r.of), "per": r.per, "zeroed": r.zeroed,
-                 "meaning": r.meaning}
+                 **({"above_k": r.above_k} if r.above_k else {}), "meaning": r.meaning}
                 for r in interface.buffers
             ],
         },

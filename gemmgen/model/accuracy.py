@@ -165,7 +165,7 @@ RESIDUES_LEFT = Equation(
 )
 PREDICTED = (COHERENCE, SCATTERED, *SUMS, *ESTIMATES[2:], SPLIT_WORST, SUM_WORST, WORST)
 """What `predicted` evaluates."""
-EQUATIONS = (*PREDICTED, MULTIPLE, GATE)
+EQUATIONS = (*PREDICTED, RESIDUES_LEFT, MULTIPLE, GATE)
 
 DOWNWARDS = 1.5 * 2.0**-32
 """Mean of what the floor rule cuts off a step's sum: half of 2^-31 of it, and half of 2^-32 of what it adds."""

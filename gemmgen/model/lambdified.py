@@ -910,7 +910,7 @@ CODE = {
     "ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)": (
         lambda M, BM, cluster, N, BN: ceil(ceil(M / BM) / cluster) * cluster * ceil(N / BN)
     ),
-    # Q8
+    # Q27
     "ceil(K / BK) * moduli": (
         lambda K, BK, moduli: ceil(K / BK) * moduli
     ),
@@ -991,6 +991,64 @@ CODE = {
     # C42
     "min(WN, 256) / 2 + 28 <= registers": (
         lambda WN, registers: min(WN, 256) / 2 + 28 <= registers
+    ),
+    # Q25
+    "2 * WM * WN / warp_size": (
+        lambda WM, WN, warp_size: 2 * WM * WN / warp_size
+    ),
+    # Q26
+    (
+    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * "
+    "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
+    "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
+    "when_ring * ring + tile_sums + generation + (1 + 1.15 * amd) * kept_registers"): (
+        lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, words, per_short_sum, short_sums, when_at_once, at_once,
+        per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes, per_staged,
+        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation, amd,
+        kept_registers: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums +
+        when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both *
+        shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted +
+        when_ring * ring + tile_sums + generation + (1 + 1.15 * amd) * kept_registers
+    ),
+    # Q33
+    "min(register_budget, ceil(demand + (1 - amd) * 0.6 * kept_registers))": (
+        lambda register_budget, demand, amd, kept_registers: min(register_budget, ceil(demand + (1 - amd) * 0.6 * kept_registers))
+    ),
+    # Q34
+    (
+    "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
+    "0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)"): (
+        lambda WM, WN, tile_k, held, fragment_buffers, amd, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12)
+        + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)
+    ),
+    # Q28
+    "(M + N) * K * moduli": (
+        lambda M, N, K, moduli: (M + N) * K * moduli
+    ),
+    # Q29
+    (
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli)) + "
+    "where(K > 8192, 16 * M * N * (ceil(K / 8192) - 1), 0)"): (
+        lambda M, N, plane_bytes, l2_size, waves, wave_rows, BM, wave_columns, BN, K, moduli: 4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0,
+        max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli)) + where(K > 8192, 16 * M * N * (ceil(K / 8192) - 1), 0)
+    ),
+    # Q30
+    "K * (M + N) * (8 + moduli)": (
+        lambda K, M, N, moduli: K * (M + N) * (8 + moduli)
+    ),
+    # Q31
+    "ceil(K / 8192) * (7 * moduli + 16) * BM * BN / f32_fma_per_clock": (
+        lambda K, moduli, BM, BN, f32_fma_per_clock: ceil(K / 8192) * (7 * moduli + 16) * BM * BN / f32_fma_per_clock
+    ),
+    # Q32
+    "stages_k * (full_waves * stage_cycles + tail_cycles) + (full_waves * resident_blocks + tail_blocks) * (tile_cycles * BM * BN + reduce_cycles)": (
+        lambda stages_k, full_waves, stage_cycles, tail_cycles, resident_blocks, tail_blocks, tile_cycles, BM, BN, reduce_cycles: stages_k *
+        (full_waves * stage_cycles + tail_cycles) + (full_waves * resident_blocks + tail_blocks) * (tile_cycles * BM * BN + reduce_cycles)
+    ),
+    # C60
+    "accumulator_registers + kept_registers + other_registers <= register_budget": (
+        lambda accumulator_registers, kept_registers, other_registers, register_budget: accumulator_registers + kept_registers + other_registers <=
+        register_budget
     ),
     # S1
     "(BM / WM) * (BN / WN) * (BK / WK)": (
@@ -1359,6 +1417,10 @@ CODE = {
         lambda split_worst, sums_worst, roundings, u, output_roundoff: split_worst + sums_worst + (roundings + 1) * u + output_roundoff * (1 +
         split_worst + sums_worst + (roundings + 1) * u)
     ),
+    # E23
+    "sqrt(2 * min(K, segment_k) / 12) / residue_target": (
+        lambda K, segment_k, residue_target: sqrt(2 * min(K, segment_k) / 12) / residue_target
+    ),
     # E18
     "estimate / fp32_estimate": (
         lambda estimate, fp32_estimate: estimate / fp32_estimate
@@ -1496,6 +1558,11 @@ MOST_STAGES = {
     "BM * padding * words_a + BN * padding * words_b))"),
     'residues':
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
+    'residues_portable':
+    (
+    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
+    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
+    "BM * padding * words_a + BN * padding * words_b))"),
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"

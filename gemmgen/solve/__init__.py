@@ -306,25 +306,10 @@ def _checked(request: Request) -> Iterator[_Solution]:
 
 def _chosen(request: Request) -> Iterator[_Solution]:
     """The best candidate, and then the best of those unlike all before it (`choices`)."""
-    fixed, design = request.constants, request.design
-    allow_spills = request.loaded.spec.build.allow_spills
-    # What the spec fixes may leave nothing that surely fits the registers: then the build decides.
-    # Slices that the spec asks for need no reason.
-    wanted = tuple(one for one in design.constraints if not (request.choices["split_k"] and one is common.FEW_TILES))
-    sparing = tuple(one for one in wanted if one is common.FEW_TILES or one not in design.steering)
-    # Nor need what it requires be in the usual space: smaller warps take fewer registers.
-    spaces = [request.choices, *([replace(request.choices, small=True)] if request.required and not request.choices.small else [])]
+    design = request.design
     seen: list[dict[str, Any]] = []
-    broken: search.Space | None = None
-    for constraints, choices in product((wanted, sparing, _certain(design, False), _certain(design, allow_spills)), spaces):
-        if choices.small and not request.choices.small and seen:
-            continue
-        searched = search.enumerate_space(design, choices, fixed, request.fragment, request.gpu.arch_number, (*constraints, *request.required))
-        if not searched.feasible and choices is request.choices:
-            broken = searched
-        if not searched.feasible:
-            continue
-        known, ranked = search.ranked(design, searched, fixed, request.objective)
+    for searched in _spaces(request):
+        known, ranked = search.ranked(design, searched, request.constants, request.objective)
         for names in (design.of_registers, design.telling):
             order = ranked
             for row in seen:
@@ -334,9 +319,77 @@ def _chosen(request: Request) -> Iterator[_Solution]:
                 yield _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
                 seen.append(_row(known, order[0]))
                 order = _unlike(known, order, seen[-1], names)
-    if not seen:
+
+
+def _spaces(request: Request) -> Iterator[search.Space]:
+    """What is feasible, held to fewer and fewer of the constraints that only steer a choice.
+
+    Raises:
+        InfeasibleSpec: when all were asked for and none held a candidate.
+    """
+    fixed, design = request.constants, request.design
+    allow_spills = request.loaded.spec.build.allow_spills
+    # What the spec fixes may leave nothing that surely fits the registers: then the build decides.
+    # Slices that the spec asks for need no reason.
+    wanted = tuple(one for one in design.constraints if not (request.choices["split_k"] and one is common.FEW_TILES))
+    sparing = tuple(one for one in wanted if one is common.FEW_TILES or one not in design.steering)
+    # Nor need what it requires be in the usual space: smaller warps take fewer registers.
+    spaces = [request.choices, *([replace(request.choices, small=True)] if request.required and not request.choices.small else [])]
+    broken: search.Space | None = None
+    found = False
+    for constraints, choices in product((wanted, sparing, _certain(design, False), _certain(design, allow_spills)), spaces):
+        if choices.small and not request.choices.small and found:
+            continue
+        searched = search.enumerate_space(design, choices, fixed, request.fragment, request.gpu.arch_number, (*constraints, *request.required))
+        if searched.feasible:
+            found = True
+            yield searched
+        elif choices is request.choices:
+            broken = searched
+    if not found:
         plan = request.plan(broken.nearest)
         raise broken.broken.refusal(plan, plan.numbers, request.loaded.place)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """All feasible candidates of a request.
+
+    Attributes:
+        candidates: how many there were before the constraints.
+        rejected: how many each inequality rejected, each candidate at the first that it breaks.
+        columns: of each candidate the design's symbols, `seconds` and `registers`, predicted.
+        order: rows of the columns, best first.
+    """
+
+    request: Request
+    candidates: int
+    rejected: Mapping[str, int]
+    columns: Mapping[str, np.ndarray]
+    order: np.ndarray
+
+    def plan_at(self, at: int) -> Plan:
+        """The plan of a row."""
+        return _plan_at(self.request, self.columns, at)
+
+
+def ranked(request: Request) -> Ranked:
+    """The whole space of a request, for whoever tries more of it than the best.
+
+    Raises:
+        InfeasibleSpec: nothing is feasible.
+    """
+    design = request.design
+    if request.settled:
+        plan = next(_checked(request)).plan
+        numbers = plan.model
+        columns = {name: np.array([numbers[name]]) for name in (*design.symbols, "registers", "seconds")}
+        return Ranked(request, 1, {}, columns, np.zeros(1, int))
+    searched = next(_spaces(request))
+    known, order = search.ranked(design, searched, request.constants, request.objective)
+    # A study keeps millions of them: copies of what it needs, not views that hold everything else.
+    columns = {name: known[name].astype(np.int32) for name in (*design.symbols, "registers") if name in known} | {"seconds": known["seconds"].copy()}
+    return Ranked(request, searched.candidates, searched.rejected, columns, order)
 
 
 def _unlike(known: Mapping[str, Any], order: np.ndarray, row: Mapping[str, Any], names: Sequence[str]) -> np.ndarray:

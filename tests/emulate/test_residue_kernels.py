@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from gemmgen import abi
+from gemmgen import split as words
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.emulate import TOGETHER
 from gemmgen.render import render
@@ -14,7 +19,7 @@ from gemmgen.split import joined, split
 from gemmgen.verify import Judge
 from assembled import assembled
 from verifying import assert_bits
-from ways import WAYS, plan_of
+from ways import AMD_WAYS, WAYS, plan_of
 
 SMALL = {"small": WAYS["residues"], "five digits": WAYS["residues, two beside each other"]}
 
@@ -40,3 +45,27 @@ def test_segments_of_k_are_joined_and_added():
     a[1, : 2 * SEGMENT_K] = 0
     want = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
     assert (gemm(device, plan, source, a, b).c == want).all()
+
+
+@pytest.mark.parametrize("way", ["residues by lanes, four stages", pytest.param("mfma, residues", marks=pytest.mark.long)])
+def test_sums_of_segments_wait_in_the_workspace(way, monkeypatch):
+    """Where warps copy and multiply, and segments are as short as two stages: three of them, of which the last is shorter."""
+    plan, short = plan_of(**(WAYS | AMD_WAYS)[way]), 2 * plan_of(**(WAYS | AMD_WAYS)[way]).block[2]
+    for module in (abi, words):
+        monkeypatch.setattr(module, "SEGMENT_K", short)
+    source = render(plan)
+    source = replace(source, text=source.text.replace(f"constexpr int SEGMENT_K = {SEGMENT_K};", f"constexpr int SEGMENT_K = {short};"))
+    device = EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+    rng, k = np.random.default_rng(3), 2 * short + 22
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, k), (k, 3)))
+    a[1, : 2 * short] = 0
+    want = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
+    assert (gemm(device, plan, source, a, b).c == want).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("gpu", ["h100", "rtx5090", "b200", "mi100", "mi210", "mi355x", "rx7900xtx"])
+def test_every_machine_gives_the_same_bits(gpu):
+    plan = plan_of(scheme="residues7", gpu=gpu, promote=0, fragment={"policy": GPUS.get(gpu).portable_policy}, tile={"block": [64, 32, 64], "warp": [32, 32, 64]})
+    source = render(plan)
+    assert_bits(Judge(plan, source, None, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)), 67, 9, 133)

@@ -203,6 +203,7 @@ INTEGERS = {
     "v_mad_u32_u24 v8, v2, v4, v2": lambda x, y: (x % 2**24) * (y % 2**24) + x,
     "v_mad_i32_i24 v8, v2, v4, -5": lambda x, y: signed(x, 24) * signed(y, 24) - 5,
     "v_mov_b32_e32 v8, v4\nv_dot4c_i32_i8_e32 v8, v2, v4": lambda x, y: y + sum(signed(x >> at, 8) * signed(y >> at, 8) for at in (0, 8, 16, 24)),
+    "v_dot4_i32_i8 v8, v2, v4, -5": lambda x, y: sum(signed(x >> at, 8) * signed(y >> at, 8) for at in (0, 8, 16, 24)) - 5,
     "v_med3_i32 v8, v2, v4, 5": lambda x, y: sorted([signed(x), signed(y), 5])[1],
     "v_max3_u32 v8, v2, v4, 40": lambda x, y: max(x, y, 40),
     "v_cvt_pk_u16_u32 v8, v2, v4": lambda x, y: min(x, 65535) | min(y, 65535) << 16,
@@ -255,6 +256,7 @@ LONG = {
     "v_subrev_co_u32_e32 v8, vcc, v2, v4\nv_subbrev_co_u32_e32 v9, vcc, v3, v5, vcc": lambda x, y: y - x,
     "v_mov_b64_e32 v[8:9], v[2:3]": lambda x, y: x,
     "v_pk_mov_b32 v[8:9], v[2:3], v[4:5] op_sel:[1,0]": lambda x, y: x >> 32 | y % 2**32 << 32,
+    "v_pk_mov_b32 v[8:9], v[2:3], 5 op_sel:[1,0]": lambda x, y: x >> 32 | 5 << 32,
 }
 
 

@@ -35,7 +35,7 @@ def test_every_named_test_is_there():
 def test_the_list_is_of_all_rooms_and_both_vendors():
     assert len(MUTANTS) >= 120
     assert {mutant.room for mutant in MUTANTS} == {
-        "catalog", "split", "model", "solve", "templates", "build", "emulate", "run", "verify", "export", "bench", "cli", "tune", "store",
+        "catalog", "split", "model", "solve", "templates", "build", "emulate", "run", "verify", "export", "bench", "cli", "tune", "store", "explore_study",
         "explore_report",
     }
     assert all(sum(mutant.vendor == vendor for mutant in MUTANTS) >= 15 for vendor in runner.VENDORS)

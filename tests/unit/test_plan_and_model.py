@@ -8,17 +8,35 @@ import pytest
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.designs import all_designs, cuda_cores, portable, residues, specialised, straight, tensor_memory, thin
+from gemmgen.designs import all_designs, cuda_cores, portable, residues, residues_portable, specialised, straight, tensor_memory, thin
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from random_specs import bulk_specs, random_plans, specs, straight_specs, tensor_memory_specs, thin_specs
 from ways import AMD_WAYS, WAYS, plan_of
 
+RESIDUES = tuple(row.name for row in SCHEMES.rows() if row.residues)
+
+
+def of_residues(strategy):
+    """Specs of which fewer are refused: residues are packed before and never promoted, and no warpgroups take turns."""
+    def whole(spec: dict) -> dict:
+        """Warpgroups of whole pieces of 16 residues a thread."""
+        (bm, bn, bk), (wm, wn, wk) = spec["tile"]["block"], spec["tile"]["warp"]
+        wide = max(32, wn // 32 * 32)
+        return {**spec["tile"], "block": [bm, bn // wn * wide, bk], "warp": [wm, wide, wk], "split_k": 1} if "cluster" in spec["tile"] else spec["tile"]
+
+    return strategy.map(lambda spec: spec | {
+        "tile": whole(spec), "split": spec["split"] | {"where": "prepass", "promote": 0},
+        "pipeline": {name: value for name, value in spec["pipeline"].items() if name not in ("consumers", "loads")},
+    })
+
+
 PLANS = {
     portable.DESIGN: (specs(gpus=GPUS.names()), 160), specialised.DESIGN: (bulk_specs(), 160), tensor_memory.DESIGN: (tensor_memory_specs(), 40),
     cuda_cores.DESIGN: (specs(gpus=GPUS.names(), schemes=("fp32",)), 120), straight.DESIGN: (straight_specs(), 60),
-    thin.DESIGN: (thin_specs(), 60), residues.DESIGN: (bulk_specs(schemes=tuple(row.name for row in SCHEMES.rows() if row.residues)), 60),
+    thin.DESIGN: (thin_specs(), 60), residues.DESIGN: (of_residues(bulk_specs(schemes=RESIDUES)), 60),
+    residues_portable.DESIGN: (of_residues(specs(sides=(16, 32, 48), gpus=GPUS.names(), schemes=RESIDUES)), 60),
 }
 
 
@@ -43,7 +61,7 @@ def constants(text: str) -> dict[str, int]:
 
 def counted_registers(plan) -> dict[str, int]:
     """Registers of a thread, counted from the fragment's maps and from who loads what."""
-    words, held = len(plan.scheme.words), plan.fragment
+    words, held = len(plan.stage_products) if plan.scheme.residues else len(plan.scheme.words), plan.fragment  # of a stage
     counted = {"accumulator_registers": plan.accumulator_sets * plan.elements}
     if held.from_shared:
         return counted

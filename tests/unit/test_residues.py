@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 
+from gemmgen.abi import interface
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.residues import SEGMENT_K, Residues
 from gemmgen.catalog.scheme import SCHEMES, Scheme
@@ -151,13 +152,33 @@ def test_the_kernel_is_of_the_design_for_residues():
     assert plan.design.name == "residues" and plan.designed is None and plan.numbers["kept_bytes"] == 132 * plan.block[0] * plan.block[1] * 16
 
 
+@pytest.mark.parametrize("gpu", ["t4", "a100", "rtx4090", "rtx5090", "b200", "mi100", "mi210", "mi300x", "mi355x", "rx7900xtx"])
+def test_matrix_instructions_of_both_vendors_have_kernels(gpu):
+    """In registers of which three hold an element, whatever the number of moduli."""
+    fixed = {"tile": {"block": [64, 64, 64], "warp": [32, 32, 64]}}
+    few, many = (solve(spec(split={"scheme": name}, target={"gpu": gpu}, **fixed)) for name in ("residues6", "residues9"))
+    assert few.design.name == many.design.name == "residues_portable" and few.where == "prepass"
+    assert few.numbers["accumulator_registers"] + few.numbers["kept_registers"] == 3 * few.elements == 3 * 1024 / few.lanes
+    assert few.numbers["demand"] == many.numbers["demand"] and 9 * few.model["stages_k"] == 6 * many.model["stages_k"]
+    assert few.stage_bytes(few.operands[0]) * 6 == few.packed_stage_bytes(few.operands[0])
+
+
+def test_sums_of_segments_have_a_place_only_where_there_are_several():
+    table = interface(solve(spec(target={"gpu": "a100"}, tile={"block": [64, 32, 64], "warp": [32, 32, 64]})))
+    lengths = [table.workspace(100, 100, k).lengths["segments"] for k in (0, SEGMENT_K, SEGMENT_K + 1)]
+    assert lengths == [0, 0, 8 * 128 * 128]
+
+
 @pytest.mark.parametrize(("sections", "needs"), [
-    ({"target": {"gpu": "a100"}}, "wgmma"),
-    ({"target": {"gpu": "mi300x"}}, "wgmma"),
-    ({"fragment": {"policy": "mma"}}, "wgmma"),
+    ({"target": {"gpu": "rx9070xt"}}, "gfx1100"),
     ({"problem": {"kind": "strided"}}, "kind = gemm"),
+    ({"problem": {"kind": "strided"}, "target": {"gpu": "a100"}}, "kind = gemm"),
     ({"tile": {"split_k": 2}}, "1"),
+    ({"tile": {"split_k": 2}, "target": {"gpu": "mi300x"}}, "1"),
+    ({"tile": {"block": [256, 128, 64], "warp": [128, 64, 64]}, "target": {"gpu": "a100"}}, "and about"),
     ({"split": {"scheme": "residues8", "where": "mixed"}}, "prepass"),
+    ({"split": {"scheme": "residues8", "where": "shared"}, "target": {"gpu": "a100"}}, "prepass"),
+    ({"split": {"scheme": "residues8", "promote": 64}, "target": {"gpu": "a100"}}, "promote = 0"),
 ])
 def test_what_has_no_kernels_is_refused_with_what_has(sections, needs):
     with pytest.raises(GemmgenError) as refused:

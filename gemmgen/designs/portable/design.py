@@ -132,6 +132,9 @@ class Portable(Design):
     of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "fragment_buffers", "register_budget")
 
     promotes_at_once = True
+    held_ways = HELD_WAYS
+    slices = SLICES
+    """How many slices of k a search considers."""
     held = "spread"
     """How a search has loads through registers stand: spread among the matrix instructions."""
     shaping = ("unrolled",)
@@ -147,7 +150,7 @@ class Portable(Design):
             )
         if not asked.gpu.maker.tiles_held:
             return self._copied_ways(asked)
-        found = self.left(asked, HELD_WAYS)
+        found = self.left(asked, self.held_ways)
         if not found:
             raise InfeasibleSpec(
                 f"{asked.place}: [pipeline] loads", f"kernels for {asked.gpu.name} load tiles through registers, where the compiler puts it",
@@ -203,7 +206,7 @@ class Portable(Design):
 
     def axes(self, choices: Choices, fragment: Fragment) -> list[dict[str, np.ndarray]]:
         ways = [
-            (count, *self.way_symbols(way).values()) for count in choices.among("split_k", SLICES) for way in choices.ways
+            (count, *self.way_symbols(way).values()) for count in choices.among("split_k", self.slices) for way in choices.ways
         ]
         pipelines = [
             (promote, buffers, stages) for promote in choices.promote

@@ -19,6 +19,8 @@ GROUP_N = (64, 128, 192, 256)
 RUN = 16
 """Residues of neighbouring sums of a thread that are kept as one piece."""
 
+SLICES = Constraint("C41", "slices of k", "split_k == 1", "residues of slices are not added up", refusals.slices)
+
 CONSTRAINTS = (
     specialised.ROW_BYTES_KNOWN,
     specialised.WARP_K,
@@ -28,7 +30,7 @@ CONSTRAINTS = (
     common.BLOCK_N,
     specialised.THREADS,
     Constraint("C40", "whole pieces", f"WM * WN % (128 * {RUN}) == 0", "a thread keeps its residues sixteen by sixteen", refusals.pieces),
-    Constraint("C41", "slices of k", "split_k == 1", "residues of slices are not added up", refusals.slices),
+    SLICES,
     common.SHARED_MEMORY,
     Constraint(
         "C43", "accumulators", "accumulator_registers + other_registers <= register_budget", "EGEMM eq. 8, first line",

@@ -150,16 +150,26 @@ def move_64(cursor: Cursor):
     return loose(cursor, lambda x: x, ["u64"], out="u64")
 
 
+def _picked(cursor: Cursor, index: int, pick: int):
+    """How to read a register of an operand's pair, with what is undefined in it; a constant has no second half."""
+    if cursor.operands[index].constant is not None:
+        if pick:
+            cursor.refuse("a constant's second half is not supported here")
+        return cursor.loose(index)
+    slot = cursor.slot(index, 2) + pick
+    return lambda wave: (wave.r[slot], None if wave.state[slot] is None else wave.undefined(slot))
+
+
 @instruction("v_pk_mov_b32")
 def packed_move(cursor: Cursor):
-    """Two registers, each one of an operand's pair."""
+    """Two registers, each one of an operand's pair, or a constant."""
     picks = cursor.bits("op_sel", (0, 0))
     cursor.bits("op_sel_hi", (1, 1))
-    slots = [cursor.slot(i, 2) + pick for i, pick in zip((1, 2), picks, strict=True)]
+    reads = [_picked(cursor, i, pick) for i, pick in zip((1, 2), picks, strict=True)]
     target = cursor.slot(0, 2)
 
     def run(wave):
-        results = [(wave.r[slot], None if wave.state[slot] is None else wave.undefined(slot)) for slot in slots]
+        results = [read(wave) for read in reads]
         for i, result in enumerate(results):
             wave.put(target + i, *result)
 
@@ -329,6 +339,15 @@ def dot_onto(cursor: Cursor):
     cursor.count(3)
     reads = [cursor.read(1, "u32"), cursor.read(2, "u32"), cursor.read(0, "i32")]
     return Elementwise(lambda wave: dot_of_bytes(*(read(wave) for read in reads)), writes(cursor, 0, "i32"))
+
+
+@instruction("v_dot4_i32_i8", "v_dot4_i32_iu8")
+def dot(cursor: Cursor):
+    """Of the second, `neg_lo` tells which operands are signed: both, or it is refused."""
+    cursor.count(4)
+    if cursor.name == "v_dot4_i32_iu8" and cursor.bits("neg_lo", (0, 0, 0)) != (1, 1, 0):
+        cursor.refuse("bytes without a sign are not supported here")
+    return elementwise(cursor, dot_of_bytes, ["u32", "u32", "i32"], "i32")
 
 
 # ---------------------------------------------------------------- 16 bits

@@ -4,5 +4,6 @@ SELECT study, gpu, count(*) AS trials, count(DISTINCT (m, n, k, layout)) AS prob
        count(*) FILTER (verdict = 'refused') AS refused, count(*) FILTER (verdict IN ('wrong', 'hung', 'died', 'failed')) AS not_right,
        min("at") AS since, max("at") AS until, string_agg(DISTINCT generator, ' ' ORDER BY generator) AS generators
 FROM trials
+WHERE kind <> 'space'
 GROUP BY study, gpu
 ORDER BY study, gpu

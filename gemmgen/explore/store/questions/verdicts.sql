@@ -2,6 +2,7 @@
 WITH reasons AS (
     SELECT gpu, verdict, reason, count(*) AS trials
     FROM trials
+    WHERE kind <> 'space'
     GROUP BY gpu, verdict, reason
 ),
 kinds AS (

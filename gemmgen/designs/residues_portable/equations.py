@@ -1,0 +1,58 @@
+"""The equations of portable kernels of residues, where they are not those of all portable kernels.
+
+A stage holds one residue of each element, and a tile goes through all of k once for each modulus. Behind each such turn a thread reduces its sums and
+adds them up with the modulus's weights, two registers for each element of C whatever the number of moduli.
+"""
+
+from __future__ import annotations
+
+from gemmgen.catalog.residues import SEGMENT_K
+from gemmgen.model import registers, time, traffic
+from gemmgen.model.equation import Equation
+
+REDUCE_INSTRUCTIONS = 7
+"""Issue slots for each sum that is reduced: an addition, a high and a low product, a shift, and two multiply-adds with the weight's parts; and its zero."""
+JOIN_INSTRUCTIONS = 16
+"""Issue slots for each element of C beside its store: the fraction to FP64, two products there, and to FP32."""
+AMD_SHARE, SPARE_SHARE = 1.15, 0.6
+"""Of what is kept, registers for more of it on its way."""
+
+KEPT_REGISTERS = Equation(
+    "Q25", "kept_registers", "2 * WM * WN / warp_size", "registers a thread", "sums of residues with their weights: 64 bits for each element",
+)
+DEMAND = Equation(
+    "Q26", "demand", f"{registers.DEMAND.form} + (1 + {AMD_SHARE} * amd) * kept_registers", "registers a thread",
+    "G14, and what is kept; AMD's compiler reduces many sums at a time. By a dozen compiled kernels",
+)
+REGISTERS = Equation(
+    "Q33", "registers", f"min(register_budget, ceil(demand + (1 - amd) * {SPARE_SHARE} * kept_registers))", "registers a thread",
+    "ptxas joins and stores several elements at a time where registers are left. By a dozen compiled kernels",
+)
+UNEVEN = Equation(
+    "Q34", "uneven", f"{registers.UNEVEN.form} + where(fragment_buffers > 1, (1 - amd) * {SPARE_SHARE} * kept_registers, 0)", "registers a thread",
+    "G17; two fragment buffers were seen to spill where one did not",
+)
+STAGES_K = Equation("Q27", "stages_k", "ceil(K / BK) * moduli", "stages a block", "all of k for each modulus")
+PLANE_BYTES = Equation("Q28", "plane_bytes", "(M + N) * K * moduli", "B", "both operands' residues, a byte each")
+DRAM_BYTES = Equation(
+    "Q29", "dram_bytes",
+    "4 * M * N + where(plane_bytes + 4 * M * N <= l2_size, 0, max(plane_bytes, waves * (wave_rows * BM + wave_columns * BN) * K * moduli))"
+    f" + where(K > {SEGMENT_K}, 16 * M * N * (ceil(K / {SEGMENT_K}) - 1), 0)",
+    "B", "T13 of all residues; and FP64 sums of the segments of k, where there are several, written and read",
+)
+SPLIT_BYTES = Equation("Q30", "split_bytes", "K * (M + N) * (8 + moduli)", "B", "FP32 in twice, for norms and for residues, which go out")
+REDUCE_CYCLES = Equation(
+    "Q31", "reduce_cycles", f"ceil(K / {SEGMENT_K}) * ({REDUCE_INSTRUCTIONS} * moduli + {JOIN_INSTRUCTIONS}) * BM * BN / f32_fma_per_clock", "cycles a block",
+    "every sum modulo each number, and every element of C, while the matrix unit waits",
+)
+KERNEL_CYCLES = Equation(
+    "Q32", "kernel_cycles",
+    "stages_k * (full_waves * stage_cycles + tail_cycles)"
+    " + (full_waves * resident_blocks + tail_blocks) * (tile_cycles * BM * BN + reduce_cycles)",
+    "cycles", "M15, and the reductions of a block",
+)
+_OWN = {one.symbol: one for one in (STAGES_K, PLANE_BYTES, DRAM_BYTES, SPLIT_BYTES)}
+TRAFFIC = tuple(_OWN.get(one.symbol, one) for one in traffic.PROBLEM_EQUATIONS)
+TIME = tuple(
+    new for one in time.EQUATIONS for new in ((REDUCE_CYCLES, KERNEL_CYCLES) if one is time.KERNEL_CYCLES else (one,))
+)

@@ -1,0 +1,695 @@
+// kernel    gemmgen_residues8_mma_128x64x128_631b3c6e
+// computes  C = alpha A B + beta C in FP32, layout nn (row major), any m, n, k
+// scheme    residues8: residues modulo eight numbers, eight exact products (Ozaki scheme II)
+// words     8 x s8, 32 bits; products of the residues modulo 256, 255, 253, 251, 247, 241, 239, 233; dropped none
+// promote   never (residues8's own)
+// special   exact
+// fragment  mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32
+// decided   block 128x64x128, warp 64x32x128, split prepass, loads async, 2 stages, group 8, 1 slice of k, promote 0, 1 fragment buffer
+// block     128 threads, 49152 B of dynamic shared memory
+// target    sm_80
+// plan      631b3c6e, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_631b3c6e {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
+
+constexpr int MODULI = 8, WORDS = 1;  // residues of an element, of which a stage has one
+
+// The last bytes of four numbers.
+GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410); }
+
+// Residues modulo 256, 255, 253, 251, 247, 241, 239, 233 of N elements times `factor`, rounded to integers: of least
+// magnitude, four to a register. An integer's digits d of base 256 are of [-128, 127], so that it is congruent to the sum of d_j (256^j modulo m).
+// put(number of the modulus, residues) takes those of one modulus after the other, so that few registers hold any.
+template <int N, typename Put>
+GG_DEVICE void split_run(const float (&x)[N], double factor, const Put& put) {
+    constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
+    u32 digits[N];
+    float above[N];  // what is above the first four
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        // One rounding: to an integer, and 128 added to each of four digits, which makes bytes of them.
+        const double held = fma((double)x[i], factor, 0x1.8p+52 + 2155905152.0);
+        digits[i] = (u32)__double2loint(held) ^ 0x80808080u;
+        above[i] = __uint_as_float((u32)__double2hiint(held) - 0x43380000u + 0x4b400000u) - WHOLE;
+    }
+    u32 packed[N / 4];
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 256
+        packed[i / 4] = bytes_of(digits[i], digits[i + 1], digits[i + 2], digits[i + 3]);
+    }
+    put(0, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 255
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x01010101u, 0x4b400000));
+            sum = fmaf(above[i + part], 1.0f, sum);
+            const float quotient = fmaf(sum - WHOLE, 0x1.0101020000000p-8f, WHOLE);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 255u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(1, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 253
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x1b090301u, 0x4b400000));
+            sum = fmaf(above[i + part], 81.0f, sum);
+            const float quotient = fmaf(sum - WHOLE, 0x1.03091c0000000p-8f, WHOLE);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 253u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(2, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 251
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x7d190501u, 0x4b400000));
+            sum = fmaf(above[i + part], 123.0f, sum);
+            const float quotient = fmaf(sum - WHOLE, 0x1.0519800000000p-8f, WHOLE);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 251u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(3, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 247
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0xf4510901u, 0x4b400000));
+            sum = fmaf(above[i + part], -108.0f, sum);
+            const float quotient = fmaf(sum - WHOLE, 0x1.0953f40000000p-8f, WHOLE);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 247u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(4, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 241
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x01f00f01u, 0x4b400000));
+            sum = fmaf(above[i + part], 15.0f, sum);
+            const float quotient = fmaf(sum - WHOLE, 0x1.0fef020000000p-8f, WHOLE);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 241u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(5, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 239
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x96321101u, 0x4b400000));
+            sum = fmaf(above[i + part], 110.0f, sum);
+            const float quotient = fmaf(sum - WHOLE, 0x1.12358e0000000p-8f, WHOLE);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 239u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(6, packed);
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {  // modulo 233
+        u32 bits[4];
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            float sum = __uint_as_float((u32)__dp4a((int)digits[i + part], (int)0x333f1701u, 0x4b400000));
+            sum = fmaf(above[i + part], 8.0f, sum);
+            const float quotient = fmaf(sum - WHOLE, 0x1.1945380000000p-8f, WHOLE);
+            bits[part] = __float_as_uint(sum) - __float_as_uint(quotient) * 233u;  // of which the last byte counts
+        }
+        packed[i / 4] = bytes_of(bits[0], bits[1], bits[2], bits[3]);
+    }
+    put(7, packed);
+}
+
+// How many of N elements are lossy and how many are not finite, ten bits each, with ten of 0 between them: nothing overflows.
+// Lossy are those that are not 0 and whose integer is; none where the row is set aside, which has no factor.
+template <int N>
+GG_DEVICE u32 losses(const float (&x)[N], double factor) {
+    // As integers, magnitudes' bits are in the same order; a 0 less 1 is above all.
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits - 1), most = max(most, bits);
+    }
+    if (most < 0x7f800000u && (most == 0 || (double)__uint_as_float(least + 1) * factor > 0.5)) return 0;
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
+        const bool lossy = magnitude > 0.0f && (double)magnitude * factor <= 0.5;
+        counts += (lossy ? 1u : 0u) + (magnitude < __uint_as_float(0x7f800000u) ? 0u : 1u << 20);
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+constexpr int SEGMENT_K = 8192;  // k whose products are summed and joined by themselves
+
+// What a row or column is multiplied by whose segment of the largest norm has that sum of squares: its integers then have a norm of
+// at most 2621235687, and a sum of their products over a segment is less than half of the product of all moduli. It is cut to
+// 20 bits after the point, so that products with FP32 are exact.
+GG_DEVICE void put_factor(double squares, double* factor, double* step) {
+    double found = 2621235687.0 / (sqrt(squares) * (1.0 + 0x1p-30));
+    found = __hiloint2double(__double2hiint(found), 0);
+    if (squares == 0.0) found = 1.0;
+    // FP32's squares do not overflow: this row or column holds an Inf or a NaN, and is set aside.
+    if (!(squares < __longlong_as_double(0x7ff0000000000000ll))) found = __longlong_as_double(0x7ff8000000000000ll);
+    *factor = found;
+    *step = 1.0 / found;
+}
+
+// Factors of 32 rows of operand a, and behind all of them one over each. Sums are in one order always, so that
+// the same operands give the same bits.
+GG_DEVICE void norms_a(int block, const float* __restrict__ x, long long ld, int outer, int k, int padded, double* __restrict__ scales) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    // A warp takes a row.
+    const int o = block * 32 + warp;
+    if (o >= outer) return;
+    const float* const from = x + (long long)o * ld;
+    double largest = 0.0;
+#pragma unroll 1
+    for (int begin = 0; begin < k; begin += SEGMENT_K) {
+        double sums[4] = {};
+        const int end = min(k, begin + SEGMENT_K), whole = ((u64)from & 15) == 0 ? begin + (end - begin) / 128 * 128 : begin;
+#pragma unroll 4
+        for (int kk = begin + lane * 4; kk < whole; kk += 128) {
+            const float4 four = *(const float4*)(from + kk);
+            sums[0] = fma((double)four.x, (double)four.x, sums[0]), sums[1] = fma((double)four.y, (double)four.y, sums[1]);
+            sums[2] = fma((double)four.z, (double)four.z, sums[2]), sums[3] = fma((double)four.w, (double)four.w, sums[3]);
+        }
+        for (int kk = whole + lane; kk < end; kk += 32) sums[0] = fma((double)from[kk], (double)from[kk], sums[0]);
+        double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+#pragma unroll
+        for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+        if (sum > largest || sum != sum) largest = sum;  // an Inf or a NaN stays
+    }
+    if (lane == 0) put_factor(largest, scales + o, scales + padded + o);
+}
+
+// Factors of 32 columns of operand b, and behind all of them one over each. Sums are in one order always, so that
+// the same operands give the same bits.
+GG_DEVICE void norms_b(int block, const float* __restrict__ x, long long ld, int outer, int k, int padded, double* __restrict__ scales) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    // A lane takes a column; the warps take every 32th k.
+    __shared__ double partial[1024];
+    const int o = block * 32 + lane;
+    double largest = 0.0;
+#pragma unroll 1
+    for (int begin = 0; begin < k; begin += SEGMENT_K) {
+        double sums[4] = {};
+        const int end = min(k, begin + SEGMENT_K);
+        if (o < outer) {
+            int kk = begin + warp;
+#pragma unroll 2
+            for (; kk + 96 < end; kk += 128)
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const double one = x[(long long)(kk + i * 32) * ld + o];
+                    sums[i] = fma(one, one, sums[i]);
+                }
+            for (; kk < end; kk += 32) {
+                const double one = x[(long long)kk * ld + o];
+                sums[0] = fma(one, one, sums[0]);
+            }
+        }
+        partial[(int)threadIdx.x] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        __syncthreads();
+        double sum = 0.0;
+        if (warp == 0)
+#pragma unroll
+            for (int i = 0; i < 32; ++i) sum += partial[i * 32 + lane];
+        if (sum > largest || sum != sum) largest = sum;  // an Inf or a NaN stays
+        __syncthreads();
+    }
+    if (warp == 0 && o < outer) put_factor(largest, scales + o, scales + padded + o);
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+gemmgen_residues8_mma_128x64x128_631b3c6e_norms(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k, double* __restrict__ a_scales, double* __restrict__ b_scales)
+{
+    const int blocks_a = k > 0 ? (m + 31) / 32 : 0;
+    if ((int)blockIdx.x < blocks_a)
+        norms_a((int)blockIdx.x, a, lda, m, k, (m + 127) / 128 * 128, a_scales);
+    else
+        norms_b((int)blockIdx.x - blocks_a, b, ldb, n, k, (n + 63) / 64 * 64, b_scales);
+}
+
+// Splits operand a into words and packs them as the main kernel's stages want them:
+//     [m / 128][k / 128][word: 8][m: 128][k: 128], rows swizzled, edges zero.
+// A thread takes 16 consecutive k of one row.
+GG_DEVICE void split_a(
+    int block,                     // this block's number among those of operand a
+    const float* __restrict__ x,   // operand a, k contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: m and k
+    u8* __restrict__ words,
+    const double* __restrict__ scales,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = (((k + 127) / 128 * 128 + 63) / 64);
+    const int k0 = block % blocks_k * 64;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 16;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[16];
+
+    const float* from = x + (long long)o * ld + (k0 + my_k);
+    const bool inside = o < outer;
+    if (inside && k0 + my_k + 16 <= k && ((u64)from & 15) == 0) {
+        for (int i = 0; i < 16; i += 4) {
+            const float4 four = *(const float4*)(from + i);
+            value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
+        }
+    } else {
+        for (int i = 0; i < 16; ++i)
+            value[i] = inside && k0 + my_k + i < k ? from[i] : 0.0f;
+    }
+
+    const double factor = o < outer ? scales[o] : 1.0;
+    count(counters, losses(value, factor));
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 127) / 128, panels = (outer + 127) / 128;
+    if (o < panels * 128 && kk < stages_k * 128) {
+        const int row = o % 128, chunk = kk % 128 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 128) * stages_k + kk / 128) * 131072 + row * 128;
+        split_run(value, factor, [&](int w, const u32 (&packed)[4]) {
+            *(uint4*)(to + w * 16384 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        });
+    }
+}
+
+// Splits operand b into words and packs them as the main kernel's stages want them:
+//     [n / 64][k / 128][word: 8][n: 64][k: 128], rows swizzled, edges zero.
+// A thread takes 16 consecutive k of one column.
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u8* __restrict__ words,
+    const double* __restrict__ scales,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = (((k + 127) / 128 * 128 + 63) / 64);
+    const int k0 = block % blocks_k * 64;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 16;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[16];
+
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
+    // 65 floats, and 8 more after every 16: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are 16 apart, all different ones.
+    __shared__ float turned[64 * 65 + 24];
+    for (int i = (int)threadIdx.x; i < 4096; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + row / 16 * 8 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+    }
+    __syncthreads();
+    for (int i = 0; i < 16; ++i) value[i] = turned[(my_k + i) * 65 + my_k / 16 * 8 + my_outer];
+
+    const double factor = o < outer ? scales[o] : 1.0;
+    count(counters, losses(value, factor));
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 127) / 128, panels = (outer + 63) / 64;
+    if (o < panels * 64 && kk < stages_k * 128) {
+        const int row = o % 64, chunk = kk % 128 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 64) * stages_k + kk / 128) * 65536 + row * 128;
+        split_run(value, factor, [&](int w, const u32 (&packed)[4]) {
+            *(uint4*)(to + w * 8192 + swizzle(row, chunk) * 16) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        });
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+gemmgen_residues8_mma_128x64x128_631b3c6e_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u8* __restrict__ a_words, u8* __restrict__ b_words,
+    const double* __restrict__ a_scales, const double* __restrict__ b_scales,
+    u64* __restrict__ a_status, u64* __restrict__ b_status)
+{
+    const int blocks_a = (((m + 127) / 128 * 128 + 63) / 64) * (((k + 127) / 128 * 128 + 63) / 64);
+    if ((int)blockIdx.x < blocks_a)
+        split_a((int)blockIdx.x, a, lda, m, k, a_words, a_scales, a_status);
+    else
+        split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_scales, b_status);
+}
+
+//                n0        BLOCK_N = 64
+//            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
+//        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 32, modulo one number after the other. A thread has 64 sums in
+//   BLOCK_M  +---+----+----+ - -        registers, and beside each 64 bits for what the sums before left.
+//    = 128   | w | w  | w  |
+//            +---+----+----+            Shared memory holds 2 stages of k, 128 deep: one is
+//              WARP_N                   multiplied while 1 is on the way.
+constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 128;
+constexpr int WARP_M = 64, WARP_N = 32;
+constexpr int WARPS_N = 2;
+constexpr int THREADS = 128;
+constexpr int STAGES = 2;
+constexpr int FRAGMENT_BUFFERS = 1;
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int FRAGMENTS_M = 4, FRAGMENTS_N = 4;  // fragments of m16n8k32 in a warp
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int ROW_BYTES = 128;  // one row of a stage
+constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one residue of a stage
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache.
+GG_DEVICE void cp_async_16(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+// Commits the copies issued since the last call: they are one group.
+GG_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most `Pending` of this thread's newest commit groups are still under way.
+template <int Pending>
+GG_DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+// Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
+GG_DEVICE void ldmatrix(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// c[16, 8] += a[16, 32] b[32, 8] on the matrix unit, exactly.
+GG_DEVICE void multiply_add(int (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// What sums are reduced with, modulo the number at hand, and the weight of what is left.
+struct Modulus {
+    u32 m, reciprocal, offset, high, low;
+};
+GG_DEVICE Modulus modulus_of(int modulus) {
+    if (modulus == 0) return {256u, 2147483648u, 1073741824u, 3774873600u, 0u};
+    if (modulus == 1) return {255u, 2155905153u, 1073742015u, 1397969747u, 341301u};
+    if (modulus == 2) return {253u, 2172947881u, 1073741867u, 3055707957u, 658986u};
+    if (modulus == 3) return {251u, 2190262207u, 1073741856u, 2703604911u, 447003u};
+    if (modulus == 4) return {247u, 2225732041u, 1073741851u, 1182420146u, 280186u};
+    if (modulus == 5) return {241u, 2281144456u, 1073742001u, 2352430220u, 226249u};
+    if (modulus == 6) return {239u, 2300233531u, 1073741916u, 593028957u, 197431u};
+    return {233u, 2359467013u, 1073742055u, 2119833643u, 994572u};
+}
+
+// A sum modulo m, in [0, m): the offset is a multiple of m that makes it no negative number, and the quotient is exact.
+GG_DEVICE u32 reduced(int sum, const Modulus& by) {
+    const u32 whole = (u32)sum + by.offset;
+    return whole - (__umulhi(whole, by.reciprocal) >> 7) * by.m;
+}
+
+// An integer over the product of all moduli, in units of 2^-52: by the Chinese remainder theorem, a fraction in [-1/2, 1/2),
+// from the sum of what it leaves times the weights, of which the leading 32 bits and the last 20 are summed apart.
+GG_DEVICE double fraction_of(u32 high, u32 low) {
+    const long long fraction = (long long)(((u64)high << 32) + ((u64)low << 12)) >> 12;
+    // Below 2^51 in magnitude, it is the last bits of such a number.
+    return __longlong_as_double(0x4338000000000000ll + fraction) - 0x1.8p+52;
+}
+
+constexpr int SEGMENT_STAGES = SEGMENT_K / BLOCK_K;
+
+// Where a block is among its stages: all of a segment of k for each modulus, one segment after another.
+struct Turn {
+    int modulus, segment, left, beyond;  // stages of the segment, of which so many are left for this modulus; and of further segments
+};
+GG_DEVICE Turn first_turn(int stages_k) {
+    const int segment = min(stages_k, SEGMENT_STAGES);
+    return {0, segment, segment, stages_k - segment};
+}
+GG_DEVICE void next_modulus(Turn& turn) {
+    if (++turn.modulus == MODULI) {
+        turn.modulus = 0;
+        turn.segment = min(turn.beyond, SEGMENT_STAGES);
+        turn.beyond -= turn.segment;
+    }
+    turn.left = turn.segment;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+gemmgen_residues8_mma_128x64x128_631b3c6e(
+    const u8* __restrict__ a_words,  // packed stages [m / BLOCK_M][k / BLOCK_K][MODULI][BLOCK_M][BLOCK_K]
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][MODULI][BLOCK_N][BLOCK_K]
+    const double* __restrict__ a_scales, const double* __restrict__ b_scales,
+    double* __restrict__ segments,  // [blocks of C][elements of a thread][THREADS]
+    const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
+    const float* __restrict__ b, long long ldb,  // words cannot carry
+    float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    const u32 stages = shared_address(shared);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+
+    // Blocks walk down the GROUP_ROWS rows of tiles of a raster group before they move on to the next column, so
+    // that those at work together share their operands in L2.
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int block = (int)blockIdx.x;
+    const int raster = block / (GROUP_ROWS * blocks_n), in_raster = block % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, blocks_m - raster * GROUP_ROWS);
+    const int m0 = (raster * GROUP_ROWS + in_raster % raster_rows) * BLOCK_M;
+    const int n0 = in_raster / raster_rows * BLOCK_N;
+    // BLAS: with alpha = 0 the operands are not looked at.
+    const int stages_k = (k + BLOCK_K - 1) / BLOCK_K;
+    const int first_stage = 0, stage_count = alpha == 0.0f ? 0 : stages_k * MODULI;
+
+    int acc_of_256[FRAGMENTS_M][FRAGMENTS_N][4] = {};  // in the matrix unit
+
+    Turn filled = first_turn(stages_k), multiplied = filled;
+    u32 high[FRAGMENTS_M][FRAGMENTS_N][4] = {}, low[FRAGMENTS_M][FRAGMENTS_N][4] = {};
+    double* const totals = segments + (long long)block * (BLOCK_M * BLOCK_N);  // a thread's elements are THREADS apart
+    const auto reduce = [&]() {
+        const Modulus by = modulus_of(multiplied.modulus);
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    const u32 residue = reduced(acc_of_256[i][j][r], by);
+                    high[i][j][r] += residue * by.high, low[i][j][r] += residue * by.low;
+                    acc_of_256[i][j][r] = 0;
+                }
+        if (stages_k > SEGMENT_STAGES && multiplied.modulus == MODULI - 1) {
+            const bool first = multiplied.segment + multiplied.beyond == stages_k;
+            int mine = (int)threadIdx.x;
+            asm volatile("" : "+r"(mine));
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j) {
+                    asm volatile("" ::: "memory");  // for the compiler: no loads from farther down
+#pragma unroll
+                    for (int r = 0; r < 4; ++r) {
+                        double* const total = totals + mine + ((i * FRAGMENTS_N + j) * 4 + r) * THREADS;
+                        const double found = fraction_of(high[i][j][r], low[i][j][r]);
+                        *total = first ? found : *total + found;
+                        high[i][j][r] = low[i][j][r] = 0;
+                    }
+                }
+        }
+        next_modulus(multiplied);
+    };
+    // Stages lie packed in the workspace, word after word and already swizzled, so filling one is
+    // a straight copy, and every address is one pointer and constants.
+    const int copy_from = (int)threadIdx.x * 16;
+    const u32 copy_to = copy_from;
+    const u8* a_from = a_words + ((long long)(m0 / BLOCK_M) * stages_k + first_stage) * 131072 + copy_from;
+    const u8* b_from = b_words + ((long long)(n0 / BLOCK_N) * stages_k + first_stage) * 65536 + copy_from;
+
+    // Starts the copies of the next stage of k into the place at `stage`.
+    const auto fill = [&](u32 stage) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            cp_async_16(stage + copy_to + i * (THREADS * 16), a_from + i * THREADS * 16);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            cp_async_16(stage + WORDS * A_BYTES + copy_to + i * (THREADS * 16), b_from + i * THREADS * 16);
+        a_from += MODULI * A_BYTES, b_from += MODULI * B_BYTES;
+        if (--filled.left == 0) {
+            const long long back = filled.modulus + 1 < MODULI ? filled.segment * MODULI - 1 : MODULI - 1;  // residues
+            a_from -= back * A_BYTES, b_from -= back * B_BYTES;
+            next_modulus(filled);
+        }
+    };
+
+    // The part of a fragment's address that is this lane's own.
+    const int a_row = lane & 15, a_chunk = lane >> 4;
+    const int b_row = (lane & 7) + (lane >> 4) * 8, b_chunk = (lane >> 3) & 1;
+    const u32 a_offset = (warp_m + a_row) * ROW_BYTES;
+    const u32 b_offset = (warp_n + b_row) * ROW_BYTES + WORDS * A_BYTES;
+    u32 a_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_M][4], b_fragments[FRAGMENT_BUFFERS][WORDS][FRAGMENTS_N][2];
+
+    // Fetches the fragments of step `step` of the stage at `stage`.
+    const auto fetch = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+        for (int word = 0; word < WORDS; ++word) {
+            // Fragments start at rows that are multiples of 8, which the swizzle does not see.
+            const u32 a_at = stage + a_offset + word * A_BYTES + swizzle(a_row, step * 2 + a_chunk) * 16;
+            const u32 b_at = stage + b_offset + word * B_BYTES + swizzle(b_row, step * 2 + b_chunk) * 16;
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i) ldmatrix(a_fragments[buffer][word][i], a_at + i * 16 * ROW_BYTES);
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; j += 2) {
+                u32 pair[4];
+                ldmatrix(pair, b_at + j * 8 * ROW_BYTES);
+                b_fragments[buffer][word][j][0] = pair[0], b_fragments[buffer][word][j][1] = pair[1];
+                b_fragments[buffer][word][j + 1][0] = pair[2], b_fragments[buffer][word][j + 1][1] = pair[3];
+            }
+        }
+    };
+
+    // One step of k: 1 word product for each fragment of C.
+    const auto multiply = [&](int buffer) {
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add(acc_of_256[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+    };
+
+    // Prologue: all stages but one are on their way.
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        if (stage < stage_count) fill(stages + stage * STAGE_BYTES);
+        cp_async_commit();
+    }
+    int slot = 0;                // where stage `index` of k lies
+    int free_slot = STAGES - 1;  // the stage that was multiplied last
+#pragma unroll 1
+    for (int index = 0; index < stage_count; ++index) {
+        const u32 stage = stages + slot * STAGE_BYTES;
+        const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
+        cp_async_wait<STAGES - 2>();  // this thread's part of stage `index` is there,
+        __syncthreads();  // everyone's is, and no one reads `free_slot` any more
+        if (index + STAGES - 1 < stage_count) fill(stages + free_slot * STAGE_BYTES);
+        cp_async_commit();  // an empty commit group keeps their count in step
+#pragma unroll
+        for (int step = 0; step < K_STEPS; ++step) {
+            fetch(0, stage, step);
+            multiply(0);
+        }
+        free_slot = slot;
+        slot = next_slot;
+        if (--multiplied.left == 0) reduce();
+    }
+
+    float sum[FRAGMENTS_M][FRAGMENTS_N][4] = {};
+    if (stage_count > 0) {
+        int mine = (int)threadIdx.x;
+        asm volatile("" : "+r"(mine));
+        const int row0 = m0 + warp_m + (lane >> 2);
+        const int column0 = n0 + warp_n + (lane & 3) * 2;
+        const double* const a_steps = a_scales + (long long)blocks_m * BLOCK_M;
+        const double* const b_steps = b_scales + (long long)blocks_n * BLOCK_N;
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS_N; ++j) {
+                asm volatile("" ::: "memory");  // for the compiler: no loads from farther down
+#pragma unroll
+                for (int r = 0; r < 4; ++r) {
+                    const int row = row0 + i * 16 + (r >> 1) * 8;
+                    const int column = column0 + j * 8 + (r & 1);
+                    const double found = stages_k > SEGMENT_STAGES ? totals[mine + ((i * FRAGMENTS_N + j) * 4 + r) * THREADS]
+                                                                   : fraction_of(high[i][j][r], low[i][j][r]);
+                    sum[i][j][r] = (float)(found * (a_steps[min(row, m - 1)] * 0x1.7d690b03a3244p+11) * b_steps[min(column, n - 1)]);
+                }
+            }
+    }
+
+    // Element r of fragment (i, j) is C[row, column]:
+    const int row0 = m0 + warp_m + (lane >> 2);
+    const int column0 = n0 + warp_n + (lane & 3) * 2;
+    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+    u32 bad[2] = {};  // a bit an element: not finite
+#pragma unroll
+    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+        for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+            for (int r = 0; r < 4; ++r) {
+                const int row = row0 + i * 16 + (r >> 1) * 8;
+                const int column = column0 + j * 8 + (r & 1);
+                if (row >= m || column >= n) continue;
+                float product = sum[i][j][r];
+                if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
+                    const int element = (i * FRAGMENTS_N + j) * 4 + r;
+                    bad[element / 32] |= 1u << element % 32;
+                    continue;
+                }
+                float* to = c + row * ldc + column;
+                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            }
+
+    // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+    // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+    for (int part = 0; part < 2; ++part)
+        while (bad[part]) {
+            const int element = part * 32 + __ffs((int)bad[part]) - 1;
+            bad[part] &= bad[part] - 1;
+            const int r = element % 4;
+            const int j = element / 4 % FRAGMENTS_N, i = element / (4 * FRAGMENTS_N);
+            const long long row = row0 + i * 16 + (r >> 1) * 8;
+            const long long column = column0 + j * 8 + (r & 1);
+            float product = 0.0f;
+            for (long long kk = 0; kk < k; ++kk)
+                product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
+            float* to = c + row * ldc + column;
+            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            atomicAdd(repaired, 1ull);
+        }
+}
+
+}  // namespace gemmgen_631b3c6e

@@ -1,0 +1,329 @@
+"""Studies: their language, their candidates, and the strategies that choose among these."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+
+from gemmgen import explore, road
+from gemmgen.cli import main
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.explore import gpus
+from gemmgen.explore.candidates import Pool, in_turn, settled_spec
+from gemmgen.explore.regret import regret
+from gemmgen.explore.row import Row
+from gemmgen.explore.strategies import ETA, Ask, Outcome, strategy_called
+from gemmgen.explore.studies import STRATEGIES, STUDIES, json_schema, load_study, study_from
+from gemmgen.paths import SPECS
+from gemmgen.solve import solve
+from gemmgen.solve.request import requests
+from gemmgen.spec import loads
+
+SMALL = {"study": {"name": "one", "gpus": ["a100"], "sizes": [64]}, "space": {
+    "split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": [2, 3]},
+}}
+
+
+def small(**sections):
+    """SMALL with other sections."""
+    return {**SMALL, **sections}
+
+
+def with_space(**space):
+    return small(space={**SMALL["space"], **space})
+
+
+# ---- the language
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_studies_are_read(path):
+    study = load_study(path)
+    assert study.name == path.stem and study.problems() and load_study(path.stem).file == study.file
+
+
+def test_the_schema_is_kept():
+    assert json.loads((SPECS / "study.schema.json").read_text()) == json_schema(), "gemmgen schema --study > specs/study.schema.json"
+
+
+def test_a_value_may_be_a_list_and_a_list_of_lists_where_a_value_is_one():
+    study = study_from(with_space(tile={"block": [[64, 64, 32], [128, 64, 32]], "warp": [32, 32, 32]}, pipeline={"stages": [2, "auto"]}))
+    assert study.listed["tile.block"] == [[64, 64, 32], [128, 64, 32]] and study.listed["tile.warp"] == [[32, 32, 32]]
+    combinations = list(study.combinations())
+    assert len(combinations) == 4 and {one.loaded.spec.pipeline.stages for one in combinations} == {2, None}
+    assert all(dict(one.listed).keys() == {"tile.block", "pipeline.stages"} for one in combinations)
+
+
+def test_sizes_are_cubes_or_triples():
+    head = study_from({"study": {"name": "x", "sizes": [64, [1, 2, 3]], "gpus": ["a100"], "layouts": ["nn", "tn"]}})
+    assert [(one.size, one.layout) for one in head.problems()] == [((64,) * 3, "nn"), ((64,) * 3, "tn"), ((1, 2, 3), "nn"), ((1, 2, 3), "tn")]
+
+
+@pytest.mark.parametrize("data, where", [
+    (small(study={"name": "x"}), "sizes"), (small(study={**SMALL["study"], "sizes": [0]}), "sizes"), (small(study={**SMALL["study"], "name": "X Y"}), "name"),
+    (with_space(pipeline={"stages": [2, 300]}), "stages.1"), (with_space(split={"scheme": 3}), "scheme"), (with_space(split={"scheme": []}), "scheme"),
+    (with_space(target={"gpu": "a100"}), "target"), (with_space(tile={"block": [[64, 64], [64, 64, 32]]}), "block.0"),
+    (small(accept={"relative_frobenius": 2.0}), "relative_frobenius"), (small(study={**SMALL["study"], "strategy": "best"}), "strategy"),
+    (with_space(tile={"block": 64}), "block"), (small(study={**SMALL["study"], "trials": 0}), "trials"),
+])
+def test_what_is_not_a_study_is_refused_with_its_place(data, where):
+    with pytest.raises(SpecError) as caught:
+        study_from(data)
+    assert where in caught.value.where and caught.value.needs
+
+
+def test_too_many_combinations_are_refused():
+    study = study_from(small(space={"split": {"promote": list(range(64))}, "pipeline": {"stages": list(range(2, 65))}, "tile": {"group": [1, 2]}}))
+    with pytest.raises(SpecError, match="too many combinations"):
+        list(study.combinations())
+
+
+def test_an_unknown_study_gets_a_suggestion():
+    with pytest.raises(UnknownName) as caught:
+        load_study("small_gpu")
+    assert "small_cpu" in str(caught.value)
+
+
+def test_a_study_without_a_gpu_needs_one_at_hand(monkeypatch):
+    monkeypatch.setattr(gpus, "gpus_here", lambda: [])
+    with pytest.raises(SpecError, match="no GPU"):
+        study_from({"study": {"name": "x", "sizes": [64]}}).problems()
+
+
+# ---- candidates
+
+
+@pytest.fixture(scope="module")
+def candidates():
+    return explore.study(small(space={**SMALL["space"], "split": {"scheme": ["ootomo", "half"]}})).candidates()
+
+
+def test_candidates_are_counted_and_ranked(candidates):
+    assert len(candidates) == len(set(candidates.order.tolist())) == candidates.count - sum(candidates.rejected.values())
+    first = [candidates.first(0), *candidates.order[:2]]
+    assert {candidates.plan(at).scheme.name for at in first} == {"ootomo", "half"}
+    for stratum in set(candidates.stratum.tolist()):
+        mine = [at for at in candidates.order if candidates.stratum[at] == stratum]
+        assert candidates.seconds[mine[0]] <= 1.02 * candidates.seconds[mine].min()
+    assert all(label[0] == "C" for label in candidates.rejected)
+
+
+def test_the_first_candidate_is_what_solve_chooses():
+    found = explore.study({"study": {"name": "x", "gpus": ["mi210"], "sizes": [1024]}, "space": {"split": {"scheme": "scaled"}}}).candidates()
+    chosen = solve(loads({"problem": {"m": 1024, "n": 1024, "k": 1024}, "split": {"scheme": "scaled"}, "target": {"gpu": "mi210"}}))
+    assert found.plan(int(found.order[0])).hash == chosen.hash
+
+
+@pytest.mark.parametrize("gpu, space", [
+    ("a100", {"split": {"scheme": "ootomo"}}), ("h200", {"split": {"scheme": "bf16x3", "promote": 64}}), ("mi210", {"split": {"scheme": "scaled"}}),
+    ("h200", {"split": {"scheme": "ootomo", "sums": "compensated"}, "fragment": {"policy": "mma"}, "tile": {"block": [64, 64, 32]}}),
+])
+def test_a_candidates_spec_has_its_plan_alone(gpu, space):
+    found = explore.study({"study": {"name": "x", "gpus": [gpu], "sizes": [4096]}, "space": space}).candidates()
+    for at in [*found.order[:3], *found.order[-3:]]:
+        spec = found.spec(int(at))
+        assert solve(loads(spec)).hash == found.plan(int(at)).hash
+        assert json.loads(json.dumps(spec)) == spec and all(request.settled for request in requests(loads(spec)))
+
+
+def test_settled_names_of_files_are_from_the_root(tmp_path):
+    (tmp_path / "mine.toml").write_text((SPECS / "schemes" / "half.toml").read_text().replace('name = "half"', 'name = "mine"'))
+    loaded = loads({"split": {"scheme": "mine.toml"}, "target": {"gpu": "a100"}}).model_copy(update={"folder": tmp_path})
+    assert settled_spec(loaded, solve(loaded))["split"]["scheme"] == str(tmp_path / "mine.toml")
+
+
+def test_a_limit_on_the_error_rejects_and_makes_schemes_compete():
+    study = small(space={**SMALL["space"], "split": {"scheme": ["ootomo", "half"]}}, accept={"relative_frobenius": 1e-5})
+    found = explore.study(study).candidates()
+    assert found.rejected["[accept] relative_frobenius <= 1e-05"] > 0 and set(found.stratum.tolist()) == {0}
+    assert {part.request.scheme.name for part in found.parts} == {"ootomo"}
+
+
+def test_combinations_that_no_kernel_serves_are_told():
+    found = explore.study(small(study={**SMALL["study"], "gpus": ["a100", "t4"]}, space={"split": {"scheme": ["half", "bf16x3"]},
+                                                                                        "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}})).candidates()
+    assert [(one.combination.problem.gpu, one.combination.told) for one in found.refused] == [("t4", "scheme = bf16x3")]
+    with pytest.raises(InfeasibleSpec):
+        explore.study(small(space={"tile": {"warp": [7, 7, 7]}})).candidates()
+
+
+def test_strata_take_turns():
+    assert in_turn(np.array([0, 0, 1, 0, 1]), np.array([3.0, 1, 9, 2, 8])).tolist() == [1, 4, 3, 2, 0]
+
+
+# ---- GPUs
+
+
+def test_gpus_are_told_apart_by_uuid(monkeypatch):
+    answer = "GPU-aaa, NVIDIA H200, 9.0, 580\nGPU-bbb, NVIDIA H100 80GB HBM3, 9.0, 580\nGPU-ccc, Tesla T4, 7.5, 580\nGPU-ddd, GeForce GTX 1080, 6.1, 580\n"
+    monkeypatch.setattr(gpus.subprocess, "run", lambda *args, **more: type("Answer", (), {"stdout": answer}))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [(one.name, one.uuid) for one in gpus.gpus_here()] == [("h200", "GPU-aaa"), ("h100", "GPU-bbb"), ("t4", "GPU-ccc")]
+    for asked, left in (("1", ["GPU-bbb"]), ("GPU-c,0", ["GPU-ccc", "GPU-aaa"]), ("", []), ("2,9,0", ["GPU-ccc"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", asked)
+        assert [one.uuid for one in gpus.gpus_here()] == left
+
+
+def test_without_nvidia_smi_there_is_no_gpu(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert gpus.gpus_here() == []
+
+
+# ---- strategies
+
+
+def pool_of(count=60, strata=2, seed=0):
+    """Candidates with one symbol of 60 values and two ways; the model's times, and nothing else, order them."""
+    rng = np.random.default_rng(seed)
+    features = np.stack([np.arange(count) % 30, rng.integers(0, 4, count)], axis=1).astype(float)
+    seconds, stratum = rng.uniform(1, 2, count), np.arange(count) % strata
+    return Pool(stratum, stratum, in_turn(stratum, seconds), seconds, np.full(count, 1e-6), np.arange(count) // 2 % 2, ("one", "two"), lambda rows: features[rows])
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_tries_each_candidate_once_and_ends(name):
+    pool = pool_of(24)
+    strategy, asked = strategy_called(name, pool, seed=3), []
+    while (ask := strategy.ask()) is not None and len(asked) < 100:
+        asked.append(ask)
+        strategy.tell(ask, Outcome(float(pool.seconds[ask.at]), 1e-6))
+    assert sorted(Counter(ask.at for ask in asked if ask.effort == min(one.effort for one in asked))) == list(range(24))
+    assert len(asked) == len(set(asked))
+    if name != "halving":
+        assert len(asked) == 24
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_strategy_may_have_many_open_and_be_told_of_failures_in_any_order(name):
+    pool = pool_of(20)
+    strategy = strategy_called(name, pool)
+    opened = [strategy.ask() for _ in range(12)]
+    assert None not in opened and len({ask.at for ask in opened}) == 12
+    for ask in reversed(opened):
+        strategy.tell(ask, Outcome())
+    assert strategy.ask() is not None
+
+
+def test_a_seed_repeats_what_is_drawn():
+    def asked(name, seed):
+        strategy = strategy_called(name, pool_of(), seed)
+        found = []
+        for _ in range(6):
+            found.append(strategy.ask().at)
+            strategy.tell(Ask(found[-1]), Outcome(1.0, 1e-6))
+        return found
+
+    for name in ("random", "tpe", "nsga2"):
+        assert asked(name, 1) == asked(name, 1) != asked(name, 2)
+
+
+def test_the_model_goes_best_first_in_turn():
+    pool = pool_of()
+    strategy = strategy_called("model", pool)
+    asked = [strategy.ask().at for _ in range(4)]
+    assert asked == pool.order[:4].tolist() and {int(pool.stratum[at]) for at in asked[:2]} == {0, 1}
+
+
+def test_halving_lets_the_better_third_rise_and_failures_never():
+    pool = pool_of(18, strata=1)
+    strategy, asked = strategy_called("halving", pool), Counter()
+    seconds = {at: inf if at % 2 else 1 + at / 100 for at in range(18)}
+    while (ask := strategy.ask()) is not None:
+        asked[round(ask.effort * ETA**2), ask.at] += 1
+        strategy.tell(ask, Outcome(seconds[ask.at], 1e-6))
+    rungs = {effort: {at for (of, at) in asked if of == effort} for effort in (1, ETA, ETA**2)}
+    assert len(rungs[1]) == 18 and 6 <= len(rungs[ETA]) <= 9 and 2 <= len(rungs[ETA**2]) <= 4
+    assert 0 in rungs[ETA**2] and not any(at % 2 for at in rungs[ETA])
+    strategy, efforts = strategy_called("halving", pool), set()
+    while (ask := strategy.ask()) is not None:
+        efforts.add(ask.effort)
+        strategy.tell(ask, Outcome())
+    assert efforts == {1 / ETA**2}
+
+
+def test_an_unknown_strategy_is_refused():
+    with pytest.raises(UnknownName, match="strategy"):
+        strategy_called("best", pool_of())
+
+
+# ---- regret
+
+
+def measured(count=30, **more):
+    """Rows of one problem, of which the model ranks the fastest third."""
+    return [
+        Row(study="x", trial=str(at), kind="kernel", verdict="timed", kernel=f"k{at}", gpu="h200", m=64, n=64, k=64, layout="nn", identity=str(at),
+            seconds=1.0 + (at * 7 % count) / count, predicted_seconds=1.0 + (at * 7 % count + 2) % count / count, error=1e-6, spread=0.0, rounds=9,
+            decided=json.dumps({"block": [at % 5, 8, 8], "stages": at % 3, "where": "prepass"}), **more) for at in range(count)
+    ]
+
+
+def test_regret_replays_stored_rows():
+    found = regret(measured(), counts=(1, 4, 16, 64), strategies=("model", "random"))
+    assert found.counts == (1, 4, 16) and found.problems == 1 and found.rows == found.largest == 30
+    model = found.table["model"]
+    assert model[0] == pytest.approx(28 / 30) and model[1] == pytest.approx(0.0) and found.best in found.table
+    assert all(later <= earlier + 1e-12 for earlier, later in zip(found.table["random"], found.table["random"][1:]))
+
+
+def test_regret_leaves_out_what_does_not_count():
+    changes = ({"verdict": "wrong"}, {"kind": "rival"}, {"extra": '{"effort":0.1111}'}, {"gpu": "h100"})
+    others = [replace(measured(1)[0], seconds=0.1, identity=f"other {at}", **change) for at, change in enumerate(changes)]
+    assert regret(measured() + others, counts=(1,), strategies=("model",)).rows == 30
+    with pytest.raises(SpecError, match="too little"):
+        regret(measured(5))
+
+
+# ---- the command
+
+
+def run(capsys, *arguments):
+    code = main(["explore", *arguments])
+    return code, *capsys.readouterr()
+
+
+def test_a_dry_run_tells_the_space(capsys, tmp_path):
+    code, out, _ = run(capsys, "small_cpu", "--dry-run", "--store", str(tmp_path / "none"))
+    assert code == 0 and "248; the model rejects 75; 173 remain" in out and "C12" in out and "by strategy model" in out and not (tmp_path / "none").exists()
+    code, out, _ = run(capsys, "small_cpu", "--dry-run", "--json", "--store", str(tmp_path))
+    told = json.loads(out)
+    assert told["remain"] == 173 and told["estimate"]["trials"] == 4 and told["estimate"]["left"] == 4
+
+
+def test_nothing_to_explore_is_a_message(capsys):
+    code, _, err = run(capsys)
+    assert code == 2 and "needs" in err and "STUDY" in err
+    code, _, err = run(capsys, "small_cpu", "--store", "/dev/null/x", "--workers", "0")
+    assert code == 2 and "error" in err
+
+
+def test_the_schema_of_studies_is_printed(capsys):
+    assert main(["schema", "--study"]) == 0
+    assert json.loads(capsys.readouterr().out) == json_schema()
+
+
+def test_the_road_explores(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpus, "gpus_here", lambda: [])
+    monkeypatch.setattr("gemmgen.explore.run.STAGES", {"compiled": "bad_trials:slow", "timed": "", "emulated": "", "first_to_build": ""})
+    monkeypatch.setattr("gemmgen.explore.workers.Child", InHere)
+    progress = road.explore(SMALL, tmp_path / "store", trials=3)
+    assert progress.done == 3 and progress.verdicts == {"compiled": 3}
+    assert road.explore(SMALL, tmp_path / "store", trials=4).kept == 3
+
+
+class InHere:
+    """A child that is none."""
+
+    def __init__(self, env=None):
+        pass
+
+    def call(self, target, *args, seconds):
+        return {"verdict": "compiled", "reason": "", "kernel": "k"}, b""
+
+    def stop(self):
+        pass

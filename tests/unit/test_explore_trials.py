@@ -1,0 +1,319 @@
+"""Trials: what a stage gives, what becomes of one that goes wrong, who does it, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import gemmgen
+from gemmgen import explore
+from gemmgen.errors import GemmgenError
+from gemmgen.explore import workers
+from gemmgen.explore.child import Broken, Child, Died, Hung
+from gemmgen.explore.run import Running, outcome_of
+from gemmgen.explore.store import Store
+from gemmgen.explore.strategies import Outcome
+from gemmgen.explore.trial import Task, beyond, compiled, emulated, first_to_build
+from gemmgen.explore.workers import COMPILE, Cluster, OneProcess
+
+TESTS = Path(__file__).parents[1]
+BAD = {"study": {"name": "bad", "gpus": ["a100"], "sizes": [[m, 64, 64] for m in range(1, 7)], "trials": 6, "trial_seconds": 1.5},
+       "space": {"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32], "group": 1, "split_k": 1}}}
+VERDICTS = {1: "failed", 2: "died", 3: "hung", 4: "died", 5: "compiled", 6: "compiled"}
+
+
+@pytest.fixture(autouse=True)
+def paths(monkeypatch):
+    """Child processes find the stages of `bad_trials`, and no GPU."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), str(Path(gemmgen.__file__).parents[1])]))
+    monkeypatch.setattr(workers, "gpus_here", lambda: [])
+
+
+def rows_of(store):
+    return {row.m: row for row in Store(store).rows("kind = 'kernel'")}
+
+
+def raises_broken():
+    raise Broken("the context is lost")
+
+
+def unpicklable():
+    return lambda: None
+
+
+# ---- a process of its own
+
+
+@pytest.fixture
+def child():
+    child = Child({"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS / "unit"), str(Path(gemmgen.__file__).parents[1])])})
+    yield child
+    child.stop()
+
+
+@pytest.mark.slow
+def test_a_child_answers_raises_dies_hangs_and_is_replaced(child):
+    assert child.call("math:sqrt", 9.0, seconds=60) == 3.0
+    first = child.pid
+    with pytest.raises(ValueError):
+        child.call("math:sqrt", -1.0, seconds=60)
+    with pytest.raises(RuntimeError, match="can be sent"):
+        child.call("test_explore_trials:unpicklable", seconds=60)
+    assert child.pid == first
+    with pytest.raises(Hung, match="0.2 s"):
+        child.call("time:sleep", 5, seconds=0.2)
+    assert child.pid is None
+    with pytest.raises(Died, match="SIGKILL"):
+        child.call("os:kill", 0, 9, seconds=60)
+    with pytest.raises(Died, match="context is lost"):
+        child.call("test_explore_trials:raises_broken", seconds=60)
+    assert child.pid is None and child.call("os:getppid", seconds=60) == os.getpid()
+
+
+@pytest.mark.slow
+def test_a_child_leaves_with_its_parent_whatever_it_does(tmp_path):
+    program = (
+        "import os, threading, time\nfrom gemmgen.explore.child import Child\nchild = Child()\nchild.call('math:sqrt', 1.0, seconds=60)\n"
+        "print(child.pid, flush=True)\nthreading.Thread(target=child.call, args=('time:sleep', 60), kwargs={'seconds': 60}).start()\n"
+        "time.sleep(0.5)\nos.kill(os.getpid(), 9)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    pid, until = int(told.stdout), time.monotonic() + 10
+    while time.monotonic() < until and Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]
+
+
+# ---- a study with trials that go wrong
+
+
+@pytest.mark.slow
+def test_a_trial_that_goes_wrong_costs_one_trial(tmp_path):
+    pool = OneProcess()
+    try:
+        progress = Running(explore.study(BAD).candidates(), tmp_path, pool, stages={"compiled": "bad_trials:compiled"}).run()
+    finally:
+        pool.close()
+    rows = rows_of(tmp_path)
+    assert {m: row.verdict for m, row in rows.items()} == VERDICTS and progress.done == 6
+    assert "planted" in rows[1].reason and "SIGSEGV" in rows[2].reason and "1.5 s" in rows[3].reason and "exit code 0" in rows[4].reason
+    assert all(outcome_of(rows[m]) == Outcome() for m in range(1, 5)) and outcome_of(rows[5]).seconds == rows[5].predicted_seconds
+
+
+def test_the_same_command_goes_on_where_it_stopped(tmp_path):
+    class Stops(InHere):
+        left = 2
+
+        def wait(self, seconds):
+            if not self.left:
+                raise KeyboardInterrupt
+            self.left -= 1
+            return super().wait(seconds)
+
+    study = explore.study({**BAD, "study": {**BAD["study"], "seed": 5, "strategy": "random"}})
+    first = Running(study.candidates(), tmp_path, Stops()).run()
+    assert first.interrupted and first.done == 2 and len(rows_of(tmp_path)) == 2
+    rest = InHere()
+    second = Running(study.candidates(), tmp_path, rest).run()
+    assert not second.interrupted and second.done == 6 and second.kept == 2 and rest.calls == 4
+    assert Running(study.candidates(), tmp_path, InHere()).run().kept == 6
+    [space] = Store(tmp_path).rows("kind = 'space'")
+    assert space.gpu == "a100" and json.loads(space.extra)["rejected"] == dict(study.candidates().rejected)
+
+
+def test_time_that_is_up_begins_no_further_trial(tmp_path):
+    class Slow(InHere):
+        def wait(self, seconds):
+            time.sleep(0.15)
+            return super().wait(seconds)
+
+    progress = Running(explore.study(BAD).candidates(), tmp_path, Slow(), seconds=0.1).run()
+    assert 0 < progress.done < 6 and progress.done == len(rows_of(tmp_path))
+
+
+class InHere:
+    """A pool that gives every stage a good answer, one at a time."""
+
+    name, gpus, compilers = "here", {}, 1
+
+    def __init__(self):
+        self.waiting, self.calls = [], 0
+
+    def submit(self, key, resource, target, *args, seconds):
+        self.waiting.append((key, target))
+
+    def wait(self, seconds):
+        self.calls += 1
+        key, target = self.waiting.pop(0)
+        return [(key, ("value", self.answer(target)))]
+
+    def answer(self, target):
+        return {"verdict": "compiled", "reason": "", "kernel": "k"}, b"made"
+
+    def close(self):
+        pass
+
+
+class WithGpu(InHere):
+    """The same with a GPU, whose times are those of the candidates' order."""
+
+    gpus = {"a100": 1}
+
+    def answer(self, target):
+        if target.endswith("first_to_build"):
+            return {"target": {"gpu": "a100"}}, {"kernel": "yardstick"}
+        if target.endswith("timed"):
+            return {"verdict": "timed", "seconds": 1e-3 * self.calls, "reference_seconds": 2e-3, "error": 1e-7, "uuid": "GPU-1"}
+        return super().answer(target)
+
+
+def test_on_a_gpu_each_size_has_a_reference_and_rivals(tmp_path):
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64, 128], "trials": 4, "rivals": ["cublas-sgemm"]}}
+    pool = WithGpu()
+    progress = Running(explore.study(data).candidates(), tmp_path, pool).run()
+    rows = Store(tmp_path).rows("kind <> 'space'")
+    assert Counter((row.kind, row.verdict, row.kernel) for row in rows) == {
+        ("kernel", "timed", "k"): 4, ("reference", "timed", "yardstick"): 2, ("rival", "timed", "cublas-sgemm"): 2,
+    }
+    assert progress.done == 4 and len(progress.best) == 2 and all(row.kind == "kernel" for row in progress.best.values())
+    assert pool.calls == 4 + 4 + 2 + 4  # compiles, times, references found, references and rivals timed
+    assert Running(explore.study(data).candidates(), tmp_path, pool := WithGpu()).run().kept == 4 and pool.calls == 0
+
+
+def test_an_unknown_rival_is_refused(tmp_path):
+    with pytest.raises(GemmgenError, match="library routine"):
+        Running(explore.study({**BAD, "study": {**BAD["study"], "rivals": ["blas"]}}).candidates(), tmp_path, InHere())
+
+
+def test_short_timings_are_rows_of_their_own(tmp_path):
+    data = {**BAD, "study": {**BAD["study"], "sizes": [64], "trials": 40, "strategy": "halving"}, "space": {"split": {"scheme": "ootomo"}, "tile": {"block": [
+        [64, 64, 32], [32, 32, 32], [64, 32, 32]], "warp": [32, 32, 32], "group": 1, "split_k": 1}}}
+    Running(explore.study(data).candidates(), tmp_path, WithGpu(), strategy="halving").run()
+    rows = [row for row in Store(tmp_path).rows() if row.kind == "kernel"]
+    assert len({row.trial for row in rows}) == len(rows) > len({row.identity for row in rows})
+    assert {row.extra for row in rows} >= {'{"effort":0.1111}', '{"effort":0.3333}'}
+
+
+# ---- dask workers
+
+
+@pytest.mark.slow
+def test_workers_that_die_and_join_lose_nothing(tmp_path):
+    """Of two processes that try, one is killed with its dask worker in the middle, and replaced."""
+    sizes = [[m, 64, 64] for m in range(64, 80)]
+    study = explore.study({**BAD, "study": {**BAD["study"], "sizes": sizes, "trials": 16, "trial_seconds": 60}})
+    pool = Cluster(workers=2)
+    killed = []
+    try:
+        pids = list(pool._client.run(os.getpid).values())
+
+        def kill(progress):
+            if progress.done == 4 and not killed:
+                killed.append(pids[0])
+                os.kill(pids[0], signal.SIGKILL)
+
+        progress = Running(study.candidates(), tmp_path, pool, stages={"compiled": "bad_trials:slow"}, told_progress=kill).run()
+        joined = Cluster(scheduler=pool._cluster.scheduler_address)  # as who has a cluster that exists does
+        assert 1 <= joined.compilers <= 2 and not joined.gpus  # the one that was killed may be starting again
+        other = Running(study.candidates(), tmp_path / "other", joined, stages={"compiled": "bad_trials:slow"}, trials=3).run()
+        joined.close()
+    finally:
+        pool.close()
+    assert other.verdicts == {"compiled": 3}
+    assert killed and progress.done == 16 and progress.verdicts == {"compiled": 16}
+    assert sorted(rows_of(tmp_path)) == list(range(64, 80)) and len(Store(tmp_path).rows("kind = 'kernel'")) == 16
+
+
+def test_a_scheduler_that_is_not_there_is_a_message():
+    with pytest.raises(GemmgenError, match="does not answer"):
+        Cluster("no address")
+
+
+# ---- stages
+
+
+SPEC = {"problem": {"m": 64, "n": 64, "k": 64}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64}, "target": {"gpu": "a100"},
+        "tile": {"block": [32, 32, 32], "warp": [32, 32, 32], "group": 1, "split_k": 1}, "fragment": {"policy": "mma"},
+        "pipeline": {"stages": 2, "loads": "async", "fragment_buffers": 1}}
+
+
+@pytest.mark.slow
+def test_a_kernel_is_compiled_and_judged_on_the_emulator():
+    columns, made = compiled(Task(SPEC, (64, 64, 64)))
+    assert columns["verdict"] == "compiled" and columns["spills"] == 0 and columns["registers"] > 32 and columns["shared_bytes"] > 0 and made
+    assert columns["block"] == "32x32x32" and columns["scheme"] == "ootomo" and columns["compiler"].startswith("NVRTC")
+    judged = emulated(Task(SPEC, (64, 64, 64), made=made))
+    assert judged["verdict"] == "right" and 0 < judged["error"] < 1e-6 and judged["scaled"] < 1e-6
+    strict = emulated(Task(SPEC, (64, 64, 64), made=made, relative_frobenius=1e-9))
+    assert strict["verdict"] == "wrong" and "relative_frobenius = 1e-09" in strict["reason"]
+
+
+def test_what_spills_is_refused_with_its_figures_and_no_reference():
+    spills = {**SPEC, "split": {"scheme": "half", "where": "lane", "promote": 0}, "pipeline": {"design": "straight", "loads": "direct", "stages": 3}}
+    columns, made = compiled(Task(spills, (64, 64, 64)))
+    assert columns["verdict"] == "refused" and columns["spills"] > 0 and "spilled" in columns["reason"] and not made
+    spec, told = first_to_build([spills, SPEC])
+    assert spec["tile"]["block"] == [32, 32, 32] and told["kernel"].startswith("gemmgen_ootomo")
+
+
+@pytest.mark.slow
+def test_a_wrong_kernel_is_found(monkeypatch):
+    """Whose C is a tenth of a thousandth too large."""
+    from gemmgen.explore import trial
+
+    render = trial.render
+    monkeypatch.setattr(trial, "render", lambda plan: _too_large(render(plan)))
+    _, made = compiled(Task(SPEC, (64, 64, 64)))
+    assert made and emulated(Task(SPEC, (64, 64, 64), made=made))["verdict"] == "wrong"
+
+
+def _too_large(source):
+    from dataclasses import replace
+
+    lines = source.text.splitlines(keepends=True)
+    at = [number for number, line in enumerate(lines) if "alpha *" in line][0]
+    lines[at] = lines[at].replace("alpha *", "1.0001f * alpha *")
+    return replace(source, text="".join(lines))
+
+
+def test_limits_hold_what_is_not_a_number_for_wrong():
+    task = Task(SPEC, (64, 64, 64), relative_frobenius=1e-6, scaled=1e-6)
+    assert beyond(task, {"error": 1e-7, "scaled": 1e-7}) == []
+    assert len(beyond(task, {"error": float("nan"), "scaled": 2e-6})) == 2
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_in_order_and_keeps_rows(tmp_path):
+    """The command itself, interrupted while its workers compile."""
+    spec = tmp_path / "long.toml"
+    spec.write_text('[study]\nname = "long"\ngpus = ["a100"]\nsizes = [64, 96, 128]\ntrials = 500\n[space.split]\nscheme = "ootomo"\n[space.tile]\n'
+                    'block = [32, 32, 32]\nwarp = [32, 32, 32]\n')
+    process = subprocess.Popen([sys.executable, "-m", "gemmgen", "explore", str(spec), "--store", str(tmp_path / "store"), "--workers", "1"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    threading.Timer(60, process.kill).start()
+    time.sleep(8)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "goes on from here" in err and "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_the_example_of_the_documentation_goes_from_start_to_frontier(tmp_path, capsys):
+    import importlib.util
+
+    path = Path(gemmgen.__file__).parents[1] / "docs" / "explore_example.py"
+    spec = importlib.util.spec_from_file_location("explore_example", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.main(str(tmp_path / "store"))
+    out = capsys.readouterr().out
+    assert "4 tried, 0 of them before: {'right': 4}" in out and "us predicted, error" in out.partition("frontier")[2] and "gemmgen_ootomo" in out
