@@ -7,7 +7,7 @@
     road.export("specs/kernels/sgemm_a100.toml", "third_party/sgemm")
 
 Where a function takes a spec, it takes the path of a .toml file, a dictionary of its sections, or what `load` gave.
-Where it takes a kernel, it takes the same, or what `build` gave: so build once what you use twice.
+Where it takes a kernel, it takes the same, or what `build` gave: so build once what you use twice. `multiply` takes a dispatch table, too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gemmgen.build import Built, Planned
+    from gemmgen.explore.dispatch import Table
     from gemmgen.explore.run import Progress as ExploreProgress
     from gemmgen.plan import Plan
     from gemmgen.run import Device, Result
@@ -158,20 +159,44 @@ def open_device(kernel: Kernel, device: str = "auto", *, progress: Watcher = NOB
     return opened
 
 
+def chosen(table: Table | str | os.PathLike[str], m: int, n: int, k: int, *, gpu: str | None = None, layout: str | None = None) -> dict[str, Any]:
+    """The spec of the kernel that a dispatch table of `gemmgen choose` takes for a product, [m, k] by [k, n].
+
+    Args:
+        table: what `gemmgen.explore.dispatch.load_table` gave, or the path of such a file.
+        gpu: None for the table's only one.
+        layout: None for nn, or the first that the table has for the GPU.
+
+    Raises:
+        SpecError: the file is no table, or the table has no rules for the GPU and layout.
+    """
+    from gemmgen.explore.dispatch import Table, load_table, select
+
+    known = table if isinstance(table, Table) else load_table(Path(table))
+    gpus = sorted({part.gpu for part in known.parts})
+    if gpu is None and len(gpus) > 1:
+        raise SpecError("dispatch table", "is for several GPUs", got=", ".join(gpus), needs="the name of one", remedy=f"gpu={gpus[0]!r}")
+    named = gpu or gpus[0]
+    layouts = [part.layout for part in known.parts if part.gpu == named]
+    return select(known, named, layout or ("nn" if "nn" in layouts or not layouts else layouts[0]), m, n, k).spec
+
+
 def multiply(
-    kernel: Kernel, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, *, alpha: float = 1.0, beta: float = 0.0, device: str = "auto",
+    kernel: Kernel | Table, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, *, alpha: float = 1.0, beta: float = 0.0, device: str = "auto",
 ) -> Result:
     """alpha A B + beta C, with the kernels' counters: one product, for a look. Programs that multiply for a living embed an `export`.
 
     Args:
+        kernel: or a dispatch table of one GPU, whose rules take one (`chosen`).
         a, b, c: [M, K], [K, N] and [M, N], FP32.
 
     Raises:
-        SpecError: shapes or types do not fit; others as `build` and `open_device`.
+        SpecError: shapes or types do not fit; others as `build`, `chosen` and `open_device`.
     """
+    from gemmgen.explore.dispatch import Table
     from gemmgen.run import gemm
 
-    built = build(kernel)
+    built = build(chosen(kernel, a.shape[0], b.shape[1], a.shape[1]) if isinstance(kernel, Table) else kernel)
     opened = open_device(built, device)
     try:
         return gemm(opened, built.plan, built.source, a, b, c, alpha=alpha, beta=beta)

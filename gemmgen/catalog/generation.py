@@ -7,6 +7,7 @@ measured, fitted, set by hand or assumed; what is taken over from another genera
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
@@ -34,15 +35,22 @@ class Constant(Strict):
         return self.source.startswith(ASSUMED)
 
 
-def _constant(low: float, high: float, description: str) -> Any:
-    """A constant within bounds that none of today comes near."""
+@dataclass(frozen=True)
+class Within:
+    """The bounds of a constant, that none of today comes near."""
 
-    def within(constant: Constant) -> Constant:
-        if not low <= constant.value <= high:
-            raise ValueError(f"a value from {low:g} to {high:g}")
+    low: float
+    high: float
+
+    def __call__(self, constant: Constant) -> Constant:
+        if not self.low <= constant.value <= self.high:
+            raise ValueError(f"a value from {self.low:g} to {self.high:g}")
         return constant
 
-    return Annotated[Constant, AfterValidator(within), Field(description=description)]
+
+def _constant(low: float, high: float, description: str) -> Any:
+    """A constant within bounds that none of today comes near."""
+    return Annotated[Constant, AfterValidator(Within(low, high)), Field(description=description)]
 
 
 _Share = 0.01, 1

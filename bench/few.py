@@ -1,0 +1,151 @@
+"""Time kernels of a store at many shapes, so that a choice of few is held against measurements alone.
+
+    python bench/few.py pick explore-out/sgemm_h200 -o few.json --gpu h200 --kernels 32 --shapes 300
+    python bench/few.py time few.json -o few_times.json --seconds 240
+    python bench/few.py keep few.json few_times.json -o few_store
+
+`pick` takes the kernels that `gemmgen choose` would, so many of them, for shapes drawn evenly on a logarithmic scale and such as programs have; it needs no
+GPU. `time` races them all at each shape on the GPU here, until the time is up; it needs cupy and no store. `keep` writes what was timed as rows
+of a store, for `gemmgen choose`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MOST = 1 << 36
+"""Multiply-adds of a shape."""
+ROUND = 64
+"""Half of the shapes are multiples of this, as layers of programs mostly are."""
+
+
+def drawn(count: int, seed: int, low: int = 64, high: int = 8192) -> list[tuple[int, int, int]]:
+    """Shapes, each once."""
+    draw, found = np.random.default_rng(seed), {}
+    while len(found) < count:
+        size = np.exp(draw.uniform(np.log(low), np.log(high), 3))
+        size = np.rint(size / ROUND) * ROUND if len(found) % 2 else np.rint(size)
+        if size.prod() <= MOST:
+            found[tuple(int(one) for one in size)] = None
+    return list(found)
+
+
+def pick(options: argparse.Namespace) -> None:
+    from gemmgen.explore.choose import choose
+    from gemmgen.explore.rebuilt import kernel_of, spec_of
+    from gemmgen.explore.shapes import Shape
+    from gemmgen.explore.store import Store
+
+    shapes = drawn(options.shapes, options.seed)
+    rows = [row for row in Store(options.store).rows() if row.layout == "nn"]
+    found = choose(rows, options.kernels, [Shape(*one) for one in shapes], gpus=[options.gpu], error=options.error, held_out=0.0, method="greedy")
+    kernels = [found.costs[options.gpu].rows[at] for at in found.sets[options.gpu].kernels]
+    value = {"gpu": options.gpu, "shapes": shapes, "kernels": [{"identity": kernel_of(row), "name": row.kernel, "spec": spec_of(row), "error": row.error}
+                                                               for row in kernels]}
+    options.output.write_text(json.dumps(value, indent=1) + "\n")
+    print(f"{len(kernels)} kernels, {len(shapes)} shapes")
+
+
+def race(options: argparse.Namespace) -> None:
+    from gemmgen import road
+    from gemmgen.errors import DeviceError
+    from gemmgen.timing.contender import generated
+    from gemmgen.timing.environment import device_name, release_memory
+    from gemmgen.timing.inputs import Inputs
+    from gemmgen.timing.products import raced
+
+    asked = json.loads(options.asked.read_text())
+    with ThreadPoolExecutor(options.compilers) as pool:
+        built = dict(zip((one["identity"] for one in asked["kernels"]), pool.map(lambda one: road.build(one["spec"]), asked["kernels"])))
+    began, times = time.perf_counter(), []
+    for size in asked["shapes"]:
+        if time.perf_counter() - began > options.seconds:
+            break
+        try:
+            inputs = Inputs(tuple(size))
+            contenders = {name: generated(name, one.plan, one.source, one.binary, inputs) for name, one in built.items()}
+            times.append({"size": size, "seconds": raced(contenders, rounds=options.rounds, slice_ms=options.slice_ms, warm_up=0.0)})
+        except DeviceError as error:
+            times.append({"size": size, "refused": str(error)})
+        del inputs, contenders
+        release_memory()
+        options.output.write_text(json.dumps({"device": device_name(), "rounds": options.rounds, "slice_ms": options.slice_ms, "times": times}) + "\n")
+    print(f"{len(times)} of {len(asked['shapes'])} shapes, {len(built)} kernels, {time.perf_counter() - began:.0f} s")
+
+
+def rows_of(asked: dict[str, Any], found: dict[str, Any]) -> list[Any]:
+    """What was timed, as rows."""
+    from gemmgen import __version__
+    from gemmgen.explore.rebuilt import Predictions
+    from gemmgen.explore.row import Row, told
+    from gemmgen.spec import loads
+    from gemmgen.solve import solve
+
+    rows, predictions = [], Predictions()
+    sizes = [one["size"] for one in found["times"] if "seconds" in one]
+    for kernel in asked["kernels"]:
+        plan = solve(loads(kernel["spec"]))
+        first = Row("few", "", "kernel", "timed", kernel["name"], asked["gpu"], 1, 1, 1, "nn", spec=told(kernel["spec"]), decided=told(plan.decided),
+                    identity=kernel["identity"], scheme=plan.scheme.name, policy=plan.fragment.policy, design=plan.design.name)
+        predicted = predictions.seconds(first, np.array(sizes))
+        for at, size in enumerate(sizes):
+            seconds = found["times"][at]["seconds"][kernel["identity"]]
+            rows.append(Row(
+                "few", f"{kernel['identity']} {size}", "kernel", "timed", kernel["name"], asked["gpu"], *size, plan.layout, generator=__version__,
+                spec=first.spec, decided=first.decided, identity=first.identity, scheme=first.scheme, promote=plan.promote, policy=first.policy,
+                design=first.design, block="x".join(map(str, plan.block)), warp="x".join(map(str, plan.warp)), stages=plan.stages, split_k=plan.split_k,
+                device=found["device"], data="U[-1, 1]", predicted_seconds=float(predicted[at]), seconds=seconds, rounds=found["rounds"], error=kernel["error"],
+            ))
+    return rows
+
+
+def keep(options: argparse.Namespace) -> None:
+    from gemmgen.explore.store import Writer
+
+    found = json.loads(options.times.read_text())
+    found["times"] = [one for one in found["times"] if "seconds" in one]
+    rows, writer = rows_of(json.loads(options.asked.read_text()), found), Writer(options.output)
+    for row in rows:
+        writer.add(row)
+    writer.close()
+    print(f"{len(rows)} rows")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True)
+    first = verbs.add_parser("pick")
+    first.set_defaults(do=pick)
+    first.add_argument("store")
+    first.add_argument("--gpu", required=True)
+    first.add_argument("--kernels", type=int, default=32)
+    first.add_argument("--shapes", type=int, default=300)
+    first.add_argument("--seed", type=int, default=1)
+    first.add_argument("--error", type=float, default=1e-6)
+    second = verbs.add_parser("time")
+    second.set_defaults(do=race)
+    second.add_argument("asked", type=Path)
+    second.add_argument("--seconds", type=float, default=240)
+    second.add_argument("--rounds", type=int, default=5)
+    second.add_argument("--slice-ms", type=float, default=1.5)
+    second.add_argument("--compilers", type=int, default=16)
+    third = verbs.add_parser("keep")
+    third.set_defaults(do=keep)
+    third.add_argument("asked", type=Path)
+    third.add_argument("times", type=Path)
+    for one in (first, second, third):
+        one.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args()
+    options.do(options)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,74 @@
+"""Chromium of the system's package, without a window and without a network, for pages that ought to need none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+CHROMIUM, DRIVER = ("chromium", "chromium-browser"), "chromedriver"
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--proxy-server=127.0.0.1:9", "--proxy-bypass-list=<-loopback>",
+)
+"""The last two: whatever is asked of a network is asked of a port where nobody answers."""
+
+
+@contextmanager
+def browser(width: int = 1200, height: int = 900) -> Iterator:
+    """A driver of a new browser that knows nobody, and logs what the page says and asks for; skips where there is no browser."""
+    selenium = pytest.importorskip("selenium", reason="selenium is not installed: the report was not opened in a browser")
+    binary, driver = next(filter(None, map(shutil.which, CHROMIUM)), None), shutil.which(DRIVER)
+    if not binary or not driver:
+        pytest.skip("no Chromium and chromedriver here (Debian: chromium, chromium-driver): the report was not opened in a browser")
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
+    assert selenium
+    with tempfile.TemporaryDirectory(prefix="gemmgen-browser-") as folder:
+        options = ChromeOptions()
+        options.binary_location = binary
+        for flag in (*FLAGS, f"--user-data-dir={folder}", f"--window-size={width},{height}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")} | {"HOME": folder}
+        opened = Chrome(options=options, service=Service(executable_path=driver, log_output=os.devnull, env=environment))
+        try:
+            opened.set_page_load_timeout(30)
+            yield opened
+        finally:
+            opened.quit()
+
+
+def console(opened) -> list[str]:
+    """What the page said since it was last asked, but for what is no warning."""
+    return [one["message"] for one in opened.get_log("browser") if one["level"] in ("WARNING", "SEVERE")]
+
+
+def requests(opened) -> list[str]:
+    """What pages asked for since they were last asked: addresses, but for those of the browser itself and of data in the page."""
+    import json
+
+    found = []
+    for one in opened.get_log("performance"):
+        message = json.loads(one["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            address = message["params"]["request"]["url"]
+            found += [] if address.startswith(("chrome:", "data:", "about:")) else [address]
+    return found
+
+
+def emulated(opened, width: int, height: int, dark: bool) -> None:
+    """A window of this size, in whose system colours are light or dark."""
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+
+def shot(opened, path: Path) -> None:
+    """A picture of the window."""
+    opened.save_screenshot(str(path))

@@ -1,0 +1,352 @@
+"""The few kernels that matter: sets, rules and dispatch tables, by hand and against all sets there are."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explored import GPU, plans, sizes, timed
+from gemmgen import road
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.cli import main
+from gemmgen.errors import SpecError, UnknownName
+from gemmgen.explore import dispatch
+from gemmgen.explore.choose import Costs, best_set, choose, cost_of, costs, exact, greedy
+from gemmgen.explore.learn import _changed
+from gemmgen.explore.rebuilt import plan_of
+from gemmgen.explore.row import Row
+from gemmgen.explore.shapes import SHAPES, Shape, load_shapes, merged, parted
+from gemmgen.explore.store import Writer
+from gemmgen.paths import SPECS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def made(seconds, weights=None, layouts=None) -> Costs:
+    """Costs of kernels that are nothing but their times, [kernels, shapes]."""
+    seconds = np.array(seconds, float)
+    kernels, shapes = seconds.shape
+    layouts = layouts or ["nn"] * kernels
+    rows = tuple(Row("s", f"t{at}", "kernel", "timed", f"kernel{at}", GPU, 1, 1, 1, layouts[at], identity=f"{at}") for at in range(kernels))
+    where = tuple(Shape(at + 1, 1, 1, weight=(weights or [1] * shapes)[at]) for at in range(shapes))
+    return Costs(GPU, rows, where, seconds, np.isfinite(seconds), (None,) * kernels)
+
+
+# ---- sets
+
+
+def test_the_regret_is_a_weighted_geometric_mean_by_hand():
+    """One kernel is the best at the first shape and takes twice the time at the second, whose weight is 3 of 4: 2^(3/4)."""
+    assert cost_of(made([[1, 2], [9, 1]], [1, 3]), [0]) == pytest.approx(0.75 * np.log(2))
+
+
+def test_greedy_takes_what_gains_most_and_the_programme_finds_better():
+    """Alone, the kernel that is good everywhere gains most; the best two are the specialists, which greedy cannot take back to."""
+    known = made([[1, 1, 8, 8], [8, 8, 1, 1], [2, 2, 2, 2]])
+    first, best = greedy(known, 2), exact(known, 2)
+    assert first.kernels[0] == 2 and first.cost == pytest.approx(np.log(2) / 2)
+    assert best.kernels == (0, 1) and best.cost == pytest.approx(0) and best.least == best.cost
+    assert first.least <= best.cost and best_set(known, 2).kernels == (0, 1)
+    assert best_set(known, 2, "greedy").kernels[0] == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_programme_finds_the_best_of_all_sets_and_greedys_bounds_hold(seed):
+    draw = np.random.default_rng(seed)
+    known = made(np.exp(draw.normal(0, 1, (9, 12))), list(draw.uniform(0.1, 3, 12)))
+    for most in (1, 2, 3):
+        least = min(cost_of(known, which) for which in combinations(range(9), most))
+        found, first = exact(known, most), greedy(known, most)
+        assert found.cost == pytest.approx(least, abs=1e-9) and len(found.kernels) <= most
+        assert first.least <= least + 1e-9 and least <= first.cost + 1e-9
+        nothing = float(known.logs.max(axis=0) @ known.weights)
+        assert nothing - first.cost >= (1 - 1 / np.e) * (nothing - least) - 1e-9  # what greedy is sure to gain
+    assert greedy(known, 9).cost == pytest.approx(0, abs=1e-9)
+
+
+def test_each_layout_gets_a_kernel_first_or_the_request_is_refused():
+    inf = np.inf
+    known = made([[1, 1, 1, inf], [1.1, 3, 9, inf], [inf, inf, inf, 1]], layouts=["nn", "nn", "nt"])
+    known = replace(known, shapes=(*known.shapes[:3], Shape(9, 9, 9, "nt")))
+    assert set(greedy(known, 2).kernels) == {0, 2}
+    with pytest.raises(SpecError, match="layouts") as refusal:
+        best_set(known, 1)
+    assert refusal.value.remedy == "--kernels 2"
+
+
+# ---- times
+
+
+def test_what_was_not_timed_is_predicted_and_leans_as_the_kernel_does():
+    """A GPU on which every kernel takes 1.3 times as long as predicted: what the model tells of other sizes takes that, too."""
+    shapes, measured = [Shape(*one) for one in sizes(12)], [Shape(*one) for one in sizes(12, seed=2)]
+    rows = [replace(row, seconds=1.3 * row.predicted_seconds) for row in timed(plans(few=2), [one.size for one in measured], rival=None)]
+    found = costs(rows, GPU, shapes)
+    assert not found.measured.any()
+    truth = np.array([row.seconds for row in timed(plans(few=2), [one.size for one in shapes], noise=0, rival=None)]).reshape(2, 12)
+    assert np.abs(np.log(found.seconds / (1.3 * truth))).max() < 0.03
+    both = costs(rows, GPU, [*shapes, *measured])
+    assert both.measured.sum() == 24 and both.seconds[0, 12] == pytest.approx(rows[0].seconds)
+
+
+def test_errors_verdicts_and_gpus_say_which_kernels_may_be_chosen():
+    rows = timed(plans(few=3), sizes(3), rival=None)
+    rows = [replace(row, error=1e-3) if row.identity == rows[0].identity else row for row in rows]
+    shapes = [Shape(*one) for one in sizes(3)]
+    assert len(costs(rows, GPU, shapes).rows) == 3 and len(costs(rows, GPU, shapes, error=1e-6).rows) == 2
+    assert len(costs([replace(row, verdict="wrong") if row.identity == rows[0].identity else row for row in rows], GPU, shapes).rows) == 2
+    with pytest.raises(SpecError, match="layout") as refusal:
+        costs(rows, GPU, [Shape(1, 2, 3, "tt")])
+    assert "--layout" in refusal.value.remedy
+    with pytest.raises(SpecError, match="no kernel"):
+        choose([replace(row, verdict="hung") for row in rows])
+
+
+def test_a_brief_time_counts_only_where_no_whole_one_is():
+    rows = timed(plans(few=1), sizes(2), rival=None)
+    brief = [replace(row, seconds=5 * row.seconds, extra='{"effort":0.1}') for row in rows]
+    shapes = [Shape(*one) for one in sizes(2)]
+    assert costs([*rows, *brief], GPU, shapes).seconds == pytest.approx(costs(rows, GPU, shapes).seconds)
+    assert costs([rows[0], *brief], GPU, shapes).seconds[0, 1] == pytest.approx(5 * rows[1].seconds)
+
+
+# ---- rules
+
+
+def test_rules_by_hand():
+    """Small m wants one kernel, deep k of the others a second: two thresholds, each at the first round number from the shape before it on."""
+    where = np.array([[m, 1000, k] for m in (50, 100, 1000, 2000) for k in (60, 3000)])
+    takes = np.array([0 if m <= 100 else 1 if k > 64 else 2 for m, _, k in where])
+    found = dispatch.learnt(np.where(np.arange(3)[:, None] == takes, 0.0, 1.0), where, np.full(8, 1 / 8), 8)
+    assert found == [({"m": 104}, 0), ({"k": 60}, 2), ({}, 1)]
+
+
+def test_rules_of_a_list_serve_each_shape_as_the_tree_did():
+    """As many rules as there is room for give every shape of its own its best kernel, and fewer never do better than more."""
+    draw = np.random.default_rng(4)
+    where, cost = np.array(sizes(40)), draw.uniform(0, 1, (5, 40))
+    weights, regrets = np.full(40, 1 / 40), []
+    for most in (1, 4, 12, 60):
+        rules = [dispatch.Rule(at_most=bounds, kernel=f"k{kernel}") for bounds, kernel in dispatch.learnt(cost, where, weights, most, 0.0)]
+        assert len(rules) <= most and not rules[-1].at_most
+        taken = [next(int(rule.kernel[1:]) for rule in rules if rule.holds({"m": m, "n": n, "k": k, "mn": m * n})) for m, n, k in where.tolist()]
+        regrets.append(cost[taken, np.arange(40)].mean() - cost.min(axis=0).mean())
+    assert regrets == sorted(regrets, reverse=True) and regrets[-1] < 0.02 < regrets[0]
+
+
+def test_thresholds_are_numbers_of_four_binary_digits_and_never_smaller():
+    values = np.arange(1, 5000)
+    found = dispatch.rounded_up(values)
+    digits = np.maximum(0, np.log2(found).astype(int) - 3)
+    assert (found >= values).all() and (found <= values * 1.13 + 1).all() and (found >> digits << digits == found).all()
+    assert dispatch.rounded_up(np.array([4096, 4097, 100])).tolist() == [4096, 4608, 104]
+
+
+# ---- estimates
+
+
+def test_an_estimate_by_hand():
+    """1000 x 300 x 130 in tiles of 128 x 64 and 2 slices: 8 x 5 x 2 = 80 blocks on 24 SMs, 4 waves, of 65 k each."""
+    one = dispatch.Estimate(tile=(128, 64), slices=2, sms=24, launch=3e-6, wave=1e-6, step=1e-8, operand=1e-12, output=2e-12)
+    by_hand = 3e-6 + 4 * (1e-6 + 65e-8) + 1e-12 * (1000 * 130 + 130 * 300) + 2e-12 * 300_000
+    assert float(one.seconds(1000, 300, 130)) == pytest.approx(by_hand, rel=1e-12)
+    assert one.seconds(np.array([1000, 1]), np.array([300, 1]), np.array([130, 1])).shape == (2,)
+    assert str(one) == "3 + waves (1 + 10 k / 2000) + 1 (m + n) k / 10^6 + 2 m n / 10^6 us, waves = ceil(ceil(m / 128) ceil(n / 64) 2 / 24)"
+
+
+def test_coefficients_are_found_again_and_are_not_negative():
+    true = dispatch.Estimate(tile=(128, 64), slices=2, sms=24, launch=3e-6, wave=1e-6, step=1e-8, operand=1e-12, output=0.0)
+    where = np.array(sizes(60))
+    seconds = true.seconds(*where.T) * np.exp(np.random.default_rng(1).normal(0, 0.01, 60))
+    found = dispatch.estimated(seconds, where, np.full(60, 1 / 60), (128, 64), 2, 24)
+    assert np.abs(np.log(found.seconds(*where.T) / true.seconds(*where.T))).max() < 0.02
+    assert abs(np.log(found.step / true.step)) < 0.02 and abs(np.log(found.launch / true.launch)) < 0.1
+
+
+# ---- the whole
+
+
+@pytest.fixture(scope="module")
+def choice():
+    fast = GPUS.get(GPU)
+    slow = _changed(fast, {("wgmma", "turn_cycles"): 900.0, ("", "launch_seconds"): 4e-6})
+    return choose(timed(plans(), sizes(40), gpu=slow), 4, held_out=[Shape(*one) for one in sizes(30, seed=7)], decide="rules", learn=False)
+
+
+def test_a_choice_is_worth_its_kernels(choice):
+    [part] = choice.table.parts
+    assert len(choice.sets[GPU].kernels) <= 4 and {rule.kernel for rule in part.rules} <= set(choice.table.kernels)
+    assert 1 <= part.regret.chosen <= part.regret.rules <= part.regret.worst and part.regret.chosen < part.regret.alone
+    assert part.regret.chosen <= part.regret.estimates < part.regret.alone and part.held_out.estimates < part.held_out.alone
+    assert part.regret.rules < part.regret.alone and part.held_out.rules < part.held_out.alone
+    assert part.regret.shapes == 40 and part.held_out.shapes == 30 and part.regret.measured == 1 and part.held_out.measured == 0
+    assert "320 times were measured" in choice.notes[0]
+
+
+def test_what_decides_is_what_has_the_smaller_regret_where_it_was_not_chosen():
+    """Times that are an estimate to the last digit, of kernels with other tiles: rules come near, estimates are right everywhere."""
+    where, rows = sizes(60), timed(plans(few=6), sizes(60), rival=None)
+    exact_times = {plan.hash: dispatch.Estimate(
+        tile=plan.block[:2], slices=plan.split_k, sms=132, launch=3e-6, wave=2e-6, step=2e-12 * plan.block[0] * plan.block[1], operand=1e-12, output=0.0,
+    ) for plan in plans(few=6)}
+    rows = [replace(row, seconds=float(exact_times[row.identity].seconds(row.m, row.n, row.k))) for row in rows]
+    found = choose(rows, 3, [Shape(*one) for one in where], learn=False).table.parts[0]
+    assert found.decided_by == "estimates" and found.held_out.estimates < found.held_out.rules
+    asked = choose(rows, 3, [Shape(*one) for one in where], learn=False, decide="rules").table.parts[0]
+    assert asked.decided_by == "rules" and asked.regret == found.regret.model_copy(update={"worst": asked.regret.worst})
+
+
+def test_shapes_held_out_by_a_share_are_not_learnt_from():
+    """Held-out times that make one kernel the best at these alone change the figure, and not the rules that it is of."""
+    rows, shapes = timed(plans(few=3), sizes(20), rival=None), [Shape(*one) for one in sizes(20)]
+    _, unseen = parted(shapes, 0.25, 1)
+    odd = {one.size for one in unseen}
+    names = [row.identity for row in rows[::20]]
+    swapped = [replace(row, seconds=row.seconds * (0.01 if row.identity == names[-1] else 1)) if (row.m, row.n, row.k) in odd else row for row in rows]
+    plain, other = (choose(one, 1, learn=False).table.parts[0] for one in (rows, swapped))
+    assert plain.held_out.shapes == 5 and plain.held_out.rules < 3 < other.held_out.rules
+
+
+def test_a_store_without_times_says_so():
+    found = choose(timed(plans(few=2), sizes(4), verdict="modelled"), 1)
+    assert "nothing was timed" in found.notes[0] and found.table.parts[0].regret.measured == 0
+
+
+def test_two_gpus_have_rules_and_kernels_of_their_own():
+    rows = timed(plans(few=2), sizes(3), rival=None)
+    both = choose([*rows, *(replace(row, gpu="h100") for row in rows)], 2)
+    assert [part.gpu for part in both.table.parts] == ["h100", GPU]
+    for part in both.table.parts:
+        assert all(both.table.kernels[rule.kernel].gpu == part.gpu for rule in part.rules)
+        assert plan_of(rows[0]).hash in {one.identity for one in both.table.kernels.values()} | {row.identity for row in rows}
+    with pytest.raises(SpecError, match="several GPUs"):
+        road.chosen(both.table, 1, 2, 3)
+
+
+# ---- tables
+
+
+def test_a_table_survives_its_file_and_selects_by_its_first_rule_that_holds(choice, tmp_path):
+    path = tmp_path / "dispatch.json"
+    path.write_text(json.dumps(choice.table.model_dump(mode="json", exclude_none=True)))
+    table = dispatch.load_table(path)
+    assert table == choice.table
+    [part] = table.parts
+    by_estimates = table.model_copy(update={"parts": (part.model_copy(update={"decided_by": "estimates"}),)})
+    for m, n, k in sizes(10, seed=5):
+        least = dispatch.select(by_estimates, GPU, "nn", m, n, k)
+        assert all(float(least.estimate.seconds(m, n, k)) <= float(one.estimate.seconds(m, n, k)) for one in table.kernels.values())
+        held = next(rule for rule in part.rules if rule.holds({"m": m, "n": n, "k": k, "mn": m * n}))
+        assert dispatch.select(table, GPU, "nn", m, n, k) is table.kernels[held.kernel]
+        assert road.plan(road.chosen(table, m, n, k)).hash == table.kernels[held.kernel].identity
+    with pytest.raises(SpecError, match="no rules"):
+        dispatch.select(table, GPU, "tt", 1, 1, 1)
+
+
+@pytest.mark.parametrize("broken", [
+    lambda value: value["parts"][0]["rules"][-1].update(at_most={"m": 5}), lambda value: value["parts"][0]["rules"][-1].update(kernel="k999"),
+    lambda value: value["parts"].append(value["parts"][0]), lambda value: value.update(gemmgen_dispatch=2), lambda value: value.update(more=1),
+    lambda value: value["parts"][0]["rules"][0].update(at_most={"l2": 5}), lambda value: value["kernels"].clear(),
+], ids=["no last rule", "unknown kernel", "twice the same", "another version", "unknown key", "unknown measure", "no kernels"])
+def test_a_table_that_cannot_be_is_refused(choice, tmp_path, broken):
+    value = choice.table.model_dump(mode="json", exclude_none=True)
+    broken(value)
+    path = tmp_path / "dispatch.json"
+    path.write_text(json.dumps(value))
+    with pytest.raises(SpecError):
+        dispatch.load_table(path)
+
+
+def test_the_schema_is_the_tables_and_holds_one(choice):
+    import jsonschema
+
+    schema = json.loads((SPECS / "dispatch.schema.json").read_text())
+    assert schema == dispatch.json_schema()
+    jsonschema.validate(choice.table.model_dump(mode="json", exclude_none=True), schema)
+
+
+def test_a_table_multiplies(monkeypatch):
+    """`road.multiply` builds the kernel that the rules take, and no other."""
+    found = choose(timed(plans(few=2), sizes(3), rival=None), 2)
+    seen = []
+    monkeypatch.setattr(road, "build", lambda kernel: seen.append(kernel) or (_ for _ in ()).throw(InterruptedError))
+    with pytest.raises(InterruptedError):
+        road.multiply(found.table, np.zeros((5, 7), np.float32), np.zeros((7, 3), np.float32))
+    assert seen == [road.chosen(found.table, 5, 3, 7)]
+
+
+# ---- shapes
+
+
+def test_shipped_shapes_are_what_the_script_computes():
+    found = importlib.util.spec_from_file_location("bench_shapes", ROOT / "bench" / "shapes.py")
+    script = sys.modules[found.name] = importlib.util.module_from_spec(found)  # dataclasses look their module up
+    found.loader.exec_module(script)
+    assert set(SHAPES.names()) == set(script.FILES)
+    for name, computed in script.FILES.items():
+        assert (SPECS / "shapes" / f"{name}.toml").read_text() == computed()
+    llama = {(one.m, one.n, one.k) for one in load_shapes("transformers") if "Llama 3 8B, 512" in one.name}
+    assert llama == {(512, 4096, 4096), (512, 1024, 4096), (512, 14336, 4096), (512, 4096, 14336), (512, 128256, 4096)}
+    last = load_shapes("hpl")[30]
+    assert last.size == (256, 256, 256) and sum(one.weight for one in load_shapes("hpl")[:31]) == pytest.approx(1, abs=1e-3)
+
+
+def test_shapes_of_a_table(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("# of a program\nm,n,k,layout,weight\n16,32,64,nt,2\n16,32,64,nt,3\n1,2,3,,\n")
+    found = merged(load_shapes(path))
+    assert found == [Shape(16, 32, 64, "nt", 5.0), Shape(1, 2, 3)] and merged(found, "nn")[0].layout == "nn"
+
+
+@pytest.mark.parametrize("text", [
+    "m,n\n1,2\n", "m,n,k\n", "m,n,k\n1,2,0\n", "m,n,k,layout\n1,2,3,xx\n", "m,n,k,weight\n1,2,3,-1\n", "m,n,k,weight\n1,2,3,nan\n", "m,n,k\n1,2\n",
+])
+def test_a_table_of_what_is_no_shape_is_refused(tmp_path, text):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    with pytest.raises(SpecError):
+        load_shapes(path)
+
+
+def test_unknown_shapes_list_those_there_are():
+    with pytest.raises(UnknownName, match="unknown"):
+        load_shapes("transformer")
+
+
+# ---- the command
+
+
+@pytest.fixture
+def store(tmp_path):
+    with_rows = tmp_path / "store"
+    writer = Writer(with_rows)
+    for row in timed(plans(few=3), sizes(20)):
+        writer.add(row)
+    writer.close()
+    return str(with_rows)
+
+
+def test_the_command_tells_regrets_and_rules(store, tmp_path, capsys):
+    assert main(["choose", store, "--kernels", "2", "-o", str(tmp_path / "d.json")]) == 0
+    told = capsys.readouterr().out
+    assert "2 of 3 kernels for 20 shapes" in told and "one kernel for all" in told and "held out" in told and "% by estimates" in told
+    assert dispatch.load_table(tmp_path / "d.json").parts[0].rules
+    assert main(["choose", store, "--kernels", "2", "--held-out", "0", "--shapes", "hpl", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["sets"][GPU]["shapes"] == 93 and "held_out" not in value["table"]["parts"][0] and "nothing was timed at these shapes" in value["notes"][0]
+
+
+@pytest.mark.parametrize("more, problem", [
+    (["--held-out", "0.95"], "no share"), (["--shapes", "nothing"], "unknown distribution"),
+    (["--gpu", "t4"], "none that the store has"), (["--shapes", "transformers"], "layout"),
+])
+def test_the_command_refuses_with_a_remedy(store, capsys, more, problem):
+    assert main(["choose", store, *more]) == 2
+    assert problem in capsys.readouterr().err

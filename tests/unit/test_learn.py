@@ -1,0 +1,128 @@
+"""The time model's constants fitted to a store: found again where they are known, and held against rows that were not fitted to."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from explored import GPU, plans, sizes, timed
+from gemmgen.catalog.generation import Constant, merged
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.cli import main
+from gemmgen.errors import GemmgenError, UnknownName
+from gemmgen.explore.learn import LEAST_ROWS, PRIOR, _changed, _constants, learn
+from gemmgen.explore.rebuilt import Predictions
+from gemmgen.explore.store import Writer
+
+TRUE = {("wgmma", "sustained_f16_tflops"): 480.0, ("wgmma", "split_a_cycles"): 650.0, ("", "launch_seconds"): 4.5e-6, ("straight", "launch_seconds"): 2e-6}
+"""A GPU that sustains less, and whose launches take longer, than its row says."""
+
+
+@pytest.fixture(scope="module")
+def other():
+    return _changed(GPUS.get(GPU), TRUE)
+
+
+@pytest.fixture(scope="module")
+def rows(other):
+    return timed(plans(), sizes(30), noise=0.03, gpu=other)
+
+
+@pytest.fixture(scope="module")
+def found(rows):
+    return learn(rows, GPU)
+
+
+def test_known_constants_are_found_again(found):
+    by_place = {one.place: one for one in found.constants}
+    for place in (("wgmma", "sustained_f16_tflops"), ("straight", "launch_seconds"), ("", "launch_seconds")):
+        assert abs(np.log(by_place[place].after / TRUE[place])) < 0.2 < abs(np.log(by_place[place].before / TRUE[place]))
+
+
+def test_rows_that_were_held_out_are_told_better(found):
+    assert found.helped and set(found.errors) == {"fitted", "new kernels", "new sizes"}
+    for one in found.errors.values():
+        assert one.after < 0.05 < one.before and abs(one.lean_after) < 0.03
+    assert found.rows == found.errors["fitted"].rows == found.kernels * found.sizes  # every kernel was timed at every size
+    assert found.kernels == 6 and found.sizes == 24  # a fifth of 8 kernels and of 30 sizes are held out
+
+
+def test_the_lines_are_a_gpus_row(found):
+    """Appended to a row they give the GPU that was learnt."""
+    own = tomllib.loads(found.lines)["measured"]
+    base = GPUS.get(GPU)
+    measured = type(base.measured).model_validate(merged(base.measured.model_dump(), own))
+    assert {place: one.value for place, one, _ in _constants(measured)} == {place: one.value for place, one, _ in _constants(found.gpu.measured)}
+    assert all(one.source.startswith("fitted to ") for one in (measured.wgmma.sustained_f16_tflops, measured.launch_seconds))
+
+
+def test_few_rows_move_constants_less_than_many(rows, found):
+    """A constant is held to what it is as by one measurement: 24 rows of one kernel leave more of it than 240 of eight."""
+    few = learn(rows[:LEAST_ROWS], GPU, held_out=0)
+    place = ("wgmma", "sustained_f16_tflops")
+    few_moved, all_moved = (abs(np.log(next((one.after for one in what.constants if one.place == place), 650.0) / 650.0)) for what in (few, found))
+    assert few_moved < all_moved
+    assert all(one.deviation <= PRIOR for one in few.constants)
+    assert all(abs(np.log(one.after / one.before)) < 0.5 for one in few.constants if one.place not in TRUE)
+    assert all(low.low <= one.value <= low.high for _, one, low in _constants(few.gpu.measured))
+
+
+def test_a_gpu_without_rows_keeps_its_prior_and_says_so(rows):
+    for what, gpu in (([], "a100"), (rows, "a100"), (rows[: LEAST_ROWS - 1], GPU), ([replace(row, verdict="right", seconds=None) for row in rows], GPU)):
+        one = learn(what, gpu)
+        assert not one.constants and not one.helped and "the prior holds" in one.reason and one.gpu == GPUS.get(gpu) and one.lines == ""
+    assert "assumed)" in learn([], "a100").reason and "fitted" in learn([], GPU).reason
+    with pytest.raises(UnknownName):
+        learn(rows, "a1000")
+
+
+def test_rows_that_agree_with_the_row_change_little():
+    exact = learn(timed(plans(few=4), sizes(20), noise=0.0), GPU)
+    assert all(abs(np.log(one.after / one.before)) < 0.02 for one in exact.constants)
+
+
+def test_what_is_brief_or_of_another_version_is_not_learnt_from(rows, found):
+    odd = [replace(row, extra='{"effort":0.1}', seconds=1.0) for row in rows] + [replace(row, scheme="nobody", identity="x", seconds=1.0) for row in rows]
+    assert learn(odd, GPU).rows == 0
+    assert learn([*rows, *odd], GPU).rows == found.rows
+
+
+def test_every_constant_of_a_row_is_known_with_its_bounds():
+    measured = GPUS.get(GPU).measured
+    names = {(section, name) for section in ("", "wgmma", "straight", "thin") for name in type(getattr(measured, section) if section else measured).model_fields
+             if isinstance(getattr(getattr(measured, section) if section else measured, name), Constant)}
+    assert {place for place, _, _ in _constants(measured)} == names and len(names) > 30
+
+
+def test_predictions_with_a_gpus_constants_are_those_of_its_plans(other):
+    [plan] = plans(few=1)
+    row = timed([plan], sizes(3), rival=None)[0]
+    for gpu in (GPUS.get(GPU), other):
+        told = Predictions(gpu).seconds(row, np.array(sizes(3)))
+        for seconds, (m, n, k) in zip(told, sizes(3)):
+            assert seconds == replace(plan, gpu=gpu, hints=replace(plan.hints, m=m, n=n, k=k)).model["seconds"]
+
+
+def test_the_command_prints_lines_of_a_row(rows, tmp_path, capsys):
+    writer = Writer(tmp_path / "store")
+    for row in rows:
+        writer.add(row)
+    writer.close()
+    assert main(["learn", str(tmp_path / "store"), "--gpu", GPU]) == 0
+    told = capsys.readouterr().out
+    assert tomllib.loads(told)["measured"]["wgmma"]["sustained_f16_tflops"]["value"] < 600 and "# new kernels:" in told
+    assert main(["learn", str(tmp_path / "store"), "--gpu", "t4", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["constants"] == [] and "the prior holds" in value["reason"]
+
+
+def test_without_scipy_it_is_said_how_to_get_it(rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(GemmgenError) as refusal:
+        learn(rows, GPU)
+    assert refusal.value.remedy == "pip install 'gemmgen[explore]'"

@@ -1,0 +1,205 @@
+"""The report's page: its data, and that nothing of the store becomes markup, script or a request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from explored import AT, GPU, plans, row_of, sizes, timed
+from gemmgen.cli import main
+from gemmgen.errors import GemmgenError
+from gemmgen.explore import report as reporting
+from gemmgen.explore.choose import choose
+from gemmgen.explore.report import MOST_POINTS, facts, rejected, report
+from gemmgen.explore.row import Row
+from gemmgen.explore.store import Writer
+
+HOSTILE = (
+    "</script><script>document.title='owned'</script>", "<img src=x onerror=\"document.title='owned'\">", "<!--<script>", "' onclick='x", "@PLOTLY@ @DATA@",
+    "<a href=\"https://example.com/x\">here</a>", "%{x} $x$ {{ x }}", "\u2028\u2029\u202e\x00\x1b[31m", "\ud800", "&lt;b&gt;", "]]>", "x" * 5000,
+)
+
+
+def hostile_rows() -> list[Row]:
+    """Every text column of a row, in turn, as somebody with bad intentions would fill it."""
+    rows = []
+    for at, text in enumerate(HOSTILE):
+        for kind, verdict in (("kernel", "timed"), ("rival", "timed"), ("kernel", "failed")):
+            rows.append(Row(
+                study=text, trial=f"{at}", kind=kind, verdict=verdict, kernel=text, gpu=text if at % 2 else GPU, m=64, n=64, k=64, layout=text[:40], at=AT,
+                reason=text, writer=text, spec=json.dumps({"split": {"scheme": text}}), decided=json.dumps({text: text, "block": [1, text]}), identity=text[:9],
+                scheme=text, design=text, policy=text, device=text, uuid=text, driver=text, compiler=text, data=text, seconds=1e-5 * (at + 1),
+                predicted_seconds=1e-5, error=1e-7,
+                extra=json.dumps({"rejected": {text: 3}}),
+            ))
+    return rows
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and what is inside scripts."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict]] = []
+        self.scripts: list[str] = []
+        self.title = ""
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "script":
+            self.scripts[-1] += data
+        if self._inside == "title":
+            self.title += data
+
+    @property
+    def data(self) -> dict:
+        return json.loads(self.scripts[0])
+
+
+@pytest.fixture(autouse=True)
+def small_plotly(monkeypatch, request):
+    """Five megabytes of it are shown to be there once, in the browser's test."""
+    monkeypatch.setattr(reporting, "_plotly", lambda: "plotly()")
+
+
+def usual_rows() -> list[Row]:
+    rows = timed(plans(), [(n, n, n) for n in (256, 1024, 4096)] + [(128, 4096, 4096)])
+    rows += [row_of(plans()[0], (512, 512, 512), verdict="refused", reason=f"C10: shared memory: {240000 + at} bytes of 232448") for at in range(5)]
+    return [*rows, row_of(plans()[1], (512, 512, 512), verdict="hung", reason="longer than 10 s", uuid="GPU-1", reference_seconds=1e-3)]
+
+
+def test_nothing_of_the_store_becomes_markup():
+    empty, page = Page(report([])), Page(report(hostile_rows(), title=HOSTILE[0]))
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in empty.tags] and len(page.scripts) == 3
+    assert page.scripts[1:] == empty.scripts[1:] and page.title == HOSTILE[0]
+    assert not any(name.startswith("on") or name in ("src", "href") for _, attributes in page.tags for name in attributes)
+    assert "<" not in page.scripts[0]
+    names = {one for values in page.data["points"] for one in values if isinstance(one, str)}
+    assert HOSTILE[0] in names and not any("\u202e" in one or "\x00" in one or len(one) > 220 for one in names)
+
+
+def test_scripts_run_by_their_hashes_alone_and_nothing_may_be_asked_for():
+    page = Page(report(usual_rows()))
+    [policy] = [one["content"] for tag, one in page.tags if one.get("http-equiv") == "Content-Security-Policy"]
+    allowed = re.search("script-src ([^;]*)", policy)[1].split()
+    assert allowed == [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in page.scripts[1:]]
+    assert policy.startswith("default-src 'none';") and "http" not in policy and "connect-src" not in policy
+
+
+def test_what_a_page_knows_of_a_study():
+    rows = usual_rows()
+    page = Page(report(rows, title="mine")).data
+    assert page["timed"] and page["shown"] == page["plottable"] == 36 and page["notes"] == []
+    assert {one["verdict"]: one["count"] for one in page["verdicts"]} == {"timed": 36, "refused": 5, "hung": 1}
+    assert page["rejected"][0] == {"gpu": GPU, "verdict": "refused", "reason": "C10: shared memory: 240000 bytes of 232448", "count": 5}
+    first = dict(zip(page["columns"], page["points"][0]))
+    assert first["tflops"] == pytest.approx(2e-12 * 256**3 / rows[0].seconds, rel=1e-4) and first["error"] == 2.1e-7 and first["cube"] is True
+    assert first["decided"]["block"] == "64x64x64" and {one["label"] for one in page["sizes"]} == {
+        "256 x 256 x 256 nn", "1024 x 1024 x 1024 nn", "4096 x 4096 x 4096 nn", "128 x 4096 x 4096 nn"}
+    assert page["gpus"][0]["cards"] == 1 and page["gpus"][0]["reference"] == "+0.0 to +0.0 % of its median at the size, in 90 % of 1 trials"
+
+
+def test_kernels_come_with_their_text_or_the_reason_why_not():
+    rows = usual_rows()
+    kernels = facts(rows)["kernels"]
+    assert kernels and all(one["name"] in one["text"] and "Fastest of ootomo at" in one["where"] for one in kernels)
+    other = [replace(row, identity="deadbeef" if row.kind == "kernel" else "") for row in rows]
+    assert all(one["text"] is None and "another kernel" in one["why"] for one in facts(other)["kernels"])
+    unknown = [replace(row, scheme="nobody") for row in rows]
+    assert all(one["text"] is None and "does not make it" in one["why"] for one in facts(unknown)["kernels"])
+
+
+def test_a_dispatch_table_brings_its_rules_and_kernels():
+    rows = usual_rows()
+    table = choose(rows, 2, learn=False, decide="rules").table
+    page = facts(rows, table)
+    assert [one["label"] for one in page["kernels"]] == list(table.kernels) and page["rules"][0]["rules"][-1][0] == "otherwise"
+    assert "one kernel for all" in page["rules"][0]["regret"]
+
+
+def test_an_empty_store_one_point_and_one_without_times():
+    assert facts([])["verdicts"] == [] and facts([])["points"] == [] and "No trials" in facts([])["about"]
+    one = facts(timed(plans(few=1), [(256, 256, 256)], rival=None))
+    assert len(one["points"]) == 1 and one["notes"] == []
+    untimed = facts(timed(plans(few=2), sizes(3), verdict="compiled"))
+    assert not untimed["timed"] and "Nothing was timed" in untimed["notes"][0] and len(untimed["points"]) == 6
+    assert untimed["points"][0][untimed["columns"].index("tflops")] > 0
+
+
+def test_numbers_that_are_none_are_left_out():
+    row = timed(plans(few=1), [(256, 256, 256)], rival=None)[0]
+    odd = [replace(row, seconds=value) for value in (float("nan"), float("inf"), 0.0, -1.0)]
+    odd += [replace(row, error=float("nan"), predicted_seconds=float("inf")), replace(row, decided="[]"), replace(row, decided="{")]
+    page = Page(report(odd)).data
+    assert len(page["points"]) == 3 and page["points"][0][page["columns"].index("error")] is None
+
+
+def test_100000_rows_are_thinned_and_it_is_said():
+    """Every rival, the fastest of each scheme at each size and the frontier stay; the page says so, and counts are of all rows."""
+    draw = np.random.default_rng(2)
+    row = timed(plans(few=1), [(256, 256, 256)], rival=None)[0]
+    some, seconds, errors = sizes(10), np.exp(draw.normal(-10, 1, 100_000)), np.exp(draw.normal(-15, 1, 100_000))
+    rows = [Row("s", str(at), "kernel", "timed", f"k{at}", GPU, *some[at % 10], "nn", at=AT, scheme="ab"[at % 2], seconds=float(one), error=float(error),
+                decided=row.decided) for at, (one, error) in enumerate(zip(seconds, errors))]
+    rows += [Row("s", f"r{at}", "rival", "timed", "cublas-sgemm", GPU, *one, "nn", at=AT, seconds=1e-3) for at, one in enumerate(some)]
+    page = facts(rows)
+    assert page["shown"] == MOST_POINTS and page["plottable"] == 100_010 and "4,000 of 100,010 points" in page["notes"][0]
+    points = [dict(zip(page["columns"], one)) for one in page["points"]]
+    assert sum(one["kind"] == "rival" for one in points) == 10 and page["verdicts"][0]["count"] == 100_010
+    for at in range(10):
+        best = rows[at + 10 * int(np.argmin(seconds[at::10]))]
+        assert any(one["kernel"] == best.kernel for one in points)
+    of = sorted((one.seconds, one.error, one.kernel) for one in rows[0:100_000:10])
+    least, front = np.inf, set()
+    for _, error, name in of:
+        if error < least:
+            least, _ = error, front.add(name)
+    assert len(front) > 3 and front <= {one["kernel"] for one in points}
+
+
+def test_candidates_that_never_were_trials_count_as_rejected():
+    """A row may bring how many candidates each inequality refused before any was tried."""
+    rows = [Row("s", "t", "kernel", "failed", "", GPU, 1, 1, 1, "nn", reason="x", extra=json.dumps({"rejected": {"C10 shared memory": 7000}})),
+            Row("s", "t", "kernel", "failed", "", GPU, 1, 1, 1, "nn", reason="x", extra='{"rejected": [1]}')]
+    assert [(one["reason"], one["count"]) for one in rejected(rows)] == [("C10 shared memory", 7000), ("x", 2)]
+    told = facts([*rows, Row("s", "space", "space", "modelled", "", GPU, 1, 1, 1, "nn", extra=json.dumps({"rejected": {"C10 shared memory": 1}}))])
+    assert told["verdicts"] == [{"verdict": "failed", "meaning": "another error, which the reason tells", "count": 2}] and told["rejected"][0]["count"] == 7001
+    assert told["rejected"][0]["verdict"] == "by the model"
+    many = [Row("s", "t", "kernel", "failed", "", GPU, 1, 1, 1, "nn", reason="e" * at) for at in range(1, 60)]
+    assert rejected(many)[-1]["reason"] == "19 other reasons" and rejected(many)[-1]["count"] == 19
+
+
+def test_the_command_writes_a_page(tmp_path, capsys):
+    writer = Writer(tmp_path / "store")
+    for row in timed(plans(few=2), [(256, 256, 256)]):
+        writer.add(row)
+    writer.close()
+    assert main(["report", str(tmp_path / "store"), "-o", str(tmp_path / "r.html"), "--where", "kind = 'kernel'"]) == 0
+    assert "2 rows" in capsys.readouterr().out and Page((tmp_path / "r.html").read_text()).title == "store"
+    assert main(["report", str(tmp_path / "none")]) == 2
+    assert "is no store of trials" in capsys.readouterr().err
+
+
+def test_without_plotly_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
+    with pytest.raises(GemmgenError) as refusal:
+        report([])
+    assert refusal.value.remedy == "pip install 'gemmgen[explore]'"
