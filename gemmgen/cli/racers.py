@@ -96,9 +96,9 @@ def frontier_racers(
         found = frontier(there)
         notes += [f"{by(size)}: no plan of {name}: {why}" for name, why in found.refused]
         for point in found.points:
-            chosen = choice is not None and (point.scheme, point.promote) == (choice.scheme.name, choice.promote)
+            chosen = choice is not None and (point.scheme, point.promote, point.sums) == (choice.scheme.name, choice.promote, choice.sums)
             if chosen or point in found.worth_running:
-                jobs.append((size, point, chosen, there, with_scheme(there, point.scheme, point.promote)))
+                jobs.append((size, point, chosen, there, with_scheme(there, point.scheme, point.promote, point.sums)))
     made = _built([one for *_, one in jobs], progress)
     fields: dict[tuple[int, int, int], tuple[list[Candidate], Contract, str]] = {}
     errors = []
