@@ -946,9 +946,9 @@ CODE = {
         lambda memory_cycles, tensor_cycles, shared_cycles, stages: (memory_cycles + max(tensor_cycles, shared_cycles)) / (stages - 1)
     ),
     # Q17
-    "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)": (
-        lambda tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles: max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles,
-        latency_cycles)
+    "max(tensor_cycles * where(groups > 1, 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles, latency_cycles)": (
+        lambda tensor_cycles, groups, beside, shared_cycles, l2_cycles, chain_cycles, latency_cycles: max(tensor_cycles * where(groups > 1, 1 +
+        beside, 1), shared_cycles, l2_cycles, chain_cycles, latency_cycles)
     ),
     # Q18
     "8 * BM * BN / f32_fma_per_clock": (
@@ -959,8 +959,8 @@ CODE = {
         lambda moduli, BM, BN, f32_fma_per_clock: (24 + 5 * moduli) * BM * BN / f32_fma_per_clock
     ),
     # Q20
-    "where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)": (
-        lambda groups, stages, tensor_cycles: where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)
+    "where(groups > 1, (stages - 1) * tensor_cycles * (1 + beside) / groups, 0)": (
+        lambda groups, stages, tensor_cycles, beside: where(groups > 1, (stages - 1) * tensor_cycles * (1 + beside) / groups, 0)
     ),
     # Q21
     (
@@ -972,6 +972,10 @@ CODE = {
     # Q22
     "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate": (
         lambda moduli, M, BM, N, BN, K, unit_rate: 2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
+    ),
+    # Q35
+    "1.35 * split_bytes / dram_rate + 6e-06": (
+        lambda split_bytes, dram_rate: 1.35 * split_bytes / dram_rate + 6e-06
     ),
     # Q24
     (

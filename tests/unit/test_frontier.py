@@ -19,7 +19,7 @@ from gemmgen.catalog.input import F32
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli import main
 from gemmgen.cli.output import Progress
-from gemmgen.cli.racers import frontier_racers
+from gemmgen.cli.racers import frontier_racers, solved_for
 from gemmgen.errors import DeviceError
 from gemmgen.model.accuracy import DISTRIBUTIONS
 from gemmgen.solve.contract import EVERYWHERE, contract
@@ -241,13 +241,26 @@ def test_what_runs_is_what_a_row_is_told_of_and_one_row_is_the_contracts(tmp_pat
     monkeypatch.setattr("gemmgen.cli.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
     monkeypatch.setattr("gemmgen.solve.frontier.schemes_for", lambda b: [SCHEMES.get(name) for name in ("ootomo", "scaled")])
     spec = tmp_path / "spec.toml"
-    spec.write_text('[accuracy]\nas = "fp32"\n[target]\ngpu = "h200"\n')
+    text = '''[accuracy]
+as = "fp32"
+[fragment]
+policy = "wgmma"
+[tile]
+block = [128, 128, 64]
+warp = [64, 128, 64]
+cluster = 1
+[pipeline]
+stages = 3
+[target]
+gpu = "h200"
+'''
+    spec.write_text(text)
     fields, _ = frontier_racers(spec, [(4096, 4096, 4096)], Progress("bench", quiet=True))
     [(candidates, _, picked)] = fields.values()
     plans = [road.plan(one) for one in jobs]
     assert [(plan.scheme.name, plan.promote, plan.sums) for plan in plans] == [(one.point.scheme, one.point.promote, one.point.sums) for one in candidates]
     assert {plan.sums for plan in plans} == {"plain", "compensated"}
     assert [one.point.told for one in candidates].count(picked) == 1
-    choice = road.plan({"accuracy": {"as": "fp32"}, "target": {"gpu": "h200"}, "problem": dict.fromkeys("mnk", 4096)})
+    choice = road.plan(solved_for(road.load(spec), (4096, 4096, 4096)))
     assert [(one.point.scheme, one.point.promote, one.point.sums) for one in candidates if one.point.told == picked] == [
         (choice.scheme.name, choice.promote, choice.sums)]

@@ -194,6 +194,23 @@ def test_the_contract_takes_as_many_moduli_as_it_needs(asked, k, found):
     assert reaching[0] == found
 
 
+@pytest.mark.parametrize(("name", "tflops"), [
+    ("residues6", (123, 171, 205, 191)), ("residues7", (110, 155, 173, 170)), ("residues8", (100, 137, 152, 155)), ("residues9", (89, 122, 137, 134)),
+])
+def test_times_are_within_a_tenth_of_those_measured_on_an_h200(name, tflops):
+    """Of products of 2048 to 16384, total with the passes; of several races the mean, or the middle one (docs/results/residues.md)."""
+    for size, measured in zip((2048, 4096, 8192, 16384), tflops):
+        plan = solve(spec(split={"scheme": name}, problem=dict.fromkeys("mnk", size)))
+        assert plan.block == (128, 256, 128) and plan.stages == 4 and plan.cluster == 2  # as measured
+        assert 0.9 <= measured / plan.model["tflops"] <= 1.1
+
+
+@pytest.mark.parametrize("size", [4096, 8192])
+def test_where_a_faster_scheme_gives_fp32_it_is_taken_instead(size):
+    plan = solve(loads({"accuracy": {"as": "fp32"}, "target": {"gpu": "h200"}, "problem": dict.fromkeys("mnk", size), "fragment": {"policy": "wgmma"}}))
+    assert (plan.scheme.name, plan.promote) == ("scaled", 64)
+
+
 def test_moduli_may_be_any_coprime_ones():
     system = Residues((251, 247, 241, 239))
     assert system.refusal() is None and Residues((15, 9, 251, 241)).refusal() is not None

@@ -20,6 +20,10 @@ JOIN_INSTRUCTIONS = 5
 """Issue slots for each residue that is joined: it is taken from its word and goes into two sums."""
 STORE_INSTRUCTIONS = 24
 """Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store."""
+PASS_SHARE = 1.35
+"""How long the passes take, over what their traffic asks for: 1.36 to 1.4 from 4096 to 16384 on an H200, with eight moduli."""
+PASS_SECONDS = 6e-6
+"""What the passes take besides, and besides their launches: 58 us at 2048 and 23 at 1024 where their traffic asks for 33 and 4."""
 
 STAGE_BYTES = Equation("Q1", "stage_bytes", "BK * (BM + BN)", "B a stage", "a byte of each element: its residue modulo one number")
 SHARED_BYTES = Equation("Q2", "shared_bytes", "stages * (stage_bytes + 16)", "B", "EGEMM eq. 8's term; two barriers a stage")
@@ -61,7 +65,8 @@ LATENCY_CYCLES = Equation(
     "a stage is free again when the next one's products are on their way, and full a copy's latency later",
 )
 STAGE_CYCLES = Equation(
-    "Q17", "stage_cycles", "max(tensor_cycles, shared_cycles, l2_cycles, chain_cycles, latency_cycles)", "cycles a stage", "the slowest binds",
+    "Q17", "stage_cycles", "max(tensor_cycles * where(groups > 1, 1 + beside, 1), shared_cycles, l2_cycles, chain_cycles, latency_cycles)", "cycles a stage",
+    "the slowest binds; integer products of two warpgroups hold one another up",
 )
 REDUCE_CYCLES = Equation(
     "Q18", "reduce_cycles", f"{REDUCE_INSTRUCTIONS} * BM * BN / f32_fma_per_clock", "cycles a tile and modulus", "every sum becomes a byte",
@@ -70,8 +75,8 @@ JOIN_CYCLES = Equation(
     "Q19", "join_cycles", f"({STORE_INSTRUCTIONS} + {JOIN_INSTRUCTIONS} * moduli) * BM * BN / f32_fma_per_clock", "cycles a tile", "bytes become elements of C",
 )
 HIDDEN_CYCLES = Equation(
-    "Q20", "hidden_cycles", "where(groups > 1, (stages - 1) * tensor_cycles / groups, 0)", "cycles",
-    "for which filled stages keep the other warpgroup and so the unit busy",
+    "Q20", "hidden_cycles", "where(groups > 1, (stages - 1) * tensor_cycles * (1 + beside) / groups, 0)", "cycles",
+    "filled stages keep the other warpgroup and so the unit busy: what these stages would take of the rest",
 )
 KERNEL_CYCLES = Equation(
     "Q21", "kernel_cycles",
@@ -80,6 +85,9 @@ KERNEL_CYCLES = Equation(
 )
 UNIT_SECONDS = Equation(
     "Q22", "unit_seconds", "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
+)
+SPLIT_SECONDS = Equation(
+    "Q35", "split_seconds", f"{PASS_SHARE} * split_bytes / dram_rate + {PASS_SECONDS}", "s", "norms, then residues: each reads all, and the second waits for the first",
 )
 KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
@@ -100,7 +108,7 @@ TRAFFIC = (
 )
 TIME = (
     TENSOR_CYCLES, SHARED_CYCLES, specialised.L2_CYCLES, CHAIN_CYCLES, LATENCY_CYCLES, STAGE_CYCLES, REDUCE_CYCLES, JOIN_CYCLES, HIDDEN_CYCLES,
-    KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, time.SPLIT_SECONDS, SECONDS, time.TFLOPS,
+    KERNEL_CYCLES, UNIT_SECONDS, KERNEL_SECONDS, SPLIT_SECONDS, SECONDS, time.TFLOPS,
 )
 GROUPS = (
     ("Resources", (*RESOURCES, *BUDGETS)), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *LAUNCH)),
