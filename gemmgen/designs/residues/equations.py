@@ -87,7 +87,8 @@ UNIT_SECONDS = Equation(
     "Q22", "unit_seconds", "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 SPLIT_SECONDS = Equation(
-    "Q35", "split_seconds", f"{PASS_SHARE} * split_bytes / dram_rate + {PASS_SECONDS}", "s", "norms, then residues: each reads all, and the second waits for the first",
+    "Q35", "split_seconds", f"{PASS_SHARE} * split_bytes / dram_rate + {PASS_SECONDS}", "s",
+    "norms, then residues: each reads all, and the second waits for the first",
 )
 KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
