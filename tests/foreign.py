@@ -26,7 +26,7 @@ def layout(manifest: dict, sizes: dict[str, int]) -> tuple[dict[str, int], int, 
     unit, end, zeroed, offsets = manifest["workspace"]["alignment"], 0, 0, {}
     for region in manifest["workspace"]["regions"]:
         offsets[region["name"]] = end = -(-end // unit) * unit
-        if sizes["k"] > region.get("above_k", 0) or "above_k" not in region:
+        if "above_k" not in region or sizes["k"] > region["above_k"]:
             end += region["factor"] * math.prod(sizes[extent] for extent in region["extents"]) // region["per"]
         zeroed = end if region["zeroed"] else zeroed
     return offsets, zeroed, -(-end // unit) * unit

@@ -117,7 +117,7 @@ def loaded(plan, source, folder: Path) -> tuple[ctypes.CDLL, int]:
     run(*host, *kind, "-nogpulib", "--cuda-host-only", "-o", folder / "launcher.o", folder / "out" / f"lab_gemm{suffix}")
     run(*host, "-x", "c++", "-o", folder / "runtime.o", folder / "runtime.cpp")
     run(*found.linker, "-shared", folder / "launcher.o", folder / "runtime.o", "-o", folder / "launcher.so")
-    library, symbol = ctypes.CDLL(str(folder / "launcher.so")), source.launches[0].symbol
+    library, symbol = ctypes.CDLL(str(folder / "launcher.so")), f"lab_gemm_kernel_{source.launches[0].role}"
     handle = ctypes.addressof(ctypes.c_char.in_dll(library, symbol)) if amd else ctypes.cast(library[f"__device_stub__{symbol}"], ctypes.c_void_p).value
     return library, handle
 

@@ -163,7 +163,7 @@ class Launcher:
     told: list = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        launches = {self._handle(launch.symbol): launch for launch in self.source.launches}
+        launches = {self._handle(f"lab_gemm_kernel_{launch.role}"): launch for launch in self.source.launches}
 
         def on_launch(handle, x, y, z, threads, shared, stream, args, overlaps) -> int:
             launch = launches[handle]

@@ -65,6 +65,7 @@ hipError_t hipStreamCreate(hipStream_t* stream);
 hipError_t hipStreamDestroy(hipStream_t stream);
 hipError_t hipStreamSynchronize(hipStream_t stream);
 const char* hipGetErrorString(hipError_t hipError);
+hipError_t hipGetDeviceCount(int* count);
 }
 #if defined(__cplusplus)
 template <class T>
@@ -202,7 +203,7 @@ def test_the_launcher_asks_the_runtime_for_what_the_source_tells(made, tmp_path)
     [gcc] = need("gcc")
     clang(folder, plan.arch, "--cuda-host-only", "-fPIC", "-c", "-o", tmp_path / "launcher.o", "lab_gemm.hip")
     sizes = {"pointer": "8", "long long": "8", "int": "4", "float": "4"}
-    types = {launch.symbol: "".join(sizes[one.kind] for one in launch.parameters) for launch in source.launches}
+    types = {f"lab_gemm_kernel_{launch.role}": "".join(sizes[one.kind] for one in launch.parameters) for launch in source.launches}
     chosen = " : ".join(f'!strcmp(name, "{symbol}") ? "{codes}"' for symbol, codes in types.items())
     (tmp_path / "runtime.c").write_text(f"#define TYPES(name) ({chosen} : NULL)\n" + RUNTIME)
     run(gcc, "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{folder}", "runtime.c", "launcher.o", "-o", "program", cwd=tmp_path)
@@ -220,7 +221,7 @@ def test_the_launcher_asks_the_runtime_for_what_the_source_tells(made, tmp_path)
     floats = {name: struct.unpack("<I", struct.pack("<f", value))[0] for name, value in (("alpha", -0.5), ("beta", 2.0))}
     for launch, line in zip(source.launches, told[1:]):
         blocks = launch.blocks(source.interface.extents(m, n, k))
-        assert line[:10] == ["launch", launch.symbol, str(blocks), "1", "1", str(launch.threads), "1", "1", "0", "0x5"]
+        assert line[:10] == ["launch", f"lab_gemm_kernel_{launch.role}", str(blocks), "1", "1", str(launch.threads), "1", "1", "0", "0x5"]
         assert [int(value, 16) for value in line[10:]] == [{**pointers, **numbers, **floats}[name] for name in launch.params]
     rest = told[1 + len(source.launches) :]
     assert rest[:2] == [["copy", "56", "2", "0x5"], ["wait", "0x5"]]
@@ -236,7 +237,7 @@ def test_the_example_is_a_program_against_rocms_header(made):
 
 READER = """
 foreach(command add_library set_target_properties target_include_directories target_link_libraries add_executable enable_testing
-        add_test install find_package project)
+        add_test install find_package project set_tests_properties target_compile_definitions)
   cmake_language(EVAL CODE "
     function(${command})
       string(REPLACE \\";\\" \\",\\" told \\"\\${ARGV}\\")
@@ -264,7 +265,7 @@ def test_cmake_reads_its_file(made, tmp_path):
     archs = [plan.arch, *FURTHER[plan.gpu.name]]
     for wanted in (
         "project lab_gemm,VERSION,0.1.0,LANGUAGES,CXX,HIP", "find_package hip,REQUIRED,HINTS,/opt/rocm",
-        "add_library lab_gemm,STATIC,lab_gemm.hip,lab_gemm.h", f"HIP_ARCHITECTURES,{','.join(archs)},HIP_STANDARD,17",
+        "add_library lab_gemm,lab_gemm.hip,lab_gemm.h", f"HIP_ARCHITECTURES,{','.join(archs)},HIP_STANDARD,17",
         "target_link_libraries lab_gemm,PUBLIC,hip::host",
         f"kernel_architectures {';'.join(archs)} CMAKE_HIP_ARCHITECTURES {';'.join(archs)}",
     ):

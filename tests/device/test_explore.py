@@ -14,6 +14,9 @@ from gemmgen.explore.row import row_from
 from gemmgen.explore.run import Running
 from gemmgen.explore.workers import Cluster, OneProcess
 
+for package in ("distributed", "duckdb", "pyarrow"):
+    pytest.importorskip(package, reason=f"NOT RUN: {package}, of gemmgen[explore], is not installed")
+
 pytestmark = pytest.mark.device("nvidia")
 
 
