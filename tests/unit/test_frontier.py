@@ -239,7 +239,8 @@ def test_one_spec_at_a_time(capsys):
 def test_what_runs_is_what_a_row_is_told_of_and_one_row_is_the_contracts(tmp_path, monkeypatch):
     jobs = []
     monkeypatch.setattr("gemmgen.cli.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
-    monkeypatch.setattr("gemmgen.solve.frontier.schemes_for", lambda b: [SCHEMES.get(name) for name in ("ootomo", "scaled")])
+    for where in ("frontier", "request"):
+        monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b: [SCHEMES.get("scaled")])
     spec = tmp_path / "spec.toml"
     text = '''[accuracy]
 as = "fp32"
