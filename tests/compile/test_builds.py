@@ -80,6 +80,7 @@ def test_a_shipped_spec_builds(name):
     build(render(solved(SHIPPED[name])))
 
 
+@pytest.mark.long
 def test_a_batch_by_strides_leaves_registers_for_the_choice_of_its_tile():
     plan = solve(loads({
         "problem": {"kind": "strided"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups"}, "pipeline": {"design": "grouped"},

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from explored import GPU, plans, sizes, timed
 
 from gemmgen import __version__
 from gemmgen.catalog.fragment import FRAGMENTS, find
@@ -20,6 +21,7 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.cli.app import app
 from gemmgen.cli.output import write_files
 from gemmgen.errors import EmulationError, GemmgenError, ResourceError
+from gemmgen.explore.store import Writer
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import load
@@ -330,8 +332,13 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
         "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
         "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "bench-batches": ["--plot", tmp_path / "batches.csv"], "gpus": [], "schemes": [], "fragments": [], "schema": [],
         "tune": ["mlp", "--threshold", "0.1", "--gpu", "a100", "--size", "batch=16", "--levels", "half", "--device", "model"],
-        "results": [tmp_path, "VALUES (1)"],
+        "results": [tmp_path, "VALUES (1)"], "explore": ["small_cpu", "--dry-run"], "choose": [tmp_path / "trials", "--kernels", "1"],
+        "report": [tmp_path / "trials", "-o", tmp_path / "report.html"], "learn": [tmp_path / "trials", "--gpu", GPU],
     }
+    if verb in ("choose", "report", "learn"):
+        with Writer(tmp_path / "trials") as writer:
+            for row in timed(plans(few=2), sizes(6)):
+                writer.add(row)
     ran = gemmgen(verb, *arguments[verb], "--json")
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(ran.out)

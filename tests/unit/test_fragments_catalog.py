@@ -145,7 +145,7 @@ def test_copies_may_be_in_other_lanes():
 def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
     """Looking at bits says what counting says, of maps that cover and of maps that do not."""
     rng, proven = random.Random(3), 0
-    for _ in range(3000):
+    for _ in range(600):
         offsets = [rng.choice([(0, 0), (1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4)]) for _ in range(7)]
         if rng.random() < 0.5:
             offsets = rng.sample([(1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4), (0, 0)], 7)
@@ -156,7 +156,7 @@ def test_a_map_is_proven_exactly_when_it_holds_every_element_so_often():
         right = counts == {(i, j): held.copies for i in range(rows) for j in range(columns)}
         assert (held.prove(rows, columns) is None) == right, held
         proven += right
-    assert 100 < proven < 2000
+    assert 20 < proven < 400
 
 
 @pytest.mark.slow
