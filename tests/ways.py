@@ -84,8 +84,8 @@ WAYS = {
     "thin columns": dict(THIN, tile={"block": [64, 8, 128], "warp": [16, 8, 64]}, stages=2, layout="nn"),
     "thin columns, k apart, slices": dict(THIN, tile={"block": [128, 1, 64], "warp": [64, 1, 64]}, stages=4, layout="tt", split_k=3),
     "thin columns, all apart": dict(THIN, tile={"block": [32, 2, 96], "warp": [32, 2, 48]}, stages=3, layout="tn"),
-    "straight, three words": dict(STRAIGHT, scheme="bf16x6_apart", tile={"block": [16, 16, 32], "warp": [16, 8, 32]}, stages=2, promote=32, layout="tn"),
-    "straight, 32-bit words": dict(STRAIGHT, scheme="tf32x3_apart", tile={"block": [32, 32, 32], "warp": [16, 16, 16]}, stages=2, promote=32),
+    "straight, three words": dict(STRAIGHT, scheme="bf16x6", tile={"block": [16, 16, 32], "warp": [16, 8, 32]}, stages=2, promote=32, layout="tn"),
+    "straight, 32-bit words": dict(STRAIGHT, scheme="tf32x3", tile={"block": [32, 32, 32], "warp": [16, 16, 16]}, stages=2, promote=32),
     "straight, eight k at a time": dict(
         STRAIGHT, gpu="t4", scheme="egemm", tile={"block": [32, 32, 32], "warp": [32, 16, 16]}, stages=2, promote=0, layout="nt"),
     "packed words through registers": dict(loads="spread", fragment_buffers=1),
@@ -240,8 +240,8 @@ LIKE_OTHER_WAYS = {
 
 
 IN_SHORT = {
-    "bf16x9_a100", "blackwell_b200", "f16x6_a100", "hopper", "hopper_slices", "markidis_a100", "ootomo4_a100", "ootomo_flushed_a100", "scaled_f16x6_a100", "sgemm_a100",
-    "sgemm_mi300x", "sgemm_portable, mi210", "sgemm_rtx4090", "sgemm_rtx5090", "shared_rtx3090",
+    "bf16x6_apart_a100", "bf16x9_a100", "blackwell_b200", "f16x6_a100", "hopper", "hopper_slices", "markidis_a100", "ootomo4_a100", "ootomo_flushed_a100",
+    "scaled_f16x6_a100", "sgemm_a100", "sgemm_mi300x", "sgemm_portable, mi210", "sgemm_rtx4090", "sgemm_rtx5090", "shared_rtx3090", "tf32x3_apart_a100",
 }
 """Specs that `make test` verifies in short: those whose scheme or architecture no way has, and one of each design and vendor."""
 
