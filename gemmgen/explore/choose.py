@@ -23,7 +23,7 @@ from gemmgen.catalog.table import parse
 from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.explore import dispatch
 from gemmgen.explore.learn import learn as learnt
-from gemmgen.explore.libraries import missing
+from gemmgen.explore.libraries import library
 from gemmgen.explore.rebuilt import Predictions, kernel_of, plan_of, spec_of, timed_whole
 from gemmgen.explore.row import Row
 from gemmgen.explore.shapes import Shape, merged, parted, shapes_of
@@ -239,11 +239,10 @@ def exact(costs: Costs, most: int, seconds: float = EXACT_SECONDS) -> Chosen | N
     Raises:
         GemmgenError: scipy is missing.
     """
-    try:
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
-    except ImportError:
-        raise missing("scipy", "the exact choice") from None
+    library("scipy")
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
+
     logs, weights = costs.logs, costs.weights
     left = _not_dominated(logs)
     kernels, shapes = len(left), len(weights)

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from gemmgen.catalog.table import Strict, Title, parse
 from gemmgen.errors import SpecError
-from gemmgen.explore.libraries import missing
+from gemmgen.explore.libraries import library
 from gemmgen.files import read
 
 VERSION = 1
@@ -223,10 +223,7 @@ def estimated(seconds: np.ndarray, sizes: np.ndarray, weights: np.ndarray, tile:
     Raises:
         GemmgenError: scipy is missing.
     """
-    try:
-        from scipy.optimize import nnls
-    except ImportError:
-        raise missing("scipy", "the choice of kernels") from None
+    nnls = library("scipy.optimize").nnls
     relative = Estimate.terms(tile, slices, sms, *sizes.T).T / seconds[:, None]
     scale = relative.max(axis=0)  # terms are of many magnitudes, and what solves for them compares with one
     root = np.sqrt(weights)

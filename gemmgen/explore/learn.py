@@ -20,7 +20,7 @@ import numpy as np
 from gemmgen.catalog.generation import Constant, Measured, Within
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.libraries import missing
+from gemmgen.explore.libraries import library
 from gemmgen.explore.rebuilt import Predictions, budgets, kernel_of, timed_whole
 from gemmgen.explore.row import Row
 
@@ -265,10 +265,7 @@ def _fit(
 
     Of what rows neither tell nor move, the GPU's own value stays. Where no others tell the rows better, all do.
     """
-    try:
-        from scipy.optimize import least_squares
-    except ImportError:
-        raise missing("scipy", "fitting") from None
+    least_squares = library("scipy.optimize").least_squares
     if not constants:
         return gpu, {}
     values = np.array([float(one.value) for _, one, _ in constants])

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+
 from gemmgen.errors import GemmgenError
 
 
-def missing(library: str, what: str) -> GemmgenError:
-    """The refusal where a library of `gemmgen[explore]` is not there."""
-    return GemmgenError(library, f"is not installed; {what} needs it", remedy="pip install 'gemmgen[explore]'")
+def library(name: str) -> ModuleType:
+    """A package of the extra `explore`.
+
+    Raises:
+        GemmgenError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise GemmgenError("gemmgen.explore", f"the package {name.partition('.')[0]} cannot be imported", got=str(error),
+                           needs="the packages of gemmgen's extra explore", remedy="pip install 'gemmgen[explore]'") from None

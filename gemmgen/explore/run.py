@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmgen import __version__
-from gemmgen.errors import BuildError, GemmgenError, SpecError, UnknownName
+from gemmgen.errors import GemmgenError, SpecError, UnknownName
 from gemmgen.explore.candidates import Candidates
 from gemmgen.explore.row import Row, told
 from gemmgen.explore.store import Store, Writer
@@ -349,7 +349,7 @@ def compiler_name(arch: str) -> str:
         return ""
     try:
         return (find_clang() if arch.startswith("gfx") else find_compiler()).name
-    except (BuildError, GemmgenError):
+    except GemmgenError:
         return ""
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from gemmgen.errors import UnknownName
 from gemmgen.explore.candidates import Pool
+from gemmgen.explore.libraries import library
 from gemmgen.explore.studies import STRATEGIES
 
 ETA = 3
@@ -129,8 +130,6 @@ class Sampled:
     """
 
     def __init__(self, pool: Pool, make: Callable[[Any, int], Any], directions: int, seed: int = 0):
-        from gemmgen.explore.store.places import library
-
         self._optuna, self._directions = library("optuna"), directions
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         strata = list(dict.fromkeys(pool.stratum[pool.order].tolist()))

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.child import Child, Died, Hung
 from gemmgen.explore.gpus import Here, gpus_here
+from gemmgen.explore.libraries import library
 
 COMPILE = "compile"
 AHEAD = 3
@@ -116,6 +117,7 @@ class Cluster:
     """
 
     def __init__(self, scheduler: str | None = None, workers: int | None = None):
+        library("distributed")
         import dask
         from distributed import Client
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from gemmgen import __version__
 from gemmgen.errors import GemmgenError
-from gemmgen.explore.libraries import missing
+from gemmgen.explore.libraries import library
 from gemmgen.explore.rebuilt import kernel_of, plan_of
 from gemmgen.explore.row import VERDICTS, Row
 
@@ -68,11 +68,7 @@ def report(rows: Iterable[Row], *, title: str = "gemmgen: a study", table: Table
 
 
 def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise missing("plotly", "the report") from None
-    return get_plotlyjs()
+    return library("plotly.offline").get_plotlyjs()
 
 
 # ---- what the page shows

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gemmgen.explore.store.parquet import replaced_by
-from gemmgen.explore.store.places import Place, library
+from gemmgen.explore.libraries import library
+from gemmgen.explore.store.places import Place
 
 MERGED = "-merged.parquet"
 TORN = "is not whole, and is left out"

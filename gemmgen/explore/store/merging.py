@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from gemmgen.explore.store.listing import MERGED, TORN, Lister
 from gemmgen.explore.store.parquet import VERSION_KEY, content_of, read_table
-from gemmgen.explore.store.places import SMALL, Place, library, place_of
+from gemmgen.explore.libraries import library
+from gemmgen.explore.store.places import SMALL, Place, place_of
 from gemmgen.explore.store.writer import stamp, writer_id
 
 if TYPE_CHECKING:

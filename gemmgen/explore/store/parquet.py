@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.explore.row import SCHEMA_VERSION, Row, schema
-from gemmgen.explore.store.places import Place, library
+from gemmgen.explore.libraries import library
+from gemmgen.explore.store.places import Place
 
 if TYPE_CHECKING:
     import pyarrow

@@ -10,10 +10,10 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol
 
 from gemmgen.errors import GemmgenError
+from gemmgen.explore.libraries import library
 
 SUFFIX = ".parquet"
 UNFINISHED = ".unfinished"
@@ -24,19 +24,6 @@ SMALL = 16 << 20
 """Bytes below which a file is worth merging with others."""
 LEFT_BEHIND = 24 * 3600.0
 """Seconds after which nobody writes an unfinished file any more."""
-
-
-def library(name: str) -> ModuleType:
-    """A package of the extra `explore`.
-
-    Raises:
-        GemmgenError: it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise GemmgenError("gemmgen.explore", f"the package {name.partition('.')[0]} cannot be imported", got=str(error),
-                           needs="the packages of gemmgen's extra explore", remedy="pip install 'gemmgen[explore]'") from None
 
 
 class Place(Protocol):

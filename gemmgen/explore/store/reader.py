@@ -12,7 +12,8 @@ from gemmgen.errors import GemmgenError, UnknownName
 from gemmgen.explore.row import Row, schema
 from gemmgen.explore.store.listing import TORN, Lister, Listing
 from gemmgen.explore.store.parquet import read_table
-from gemmgen.explore.store.places import SMALL, Folder, library, place_of
+from gemmgen.explore.libraries import library
+from gemmgen.explore.store.places import SMALL, Folder, place_of
 from gemmgen.explore.store.questions import questions
 from gemmgen.explore.store.select import check_select, refused
 

@@ -14,7 +14,8 @@ from typing import Self
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.row import Row
 from gemmgen.explore.store.parquet import content_of, table_of
-from gemmgen.explore.store.places import SUFFIX, Place, library, place_of
+from gemmgen.explore.libraries import library
+from gemmgen.explore.store.places import SUFFIX, Place, place_of
 
 
 def stamp() -> str:
