@@ -217,7 +217,17 @@ def cost_of(costs: Costs, kernels: Sequence[int]) -> float:
 
 def greedy(costs: Costs, most: int) -> Chosen:
     """The kernel that gains most, again and again; with the least that any set of so many could cost."""
-    logs, weights = costs.logs, costs.weights
+    taken, cost, least = gaining(costs.logs, costs.weights, most)
+    return Chosen(taken, cost, least, "greedy")
+
+
+def gaining(logs: np.ndarray, weights: np.ndarray, most: int) -> tuple[tuple[int, ...], float, float]:
+    """(kernels in the order in which they are taken, what they cost, what any set of so many costs at least).
+
+    Args:
+        logs: [kernels, shapes], costs of which each shape gets the least of the taken kernels'.
+        weights: [shapes].
+    """
     now, taken, least = logs.max(axis=0), [], 0.0
     while True:
         gains = np.maximum(0.0, now - logs) @ weights
@@ -227,7 +237,7 @@ def greedy(costs: Costs, most: int) -> Chosen:
             break
         taken.append(int(gains.argmax()))
         now = np.minimum(now, logs[taken[-1]])
-    return Chosen(tuple(taken), float(now @ weights), min(least, float(now @ weights)), "greedy")
+    return tuple(taken), float(now @ weights), min(least, float(now @ weights))
 
 
 def exact(costs: Costs, most: int, seconds: float = EXACT_SECONDS) -> Chosen | None:
