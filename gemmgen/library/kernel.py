@@ -67,7 +67,7 @@ def images(kernel: Kernel) -> tuple[Image, ...]:
     built = kernel.built
     binaries = (built.binary, *built.others)
     if kernel.is_fallback and not vendor_of(built.binary.arch).code_per_arch:
-        return (_ptx(kernel.label, built.binary),)
+        return (_ptx(kernel.label, without_line_info(built.source, built.binary)),)
     return tuple(
         _image(f"{kernel.label}_{binary.arch}" if len(binaries) > 1 else kernel.label, without_line_info(replace(built.source, arch=binary.arch), binary))
         for binary in binaries
@@ -83,7 +83,10 @@ def _ptx(stem: str, binary: Binary) -> Image:
 
 
 def portable_ptx(text: str) -> str:
-    """PTX as older drivers take it: of an old version of the language, without lines of the source.
+    """PTX as older drivers take it: of an old version of the language, whose instructions are all that portable kernels use.
+
+    Args:
+        text: PTX without lines of the source.
 
     Raises:
         GemmgenError: it is for one chip alone.
@@ -91,10 +94,7 @@ def portable_ptx(text: str) -> str:
     if re.search(r"^\.target\s+sm_\d+[af]", text, re.M):
         raise GemmgenError("PTX", "is for one chip alone", needs="a target such as sm_75, which later GPUs take", remedy="another [target] gpu")
     text = re.sub(r"^\.version .*$", f".version {PTX_VERSION}", text, count=1, flags=re.M)
-    text = re.sub(r"^\.target\s+(sm_\d+),\s*debug\s*$", r".target \1", text, count=1, flags=re.M)
-    text = re.sub(r"^\s*\.(?:loc|file)\b.*\n", "", text, flags=re.M)
-    text = re.sub(r"^\s*//.*\n", "", text, flags=re.M)
-    return re.sub(r"^\.section\s+\.debug\w*\s*\{.*?^\}\s*$", "", text, flags=re.M | re.S).rstrip() + "\n"
+    return re.sub(r"^\s*//.*\n", "", text, flags=re.M).strip() + "\n"
 
 
 def finish_source(arch: str) -> Source:
@@ -114,5 +114,6 @@ def finish_images(archs: Sequence[str], portable: str | None = None) -> tuple[Im
     """
     found = [_image(f"{FINISH}_{arch}", without_line_info(source, build(source))) for arch in archs for source in [finish_source(arch)]]
     if portable is not None:
-        found.append(_ptx(FINISH, build(finish_source(portable))))
+        source = finish_source(portable)
+        found.append(_ptx(FINISH, without_line_info(source, build(source))))
     return tuple(found)

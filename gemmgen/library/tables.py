@@ -16,7 +16,7 @@ from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.dispatch import Estimate, Rule
 from gemmgen.export import prose
-from gemmgen.library.kernel import Image, Kernel, images
+from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
 from gemmgen.plan import Plan
 from gemmgen.verify.bound import SAFETY
 
@@ -149,18 +149,22 @@ def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules
     everything = [image for label in codes for image in codes[label]] + list(finish)
     parts = ["/* ---- Machine code, which another file of the library holds ---- */\n",
              *(f"extern const unsigned char {name}_code_{image.stem}[];" for image in everything), ""]
-    first = 0
+    first = first_image = 0
     table = []
     for kernel in kernels:
         interface = kernel.built.source.interface
         parts.append(_of_kernel(kernel, interface, codes[kernel.label], name))
-        table.append(_row(kernel, interface, codes[kernel.label], first, packed))
+        table.append(_row(kernel, interface, codes[kernel.label], (first, first_image), packed))
         first += len(interface.launches)
+        first_image += len(codes[kernel.label])
+    largest, _ = kernels[0].built.plan.gpu.maker.largest_grid(FINISH_THREADS)
     parts += [
         "/* ---- All of them ---- */\n", _array("kernel", "kernels", table),
         f"enum {{ KERNELS = {len(kernels)}, FUNCTIONS = {first}, MOST_BUFFERS = {_most(kernels, lambda one: one.buffers)}, "
         f"MOST_LAUNCHES = {_most(kernels, lambda one: one.launches)}, MOST_PARAMETERS = {_most_parameters(kernels)} }};\n",
-        _array("image", "finish_images", _images(finish, name)), f"enum {{ FINISH_IMAGES = {len(finish)} }};\n",
+        _array("image", "finish_images", _images(finish, name)),
+        f"enum {{ FINISH_IMAGES = {len(finish)}, FIRST_FINISH_IMAGE = {first_image}, IMAGES = {first_image + len(finish)}, "
+        f"FINISH_THREADS = {FINISH_THREADS}, FINISH_ROWS = {FINISH_TILE[0]}, FINISH_COLUMNS = {FINISH_TILE[1]}, FINISH_LARGEST_GRID = {largest} }};\n",
         *_of_rules(rules, [kernel.label for kernel in kernels]), _of_architectures(kernels),
     ]
     return "\n".join(parts)
@@ -199,7 +203,7 @@ def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name
     return "\n".join(parts)
 
 
-def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: int, packed: Mapping[tuple[str, str], int]) -> str:
+def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tuple[int, int], packed: Mapping[tuple[str, str], int]) -> str:
     plan, label = kernel.built.plan, kernel.label
     units = {extent: unit for extent, (_, unit) in interface.padded.items()}
     read = {one.argument for launch in interface.launches if launch.role not in PASSES for one in launch.parameters}
@@ -207,7 +211,7 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: int
     return (
         f"{{{_quoted(kernel.built.source.name)}, {_quoted(kernel.reason)},\n"
         f"     {label}_images, {label}_buffers, {label}_launches, {label}_bounds, {f'&{label}_estimate' if kernel.estimate else 'NULL'},\n"
-        f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first},\n"
+        f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first[0]}, {first[1]},\n"
         f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.largest_k or 0}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
         f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(kernel.is_fallback)}}}"
