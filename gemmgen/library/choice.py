@@ -7,7 +7,7 @@ sizes. What is made small is the geometric mean of times over the best known, ev
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.explore.choose import UNSERVED, gaining
-from gemmgen.explore.dispatch import Table
+from gemmgen.explore.dispatch import Estimate, Table
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
@@ -45,7 +45,8 @@ class Candidate:
         place: what names it: a `[[use]]` of the file.
         seconds: [sizes], predicted.
         preferred: of which of the sizes it is the solver's own choice.
-        symbols: its decisions as the design's symbols; empty where `settled` is the plan itself, from a dispatch table.
+        symbols: its decisions as the design's symbols.
+        settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
     """
 
     place: str
@@ -56,6 +57,8 @@ class Candidate:
     request: Request | None = None
     symbols: tuple[tuple[str, int], ...] = ()
     settled: Plan | None = None
+    estimate: Estimate | None = None
+    label: str = ""
 
     @cached_property
     def plan(self) -> Plan:
@@ -224,33 +227,46 @@ def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]
 # ---- candidates
 
 
-def pool(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: None) -> Pool:
-    """All candidates; nothing is compiled.
+def pool(
+    library: LoadedLibrary, each: Callable[..., Iterable[Any]] = map, progress: Callable[[str], None] = lambda step: None,
+) -> Pool:
+    """All candidates; nothing is compiled. What a spec fixes of fragment and tile is left open on GPUs that do not have it.
+
+    Args:
+        each: `map`, or the same over processes.
 
     Raises:
-        InfeasibleSpec, UnknownName: a spec cannot be served on a GPU that it is for, even with what it fixes of fragment and tile left open.
+        SpecError, UnknownName: a name in a dispatch table is none.
     """
+    progress("candidates")
+    asked = [
+        (place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes)
+        for gpu in library.gpus for layout in library.file.layouts for place, spec, names in library.specs if gpu.name in names
+    ]
     found: list[Candidate] = []
     left_out: list[tuple[str, str, str, str]] = []
     relaxed: dict[str, None] = {}
-    for gpu in library.gpus:
-        for layout in library.file.layouts:
-            progress(f"candidates for {gpu.name}, {layout}")
-            for place, spec, names in library.specs:
-                if gpu.name not in names:
-                    continue
-                try:
-                    told, mine = candidates_of(place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes)
-                except (InfeasibleSpec, UnknownName) as error:
-                    left_out.append((place, gpu.name, layout, error.problem))
-                    continue
-                if told:
-                    relaxed[f"{place} on {gpu.name}: {told}"] = None
-                found += mine
-            for place, table, names in library.tables:
-                if gpu.name in names:
-                    found += list(_of_table(place, table, gpu, layout, library.sizes))
+    for (place, ways, gpu, _), answer in zip(asked, each(_answer, asked)):
+        if isinstance(answer, GemmgenError):
+            left_out.append((place, gpu.name, ways[0][1].spec.problem.layout, answer.problem))
+            continue
+        told, mine = answer
+        found += mine
+        if told:
+            relaxed[f"{place} on {gpu.name}: {told}"] = None
+    for place, table, names in library.tables:
+        for gpu in library.gpus:
+            if gpu.name in names:
+                found += [one for layout in library.file.layouts for one in _of_table(place, table, gpu, layout, library.sizes)]
     return Pool(library, found, tuple(left_out), tuple(relaxed))
+
+
+def _answer(asked: tuple[str, Sequence[tuple[str, LoadedSpec]], Gpu, Sequence[Size]]) -> tuple[str, list[Candidate]] | GemmgenError:
+    """What `candidates_of` gives or raises."""
+    try:
+        return candidates_of(*asked)
+    except (InfeasibleSpec, UnknownName) as error:
+        return error
 
 
 def gpu_name(library: LoadedLibrary, gpu: Gpu) -> str:
@@ -373,4 +389,4 @@ def _of_table(place: str, table: Table, gpu: Gpu, layout: str, sizes: Sequence[S
             continue
         plan = solve(loads({name: dict(section) for name, section in kernel.spec.items()}, f"{place}: {label}"))
         seconds = np.maximum(kernel.estimate.seconds(*np.array(sizes, float).T), 1e-9)
-        yield Candidate(place, gpu, layout, seconds, settled=plan)
+        yield Candidate(place, gpu, layout, seconds, settled=plan, estimate=kernel.estimate, label=label)
