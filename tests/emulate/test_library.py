@@ -14,6 +14,7 @@ import pytest
 from gemmgen.build import Built
 from gemmgen.explore.dispatch import Estimate
 from gemmgen.library.kernel import Kernel
+from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -37,10 +38,16 @@ def kernel(label: str, gpu="a100", scheme="ootomo", layout="nn", tile=None, kind
         "problem": {"layout": layout, "kind": kind}, "split": {"scheme": scheme, "special": special, **split}, "target": {"gpu": gpu},
         "tile": dict(tile or TILE), "build": {"allow_spills": True},
     }))
+    return of_plan(label, plan, fallback, seconds)
+
+
+def of_plan(label: str, plan: Plan, fallback: bool = False, seconds: float = 1.0) -> Kernel:
+    """A plan's kernel, which only the emulator runs."""
     source = render(plan)
     resources = {launch.symbol: SimpleNamespace(static_shared_bytes=0) for launch in source.launches}
     estimate = Estimate(tile=plan.block[:2], slices=1, **{**SECONDS, "launch": seconds * SECONDS["launch"]})
-    return Kernel(label, Built(plan, source, replace(assembled(source), kernels=resources)), None if fallback else estimate, "for a test", fallback)
+    built = Built(plan, source, replace(assembled(source), kernels=resources))
+    return Kernel(label, built, None if fallback else estimate, "for a test", fallback)
 
 
 class Frozen(dict):
