@@ -115,7 +115,7 @@ class Library:
         with unittest.mock.patch.object(kernel_module, "without_line_info", lambda source, binary: binary):
             files = written(folder, kernels, platform=platform, finish=finish, rules=rules, extra=extra)
         subprocess.run([GCC, *FLAGS, *files, "-o", "lib.so", "-ldl", "-lpthread"], check=True, cwd=folder)
-        self.kernels = kernels
+        self.kernels, self.folder = kernels, folder
         self.driver = ctypes.CDLL(str(driver))
         self.c = ctypes.CDLL(str(folder / "lib.so"))
         for name in ("error_string", "kernel_name"):
@@ -174,12 +174,11 @@ class Library:
 
     def _holding(self, address: int) -> tuple[int, int]:
         """Where the memory begins that an address lies in, and its bytes: a test's, or what the pool gave."""
-        for base, memory in self._memory.items():
-            if base <= address < base + max(memory.nbytes, 1):
-                return base, memory.nbytes
-        taken = self._pool
-        if taken and taken[0] <= address < sum(taken):
-            return taken
+        known = [*((base, memory.nbytes) for base, memory in self._memory.items()), *([self._pool] if self._pool else [])]
+        for beyond in (0, 1):  # a buffer without bytes may lie at the end
+            for base, nbytes in known:
+                if base <= address < base + nbytes + beyond:
+                    return base, nbytes
         raise ValueError(f"a pointer into nowhere: {address:#x}")
 
     @property
