@@ -221,14 +221,16 @@ def greedy(costs: Costs, most: int) -> Chosen:
     return Chosen(taken, cost, least, "greedy")
 
 
-def gaining(logs: np.ndarray, weights: np.ndarray, most: int) -> tuple[tuple[int, ...], float, float]:
+def gaining(logs: np.ndarray, weights: np.ndarray, most: int, first: Sequence[int] = ()) -> tuple[tuple[int, ...], float, float]:
     """(kernels in the order in which they are taken, what they cost, what any set of so many costs at least).
 
     Args:
         logs: [kernels, shapes], costs of which each shape gets the least of the taken kernels'.
         weights: [shapes].
+        first: kernels that are taken in any case.
     """
-    now, taken, least = logs.max(axis=0), [], 0.0
+    now, taken, least = logs[list(first)].min(axis=0, initial=np.inf), list(first), 0.0
+    now = np.minimum(now, logs.max(axis=0))
     while True:
         gains = np.maximum(0.0, now - logs) @ weights
         # Gains only shrink as a set grows, so the best set gains no more over this one than the largest gains together.

@@ -7,22 +7,26 @@ sizes. What is made small is the geometric mean of times over the best known, ev
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gemmgen.abi import interface
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.explore.choose import UNSERVED, gaining
-from gemmgen.explore.dispatch import Table
+from gemmgen.explore.dispatch import Estimate, Table
 from gemmgen.library.file import LoadedLibrary
+from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
 from gemmgen.solve import ranked, solve
 from gemmgen.solve.fallback import NONE as NO_FALLBACK
+from gemmgen.solve.search import TIE
 from gemmgen.solve.request import Request, requests
 from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Target, Tile, loads
 
@@ -40,28 +44,31 @@ class Candidate:
     Attributes:
         place: what names it: a `[[use]]` of the file.
         seconds: [sizes], predicted.
-        symbols: its decisions as the design's symbols; empty where `settled` is the plan itself, from a dispatch table.
+        preferred: of which of the sizes it is the solver's own choice.
+        symbols: its decisions as the design's symbols.
+        settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
     """
 
     place: str
     gpu: Gpu
     layout: str
     seconds: np.ndarray
+    preferred: frozenset[int] = frozenset()
     request: Request | None = None
     symbols: tuple[tuple[str, int], ...] = ()
     settled: Plan | None = None
+    estimate: Estimate | None = None
+    label: str = ""
 
+    @cached_property
     def plan(self) -> Plan:
         """Everything decided."""
         return self.settled or self.request.plan(dict(self.symbols))
 
-    @property
-    def format(self) -> tuple[Any, ...]:
-        """What kernels share that read B's packed words in one format: scheme, what splits, and the tile's n and k; None where B is split on the way."""
-        plan = self.plan()
-        if not any(one.name == "b" for one in plan.split_before):
-            return ()
-        return (plan.scheme.name, plan.fragment.word, plan.block[1], plan.block[2])
+    @cached_property
+    def format(self) -> str | None:
+        """What kernels share that read B's packed words in one format; None where B is split on the way."""
+        return pack_key(self.plan, interface(self.plan), "b")
 
 
 @dataclass(frozen=True)
@@ -140,18 +147,20 @@ class Pool:
                 f"{self.library.place}: kernels_at_most", "is less than GPUs times layouts, of which each needs a kernel", got=file.kernels_at_most,
                 needs=f"at least {len(groups)}", remedy=f"kernels_at_most = {len(groups)}, or fewer gpus or layouts",
             )
-        left = [one for one in self.candidates if not self.refused or one.plan().hash not in self.refused]
+        left = [one for one in self.candidates if not self.refused or one.plan.hash not in self.refused]
         lacking = next((group for group in groups if not any((one.gpu.name, one.layout) == group for one in left)), None)
         if lacking:
             raise self._nothing_for(*lacking)
         if file.packed:
             left = one_format(left, groups, sizes, max(1, file.kernels_at_most // len(groups)))
-        taken, cost, least = gaining(*costs(left, groups, sizes), file.kernels_at_most)
+        logs, heavy = costs(left, groups, sizes)
+        first = [_best_of_large(left, logs, group, groups, sizes) for group in groups]
+        taken, cost, least = gaining(logs, heavy, file.kernels_at_most, first)
         of = {group: [at for at in taken if (left[at].gpu.name, left[at].layout) == group] for group in groups}
         kernels = []
         for mine in of.values():
             fastest = np.stack([left[at].seconds for at in mine]).argmin(axis=0)
-            served = [Served(left[at], left[at].plan(), tuple(sizes[size] for size in np.flatnonzero(fastest == number))) for number, at in enumerate(mine)]
+            served = [Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number))) for number, at in enumerate(mine)]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
         return Choice(
             sizes, tuple(kernels), len(self.candidates), float(np.exp(cost)), float(np.exp(least)), tuple(self.refused.values()), self.left_out, self.relaxed,
@@ -169,16 +178,27 @@ class Pool:
 def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size]) -> tuple[np.ndarray, np.ndarray]:
     """([candidates, groups x sizes] logarithms of seconds over the best, [groups x sizes] weights).
 
-    What a candidate is not for costs UNSERVED times the slowest, so that each group gets a kernel first.
+    Where the model cannot tell which is faster, the solver's own choice counts as the faster one. What a candidate is not for costs UNSERVED times the slowest, so that each group gets a kernel first.
     """
     found = np.full((len(candidates), len(groups), len(sizes)), np.inf)
     for at, one in enumerate(candidates):
         found[at, groups.index((one.gpu.name, one.layout))] = one.seconds
     logs = np.log(found / found.min(axis=0))
+    for at, one in enumerate(candidates):
+        others = np.full(len(sizes), True)
+        others[list(one.preferred)] = False
+        logs[at, :, others] += np.log(1 + TIE)
     served = np.isfinite(logs)
     logs = np.where(served, logs, np.where(served, logs, -np.inf).max(axis=0) + np.log(UNSERVED))
     heavy = np.tile(weights(sizes), len(groups))
     return logs.reshape(len(candidates), len(heavy)), heavy / heavy.sum()
+
+
+def _best_of_large(candidates: Sequence[Candidate], logs: np.ndarray, group: tuple[str, str], groups: Sequence[tuple[str, str]], sizes: Sequence[Size]) -> int:
+    """The candidate of a GPU and layout that costs the least where a size weighs as much as there is to compute."""
+    mine = [at for at, one in enumerate(candidates) if (one.gpu.name, one.layout) == group]
+    start = groups.index(group) * len(sizes)
+    return mine[int((logs[mine, start : start + len(sizes)] @ weights(sizes) ** 6).argmin())]
 
 
 def weights(sizes: Sequence[Size]) -> np.ndarray:
@@ -195,7 +215,7 @@ def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]
     for group in groups:
         mine = [one for one in candidates if (one.gpu.name, one.layout) == group]
         logs, weights = costs(mine, [group], sizes)
-        formats: dict[tuple[Any, ...], list[int]] = {}
+        formats: dict[str | None, list[int]] = {}
         for at, one in enumerate(mine):
             formats.setdefault(one.format, []).append(at)
         formats = {of: places for of, places in formats.items() if of} or formats
@@ -207,33 +227,46 @@ def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]
 # ---- candidates
 
 
-def pool(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: None) -> Pool:
-    """All candidates; nothing is compiled.
+def pool(
+    library: LoadedLibrary, each: Callable[..., Iterable[Any]] = map, progress: Callable[[str], None] = lambda step: None,
+) -> Pool:
+    """All candidates; nothing is compiled. What a spec fixes of fragment and tile is left open on GPUs that do not have it.
+
+    Args:
+        each: `map`, or the same over processes.
 
     Raises:
-        InfeasibleSpec, UnknownName: a spec cannot be served on a GPU that it is for, even with what it fixes of fragment and tile left open.
+        SpecError, UnknownName: a name in a dispatch table is none.
     """
+    progress("candidates")
+    asked = [
+        (place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes)
+        for gpu in library.gpus for layout in library.file.layouts for place, spec, names in library.specs if gpu.name in names
+    ]
     found: list[Candidate] = []
     left_out: list[tuple[str, str, str, str]] = []
     relaxed: dict[str, None] = {}
-    for gpu in library.gpus:
-        for layout in library.file.layouts:
-            progress(f"candidates for {gpu.name}, {layout}")
-            for place, spec, names in library.specs:
-                if gpu.name not in names:
-                    continue
-                try:
-                    told, mine = candidates_of(place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes)
-                except (InfeasibleSpec, UnknownName) as error:
-                    left_out.append((place, gpu.name, layout, error.problem))
-                    continue
-                if told:
-                    relaxed[f"{place} on {gpu.name}: {told}"] = None
-                found += mine
-            for place, table, names in library.tables:
-                if gpu.name in names:
-                    found += list(_of_table(place, table, gpu, layout, library.sizes))
+    for (place, ways, gpu, _), answer in zip(asked, each(_answer, asked)):
+        if isinstance(answer, GemmgenError):
+            left_out.append((place, gpu.name, ways[0][1].spec.problem.layout, answer.problem))
+            continue
+        told, mine = answer
+        found += mine
+        if told:
+            relaxed[f"{place} on {gpu.name}: {told}"] = None
+    for place, table, names in library.tables:
+        for gpu in library.gpus:
+            if gpu.name in names:
+                found += [one for layout in library.file.layouts for one in _of_table(place, table, gpu, layout, library.sizes)]
     return Pool(library, found, tuple(left_out), tuple(relaxed))
+
+
+def _answer(asked: tuple[str, Sequence[tuple[str, LoadedSpec]], Gpu, Sequence[Size]]) -> tuple[str, list[Candidate]] | GemmgenError:
+    """What `candidates_of` gives or raises."""
+    try:
+        return candidates_of(*asked)
+    except (InfeasibleSpec, UnknownName) as error:
+        return error
 
 
 def gpu_name(library: LoadedLibrary, gpu: Gpu) -> str:
@@ -286,9 +319,9 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size])
         InfeasibleSpec, UnknownName: it has none.
     """
     every = np.array(sizes, float)
-    found: dict[Any, tuple[Request, dict[tuple[int, ...], None]]] = {}
+    found: dict[Any, tuple[Request, dict[tuple[int, ...], set[int]]]] = {}
     for variant in _variants(loaded):
-        for m, n, k in sizes:
+        for at, (m, n, k) in enumerate(sizes):
             hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k})
             try:
                 spaces = [ranked(one) for one in requests(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})}))]
@@ -299,13 +332,15 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size])
                 key = (one.scheme.name, one.fragment.name, one.design.name, one.choices.promote)
                 rows = found.setdefault(key, (one, {}))[1]
                 for row in _best_of_tiles(space.columns, space.order):
-                    rows[tuple(int(space.columns[name][row]) for name in one.design.symbols)] = None
+                    preferred = rows.setdefault(tuple(int(space.columns[name][row]) for name in one.design.symbols), set())
+                    if row == space.order[0]:
+                        preferred.add(at)
     if not found:
         raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
                              remedy="other sizes, or another scheme")
     return [
-        Candidate(place, gpu, loaded.spec.problem.layout, seconds, one, tuple(zip(one.design.symbols, row)))
-        for one, rows in found.values() for row, seconds in zip(rows, _seconds(one, list(rows), every))
+        Candidate(place, gpu, loaded.spec.problem.layout, seconds, frozenset(preferred), one, tuple(zip(one.design.symbols, row)))
+        for one, rows in found.values() for (row, preferred), seconds in zip(rows.items(), _seconds(one, list(rows), every))
     ]
 
 
@@ -354,4 +389,4 @@ def _of_table(place: str, table: Table, gpu: Gpu, layout: str, sizes: Sequence[S
             continue
         plan = solve(loads({name: dict(section) for name, section in kernel.spec.items()}, f"{place}: {label}"))
         seconds = np.maximum(kernel.estimate.seconds(*np.array(sizes, float).T), 1e-9)
-        yield Candidate(place, gpu, layout, seconds, settled=plan)
+        yield Candidate(place, gpu, layout, seconds, settled=plan, estimate=kernel.estimate, label=label)
