@@ -1,0 +1,1 @@
+"""Libraries of kernels that choose among themselves, for other programs."""
