@@ -85,7 +85,7 @@ int cublasLtMatmul(
                 sum *= *alpha;
                 if (*beta != 0)
                     sum += *beta * c[batch * lc->value[6] + place(lc, i, j)];
-                if (epilogue & 4)
+                if (bias && epilogue & 4)
                     sum += bias[i];
                 if (epilogue & 2)
                     sum = sum < 0 ? 0 : sum;
