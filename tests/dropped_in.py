@@ -25,10 +25,11 @@ SOURCES = Path(__file__).with_name("stand_in")
 PRELUDE = SOURCES / "prelude.py"
 C = ("gcc", "-std=gnu99", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
 STAND_INS = {
-    "nvidia": ((("libcublas.so.13", "cublas.c", ()), ("libcublasLt.so.13", "cublaslt.c", ()), ("libcuda.so.1", "driver.c", ()))),
-    "amd": (("libhipblas.so.3", "hipblas.c", ()), ("librocblas.so.5", "rocblas.c", ()), ("libamdhip64.so.7", "driver.c", ("-DHIP",))),
+    "cublas": (("libcublas.so.13", "cublas.c", ()), ("libcublasLt.so.13", "cublaslt.c", ()), ("libcuda.so.1", "driver.c", ())),
+    "hipblas": (("librocblas.so.5", "hipblas.c", ("-DROCBLAS",)), ("libhipblas.so.3", "hipblas.c", ("-l:librocblas.so.5",)),
+                ("libamdhip64.so.7", "driver.c", ("-DHIP",))),
 }
-"""(name, source, options) by vendor. Symbols have versions of the library's name, as the real ones'."""
+"""(name, source, options) by what LIB.toml calls the preload library. Symbols have versions of the library's name, as the real ones'."""
 
 kept: list[tempfile.TemporaryDirectory] = []
 
@@ -41,27 +42,27 @@ def compile_c(source: Path, target: Path, *options: str) -> Path:
 
 
 @cache
-def folder(vendor: str = "nvidia") -> Path:
+def folder(kind: str = "cublas") -> Path:
     """A library's folder with its shim's sources, built, and the stand-ins in its folder `vendor`."""
     kept.append(held := tempfile.TemporaryDirectory(prefix="dropped-in-"))
     made = Path(held.name)
     for file in reference.folder().iterdir():
         shutil.copy(file, made)
-    for file, content in shim.files(SimpleNamespace(name=reference.NAME, guard=reference.NAME.upper(), vendor=vendor)).items():
+    for file, content in shim.files(SimpleNamespace(name=reference.NAME, guard=reference.NAME.upper(), shim=(kind,))).items():
         (made / file).parent.mkdir(exist_ok=True)
         (made / file).write_bytes(content)
     shim.build(made)
     place = made / "vendor"
     place.mkdir()
-    for name, source, options in STAND_INS[vendor]:
+    for name, source, options in STAND_INS[kind]:
         versions = place / f"{name}.map"
         versions.write_text(f"{name} {{ global: *; }};\n")
-        compile_c(SOURCES / source, place / name, "-shared", "-fPIC", f"-Wl,-soname,{name}", f"-Wl,--version-script={versions}", *options, "-lm", "-lpthread")
+        compile_c(SOURCES / source, place / name, "-shared", "-fPIC", f"-Wl,-soname,{name}", f"-Wl,--version-script={versions}", f"-L{place}", *options, "-lm", "-lpthread")
     return made
 
 
-def built(vendor: str = "nvidia") -> shim.Built:
-    return shim.build(folder(vendor))
+def built(kind: str = "cublas") -> shim.Built:
+    return shim.build(folder(kind))
 
 
 @dataclass(frozen=True)
@@ -84,24 +85,24 @@ class Ran:
         return found
 
 
-def environment(vendor: str = "nvidia", *, preload: bool = True, audit: bool = False, **settings: str) -> dict[str, str]:
+def environment(kind: str = "cublas", *, preload: bool = True, audit: bool = False, **settings: str) -> dict[str, str]:
     """Of a program: LAB_LOG=... are settings; the stand-ins are found by name."""
-    one = built(vendor)
+    one = built(kind)
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(("LAB_", "LD_"))},
-        "LD_LIBRARY_PATH": f"{folder(vendor) / 'vendor'}:{folder(vendor)}",
+        "LD_LIBRARY_PATH": f"{folder(kind) / 'vendor'}:{folder(kind)}",
         **({"LD_PRELOAD": str(one.preload)} if preload else {}), **({"LD_AUDIT": str(one.audit)} if audit else {}), **settings,
     }
 
 
-def run(command: Sequence[str], vendor: str = "nvidia", *, preload: bool = True, audit: bool = False, log: bool = True, **settings: str) -> Ran:
+def run(command: Sequence[str], kind: str = "cublas", *, preload: bool = True, audit: bool = False, log: bool = True, **settings: str) -> Ran:
     """A program under the preload library."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "log.jsonl"
         if log:
             settings.setdefault("LAB_LOG", str(path))
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60,
-                              env=environment(vendor, preload=preload, audit=audit, **settings))
+                              env=environment(kind, preload=preload, audit=audit, **settings))
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     told: dict[str, Any] = {}
     for line in done.stdout.splitlines():
@@ -109,8 +110,8 @@ def run(command: Sequence[str], vendor: str = "nvidia", *, preload: bool = True,
     return Ran(told, [line for line in lines if "summary" not in line], [line for line in lines if "summary" in line], done.stderr, done.returncode)
 
 
-def run_python(script: str, vendor: str = "nvidia", **how: Any) -> Ran:
+def run_python(script: str, kind: str = "cublas", **how: Any) -> Ran:
     """A script that begins with the prelude, and succeeds."""
-    ran = run([sys.executable, "-S", "-c", f"{PRELUDE.read_text()}\n{script}"], vendor, **how)
+    ran = run([sys.executable, "-S", "-c", f"{PRELUDE.read_text()}\n{script}"], kind, **how)
     assert not ran.returncode, ran.stderr
     return ran

@@ -7,14 +7,14 @@ A C99 library that defines the vendor's GEMM functions and is loaded before the 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import GemmgenError
 from gemmgen.files import read
 from gemmgen.render import render_text
@@ -24,11 +24,12 @@ FOLDER = "shim"
 RECIPE = f"{FOLDER}/shim.json"
 """What it is built from."""
 MOST_RECIPE = 1 << 16
-FLAGS = ("-std=gnu99", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra")
+COMPILE = ("-std=gnu99", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
 """Of both: the dynamic linker's functions are GNU's."""
-PRELOAD_FLAGS = ("-Wl,--hash-style=both", "-Wl,-rpath,$ORIGIN", "-Wl,-z,defs")
+PRELOAD_LINK = ("-Wl,--hash-style=both", "-Wl,-z,defs")
 """The audit library reads the table of DT_HASH."""
-AUDIT_FLAGS = ("-ffreestanding", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns", "-nostdlib")
+AUDIT_COMPILE = ("-ffreestanding", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns")
+AUDIT_LINK = ("-nostdlib",)
 """It has no C library in its namespace."""
 
 REASONS = {
@@ -64,11 +65,16 @@ REASONS = {
 
 
 class Library(Protocol):
-    """What is read of a library of kernels here: its name in C, the name of its macros, and whose GPUs it is for."""
+    """What is read of a library of kernels here: its name in C, the name of its macros, and what unmodified programs are to call it through."""
 
-    name: str
-    guard: str
-    vendor: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def guard(self) -> str: ...
+
+    @property
+    def shim(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -84,17 +90,19 @@ class Interface:
     """A vendor's BLAS.
 
     Attributes:
-        name: of the preload library after the library's own name, and what LIB.toml calls it.
+        name: of the preload library, after the library's own name.
+        words: what asks for it in LIB.toml.
         sources: C files of it, beside core.c.
-        forms: (macro of these files, name of a function of that form), each with a `_64` beside it.
+        forms: of each of these files by its stem, (macro, name of a function of that form), each with a `_64` beside it.
         defined: functions that the preload library defines; needed: others that it calls.
         versions: numbers of the vendor's libraries, the first to be tried first.
         driver: of the driver's library, its names, whether a context is a pointer, and (field of core.c, function, whether it may be missing).
     """
 
     name: str
+    words: tuple[str, ...]
     sources: tuple[str, ...]
-    forms: tuple[tuple[str, str], ...]
+    forms: Mapping[str, Sequence[tuple[str, str]]]
     defined: tuple[Function, ...]
     needed: tuple[Function, ...]
     versions: tuple[str, ...]
@@ -110,38 +118,49 @@ def _functions(library: str, *names: str) -> tuple[Function, ...]:
     return tuple(Function(name, library) for name in names)
 
 
+def _wide(forms: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(f"{name}{suffix}" for _, name in forms for suffix in ("", "_64"))
+
+
 _CUBLAS = (("SGEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
            ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"))
+_HIPBLAS = (("SGEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"))
+_ROCBLAS = (("SGEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"))
+_DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
+           ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),
+           ("context_of", "cuStreamGetCtx", "hipStreamGetDevice"), ("capture", "cuStreamGetCaptureInfo_v2", "hipStreamGetCaptureInfo_v2"),
+           ("exchange_mode", "cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode"),
+           ("object", "cuUserObjectCreate", "hipUserObjectCreate"), ("retain", "cuGraphRetainUserObject", "hipGraphRetainUserObject"),
+           ("stream_id", "cuStreamGetId", "hipStreamGetId"))
+_OPTIONAL = ("stream_id",)
 
-INTERFACES: dict[str, Interface] = {row.name: row for row in (
+INTERFACES = (
     Interface(
-        name="cublas", forms=_CUBLAS, sources=("cublas.c", "cublaslt.c"),
-        defined=(*_functions("libcublas", *(f"{name}{suffix}" for _, name in _CUBLAS for suffix in ("", "_64")), "cublasDestroy_v2"),
-                 *_functions("libcublasLt", "cublasLtMatmul", "cublasLtDestroy")),
+        name="cublas", words=("cublas",), sources=("cublas.c", "cublaslt.c"), forms={"cublas": _CUBLAS},
+        defined=(*_functions("libcublas", *_wide(_CUBLAS), "cublasDestroy_v2"), *_functions("libcublasLt", "cublasLtMatmul", "cublasLtDestroy")),
         needed=(*_functions("libcublas", "cublasGetStream_v2", "cublasGetPointerMode_v2", "cublasGetMathMode"),
                 *_functions("libcublasLt", "cublasLtMatmulDescGetAttribute", "cublasLtMatrixLayoutGetAttribute", "cublasLtMatmulDescCreate",
                             "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutCreate", "cublasLtMatrixLayoutDestroy")),
         versions=("13", "12", "11"),
-        driver={
-            "sonames": ("libcuda.so.1", "libcuda.so"), "context_is_pointer": 1,
-            "functions": (
-                ("take", "cuMemAlloc_v2", 0), ("give", "cuMemFree_v2", 0), ("wait", "cuStreamSynchronize", 0), ("wait_for_all", "cuCtxSynchronize", 0),
-                ("context", "cuCtxGetCurrent", 0), ("context_of", "cuStreamGetCtx", 0), ("capture", "cuStreamGetCaptureInfo_v2", 0),
-                ("exchange_mode", "cuThreadExchangeStreamCaptureMode", 0), ("object", "cuUserObjectCreate", 0),
-                ("retain", "cuGraphRetainUserObject", 0), ("stream_id", "cuStreamGetId", 1),
-            ),
-        },
+        driver={"sonames": ("libcuda.so.1", "libcuda.so"), "context_is_pointer": 1,
+                "functions": [(field, cuda, int(field in _OPTIONAL)) for field, cuda, _ in _DRIVER]},
     ),
-)}
+    Interface(
+        name="hipblas", words=("hipblas", "rocblas"), sources=("hipblas.c", "rocblas.c"), forms={"hipblas": _HIPBLAS, "rocblas": _ROCBLAS},
+        defined=(*_functions("libhipblas", *_wide(_HIPBLAS), "hipblasDestroy"), *_functions("librocblas", *_wide(_ROCBLAS), "rocblas_destroy_handle")),
+        needed=(*_functions("libhipblas", "hipblasGetStream", "hipblasGetPointerMode", "hipblasGetMathMode"),
+                *_functions("librocblas", "rocblas_get_stream", "rocblas_get_pointer_mode", "rocblas_get_math_mode")),
+        versions=("5", "4", "3", "2", "1", "0"),
+        driver={"sonames": ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"), "context_is_pointer": 0,
+                "functions": [(field, hip, int(field in _OPTIONAL)) for field, _, hip in _DRIVER]},
+    ),
+)
 """Those that there is a preload library for."""
 
-FOR_VENDOR = {"nvidia": "cublas"}
-"""The interface of a library for a vendor's GPUs."""
 
-
-def interface_of(library: Library) -> Interface:
-    """The vendor's BLAS that programs for this library's GPUs call."""
-    return INTERFACES[FOR_VENDOR[VENDORS[library.vendor].name]]
+def interface_of(library: Library) -> Interface | None:
+    """The vendor's BLAS whose programs are to call this library; None where none is asked for."""
+    return next((one for one in INTERFACES if set(one.words) & set(library.shim)), None)
 
 
 def _strings(words: tuple[str, ...]) -> str:
@@ -159,19 +178,26 @@ def audit_name(name: str) -> str:
 
 
 def files(library: Library) -> dict[str, bytes]:
-    """The preload library's and the audit library's sources, by path inside the library's folder, and what they are built from."""
+    """The preload library's and the audit library's sources, by path inside the library's folder, and what they are built from.
+
+    Nothing where the library asks for no preload library.
+    """
     interface = interface_of(library)
+    if interface is None:
+        return {}
+    recipe: dict[str, Any] = {
+        "name": library.name, "guard": library.guard, "interface": interface.name,
+        "preload": {"file": preload_name(library.name, interface), "sources": ["core.c", *interface.sources], "compile": list(COMPILE),
+                    "link": list(PRELOAD_LINK)},
+        "audit": {"file": audit_name(library.name), "sources": ["audit.c"], "compile": [*COMPILE, *AUDIT_COMPILE], "link": list(AUDIT_LINK)},
+    }
     values = {
         "name": library.name, "guard": library.guard, "interface": interface, "reasons": REASONS, "versions": _strings(interface.versions),
         "libraries": _strings(tuple(f"{one}.so" for one in interface.libraries)), "shim": preload_name(library.name, interface),
-        "driver": {**interface.driver, "sonames": _strings(interface.driver["sonames"])},
+        "driver": {**interface.driver, "sonames": _strings(interface.driver["sonames"])}, "preload": recipe["preload"], "audit": recipe["audit"],
     }
-    texts = {file: render_text(f"library/shim/{file}.j2", **values) for file in ("core.h", "core.c", *interface.sources, "audit.c")}
-    recipe = {
-        "name": library.name, "guard": library.guard, "interface": interface.name,
-        "preload": {"file": preload_name(library.name, interface), "sources": ["core.c", *interface.sources], "flags": [*FLAGS, *PRELOAD_FLAGS]},
-        "audit": {"file": audit_name(library.name), "sources": ["audit.c"], "flags": [*FLAGS, *AUDIT_FLAGS]},
-    }
+    texts = {file: render_text(f"library/shim/{file}.j2", **values)
+             for file in ("core.h", "core.c", "forms.h", *interface.sources, "audit.c", "CMakeLists.txt")}
     return {RECIPE: f"{json.dumps(recipe, indent=2)}\n".encode(), **{f"{FOLDER}/{file}": text.encode() for file, text in texts.items()}}
 
 
@@ -195,7 +221,8 @@ def recipe_of(folder: Path) -> dict[str, Any]:
     try:
         recipe = json.loads(read(folder / RECIPE, MOST_RECIPE))
         for part in ("preload", "audit"):
-            if not all(isinstance(one, str) for one in (recipe["name"], recipe["guard"], recipe[part]["file"], *recipe[part]["sources"])):
+            words = [recipe["name"], recipe["guard"], recipe[part]["file"], *(word for key in ("sources", "compile", "link") for word in recipe[part][key])]
+            if not all(isinstance(word, str) for word in words):
                 raise TypeError(part)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise GemmgenError(str(folder), "is no library with a preload library", needs=f"a folder with {RECIPE}",
@@ -218,8 +245,8 @@ def build(folder: Path, *, compiler: str = "gcc") -> Built:
     recipe = recipe_of(folder)
     name = recipe["name"]
     if kernels_of(folder, name) is None:
-        _run(["cmake", "-S", str(folder), "-B", str(folder / "build"), "-DBUILD_SHARED_LIBS=ON"], folder)
-        _run(["cmake", "--build", str(folder / "build")], folder)
+        _run(["cmake", "-S", str(folder), "-B", str(folder / "build"), f"-D{recipe['guard']}_SHARED=ON", f"-D{recipe['guard']}_SHIM=OFF"], folder)
+        _run(["cmake", "--build", str(folder / "build"), "--target", name], folder)
     kernels = kernels_of(folder, name)
     if kernels is None:
         raise GemmgenError(str(folder), f"has no lib{name}.so after CMake built it", remedy=f"build it by hand, into {folder}/build")
@@ -227,14 +254,14 @@ def build(folder: Path, *, compiler: str = "gcc") -> Built:
     for part in ("preload", "audit"):
         made[part] = kernels.parent / recipe[part]["file"]
         sources = [folder / FOLDER / source for source in recipe[part]["sources"]]
-        inputs = [*sources, folder / FOLDER / "core.h", *([kernels] if part == "preload" else [])]
+        inputs = [*(folder / FOLDER).iterdir(), *([kernels] if part == "preload" else [])]
         if made[part].exists() and all(made[part].stat().st_mtime >= path.stat().st_mtime for path in inputs):
             continue
-        linked = [f"-I{folder}", f"-I{folder / 'include'}", f"-I{folder / FOLDER}", f"-L{kernels.parent}", f"-l{name}", "-ldl", "-lpthread"]
+        linked = [f"-I{folder}", f"-I{folder / 'include'}", f"-L{kernels.parent}", "-Wl,-rpath,$ORIGIN", f"-l{name}", "-ldl", "-lpthread"]
         # Into place at once: another process may be doing the same.
-        unfinished = made[part].with_suffix(".unfinished")
-        _run([compiler, *recipe[part]["flags"], *map(str, sources), *(linked if part == "preload" else []), "-o", str(unfinished),
-              f"-Wl,-soname,{made[part].name}"], folder)
+        unfinished = made[part].with_suffix(f".{os.getpid()}")
+        _run([compiler, "-shared", *recipe[part]["compile"], *map(str, sources), *recipe[part]["link"], *(linked if part == "preload" else []),
+              f"-Wl,-soname,{made[part].name}", "-o", str(unfinished)], folder)
         unfinished.replace(made[part])
     return Built(name, recipe["guard"], kernels, made["preload"], made["audit"])
 

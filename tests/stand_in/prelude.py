@@ -19,6 +19,17 @@ FORMS = {  # I: int, or int64_t of functions that end in _64; S: a stride; p: a 
     "cublasGemmBatchedEx": "pii III p piI piI p piI I ii",
 }
 GEMMS = [name + suffix for name in FORMS for suffix in ("", "_64")]
+OPERATIONS = {N: 0, T: 1, 2: 2, 3: 3}
+
+
+def as_hip():
+    """From now on the functions are hipBLAS's and rocBLAS's."""
+    gemm, strided, listed = (FORMS[name] for name in ("cublasSgemm_v2", "cublasSgemmStridedBatched", "cublasSgemmBatched"))
+    FORMS.clear()
+    FORMS.update({"hipblasSgemm": gemm, "hipblasSgemmStridedBatched": strided, "hipblasSgemmBatched": listed,
+                  "rocblas_sgemm": gemm, "rocblas_sgemm_strided_batched": strided, "rocblas_sgemm_batched": listed})
+    GEMMS[:] = [name + suffix for name in FORMS for suffix in ("", "_64")]
+    OPERATIONS.update({N: 111, T: 112, 2: 113, 3: 114})
 
 
 def load(name="libcublas.so.13"):
@@ -84,8 +95,8 @@ def arguments(name, handle, *, m=5, n=6, k=7, ta=N, tb=N, alpha=2.0, beta=0.5, t
         return array(*(((index * 7 + shift * seed) % 11 - 5) / 4 for index in range(count)))
 
     form = FORMS[name.removesuffix("_64")]
-    strided, listed = "S" in form, "Batched" in name and "S" not in form
-    products = batch if "Batched" in name else 1
+    strided, listed = "S" in form, "atched" in name and "S" not in form
+    products = batch if "atched" in name else 1
     lda, ldb, ldc = (k if ta else m) + 1, (n if tb else k) + 2, m + 3
     sizes = lda * (m if ta else k), ldb * (k if tb else n), ldc * n
     a, b, c = (filled(size * max(products, 1), shift) for shift, size in enumerate(sizes, 1))
@@ -96,8 +107,8 @@ def arguments(name, handle, *, m=5, n=6, k=7, ta=N, tb=N, alpha=2.0, beta=0.5, t
     def operand(at, ld):
         return [operands[at], *([types[at]] if "i" in form[5:] else []), ld, *([sizes[at]] if strided else [])]
 
-    given = [handle, ta, tb, m, n, k, scalars[0], *operand(0, lda), *operand(1, ldb), scalars[1], *operand(2, ldc)]
-    given += [batch] if "Batched" in name else []
+    given = [handle, OPERATIONS[ta], OPERATIONS[tb], m, n, k, scalars[0], *operand(0, lda), *operand(1, ldb), scalars[1], *operand(2, ldc)]
+    given += [batch] if "atched" in name else []
     given += [compute, algo] if name.startswith("cublasGemm") else []
     return [ctypes.addressof(one) if isinstance(one, ctypes.Array) else one for one in given], c, (a, b, c, scalars, lists)
 
