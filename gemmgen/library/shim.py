@@ -236,7 +236,7 @@ def kernels_of(folder: Path, name: str) -> Path | None:
 
 
 def build(folder: Path, *, compiler: str = "gcc") -> Built:
-    """Build what is not built yet: the kernels' library by CMake, the preload and the audit library beside it by the C compiler.
+    """Build what is not built yet: the kernels' library, and the preload and the audit library beside it.
 
     Raises:
         GemmgenError: the folder has no shim, or a tool is missing or fails.
@@ -245,8 +245,7 @@ def build(folder: Path, *, compiler: str = "gcc") -> Built:
     recipe = recipe_of(folder)
     name = recipe["name"]
     if kernels_of(folder, name) is None:
-        _run(["cmake", "-S", str(folder), "-B", str(folder / "build"), f"-D{recipe['guard']}_SHARED=ON", f"-D{recipe['guard']}_SHIM=OFF"], folder)
-        _run(["cmake", "--build", str(folder / "build"), "--target", name], folder)
+        _build_kernels(folder, recipe, compiler)
     kernels = kernels_of(folder, name)
     if kernels is None:
         raise GemmgenError(str(folder), f"has no lib{name}.so after CMake built it", remedy=f"build it by hand, into {folder}/build")
@@ -264,6 +263,19 @@ def build(folder: Path, *, compiler: str = "gcc") -> Built:
               f"-Wl,-soname,{made[part].name}", "-o", str(unfinished)], folder)
         unfinished.replace(made[part])
     return Built(name, recipe["guard"], kernels, made["preload"], made["audit"])
+
+
+def _build_kernels(folder: Path, recipe: Mapping[str, Any], compiler: str) -> None:
+    """Into the folder's `build`; by the compiler alone where there is no CMake."""
+    name, place = recipe["name"], folder / "build"
+    if shutil.which("cmake"):
+        _run(["cmake", "-S", str(folder), "-B", str(place), f"-D{recipe['guard']}_SHARED=ON", f"-D{recipe['guard']}_SHIM=OFF"], folder)
+        _run(["cmake", "--build", str(place), "--target", name], folder)
+        return
+    place.mkdir(exist_ok=True)
+    sources = folder / "src"
+    _run([compiler, "-shared", *COMPILE, f"-I{folder / 'include'}", f"-I{sources}", f"-I{sources / 'code'}", str(sources / f"{name}.c"),
+          str(sources / "code.c"), "-ldl", "-lpthread", "-o", str(place / f"lib{name}.so")], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:
