@@ -23,7 +23,7 @@ ROOMS = (
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
-    "pydantic": {"spec", "catalog", "tune", "explore"},
+    "pydantic": {"spec", "catalog", "tune", "explore", "library"},
     "pydantic_core": set(),
     "cupy": {"run", "timing"},
     "hip": {"run"},
