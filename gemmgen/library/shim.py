@@ -1,17 +1,286 @@
-"""Preload libraries: the files that a library's folder has of it."""
+"""The preload library: unmodified programs' FP32 GEMMs, taken from the vendor's BLAS.
+
+A C99 library that defines the vendor's GEMM functions and is loaded before the vendor's own (`LD_PRELOAD`), and an audit library
+(`LD_AUDIT`) for programs that look these functions up by hand. Both are text here: nothing of CUDA or HIP is needed to build them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from gemmgen.library.made import Library
+from gemmgen.errors import GemmgenError
+from gemmgen.files import read
+from gemmgen.render import render_text
+
+FOLDER = "shim"
+"""Of a library's folder, where its sources lie."""
+RECIPE = f"{FOLDER}/shim.json"
+"""What it is built from."""
+MOST_RECIPE = 1 << 16
+COMPILE = ("-std=gnu99", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
+"""Of both: the dynamic linker's functions are GNU's."""
+PRELOAD_LINK = ("-Wl,--hash-style=both", "-Wl,-z,defs")
+"""The audit library reads the table of DT_HASH."""
+AUDIT_COMPILE = ("-ffreestanding", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns")
+AUDIT_LINK = ("-nostdlib",)
+"""It has no C library in its namespace."""
+
+REASONS = {
+    "HANDLE": "the handle is not one",
+    "TYPES": "an operand or the result is not FP32",
+    "COMPUTE": "the compute type is not FP32",
+    "MATH_MODE": "the math mode asks for something else",
+    "ALGORITHM": "an algorithm is asked for",
+    "OPERATION": "an operation is neither n, t nor c",
+    "POINTER_MODE": "alpha and beta are vectors",
+    "POINTERS": "a batch of pointers on the device",
+    "DESCRIPTOR": "a descriptor cannot be read",
+    "SIZES": "descriptors disagree",
+    "LAYOUT": "a matrix is in neither row nor column order",
+    "LAYOUT_ATTRIBUTE": "a matrix has an attribute that is not known",
+    "ATTRIBUTE": "an attribute is not known",
+    "EPILOGUE": "an epilogue that is not known",
+    "BIAS": "a bias of another kind",
+    "OTHER_C": "C is read and is not D",
+    "NO_SCALARS": "alpha or beta is missing",
+    "EMPTY": "there is nothing to multiply",
+    "NO_CONTEXT": "no device is current",
+    "OTHER_DEVICE": "the stream is of another device",
+    "LEVEL": "the file of levels says so",
+    "FALLBACK": "no kernel made for this device serves it",
+    "UNPREDICTED": "no time is known for this device",
+    "SLOWER": "the vendor's is predicted to be faster",
+    "REFUSED": "the library refuses it",
+    "CAPTURE": "the stream's capture cannot go on",
+    "NO_MEMORY": "there is no memory for a workspace",
+}
+"""Why a call is passed on, in the log's words."""
+
+
+class Library(Protocol):
+    """What is read of a library of kernels here: its name in C, the name of its macros, and what unmodified programs are to call it through."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def guard(self) -> str: ...
+
+    @property
+    def shim(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class Function:
+    """One of the vendor's: its name, and the stem of the library that has it."""
+
+    name: str
+    library: str
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A vendor's BLAS.
+
+    Attributes:
+        name: of the preload library, after the library's own name.
+        words: what asks for it in LIB.toml.
+        sources: C files of it, beside core.c.
+        forms: of each of these files by its stem, (macro, name of a function of that form), each with a `_64` beside it.
+        defined: functions that the preload library defines; needed: others that it calls.
+        versions: numbers of the vendor's libraries, the first to be tried first.
+        driver: of the driver's library, its names, whether a context is a pointer, and (field of core.c, function, whether it may be missing).
+    """
+
+    name: str
+    words: tuple[str, ...]
+    sources: tuple[str, ...]
+    forms: Mapping[str, Sequence[tuple[str, str]]]
+    defined: tuple[Function, ...]
+    needed: tuple[Function, ...]
+    versions: tuple[str, ...]
+    driver: Mapping[str, Any]
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Stems of the vendor's libraries."""
+        return tuple(dict.fromkeys(one.library for one in self.defined))
+
+
+def _functions(library: str, *names: str) -> tuple[Function, ...]:
+    return tuple(Function(name, library) for name in names)
+
+
+def _wide(forms: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(f"{name}{suffix}" for _, name in forms for suffix in ("", "_64"))
+
+
+_CUBLAS = (("SGEMM", "cublasSgemm_v2"), ("STRIDED", "cublasSgemmStridedBatched"), ("BATCHED", "cublasSgemmBatched"), ("SGEMM_EX", "cublasSgemmEx"),
+           ("GEMM_EX", "cublasGemmEx"), ("STRIDED_EX", "cublasGemmStridedBatchedEx"), ("BATCHED_EX", "cublasGemmBatchedEx"))
+_HIPBLAS = (("SGEMM", "hipblasSgemm"), ("STRIDED", "hipblasSgemmStridedBatched"), ("BATCHED", "hipblasSgemmBatched"))
+_ROCBLAS = (("SGEMM", "rocblas_sgemm"), ("STRIDED", "rocblas_sgemm_strided_batched"), ("BATCHED", "rocblas_sgemm_batched"))
+_DRIVER = (("take", "cuMemAlloc_v2", "hipMalloc"), ("give", "cuMemFree_v2", "hipFree"), ("wait", "cuStreamSynchronize", "hipStreamSynchronize"),
+           ("wait_for_all", "cuCtxSynchronize", "hipDeviceSynchronize"), ("context", "cuCtxGetCurrent", "hipGetDevice"),
+           ("context_of", "cuStreamGetCtx", "hipStreamGetDevice"), ("capture", "cuStreamGetCaptureInfo_v2", "hipStreamGetCaptureInfo_v2"),
+           ("exchange_mode", "cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode"),
+           ("object", "cuUserObjectCreate", "hipUserObjectCreate"), ("retain", "cuGraphRetainUserObject", "hipGraphRetainUserObject"),
+           ("stream_id", "cuStreamGetId", "hipStreamGetId"))
+_OPTIONAL = ("stream_id",)
+
+INTERFACES = (
+    Interface(
+        name="cublas", words=("cublas",), sources=("cublas.c", "cublaslt.c"), forms={"cublas": _CUBLAS},
+        defined=(*_functions("libcublas", *_wide(_CUBLAS), "cublasDestroy_v2"), *_functions("libcublasLt", "cublasLtMatmul", "cublasLtDestroy")),
+        needed=(*_functions("libcublas", "cublasGetStream_v2", "cublasGetPointerMode_v2", "cublasGetMathMode"),
+                *_functions("libcublasLt", "cublasLtMatmulDescGetAttribute", "cublasLtMatrixLayoutGetAttribute", "cublasLtMatmulDescCreate",
+                            "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutCreate", "cublasLtMatrixLayoutDestroy")),
+        versions=("13", "12", "11"),
+        driver={"sonames": ("libcuda.so.1", "libcuda.so"), "context_is_pointer": 1,
+                "functions": [(field, cuda, int(field in _OPTIONAL)) for field, cuda, _ in _DRIVER]},
+    ),
+    Interface(
+        name="hipblas", words=("hipblas", "rocblas"), sources=("hipblas.c", "rocblas.c"), forms={"hipblas": _HIPBLAS, "rocblas": _ROCBLAS},
+        defined=(*_functions("libhipblas", *_wide(_HIPBLAS), "hipblasDestroy"), *_functions("librocblas", *_wide(_ROCBLAS), "rocblas_destroy_handle")),
+        needed=(*_functions("libhipblas", "hipblasGetStream", "hipblasGetPointerMode", "hipblasGetMathMode"),
+                *_functions("librocblas", "rocblas_get_stream", "rocblas_get_pointer_mode", "rocblas_get_math_mode")),
+        versions=("5", "4", "3", "2", "1", "0"),
+        driver={"sonames": ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"), "context_is_pointer": 0,
+                "functions": [(field, hip, int(field in _OPTIONAL)) for field, _, hip in _DRIVER]},
+    ),
+)
+"""Those that there is a preload library for."""
+
+
+def interface_of(library: Library) -> Interface | None:
+    """The vendor's BLAS whose programs are to call this library; None where none is asked for."""
+    return next((one for one in INTERFACES if set(one.words) & set(library.shim)), None)
+
+
+def _strings(words: tuple[str, ...]) -> str:
+    return ", ".join(f'"{word}"' for word in words)
+
+
+def preload_name(name: str, interface: Interface) -> str:
+    """`liblab_cublas.so`."""
+    return f"lib{name}_{interface.name}.so"
+
+
+def audit_name(name: str) -> str:
+    """`liblab_audit.so`."""
+    return f"lib{name}_audit.so"
 
 
 def files(library: Library) -> dict[str, bytes]:
-    """Files by their paths in the library's folder, below `shim/`; none where the library asks for nothing of it.
+    """The preload library's and the audit library's sources, by path inside the library's folder, and what they are built from.
 
-    Args:
-        library: `name`, `guard`, `shim`, `maker`, `archs`, `kernels` are what such files tell.
+    Nothing where the library asks for no preload library.
     """
-    return {}
+    interface = interface_of(library)
+    if interface is None:
+        return {}
+    recipe: dict[str, Any] = {
+        "name": library.name, "guard": library.guard, "interface": interface.name,
+        "preload": {"file": preload_name(library.name, interface), "sources": ["core.c", *interface.sources], "compile": list(COMPILE),
+                    "link": list(PRELOAD_LINK)},
+        "audit": {"file": audit_name(library.name), "sources": ["audit.c"], "compile": [*COMPILE, *AUDIT_COMPILE], "link": list(AUDIT_LINK)},
+    }
+    values = {
+        "name": library.name, "guard": library.guard, "interface": interface, "reasons": REASONS, "versions": _strings(interface.versions),
+        "libraries": _strings(tuple(f"{one}.so" for one in interface.libraries)), "shim": preload_name(library.name, interface),
+        "driver": {**interface.driver, "sonames": _strings(interface.driver["sonames"])}, "preload": recipe["preload"], "audit": recipe["audit"],
+    }
+    texts = {file: render_text(f"library/shim/{file}.j2", **values)
+             for file in ("core.h", "core.c", "forms.h", *interface.sources, "audit.c", "CMakeLists.txt")}
+    return {RECIPE: f"{json.dumps(recipe, indent=2)}\n".encode(), **{f"{FOLDER}/{file}": text.encode() for file, text in texts.items()}}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A library's folder whose shim is built: its name, the prefix of its environment variables, and paths of the three libraries."""
+
+    name: str
+    guard: str
+    kernels: Path
+    preload: Path
+    audit: Path
+
+
+def recipe_of(folder: Path) -> dict[str, Any]:
+    """What a library's folder says of its shim.
+
+    Raises:
+        GemmgenError: it is no such folder, or has no shim.
+    """
+    try:
+        recipe = json.loads(read(folder / RECIPE, MOST_RECIPE))
+        for part in ("preload", "audit"):
+            words = [recipe["name"], recipe["guard"], recipe[part]["file"], *(word for key in ("sources", "compile", "link") for word in recipe[part][key])]
+            if not all(isinstance(word, str) for word in words):
+                raise TypeError(part)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise GemmgenError(str(folder), "is no library with a preload library", needs=f"a folder with {RECIPE}",
+                           remedy='gemmgen library LIB.toml -o DIR, with shim = ["cublas"] in LIB.toml') from None
+    return recipe
+
+
+def kernels_of(folder: Path, name: str) -> Path | None:
+    """The library of kernels, where it has been built: in the folder, or where CMake puts it."""
+    return next((path for path in (folder / f"lib{name}.so", folder / "build" / f"lib{name}.so") if path.exists()), None)
+
+
+def build(folder: Path, *, compiler: str = "gcc") -> Built:
+    """Build what is not built yet: the kernels' library, and the preload and the audit library beside it.
+
+    Raises:
+        GemmgenError: the folder has no shim, or a tool is missing or fails.
+    """
+    folder = folder.resolve()
+    recipe = recipe_of(folder)
+    name = recipe["name"]
+    if kernels_of(folder, name) is None:
+        _build_kernels(folder, recipe, compiler)
+    kernels = kernels_of(folder, name)
+    if kernels is None:
+        raise GemmgenError(str(folder), f"has no lib{name}.so after CMake built it", remedy=f"build it by hand, into {folder}/build")
+    made = {}
+    for part in ("preload", "audit"):
+        made[part] = kernels.parent / recipe[part]["file"]
+        sources = [folder / FOLDER / source for source in recipe[part]["sources"]]
+        inputs = [*(folder / FOLDER).iterdir(), *([kernels] if part == "preload" else [])]
+        if made[part].exists() and all(made[part].stat().st_mtime >= path.stat().st_mtime for path in inputs):
+            continue
+        linked = [f"-I{folder}", f"-I{folder / 'include'}", f"-L{kernels.parent}", "-Wl,-rpath,$ORIGIN", f"-l{name}", "-ldl", "-lpthread"]
+        # Into place at once: another process may be doing the same.
+        unfinished = made[part].with_suffix(f".{os.getpid()}")
+        _run([compiler, "-shared", *recipe[part]["compile"], *map(str, sources), *recipe[part]["link"], *(linked if part == "preload" else []),
+              f"-Wl,-soname,{made[part].name}", "-o", str(unfinished)], folder)
+        unfinished.replace(made[part])
+    return Built(name, recipe["guard"], kernels, made["preload"], made["audit"])
+
+
+def _build_kernels(folder: Path, recipe: Mapping[str, Any], compiler: str) -> None:
+    """Into the folder's `build`; by the compiler alone where there is no CMake."""
+    name, place = recipe["name"], folder / "build"
+    if shutil.which("cmake"):
+        _run(["cmake", "-S", str(folder), "-B", str(place), f"-D{recipe['guard']}_SHARED=ON", f"-D{recipe['guard']}_SHIM=OFF"], folder)
+        _run(["cmake", "--build", str(place), "--target", name], folder)
+        return
+    place.mkdir(exist_ok=True)
+    sources = folder / "src"
+    _run([compiler, "-shared", *COMPILE, f"-I{folder / 'include'}", f"-I{sources}", f"-I{sources / 'code'}", str(sources / f"{name}.c"),
+          str(sources / "code.c"), "-ldl", "-lpthread", "-o", str(place / f"lib{name}.so")], folder)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    if not shutil.which(command[0]):
+        raise GemmgenError(command[0], "is not installed", needs=f"it to build {folder}", remedy=f"install {command[0]}")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise GemmgenError(" ".join(command[:3]), f"fails in {folder}", got=(done.stderr or done.stdout).strip()[-2000:] or None)

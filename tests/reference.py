@@ -1,0 +1,58 @@
+"""The reference library: the C interface of a library of kernels on the CPU, tests/reference_library.c, compiled once a process."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from gemmgen.render import render_text
+
+NAME = "lab"
+SOURCE = Path(__file__).with_name("reference_library.c")
+FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-fvisibility=hidden", "-fPIC", "-shared")
+VALUES = {"version_number": 100, "largest_extent": 2**31 - 1, "alignment": 256, "least_driver": 12000, "least_driver_told": "12.0"}
+"""What the header is rendered with, but for its names."""
+
+
+def header() -> str:
+    """The text of lab.h."""
+    return render_text("library/header.h.j2", name=NAME, guard=NAME.upper(), **VALUES)
+
+
+@cache
+def folder() -> Path:
+    """A folder with lab.h and liblab.so, of this process until it ends.
+
+    Raises:
+        RuntimeError: there is no gcc, or it refuses the source; its words are in the message.
+    """
+    if not shutil.which("gcc"):
+        raise RuntimeError("the reference library needs gcc")
+    kept.append(held := tempfile.TemporaryDirectory(prefix="reference-library-"))
+    path = Path(held.name)
+    (path / f"{NAME}.h").write_text(header())
+    done = subprocess.run(
+        ["gcc", *FLAGS, f"-I{path}", str(SOURCE), "-o", str(path / f"lib{NAME}.so"), "-lm"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return path
+
+
+kept: list[tempfile.TemporaryDirectory] = []
+
+
+def path() -> Path:
+    """liblab.so."""
+    return folder() / f"lib{NAME}.so"
+
+
+def load() -> ctypes.CDLL:
+    """It, with the types of its counters set: lab_calls, lab_packed_calls, lab_sgemm_calls, lab_pack_calls, lab_taken."""
+    library = ctypes.CDLL(str(path()))
+    for counter in ("calls", "packed_calls", "sgemm_calls", "pack_calls", "taken"):
+        getattr(library, f"{NAME}_{counter}").restype = ctypes.c_longlong
+    return library

@@ -1,0 +1,362 @@
+/*
+ * The C interface of a library (templates/library/header.h.j2, rendered as `lab`) on the CPU, for tests without a GPU: pointers of the device are the host's,
+ * streams are not looked at, sums are in FP64 and rounded once. Two kernels, so that a choice can be seen: number 0, with a workspace, packs operands; number 1
+ * is the fallback, needs no workspace, packs nothing, and serves products with k below REFERENCE_FALLBACK_BELOW. tests/reference.py compiles it.
+ */
+#define LAB_BUILDING
+#include "lab.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REFERENCE = 0, FALLBACK = 1, KERNELS = 2 };
+
+#define REFERENCE_FALLBACK_BELOW 4
+#define REFERENCE_WORKSPACE 1024
+#define REFERENCE_WORKSPACE_PACKED 512
+#define REFERENCE_FORMAT 7
+#define REFERENCE_ERROR 5.9604644775390625e-08  /* 2^-24, of the one rounding */
+
+static const char *const NAMES[KERNELS] = {"reference", "reference_fallback"};
+
+static struct { long long gemm, packed, sgemm, pack, taken, given; } counted;
+static struct { lab_take take; lab_give give; void *user; } allocator;
+
+#define COUNT(what) ((void)__atomic_fetch_add(&counted.what, 1, __ATOMIC_RELAXED))
+
+/* Beyond the interface, for tests: products that were computed, by any function; how many of them of packed operands and by sgemm; operands packed;
+ * workspaces that were taken and not yet given back. */
+LAB_API long long lab_calls(void) { return __atomic_load_n(&counted.gemm, __ATOMIC_RELAXED); }
+LAB_API long long lab_packed_calls(void) { return __atomic_load_n(&counted.packed, __ATOMIC_RELAXED); }
+LAB_API long long lab_sgemm_calls(void) { return __atomic_load_n(&counted.sgemm, __ATOMIC_RELAXED); }
+LAB_API long long lab_pack_calls(void) { return __atomic_load_n(&counted.pack, __ATOMIC_RELAXED); }
+LAB_API long long lab_taken(void)
+{
+    return __atomic_load_n(&counted.taken, __ATOMIC_RELAXED) - __atomic_load_n(&counted.given, __ATOMIC_RELAXED);
+}
+
+int lab_version(void) { return LAB_VERSION; }
+int lab_abi(void) { return LAB_ABI; }
+int lab_kernels(void) { return KERNELS; }
+const char *lab_kernel_name(int kernel) { return kernel >= 0 && kernel < KERNELS ? NAMES[kernel] : NULL; }
+
+const char *lab_error_string(int code)
+{
+    static const char *const told[] = {
+        "no error", "a struct is NULL or of an unknown size", "bad order or transpose", "bad m", "bad n", "bad k", "bad lda", "bad ldb", "bad ldc", "bad batch",
+        "matrices of C overlap: bad stride_c", "A is NULL", "B is NULL", "C is NULL", "bad epilogue", "bad flags", "bad kernel",
+        "workspace too small or not aligned", "bad packed operand", "operand is neither 'a' nor 'b'", "too large", "no kernel serves this", "no driver",
+        "no device is current", "no memory",
+    };
+    if (code > 0)
+        return "an error of the driver";
+    return -code < (int)(sizeof told / sizeof *told) ? told[-code] : "an unknown code";
+}
+
+int lab_current_target(lab_target *target)
+{
+    if (!target || target->size != sizeof *target)
+        return lab_BAD_STRUCT;
+    memset(target->arch, 0, sizeof target->arch);
+    strcpy(target->arch, "cpu");
+    target->units = 1;
+    return lab_OK;
+}
+
+static int64_t batch_of(const lab_problem *p) { return p->batch == lab_EMPTY_BATCH ? 0 : p->batch == 0 ? 1 : p->batch; }
+static int is_flag(int32_t value) { return value == 0 || value == 1; }
+static int is_extent(int64_t value) { return value >= 0 && value <= LAB_LARGEST_EXTENT; }
+static int64_t at_least_1(int64_t value) { return value < 1 ? 1 : value; }
+
+/* A stored row's length of an operand with `rows` and `columns` after its transpose; of column major matrices a stored column's. */
+static int64_t stored(int64_t rows, int64_t columns, int order, int transposed)
+{
+    return at_least_1((order == lab_ROW_MAJOR) != transposed ? columns : rows);
+}
+
+static int64_t element(int64_t row, int64_t column, int64_t ld, int order, int transposed)
+{
+    return (order == lab_ROW_MAJOR) != transposed ? row * ld + column : column * ld + row;
+}
+
+static float value(const float *matrix, int64_t row, int64_t column, int64_t ld, int order, int transposed)
+{
+    return matrix[element(row, column, ld, order, transposed)];
+}
+
+/* What can be said of a problem without its pointers. */
+static int check_sizes(const lab_problem *p)
+{
+    if (!p || p->size != sizeof *p)
+        return lab_BAD_STRUCT;
+    if (!is_flag(p->order) || !is_flag(p->transpose_a) || !is_flag(p->transpose_b))
+        return lab_BAD_ORDER;
+    if (!is_extent(p->m))
+        return lab_BAD_M;
+    if (!is_extent(p->n))
+        return lab_BAD_N;
+    if (!is_extent(p->k))
+        return lab_BAD_K;
+    if (p->lda < stored(p->m, p->k, p->order, p->transpose_a))
+        return lab_BAD_LDA;
+    if (p->ldb < stored(p->k, p->n, p->order, p->transpose_b))
+        return lab_BAD_LDB;
+    if (p->ldc < stored(p->m, p->n, p->order, 0))
+        return lab_BAD_LDC;
+    if (p->batch < lab_EMPTY_BATCH)
+        return lab_BAD_BATCH;
+    if (batch_of(p) > 1 && p->m && p->n) {
+        int64_t lines = p->order == lab_ROW_MAJOR ? p->m : p->n, line = p->order == lab_ROW_MAJOR ? p->n : p->m;
+        int64_t apart = p->stride_c < 0 ? -p->stride_c : p->stride_c;
+        if (apart < (lines - 1) * p->ldc + line)
+            return lab_BAD_STRIDE_C;
+    }
+    if (p->epilogue < lab_IDENTITY || p->epilogue > lab_GELU_TANH)
+        return lab_BAD_EPILOGUE;
+    if (p->flags & ~(uint32_t)lab_SCALARS_ON_DEVICE)
+        return lab_BAD_FLAGS;
+    if (p->kernel < 0 || p->kernel > KERNELS || !(p->largest_error >= 0))
+        return lab_BAD_KERNEL;
+    if (p->largest_error > 0 && p->largest_error < REFERENCE_ERROR)
+        return lab_NOT_SERVED;
+    return lab_OK;
+}
+
+static int chosen(const lab_problem *p)
+{
+    return p->kernel ? p->kernel - 1 : p->k < REFERENCE_FALLBACK_BELOW ? FALLBACK : REFERENCE;
+}
+
+int lab_select(const lab_problem *problem, const lab_target *target, lab_choice *choice)
+{
+    int code = check_sizes(problem);
+    if (code)
+        return code;
+    if ((target && target->size != sizeof *target) || !choice || choice->size != sizeof *choice)
+        return lab_BAD_STRUCT;
+    choice->kernel = chosen(problem);
+    choice->is_fallback = choice->kernel == FALLBACK;
+    choice->name = NAMES[choice->kernel];
+    choice->reason = problem->kernel ? "asked for" : choice->is_fallback ? "k is small" : "the fastest";
+    choice->workspace_bytes = choice->is_fallback ? 0 : REFERENCE_WORKSPACE;
+    choice->workspace_bytes_packed = choice->is_fallback ? 0 : REFERENCE_WORKSPACE_PACKED;
+    choice->seconds = 1e-9 * (double)problem->m * (double)problem->n * (double)problem->k * (double)batch_of(problem);
+    choice->sgemm_seconds = 4 * choice->seconds;
+    choice->error = choice->worst_case = REFERENCE_ERROR;
+    return lab_OK;
+}
+
+static double activated(int epilogue, double x)
+{
+    switch (epilogue) {
+    case lab_RELU: return x < 0 ? 0 : x;
+    case lab_GELU_ERF: return x * (1 + erf(x / sqrt(2.0))) / 2;
+    case lab_GELU_TANH: return x * (1 + tanh(sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x))) / 2;
+    default: return x;
+    }
+}
+
+/* op(A) or op(B) of a product, stored as it is in the problem or copied by lab_pack(). */
+typedef struct operand { const float *data; int64_t ld, stride; int order, transposed; } operand;
+
+static void compute(const lab_problem *p, operand a, operand b)
+{
+    double alpha = p->alpha ? *p->alpha : 1, beta = p->beta ? *p->beta : 0;
+    for (int64_t product = 0; product < batch_of(p); ++product) {
+        const float *of_a = a.data + product * a.stride, *of_b = b.data + product * b.stride;
+        float *of_c = p->c + product * p->stride_c;
+        for (int64_t i = 0; i < p->m; ++i)
+            for (int64_t j = 0; j < p->n; ++j) {
+                double sum = 0;
+                int64_t at = element(i, j, p->ldc, p->order, 0);
+                if (alpha != 0)
+                    for (int64_t l = 0; l < p->k; ++l)
+                        sum += (double)value(of_a, i, l, a.ld, a.order, a.transposed) * value(of_b, l, j, b.ld, b.order, b.transposed);
+                sum = alpha != 0 ? alpha * sum : 0;
+                if (beta != 0)
+                    sum += beta * of_c[at];
+                if (p->bias)
+                    sum += p->bias[p->order == lab_ROW_MAJOR ? j : i];
+                of_c[at] = (float)activated(p->epilogue, sum);
+            }
+    }
+}
+
+/* All products of this library. packed: NULL, or one of the operands. */
+static int run(const lab_problem *p, const lab_packed *packed, void *workspace, size_t workspace_bytes, void *stream)
+{
+    lab_choice choice = {sizeof choice};
+    int code = lab_select(p, NULL, &choice), of_a, of_b, reads;
+    size_t needed;
+    void *own = NULL;
+    if (code)
+        return code;
+    if (!packed)
+        of_a = of_b = 0;
+    else {
+        if (packed->size != sizeof *packed || !packed->memory || packed->format != REFERENCE_FORMAT || packed->order != p->order)
+            return lab_BAD_PACKED;
+        of_a = packed->operand == 'a', of_b = packed->operand == 'b';
+        if (!(of_a && packed->rows == p->m && packed->columns == p->k) && !(of_b && packed->rows == p->k && packed->columns == p->n))
+            return lab_BAD_PACKED;
+        if (packed->bytes < sizeof(float) * (size_t)packed->rows * (size_t)packed->columns)
+            return lab_BAD_PACKED;
+        if (p->kernel && choice.is_fallback)
+            return lab_BAD_KERNEL;
+        choice.kernel = REFERENCE, choice.is_fallback = 0;
+        choice.workspace_bytes_packed = REFERENCE_WORKSPACE_PACKED;
+    }
+    if (!p->m || !p->n || !batch_of(p))
+        return lab_OK;
+    /* Scalars on a GPU cannot be looked at, and this library must fail where a GPU's would. */
+    reads = p->k && ((p->flags & lab_SCALARS_ON_DEVICE) || !p->alpha || *p->alpha != 0);
+    if (reads && !of_a && !p->a)
+        return lab_BAD_A;
+    if (reads && !of_b && !p->b)
+        return lab_BAD_B;
+    if (!p->c)
+        return lab_BAD_C;
+    needed = packed ? choice.workspace_bytes_packed : choice.workspace_bytes;
+    if (needed && !workspace && !workspace_bytes) {
+        workspace = own = allocator.take ? allocator.take(allocator.user, needed, stream) : malloc(needed);
+        if (!own)
+            return lab_NO_MEMORY;
+        COUNT(taken);
+    } else if (needed && (!workspace || workspace_bytes < needed || (uintptr_t)workspace % LAB_WORKSPACE_ALIGNMENT))
+        return lab_BAD_WORKSPACE;
+    if (needed)
+        memset(workspace, 0, sizeof(lab_status));
+    compute(
+        p,
+        of_a ? (operand){packed->memory, at_least_1(p->k), 0, lab_ROW_MAJOR, 0} : (operand){p->a, p->lda, p->stride_a, p->order, p->transpose_a},
+        of_b ? (operand){packed->memory, at_least_1(p->n), 0, lab_ROW_MAJOR, 0} : (operand){p->b, p->ldb, p->stride_b, p->order, p->transpose_b});
+    if (own) {
+        if (allocator.give)
+            allocator.give(allocator.user, own, needed, stream);
+        else
+            free(own);
+        COUNT(given);
+    }
+    COUNT(gemm);
+    if (packed)
+        COUNT(packed);
+    return lab_OK;
+}
+
+int lab_prepare(void) { return lab_OK; }
+
+int lab_gemm(const lab_problem *problem, void *workspace, size_t workspace_bytes, void *stream)
+{
+    return run(problem, NULL, workspace, workspace_bytes, stream);
+}
+
+int lab_gemm_packed(const lab_problem *problem, const lab_packed *packed, void *workspace, size_t workspace_bytes, void *stream)
+{
+    return packed ? run(problem, packed, workspace, workspace_bytes, stream) : lab_BAD_STRUCT;
+}
+
+int lab_pack_bytes(const lab_problem *problem, char operand, const lab_target *target, size_t *bytes)
+{
+    int code = check_sizes(problem);
+    if (code)
+        return code;
+    if ((target && target->size != sizeof *target) || !bytes)
+        return lab_BAD_STRUCT;
+    if (operand != 'a' && operand != 'b')
+        return lab_BAD_OPERAND;
+    if (problem->kernel - 1 == FALLBACK)
+        return lab_NOT_SERVED;
+    *bytes = sizeof(float) * (size_t)(operand == 'a' ? problem->m : problem->n) * (size_t)problem->k;
+    return lab_OK;
+}
+
+int lab_pack(const lab_problem *problem, char operand, void *memory, size_t bytes, void *stream, lab_packed *packed)
+{
+    size_t needed;
+    int of_a = operand == 'a';
+    int64_t at = 0;
+    int code = lab_pack_bytes(problem, operand, NULL, &needed);
+    (void)stream;
+    if (code)
+        return code;
+    if (!packed || packed->size != sizeof *packed)
+        return lab_BAD_STRUCT;
+    packed->rows = of_a ? problem->m : problem->k;
+    packed->columns = of_a ? problem->k : problem->n;
+    if (packed->rows && packed->columns && !(of_a ? problem->a : problem->b))
+        return of_a ? lab_BAD_A : lab_BAD_B;
+    if (needed && (!memory || bytes < needed || (uintptr_t)memory % LAB_WORKSPACE_ALIGNMENT))
+        return lab_BAD_WORKSPACE;
+    for (int64_t row = 0; row < packed->rows; ++row)
+        for (int64_t column = 0; column < packed->columns; ++column)
+            ((float *)memory)[at++] = value(
+                of_a ? problem->a : problem->b, row, column, of_a ? problem->lda : problem->ldb, problem->order,
+                of_a ? problem->transpose_a : problem->transpose_b);
+    packed->operand = operand;
+    packed->format = REFERENCE_FORMAT;
+    packed->order = problem->order;
+    packed->reserved = 0;
+    packed->memory = memory;
+    packed->bytes = needed;
+    COUNT(pack);
+    return lab_OK;
+}
+
+int lab_read_status(const void *workspace, void *stream, lab_status *status)
+{
+    (void)stream;
+    if (!workspace || (uintptr_t)workspace % LAB_WORKSPACE_ALIGNMENT)
+        return lab_BAD_WORKSPACE;
+    if (!status)
+        return lab_BAD_STRUCT;
+    memcpy(status, workspace, sizeof *status);
+    return lab_OK;
+}
+
+static int transposes(char letter, int32_t *transposed)
+{
+    *transposed = letter == 't' || letter == 'T' || letter == 'c' || letter == 'C';
+    return *transposed || letter == 'n' || letter == 'N';
+}
+
+int lab_sgemm(
+    char transa, char transb, int m, int n, int k, const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc,
+    void *stream)
+{
+    lab_problem p = {sizeof p};
+    int code;
+    if (!transposes(transa, &p.transpose_a))
+        return -1;
+    if (!transposes(transb, &p.transpose_b))
+        return -2;
+    if (m < 0)
+        return -3;
+    if (n < 0)
+        return -4;
+    if (k < 0)
+        return -5;
+    if (lda < at_least_1(p.transpose_a ? k : m))
+        return -8;
+    if (ldb < at_least_1(p.transpose_b ? n : k))
+        return -10;
+    if (ldc < at_least_1(m))
+        return -13;
+    p.order = lab_COLUMN_MAJOR;
+    p.m = m, p.n = n, p.k = k;
+    p.lda = lda, p.ldb = ldb, p.ldc = ldc;
+    p.a = a, p.b = b, p.c = c;
+    p.alpha = alpha, p.beta = beta;
+    code = run(&p, NULL, NULL, 0, stream);
+    if (!code && m && n)
+        COUNT(sgemm);
+    return code;
+}
+
+int lab_set_allocator(lab_take take, lab_give give, void *user)
+{
+    allocator.take = take;
+    allocator.give = give;
+    allocator.user = user;
+    return lab_OK;
+}

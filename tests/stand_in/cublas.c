@@ -1,0 +1,136 @@
+/*
+ * Stands in for libcublas.so.13: the functions that the preload library defines or calls, on the host, with that library's versions of symbols. Only FP32 is
+ * computed; calls of other types are counted. Device pointers to scalars are the host's, too.
+ */
+#include "blas.h"
+
+typedef struct handle { uint32_t mark; int pointers, math; void *stream; } handle;
+enum { MARK = 0xb1a5, OK = 0, NOT_INITIALIZED = 1, INVALID = 7 };
+
+long long stand_in_calls(const char *name) { return count_of(name); }
+
+int cublasCreate_v2(handle **made)
+{
+    *made = calloc(1, sizeof **made);
+    (*made)->mark = MARK;
+    return OK;
+}
+int cublasDestroy_v2(handle *h) { called(__func__); if (!h || h->mark != MARK) return NOT_INITIALIZED; h->mark = 0; free(h); return OK; }
+int cublasSetStream_v2(handle *h, void *stream) { h->stream = stream; return OK; }
+int cublasGetStream_v2(handle *h, void **stream) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *stream = h->stream; return OK; }
+int cublasSetPointerMode_v2(handle *h, int mode) { h->pointers = mode; return OK; }
+int cublasGetPointerMode_v2(handle *h, int *mode) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *mode = h->pointers; return OK; }
+int cublasSetMathMode(handle *h, int mode) { h->math = mode; return OK; }
+int cublasGetMathMode(handle *h, int *mode) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *mode = h->math; return OK; }
+
+static int check(const handle *h, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc)
+{
+    return !h || h->mark != MARK ? NOT_INITIALIZED : m < 0 || n < 0 || k < 0 || lda < 1 || ldb < 1 || ldc < m ? INVALID : OK;
+}
+
+#define SGEMM(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *a, integer lda, const float *b, integer ldb, \
+             const float *beta, float *c, integer ldc) \
+    { \
+        int status = check(h, m, n, k, lda, ldb, ldc); \
+        called(#name); \
+        if (!status) \
+            product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
+        return status; \
+    }
+SGEMM(cublasSgemm_v2, int)
+SGEMM(cublasSgemm_v2_64, int64_t)
+
+#define STRIDED(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *a, integer lda, long long sa, const float *b, \
+             integer ldb, long long sb, const float *beta, float *c, integer ldc, long long sc, integer batch) \
+    { \
+        int status = check(h, m, n, k, lda, ldb, ldc); \
+        called(#name); \
+        for (integer i = 0; !status && i < batch; ++i) \
+            product(ta, tb, m, n, k, *alpha, a + i * sa, lda, b + i * sb, ldb, *beta, c + i * sc, ldc); \
+        return status; \
+    }
+STRIDED(cublasSgemmStridedBatched, int)
+STRIDED(cublasSgemmStridedBatched_64, int64_t)
+
+#define BATCHED(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *const a[], integer lda, const float *const b[], \
+             integer ldb, const float *beta, float *const c[], integer ldc, integer batch) \
+    { \
+        int status = check(h, m, n, k, lda, ldb, ldc); \
+        called(#name); \
+        for (integer i = 0; !status && i < batch; ++i) \
+            product(ta, tb, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
+        return status; \
+    }
+BATCHED(cublasSgemmBatched, int)
+BATCHED(cublasSgemmBatched_64, int64_t)
+
+#define SGEMM_EX(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const void *a, int at, integer lda, const void *b, int bt, \
+             integer ldb, const float *beta, void *c, int ct, integer ldc) \
+    { \
+        int status = check(h, m, n, k, lda, ldb, ldc); \
+        called(#name); \
+        if (!status && !at && !bt && !ct) \
+            product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
+        return status; \
+    }
+SGEMM_EX(cublasSgemmEx, int)
+SGEMM_EX(cublasSgemmEx_64, int64_t)
+
+#define GEMM_EX(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const void *a, int at, integer lda, const void *b, int bt, \
+             integer ldb, const float *beta, void *c, int ct, integer ldc, int compute, int algo) \
+    { \
+        int status = check(h, m, n, k, lda, ldb, ldc); \
+        (void)algo; \
+        called(#name); \
+        if (!status && !at && !bt && !ct && compute == 68) \
+            product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
+        return status; \
+    }
+GEMM_EX(cublasGemmEx, int)
+GEMM_EX(cublasGemmEx_64, int64_t)
+
+#define STRIDED_EX(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const void *a, int at, integer lda, long long sa, const void *b, \
+             int bt, integer ldb, long long sb, const float *beta, void *c, int ct, integer ldc, long long sc, integer batch, int compute, int algo) \
+    { \
+        int status = check(h, m, n, k, lda, ldb, ldc); \
+        (void)algo; \
+        called(#name); \
+        for (integer i = 0; !status && !at && !bt && !ct && compute == 68 && i < batch; ++i) \
+            product(ta, tb, m, n, k, *alpha, (const float *)a + i * sa, lda, (const float *)b + i * sb, ldb, *beta, (float *)c + i * sc, ldc); \
+        return status; \
+    }
+STRIDED_EX(cublasGemmStridedBatchedEx, int)
+STRIDED_EX(cublasGemmStridedBatchedEx_64, int64_t)
+
+#define BATCHED_EX(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const void *const a[], int at, integer lda, \
+             const void *const b[], int bt, integer ldb, const float *beta, void *const c[], int ct, integer ldc, integer batch, int compute, int algo) \
+    { \
+        int status = check(h, m, n, k, lda, ldb, ldc); \
+        (void)algo; \
+        called(#name); \
+        for (integer i = 0; !status && !at && !bt && !ct && compute == 68 && i < batch; ++i) \
+            product(ta, tb, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
+        return status; \
+    }
+BATCHED_EX(cublasGemmBatchedEx, int)
+BATCHED_EX(cublasGemmBatchedEx_64, int64_t)
+
+/* Another function, which the preload library leaves alone. */
+int cublasSgemv_v2(handle *h, int op, int m, int n, const float *alpha, const float *a, int lda, const float *x, int incx, const float *beta, float *y, int incy)
+{
+    called(__func__);
+    for (int i = 0; h && i < m; ++i) {
+        double sum = 0;
+        for (int j = 0; j < n; ++j)
+            sum += (double)element(a, op != 0, i, j, lda) * x[j * incx];
+        y[i * incy] = (float)(*alpha * sum + *beta * y[i * incy]);
+    }
+    return OK;
+}

@@ -1,0 +1,80 @@
+/*
+ * Stands in for libhipblas.so and, with -DROCBLAS, for librocblas.so: the functions that the preload library defines or calls, on the host. hipBLAS calls
+ * rocBLAS, as the real one does. The rocBLAS here is an old one without math modes.
+ */
+#include "blas.h"
+
+typedef struct handle { uint32_t mark; int pointers, math; void *stream, *inner; } handle;
+enum { MARK = 0xb1a5, OK = 0, NOT_INITIALIZED = 1, INVALID = 4, OP_N = 111 };
+
+#ifdef ROCBLAS
+#define NAME(hip, roc) roc
+#else
+#define NAME(hip, roc) hip
+int rocblas_create_handle(handle **);
+int rocblas_sgemm(handle *, int, int, int, int, int, const float *, const float *, int, const float *, int, const float *, float *, int);
+#endif
+
+long long NAME(stand_in_calls, stand_in_roc_calls)(const char *name) { return count_of(name); }
+
+int NAME(hipblasCreate, rocblas_create_handle)(handle **made)
+{
+    *made = calloc(1, sizeof **made);
+    (*made)->mark = MARK;
+#ifndef ROCBLAS
+    rocblas_create_handle((handle **)&(*made)->inner);
+#endif
+    return OK;
+}
+int NAME(hipblasDestroy, rocblas_destroy_handle)(handle *h) { called(__func__); if (!h || h->mark != MARK) return NOT_INITIALIZED; h->mark = 0; free(h); return OK; }
+int NAME(hipblasSetStream, rocblas_set_stream)(handle *h, void *stream) { h->stream = stream; return OK; }
+int NAME(hipblasGetStream, rocblas_get_stream)(handle *h, void **stream) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *stream = h->stream; return OK; }
+int NAME(hipblasSetPointerMode, rocblas_set_pointer_mode)(handle *h, int mode) { h->pointers = mode; return OK; }
+int NAME(hipblasGetPointerMode, rocblas_get_pointer_mode)(handle *h, int *mode) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *mode = h->pointers; return OK; }
+#ifndef ROCBLAS
+int hipblasSetMathMode(handle *h, int mode) { h->math = mode; return OK; }
+int hipblasGetMathMode(handle *h, int *mode) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *mode = h->math; return OK; }
+#endif
+
+#define SGEMM(name, integer, body) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *a, integer lda, const float *b, integer ldb, \
+             const float *beta, float *c, integer ldc) \
+    { \
+        called(__func__); \
+        if (!h || h->mark != MARK) \
+            return NOT_INITIALIZED; \
+        body; \
+        return OK; \
+    }
+#define OWN product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc)
+#ifdef ROCBLAS
+SGEMM(rocblas_sgemm, int, OWN)
+SGEMM(rocblas_sgemm_64, int64_t, OWN)
+#else
+SGEMM(hipblasSgemm, int, return rocblas_sgemm(h->inner, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
+SGEMM(hipblasSgemm_64, int64_t, OWN)
+#endif
+
+#define STRIDED(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *a, integer lda, int64_t sa, const float *b, \
+             integer ldb, int64_t sb, const float *beta, float *c, integer ldc, int64_t sc, integer batch) \
+    { \
+        called(__func__); \
+        for (integer i = 0; h && i < batch; ++i) \
+            product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a + i * sa, lda, b + i * sb, ldb, *beta, c + i * sc, ldc); \
+        return h ? OK : NOT_INITIALIZED; \
+    }
+STRIDED(NAME(hipblasSgemmStridedBatched, rocblas_sgemm_strided_batched), int)
+STRIDED(NAME(hipblasSgemmStridedBatched_64, rocblas_sgemm_strided_batched_64), int64_t)
+
+#define BATCHED(name, integer) \
+    int name(handle *h, int ta, int tb, integer m, integer n, integer k, const float *alpha, const float *const a[], integer lda, const float *const b[], \
+             integer ldb, const float *beta, float *const c[], integer ldc, integer batch) \
+    { \
+        called(__func__); \
+        for (integer i = 0; h && i < batch; ++i) \
+            product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
+        return h ? OK : NOT_INITIALIZED; \
+    }
+BATCHED(NAME(hipblasSgemmBatched, rocblas_sgemm_batched), int)
+BATCHED(NAME(hipblasSgemmBatched_64, rocblas_sgemm_batched_64), int64_t)

@@ -1,0 +1,117 @@
+"""What a test's program starts with: the vendor's library by ctypes, every function with its argument types, and counters of both sides."""
+
+import ctypes
+import json
+import os
+import sys
+
+F32, F16, COMPUTE_32F = 0, 2, 68
+N, T = 0, 1
+P, I32, I64, FLOAT = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_float
+
+FORMS = {  # I: int, or int64_t of functions that end in _64; S: a stride; p: a pointer; i: an enumeration
+    "cublasSgemm_v2": "pii III p pI pI p pI",
+    "cublasSgemmStridedBatched": "pii III p pIS pIS p pIS I",
+    "cublasSgemmBatched": "pii III p pI pI p pI I",
+    "cublasSgemmEx": "pii III p piI piI p piI",
+    "cublasGemmEx": "pii III p piI piI p piI ii",
+    "cublasGemmStridedBatchedEx": "pii III p piIS piIS p piIS I ii",
+    "cublasGemmBatchedEx": "pii III p piI piI p piI I ii",
+}
+GEMMS = [name + suffix for name in FORMS for suffix in ("", "_64")]
+OPERATIONS = {N: 0, T: 1, 2: 2, 3: 3}
+
+
+def as_hip():
+    """From now on the functions are hipBLAS's and rocBLAS's."""
+    gemm, strided, listed = (FORMS[name] for name in ("cublasSgemm_v2", "cublasSgemmStridedBatched", "cublasSgemmBatched"))
+    FORMS.clear()
+    FORMS.update({"hipblasSgemm": gemm, "hipblasSgemmStridedBatched": strided, "hipblasSgemmBatched": listed,
+                  "rocblas_sgemm": gemm, "rocblas_sgemm_strided_batched": strided, "rocblas_sgemm_batched": listed})
+    GEMMS[:] = [name + suffix for name in FORMS for suffix in ("", "_64")]
+    OPERATIONS.update({N: 111, T: 112, 2: 113, 3: 114})
+
+
+def load(name="libcublas.so.13"):
+    """The vendor's library; its functions are found in the order of symbols, so that a preloaded library's come first."""
+    return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+
+
+def typed(library, name):
+    """A GEMM function of a library, with its types."""
+    function = getattr(library, name)
+    wide = I64 if name.endswith("_64") else I32
+    function.argtypes = [{"p": P, "i": I32, "I": wide, "S": I64}[one] for one in FORMS[name.removesuffix("_64")].replace(" ", "")]
+    return function
+
+
+def array(*values):
+    return (FLOAT * len(values))(*values)
+
+
+def pointers(*arrays):
+    return (P * len(arrays))(*(ctypes.addressof(one) for one in arrays))
+
+
+def create(library, stream=0, pointer_mode=0, math=0):
+    """A handle."""
+    handle = P()
+    library.cublasCreate_v2(ctypes.byref(handle))
+    library.cublasSetStream_v2(handle, P(stream))
+    library.cublasSetPointerMode_v2(handle, pointer_mode)
+    library.cublasSetMathMode(handle, math)
+    return handle
+
+
+def kernels(name="calls"):
+    """Products that the library of kernels computed."""
+    function = getattr(ctypes.CDLL(None), f"lab_{name}", None)
+    if function is None:
+        return 0
+    function.restype = ctypes.c_longlong
+    return function()
+
+
+def vendor(library, name):
+    """Calls of a function that reached the vendor's library."""
+    count = library.stand_in_calls
+    count.restype = ctypes.c_longlong
+    return count(name.encode())
+
+
+def driver(name="libcuda.so.1"):
+    library = ctypes.CDLL(name)
+    library.stand_in_counted.restype = ctypes.c_longlong
+    library.stand_in_context.argtypes = [P]
+    library.stand_in_capture.argtypes = [P, I32, ctypes.c_ulonglong, P]
+    library.stand_in_destroy_graph.argtypes = [P]
+    library.counted = lambda what: library.stand_in_counted(what.encode())
+    return library
+
+
+def arguments(name, handle, *, m=5, n=6, k=7, ta=N, tb=N, alpha=2.0, beta=0.5, types=(F32, F32, F32), compute=COMPUTE_32F, algo=-1, batch=2, seed=1):
+    """(arguments, C, what keeps them alive) of any of the functions, of products of these sizes."""
+    def filled(count, shift):
+        return array(*(((index * 7 + shift * seed) % 11 - 5) / 4 for index in range(count)))
+
+    form = FORMS[name.removesuffix("_64")]
+    strided, listed = "S" in form, "atched" in name and "S" not in form
+    products = batch if "atched" in name else 1
+    lda, ldb, ldc = (k if ta else m) + 1, (n if tb else k) + 2, m + 3
+    sizes = lda * (m if ta else k), ldb * (k if tb else n), ldc * n
+    a, b, c = (filled(size * max(products, 1), shift) for shift, size in enumerate(sizes, 1))
+    scalars = array(alpha), array(beta)
+    lists = [pointers(*(type(array(0)).from_buffer(one, 4 * size * i) for i in range(products))) for one, size in zip((a, b, c), sizes)] if listed else []
+    operands = lists or (a, b, c)
+
+    def operand(at, ld):
+        return [operands[at], *([types[at]] if "i" in form[5:] else []), ld, *([sizes[at]] if strided else [])]
+
+    given = [handle, OPERATIONS[ta], OPERATIONS[tb], m, n, k, scalars[0], *operand(0, lda), *operand(1, ldb), scalars[1], *operand(2, ldc)]
+    given += [batch] if "atched" in name else []
+    given += [compute, algo] if name.startswith("cublasGemm") else []
+    return [ctypes.addressof(one) if isinstance(one, ctypes.Array) else one for one in given], c, (a, b, c, scalars, lists)
+
+
+def tell(**what):
+    print(json.dumps(what))

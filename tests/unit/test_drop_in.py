@@ -1,0 +1,545 @@
+"""The preload library beside stand-ins: what is taken and passed on, workspaces, graphs, the log, and programs of every kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dropped_in
+from dropped_in import run, run_python
+from gemmgen.library import dropped, shim
+
+pytestmark = pytest.mark.slow
+
+EVERY = """
+blas, default = load(), ctypes.CDLL(None)
+real = ctypes.CDLL("libcublas.so.13")
+for name in GEMMS:
+    for ta, tb, beta in ((N, N, 0.5), (T, N, 0.0), (N, 2, 1.0), (T, T, -1.0)):
+        found = []
+        for library, off in ((default, 0), (real, 1)):
+            handle = create(default, stream=0x100, pointer_mode=MODE)
+            given, c, kept = arguments(name, handle, ta=ta, tb=tb, beta=beta)
+            before = kernels(), vendor(blas, name)
+            status = typed(library, name)(*given)
+            found.append((status, kernels() - before[0], vendor(blas, name) - before[1], list(c)))
+        tell(**{f"{name} {ta}{tb}": [*found[0][:3], *found[1][:3], max(abs(x - y) for x, y in zip(found[0][3], found[1][3]))]})
+"""
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_every_function_is_taken_or_passed_on_with_the_same_result(mode):
+    """By the order of symbols, with scalars on the host and on the device; arrays of pointers are passed on."""
+    ran = run_python(EVERY.replace("MODE", str(mode)))
+    assert len(ran.told) == 4 * 14
+    for name, (status, taken, passed, real_status, real_taken, real_passed, apart) in ran.told.items():
+        listed = "Batched" in name and "Strided" not in name
+        assert (status, taken, passed) == (0, 0 if listed else 1, 1 if listed else 0), name
+        assert (real_status, real_taken, real_passed) == (0, 0, 1) and apart < 1e-5, name
+    kinds = {line["alpha"] for line in ran.log if line["taken"]}
+    assert kinds == ({"device"} if mode else {"other"})
+    assert {line["layout"] for line in ran.log} == {"nn", "tn", "nt", "tt"}
+
+
+PASSED = """
+blas, default = load(), ctypes.CDLL(None)
+gpu = driver()
+
+def one(told, name, handle, change=None, **how):
+    given, c, kept = arguments(name, handle, **how)
+    if change:
+        change(given)
+    before = kernels(), vendor(blas, name)
+    status = typed(default, name)(*given)
+    tell(**{told: [status, kernels() - before[0], vendor(blas, name) - before[1]]})
+
+h = create(default, stream=0x100)
+sgemm, ex = "cublasSgemm_v2", "cublasGemmEx"
+for math in (0, 16):
+    one(f"math {math}", sgemm, create(default, math=math))
+for math in (1, 2, 3, 4, 18):
+    one(f"math {math}", sgemm, create(default, math=math))
+one("half", ex, h, types=(F16, F16, F16))
+one("half result", ex, h, types=(F32, F32, F16))
+one("half in SgemmEx", "cublasSgemmEx", h, types=(F16, F16, F32))
+for compute in (64, 69, 74, 75, 77, 78):
+    one(f"compute {compute}", ex, h, compute=compute)
+one("compute in a batch", "cublasGemmStridedBatchedEx_64", h, compute=77)
+one("tensor op", ex, h, algo=99)
+one("algorithm", ex, h, algo=7)
+one("conjugate", sgemm, h, ta=3)
+one("no rows", sgemm, h, m=0)
+one("no sums", sgemm, h, k=0)
+one("no products", "cublasSgemmStridedBatched", h, batch=0)
+one("few sums", sgemm, h, k=3)
+one("bad lda", sgemm, h, lambda given: given.__setitem__(8, 2))
+one("negative m", sgemm, h, lambda given: given.__setitem__(3, -1))
+one("a stranger's handle", sgemm, ctypes.addressof(ctypes.create_string_buffer(64)))
+one("other device", sgemm, create(default, stream=0x9000))
+gpu.stand_in_context(0)
+one("no device", sgemm, h)
+gpu.stand_in_context(0xc0)
+one("again", sgemm, h)
+"""
+
+
+def test_what_does_not_ask_for_fp32_is_passed_on():
+    """Each with its reason; arguments that are wrong get the vendor's answer."""
+    ran = run_python(PASSED)
+    taken = {name for name, told in ran.told.items() if told[1]}
+    assert taken == {"math 0", "math 16", "tensor op", "again"}
+    for name, (status, own, vendors) in ran.told.items():
+        assert own + vendors == 1, name
+        wrong = {"bad lda": 0, "negative m": 7, "a stranger's handle": 1}
+        assert status == wrong.get(name, 0), name
+    counts = ran.counts
+    sgemm, ex = "cublasSgemm_v2", "cublasGemmEx"
+    words = shim.REASONS
+    assert counts[f"{sgemm}: {words['MATH_MODE']}"] == 5
+    assert counts[f"{ex}: {words['TYPES']}"] == 2 and counts[f"cublasSgemmEx: {words['TYPES']}"] == 1
+    assert counts[f"{ex}: {words['COMPUTE']}"] == 6 and counts[f"cublasGemmStridedBatchedEx_64: {words['COMPUTE']}"] == 1
+    assert counts[f"{ex}: {words['ALGORITHM']}"] == 1 and counts[f"{sgemm}: {words['OPERATION']}"] == 1
+    assert counts[f"{sgemm}: {words['EMPTY']}"] == 2 and counts[f"cublasSgemmStridedBatched: {words['EMPTY']}"] == 1
+    assert counts[f"{sgemm}: {words['FALLBACK']}"] == 1 and counts[f"{sgemm}: {words['REFUSED']}"] == 2
+    assert counts[f"{sgemm}: {words['HANDLE']}"] == 1
+    assert counts[f"{sgemm}: {words['OTHER_DEVICE']}"] == 1 and counts[f"{sgemm}: {words['NO_CONTEXT']}"] == 1
+    assert {line["detail"] for line in ran.log if line.get("reason") == words["REFUSED"]} == {"bad lda", "bad m"}
+
+
+MATMUL = """
+blas, lt, default = load(), load("libcublasLt.so.13"), ctypes.CDLL(None)
+lt.stand_in_lt_calls.restype = ctypes.c_longlong
+matmul, real = default.cublasLtMatmul, ctypes.CDLL("libcublasLt.so.13").cublasLtMatmul
+for function in (matmul, real):
+    function.argtypes = [P] * 14 + [ctypes.c_size_t, P]
+WIDE = {8: P, 10: I64}
+
+def description(compute=68, scale=0, attributes={}):
+    made = P()
+    lt.cublasLtMatmulDescCreate(ctypes.byref(made), compute, scale)
+    for number, value in attributes.items():
+        value = WIDE.get(number, I32)(value)
+        assert not lt.cublasLtMatmulDescSetAttribute(made, number, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
+    return made
+
+def layout(rows, columns, order=0, batch=1, kind=0, attributes={}):
+    made, ld = P(), (columns if order else rows) + 1
+    size = ld * (rows if order else columns)
+    lt.cublasLtMatrixLayoutCreate(ctypes.byref(made), kind, ctypes.c_uint64(rows), ctypes.c_uint64(columns), I64(ld))
+    for number, value in {1: I32(order), 5: I32(batch), 6: I64(size), **{n: I32(v) for n, v in attributes.items()}}.items():
+        assert not lt.cublasLtMatrixLayoutSetAttribute(made, number, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
+    return made, size * batch
+
+def one(told, ta=0, tb=0, orders=(0, 0, 0), batch=1, beta=0.0, attributes={}, compute=68, scale=0, kind=0, other_c=False, pointer_mode=0, of_layout={},
+        other_k=0, workspace=0):
+    m, n, k = 4, 5, 6
+    bias = array(*(i / 2 - 1 for i in range(8)))
+    attributes = {3: ta, 4: tb, 2: pointer_mode, **{key: ctypes.addressof(bias) if value == "bias" else value for key, value in attributes.items()}}
+    (la, size_a), (lb, size_b) = layout(*((k, m) if ta else (m, k)), orders[0], batch, kind), layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind)
+    ld, size_c = layout(m, n, orders[2], batch, kind, of_layout)
+    a, b = (array(*(((i * s) % 9 - 4) / 2 for i in range(size))) for size, s in ((size_a, 5), (size_b, 7)))
+    alpha, scalar = array(1.5), array(beta)
+    results, before = [], (kernels(), lt.stand_in_lt_calls(b"cublasLtMatmul"))
+    memory = ctypes.create_string_buffer(8192)
+    place = (ctypes.addressof(memory) + 255) // 256 * 256
+    for function in (matmul, real):
+        c, d = array(*(i % 3 for i in range(size_c))), array(*(i % 3 for i in range(size_c)))
+        at = [ctypes.addressof(x) for x in (alpha, a, b, scalar, d if not other_c else c, d)]
+        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], ld, at[5], ld, None, place if workspace else None,
+                          workspace, 0x100)
+        results.append((status, list(d)))
+        if function is matmul:
+            after = (kernels(), lt.stand_in_lt_calls(b"cublasLtMatmul"))
+    tell(**{told: [results[0][0], after[0] - before[0], after[1] - before[1], max(abs(x - y) for x, y in zip(results[0][1], results[1][1]))]})
+
+for ta in (0, 1):
+    for tb in (0, 1):
+        for orders in ((0, 0, 0), (1, 0, 0), (0, 1, 1), (1, 1, 1), (1, 1, 0)):
+            one(f"taken {ta}{tb} {orders}", ta, tb, orders, beta=0.5)
+one("taken of a batch", batch=3, beta=-1)
+one("taken on the device", pointer_mode=1, beta=0.5)
+for name, number in (("relu", 2), ("bias", 4), ("relu and bias", 6), ("gelu", 32), ("gelu and bias", 36)):
+    one(f"taken with {name}", attributes={7: number, 8: "bias"})
+one("taken with a bias in rows of another order", orders=(1, 1, 0), attributes={7: 4, 8: "bias"})
+one("taken with another c that is not read", other_c=True)
+one("taken with a workspace", workspace=4096)
+one("taken with a small workspace", workspace=100)
+one("tf32", compute=77)
+one("scale in fp64", scale=1)
+one("half", kind=2)
+one("vectors of alpha", pointer_mode=2)
+one("other c", other_c=True, beta=1.0)
+one("other c on the device", other_c=True, pointer_mode=1)
+one("aux", attributes={7: 130})
+one("gradient", attributes={7: 256})
+one("bias of rows", orders=(1, 1, 1), attributes={7: 4, 8: "bias"})
+one("bias of half", attributes={7: 4, 8: "bias", 26: 2})
+one("no bias", attributes={7: 4})
+one("a bias for each product", batch=2, attributes={7: 4, 8: "bias", 10: 4})
+one("fewer multiprocessors", attributes={15: 100})
+one("an attribute of a later version", attributes={45: 1})
+one("a layout of a later version", of_layout={45: 1})
+one("conjugate", ta=3)
+"""
+
+
+def test_matmul_with_its_descriptors():
+    """Every layout, order and epilogue that the kernels have; any attribute that is not a new descriptor's is passed on."""
+    ran = run_python(MATMUL)
+    for name, (status, taken, passed, apart) in ran.told.items():
+        is_taken = name.startswith("taken")
+        assert (status, taken, passed) == (0, int(is_taken), int(not is_taken)), name
+        assert apart < 1e-5, name
+    reasons = {line["reason"] for line in ran.log if not line["taken"]}
+    told = ("TYPES", "COMPUTE", "OPERATION", "POINTER_MODE", "EPILOGUE", "BIAS", "OTHER_C", "ATTRIBUTE", "LAYOUT_ATTRIBUTE")
+    assert reasons == {shim.REASONS[name] for name in told}
+    assert {line["detail"] for line in ran.log if line.get("reason") == shim.REASONS["ATTRIBUTE"]} == {15, 45}
+    assert {(line["epilogue"], line["bias"]) for line in ran.log if line["taken"]} == {
+        ("none", False), ("none", True), ("relu", False), ("relu", True), ("gelu_tanh", False), ("gelu_tanh", True)}
+
+
+def test_a_matmul_whose_descriptors_disagree_gets_the_vendors_answer():
+    ran = run_python(MATMUL.split("for ta in")[0] + 'one("other k", other_k=1)')
+    assert ran.told["other k"][1:3] == [0, 1] and ran.counts == {f"cublasLtMatmul: {shim.REASONS['SIZES']}": 1}
+
+
+@pytest.fixture(scope="module")
+def growing() -> str:
+    """What is preloaded where workspaces are to depend on the size: m MiB."""
+    folder = dropped_in.folder()
+    library = dropped_in.compile_c(dropped_in.SOURCES / "growing.c", folder / "libgrowing.so", "-shared", "-fPIC", f"-I{folder}", "-ldl")
+    return f"{shim.build(folder).preload}:{library}"
+
+
+WORKSPACES = """
+blas, default = load(), ctypes.CDLL(None)
+gpu = driver()
+
+def one(told, handle, m):
+    given, c, kept = arguments("cublasSgemm_v2", handle, m=m)
+    before = kernels()
+    typed(default, "cublasSgemm_v2")(*given)
+    tell(**{told: [kernels() - before, gpu.counted("allocated"), gpu.counted("freed"), gpu.counted("bytes") >> 20, gpu.counted("waits"), gpu.counted("forbidden")]})
+"""
+
+
+def test_one_workspace_for_a_handle_and_a_stream(growing):
+    """It grows when the stream is done with what it had, serves another device apart, and goes with its handle."""
+    ran = run_python(WORKSPACES + """
+h, other = create(default, stream=0x100), create(default, stream=0x100)
+one("first", h, 3)
+one("smaller", h, 1)
+one("larger", h, 5)
+default.cublasSetStream_v2(h, P(0x200))
+one("another stream", h, 2)
+default.cublasSetStream_v2(h, P(0x100))
+one("the first stream", h, 6)
+one("another handle", other, 2)
+gpu.stand_in_context(0xc9)
+one("another device", other, 2)
+gpu.stand_in_context(0xc0)
+gpu.stand_in_out_of_memory(1)
+one("no memory", h, 9)
+gpu.stand_in_out_of_memory(0)
+one("memory again", h, 9)
+before = gpu.counted("freed")
+default.cublasDestroy_v2(h)
+tell(**{"gone": gpu.counted("freed") - before, "waited": gpu.counted("waits_for_all"), "vendor": vendor(blas, "cublasDestroy_v2")})
+""", LD_PRELOAD=growing)
+    told = ran.told  # calls taken, allocations, frees, MiB in all, waits for a stream
+    assert told["first"] == [1, 1, 0, 4, 0, 0]
+    assert told["smaller"] == [1, 1, 0, 4, 0, 0]
+    assert told["larger"] == [1, 2, 1, 10, 1, 0]
+    assert told["another stream"] == [1, 3, 1, 12, 1, 0]
+    assert told["the first stream"] == [1, 3, 1, 12, 1, 0]
+    assert told["another handle"] == [1, 4, 1, 14, 1, 0]
+    assert told["another device"] == [1, 5, 1, 16, 1, 0]
+    assert told["no memory"][0] == 0 and told["memory again"][0] == 1
+    assert (told["gone"], told["waited"], told["vendor"]) == (2, 2, 1)
+    assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['NO_MEMORY']}"] == 1
+
+
+def test_graphs_keep_their_workspaces(growing):
+    """A capture gets memory without a call that it forbids; no other capture has it until the graph and all that was made of it are gone."""
+    ran = run_python(WORKSPACES + """
+h = create(default, stream=0x100)
+one("before", h, 3)
+gpu.stand_in_capture(0x100, 1, 7, 0xf0)
+one("captured", h, 3)
+one("captured again", h, 3)
+one("captured larger", h, 5)
+gpu.stand_in_capture(0x100, 1, 8, 0xf1)
+one("another graph", h, 3)
+gpu.stand_in_capture(0, 0, 0, 0)
+gpu.stand_in_destroy_graph(0xf0)
+gpu.stand_in_capture(0x100, 1, 9, 0xf2)
+one("after a graph is gone", h, 4)
+gpu.stand_in_out_of_memory(1)
+one("no memory", h, 30)
+gpu.stand_in_out_of_memory(0)
+gpu.stand_in_capture(0x100, 2, 9, 0xf2)
+one("broken", h, 3)
+gpu.stand_in_capture(0x500, 1, 10, 0xf3)
+one("another stream is captured", h, 3)
+default.cublasSetStream_v2(h, P(0))
+gpu.stand_in_capture(0, 0, 0, 0)
+one("default stream", h, 3)
+""", LD_PRELOAD=growing)
+    told = ran.told
+    assert told["before"] == [1, 1, 0, 4, 0, 0]
+    assert told["captured"] == [1, 2, 0, 8, 0, 0]  # not the one of calls outside
+    assert told["captured again"] == [1, 2, 0, 8, 0, 0]
+    assert told["captured larger"] == [1, 3, 0, 14, 0, 0]
+    assert told["another graph"] == [1, 4, 0, 18, 0, 0]
+    assert told["after a graph is gone"] == [1, 4, 0, 18, 0, 0]
+    assert told["no memory"][0] == 0 and told["broken"][0] == 0
+    assert told["another stream is captured"] == [1, 4, 0, 18, 0, 0]
+    assert told["default stream"][0] == 1 and told["default stream"][-1] == 0
+    assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['CAPTURE']}"] == 1
+
+
+CALLS = """
+blas, default = load(), ctypes.CDLL(None)
+h = create(default)
+def one(name="cublasSgemm_v2", library=default, **how):
+    given, c, kept = arguments(name, h, **how)
+    before = kernels(), vendor(blas, name)
+    typed(library, name)(*given)
+    return [kernels() - before[0], vendor(blas, name) - before[1]]
+"""
+
+
+def test_settings():
+    """Off, a gain that is asked for, an error, counters, and a log that nobody wants."""
+    tell = CALLS + 'tell(found=[one(), one(m=300, n=2), one(k=2)])'
+    assert run_python(tell).told["found"] == [[1, 0], [1, 0], [0, 1]]
+    off = run_python(tell, LAB_OFF="1")
+    assert off.told["found"] == [[0, 1]] * 3 and not off.log and not off.summaries
+    slow = run_python(tell, LAB_MIN_GAIN="4.5")  # the reference says of itself that it is 4 times as fast
+    assert slow.told["found"] == [[0, 1]] * 3 and slow.counts[f"cublasSgemm_v2: {shim.REASONS['SLOWER']}"] == 2
+    assert run_python(tell, LAB_MIN_GAIN="3.5").told["found"] == [[1, 0], [1, 0], [0, 1]]
+    exact = run_python(tell, LAB_LARGEST_ERROR="1e-9")
+    assert exact.told["found"] == [[0, 1]] * 3 and exact.counts == {f"cublasSgemm_v2: {shim.REASONS['REFUSED']}": 3}
+    assert run_python(tell, LAB_MIN_GAIN="fast").stderr == "lab: LAB_MIN_GAIN=fast is not a number of 0 or above; it is 1 now\n"
+    checked = run_python(tell, LAB_CHECK="1")
+    assert [line["checked"] for line in checked.log if line["taken"]] == [1, 1] and all(line["repaired"] == 0 for line in checked.log if line["taken"])
+    silent = run_python(tell, log=False)
+    assert silent.told["found"] == [[1, 0], [1, 0], [0, 1]] and not silent.stderr
+    loud = run_python(tell, LAB_LOG="stderr")
+    assert [json.loads(line).get("m") for line in loud.stderr.splitlines()].count(300) == 1
+
+
+def test_the_log_tells_each_kind_of_call_once():
+    """With its sizes, scalars, kernel, prediction, place and count; a forked child tells its own calls alone."""
+    ran = run_python(CALLS + """
+for repeat in range(3):
+    one(alpha=1.0, beta=0.0)
+one("cublasSgemmStridedBatched_64", ta=T, batch=4, alpha=0.0, beta=1.0)
+child = os.fork()
+if not child:
+    one(m=9)
+    sys.exit()
+os.waitpid(child, 0)
+""")
+    first, second, third = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
+    assert {key: first[key] for key in ("routine", "m", "n", "k", "layout", "order", "batch", "alpha", "beta", "epilogue", "bias", "taken", "kernel", "count")} == {
+        "routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
+        "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
+    assert 0 < first["seconds"] == first["sgemm_seconds"] / 4 and first["error"] > 0
+    assert first["site"].startswith("libffi") and "+0x" in first["site"]
+    assert (second["routine"], second["layout"], second["batch"], second["alpha"], second["beta"]) == ("cublasSgemmStridedBatched_64", "tn", 4, "zero", "one")
+    assert (third["m"], third["count"]) == (9, 1) and third["pid"] != first["pid"] == second["pid"]
+    assert sorted(one["taken"] for one in ran.summaries) == [1, 4] and {one["passed"] for one in ran.summaries} == {0}
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """A program that is linked with the vendor's library."""
+    folder = dropped_in.folder()
+    vendor = folder / "vendor"
+    return dropped_in.compile_c(dropped_in.SOURCES / "program.c", folder / "program", f"-L{vendor}", "-l:libcublas.so.13", "-lpthread", f"-Wl,-rpath-link,{vendor}")
+
+
+def test_a_linked_program_and_its_threads(program):
+    """Threads that share a handle and a stream share a workspace in turns; those with their own have their own, and what they called is told when they are gone."""
+    assert run([str(program)]).counts == {"cublasSgemm_v2: taken": 1}
+    untouched = run([str(program)], preload=False)
+    assert untouched.told["wrong"] == 0 and not untouched.log
+    shared = run([str(program), "8", "500"])
+    assert shared.counts == {"cublasSgemm_v2: taken": 4000} and shared.told["wrong"] == 0
+    assert shared.summaries[0]["workspace_bytes"] == 2 << 20
+    own = run([str(program), "8", "500"], OWN_HANDLES="1")
+    assert own.counts == {"cublasSgemm_v2: taken": 4000} and own.told["wrong"] == 0 and len(own.log) == 1
+    assert own.summaries[0]["workspace_bytes"] == 0  # each went with its handle
+
+
+def test_functions_that_are_looked_up_in_the_vendors_library():
+    """Without the audit library they are the vendor's own; with it, those that the preload library defines lead there and the others do not."""
+    script = CALLS + """
+own = ctypes.CDLL("libcublas.so.13")
+tell(gemm=one(library=own), wide=one("cublasSgemmStridedBatched_64", library=own), default=one())
+y, x, a, s = array(0.0), array(2.0), array(3.0), array(1.0)
+own.cublasSgemv_v2(h, 0, 1, 1, s, a, 1, x, 1, array(0.0), y, 1)
+tell(gemv=y[0], handle=bool(h))
+"""
+    assert run_python(script).told == {"gemm": [0, 1], "wide": [0, 1], "default": [1, 0], "gemv": 6, "handle": True}
+    audited = run_python(script, audit=True)
+    assert audited.told == {"gemm": [1, 0], "wide": [1, 0], "default": [1, 0], "gemv": 6, "handle": True} and not audited.stderr
+    alone = run_python(script, audit=True, preload=False)
+    assert alone.told == {"gemm": [0, 1], "wide": [0, 1], "default": [0, 1], "gemv": 6, "handle": True}
+
+
+def test_a_program_linked_with_the_vendors_library_under_audit(program):
+    assert run([str(program), "2", "10"], audit=True).counts == {"cublasSgemm_v2: taken": 20}
+
+
+def test_a_program_without_the_vendors_library_is_left_alone():
+    ran = run(["/bin/sh", "-c", "echo '{\"said\": 1}'; exit 5"], audit=True)
+    assert (ran.told, ran.returncode, ran.stderr, ran.log, ran.summaries) == ({"said": 1}, 5, "", [], [])
+
+
+def test_a_vendors_library_that_is_not_there_is_an_error_of_the_vendors():
+    ran = run_python("tell(status=ctypes.CDLL(None).cublasDestroy_v2(P(1)))", LD_LIBRARY_PATH=str(dropped_in.folder()))
+    assert ran.told["status"] == 1
+
+
+HIP = """
+as_hip()
+hip, roc, default = load("libhipblas.so.3"), load("librocblas.so.5"), ctypes.CDLL(None)
+real = {"h": ctypes.CDLL("libhipblas.so.3"), "r": ctypes.CDLL("librocblas.so.5")}
+gpu = driver("libamdhip64.so.7")
+counted = {"h": hip.stand_in_calls, "r": roc.stand_in_roc_calls}
+for count in counted.values():
+    count.restype = ctypes.c_longlong
+
+def create_of(name, mode=0, stream=0x100):
+    made = P()
+    words = ("hipblasCreate", "hipblasSetStream", "hipblasSetPointerMode") if name[0] == "h" else (
+        "rocblas_create_handle", "rocblas_set_stream", "rocblas_set_pointer_mode")
+    make, set_stream, set_mode = (getattr(default, word) for word in words)
+    make(ctypes.byref(made)), set_stream(made, P(stream)), set_mode(made, mode)
+    return made
+
+def one(told, name, handle, **how):
+    found = []
+    for library in (default, real[name[0]]):
+        given, c, kept = arguments(name, handle, **how)
+        before = kernels(), counted[name[0]](name.encode())
+        status = typed(library, name)(*given)
+        found.append((status, kernels() - before[0], counted[name[0]](name.encode()) - before[1], list(c)))
+    tell(**{told: [*found[0][:3], max(abs(x - y) for x, y in zip(found[0][3], found[1][3]))]})
+"""
+
+
+def test_the_same_for_hipblas_and_rocblas():
+    """Functions of both, of which one calls the other; scalars on the device; math modes, where the library has them; graphs and handles."""
+    ran = run_python(HIP + """
+for name in GEMMS:
+    for mode in (0, 1):
+        for ta, tb in ((N, T), (2, N)):
+            one(f"{name} {mode} {ta}{tb}", name, create_of(name, mode), ta=ta, tb=tb)
+h = create_of("h")
+hip.hipblasSetMathMode(h, 1)
+one("xf32", "hipblasSgemm", h)
+one("few sums", "rocblas_sgemm", create_of("r"), k=3)
+inner = counted["r"](b"rocblas_sgemm")
+one("few sums by way of the other", "hipblasSgemm", create_of("h"), k=3)
+tell(inner=counted["r"](b"rocblas_sgemm") - inner)
+one("other device", "rocblas_sgemm", create_of("r", stream=0x9000))
+gpu.stand_in_capture(0x100, 1, 7, 0xf0)
+one("captured", "rocblas_sgemm", create_of("r"))
+gpu.stand_in_capture(0, 0, 0, 0)
+last = create_of("r")
+one("last", "rocblas_sgemm_64", last)
+freed = gpu.counted("freed")
+tell(destroyed=default.rocblas_destroy_handle(last), freed=gpu.counted("freed") - freed, forbidden=gpu.counted("forbidden"))
+""", kind="hipblas")
+    told, words = ran.told, shim.REASONS
+    assert (told.pop("inner"), told.pop("destroyed"), told.pop("freed"), told.pop("forbidden")) == (2, 0, 1, 0)
+    for name, (status, taken, passed, apart) in told.items():
+        is_passed = "atched" in name and "trided" not in name or name in ("xf32", "few sums", "few sums by way of the other", "other device")
+        assert (status, taken, passed) == (0, int(not is_passed), int(is_passed)) and apart < 1e-5, name
+    assert ran.counts[f"hipblasSgemm: {words['MATH_MODE']}"] == 1 and ran.counts[f"rocblas_sgemm: {words['OTHER_DEVICE']}"] == 1
+    # What hipBLAS calls in rocBLAS is not told again, unless the program calls hipBLAS past the preload library, as the comparison does.
+    assert ran.counts[f"hipblasSgemm: {words['FALLBACK']}"] == 1
+    assert {line["alpha"] for line in ran.log if line["taken"]} == {"other", "device"}
+
+
+# ---- Recorded programs and levels ----
+
+PROGRAM = CALLS + """
+for step in range(2):
+    for m in (5, 6, 7):
+        found = one(m=m)
+        tell(**{f"{step} {m}": found})
+"""
+
+
+def test_a_recorded_program_runs_again_under_levels(tmp_path):
+    """record -> levels of its calls -> the same program, each call with its kernel."""
+    record, levels = tmp_path / "record.jsonl", tmp_path / "levels"
+    run_python(PROGRAM, LAB_RECORD=str(record))
+    calls = dropped.read_record(record)
+    assert [(call.ordinal, call.m, call.kernel, call.taken) for call in calls] == [(i, 5 + i % 3, "reference", True) for i in range(6)]
+    assert all(call.sgemm_seconds == pytest.approx(4 * call.seconds) for call in calls) and len({call.site for call in calls}) == 1
+    levels.write_text(dropped.levels_text({0: "kernel reference_fallback", 1: "vendor", 5: "error 1e-9"}))
+    ran = run_python(PROGRAM, LAB_LEVELS=str(levels))
+    assert sorted((line["m"], line.get("kernel") or line["reason"]) for line in ran.log) == sorted([
+        (5, "reference_fallback"), (5, "reference"), (6, shim.REASONS["LEVEL"]), (6, "reference"), (7, "reference"), (7, shim.REASONS["REFUSED"])])
+    levels.write_text(dropped.levels_text({1: "vendor"}, period=3))
+    assert run_python(PROGRAM, LAB_LEVELS=str(levels)).told == {f"{step} {m}": [0, 1] if m == 6 else [1, 0] for step in range(2) for m in (5, 6, 7)}
+    levels.write_text(f"# a comment\nsize 7 6 7 vendor\nsite {calls[0].site} = kernel reference_fallback  # every call\nall vendor\n")
+    assert {line["kernel"] for line in run_python(PROGRAM, LAB_LEVELS=str(levels)).log} == {"reference_fallback"}
+    levels.write_text("size 7 6 7 vendor\nall kernel reference\nall vendor\n")
+    assert [line.get("reason") for line in run_python(PROGRAM, LAB_LEVELS=str(levels)).log if line["m"] == 7] == [shim.REASONS["LEVEL"]]
+
+
+def test_a_line_of_levels_that_cannot_be_is_told_and_left_out(tmp_path):
+    levels = tmp_path / "levels"
+    levels.write_text("ordinal 0 vendor\nordinal 1 kernel none\nsize 1 2 error 1\nperiod 0\nall error -1\nordinal 99999999 vendor\n")
+    ran = run_python(PROGRAM, LAB_LEVELS=str(levels))
+    assert [line.split(":")[2] for line in ran.stderr.splitlines()] == ["2", "3", "4", "5", "6"]
+    assert ran.told["0 5"] == [0, 1] and ran.told["0 6"] == [1, 0]
+    assert "cannot be read" in run_python(PROGRAM, LAB_LEVELS=str(tmp_path / "none")).stderr
+
+
+# ---- gemmgen run ----
+
+
+def test_gemmgen_run_tells_what_was_taken_and_returns_the_programs_code(tmp_path, program):
+    folder = dropped_in.folder()
+    base = {name: value for name, value in os.environ.items() if not name.startswith("LD_")} | {"LD_LIBRARY_PATH": f"{folder}/vendor"}
+
+    def gemmgen(*arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-m", "gemmgen", "run", "--library", str(folder), *arguments], capture_output=True, text=True, env=base, check=False)
+
+    said = gemmgen("--log", str(tmp_path / "log.jsonl"), "--", str(program), "1", "7")
+    assert not said.returncode and json.loads(said.stdout)["wrong"] == 0
+    assert said.stderr.split() == ["taken", "7", "of", "7", "calls", "reference", "7"]
+    assert dropped.read_log(tmp_path / "log.jsonl").taken == 7
+    told = gemmgen("--json", "--check", "--log", str(tmp_path / "log.jsonl"), "--record", str(tmp_path / "record.jsonl"), "/bin/sh", "-c", f"{program} 1 2; exit 4")
+    assert told.returncode == 4
+    found = json.loads(told.stdout)
+    assert (found["taken"], found["passed"], found["code"], found["counters"]["checked"]) == (2, 0, 4, 2)
+    assert len(dropped.read_record(tmp_path / "record.jsonl")) == 2 and dropped.read_log(tmp_path / "log.jsonl").taken == 9
+    missing = gemmgen("--", "no-such-program")
+    assert missing.returncode == 2 and "no-such-program: cannot be started" in missing.stderr
+
+
+def test_a_folder_without_a_preload_library_is_refused(tmp_path):
+    from gemmgen.errors import GemmgenError
+
+    with pytest.raises(GemmgenError, match="is no library with a preload library"):
+        shim.build(tmp_path)
+
+
+def test_the_shim_is_built_again_only_when_something_changed():
+    folder = dropped_in.folder()
+    first = shim.build(folder)
+    before = [path.stat().st_mtime_ns for path in (first.preload, first.audit)]
+    assert shim.build(folder) == first and [path.stat().st_mtime_ns for path in (first.preload, first.audit)] == before
