@@ -76,6 +76,21 @@ def package() -> Path:
     return home / "python"
 
 
+@cache
+def compile_xla() -> Path:
+    """liblab_xla.so in the package.
+
+    Raises:
+        RuntimeError: gcc refuses the source.
+    """
+    source = package() / NAME / "_xla.c"
+    target = source.with_name(f"lib{NAME}_xla.so")
+    done = subprocess.run(["gcc", *FLAGS, str(source), "-o", str(target)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return target
+
+
 def imported(module: str = NAME) -> ModuleType:
     """`lab`, or a module of it such as `lab.torch`."""
     if str(package()) not in sys.path:
