@@ -177,3 +177,29 @@ def test_a_library_that_is_not_there_or_of_another_abi_says_so(lab, monkeypatch)
     monkeypatch.setattr(_c, "ABI", 2)
     with pytest.raises(ImportError, match="ABI 1"):
         _c.library.__wrapped__()
+
+
+def test_a_wheel_needs_nothing_else(lab, tmp_path, monkeypatch):
+    """The recipe is called as pip calls it, and what is in the wheel computes in a process of its own."""
+    import importlib.util
+    import os
+    import sys
+    import zipfile
+
+    spec = importlib.util.spec_from_file_location("build_wheel", reference.package() / "build_wheel.py")
+    recipe = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(recipe)
+    wheel = tmp_path / recipe.build_wheel(tmp_path)
+    once = wheel.read_bytes()
+    recipe.build_wheel(tmp_path)
+    assert wheel.read_bytes() == once
+    with zipfile.ZipFile(wheel) as opened:
+        assert {"lab/__init__.py", "lab/liblab.so", "lab/liblab_xla.so", "lab-0.1.0.dist-info/RECORD"} <= set(opened.namelist())
+        opened.extractall(tmp_path / "site")
+    code = "import lab, numpy as np; x = np.eye(8, dtype=np.float32); assert (lab.matmul(x, x) == x).all(); print(lab._c.path())"
+    environment = {key: value for key, value in os.environ.items() if key != "LAB_LIBRARY"} | {"PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(tmp_path / "site" / "lab" / "liblab.so")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with zipfile.ZipFile(tmp_path / recipe.build_wheel(tmp_path)) as opened:
+        assert "lab/liblab_xla.so" not in opened.namelist()

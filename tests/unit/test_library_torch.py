@@ -214,6 +214,11 @@ def test_packed_models(lab, library):
         lab.PackedLinear(torch.nn.Linear(3, 4).double())
 
 
+@pytest.mark.parametrize("a, b", [((5, 9), (9, 7)), ((4, 5, 9), (9, 7)), ((2, 3, 5, 9), (3, 9, 7)), ((9,), (9, 7)), ((5, 9), (9,)), ((9,), (9,)), ((5, 0), (0, 7))])
+def test_matmul_broadcasts(lab, a, b):
+    torch.testing.assert_close(lab.matmul(made(*a), made(*b)), made(*a) @ made(*b))
+
+
 def test_threads(lab):
     from concurrent.futures import ThreadPoolExecutor
 
