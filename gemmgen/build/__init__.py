@@ -64,12 +64,13 @@ def without_line_info(source: Source, binary: Binary) -> Binary:
     return lean if lean.kernels == binary.kernels else binary
 
 
-def build(source: Source, *, cache: Cache | None = None, only_kept: bool = False) -> Binary:
+def build(source: Source, *, cache: Cache | None = None, only_kept: bool = False, line_info: bool = True) -> Binary:
     """Compile a rendered Source: HIP for an architecture `gfx...`, else CUDA.
 
     Args:
         cache: where finished binaries are kept; None is the user's own cache.
         only_kept: compile nothing; only what the cache holds will do.
+        line_info: keep lines of the source in CUDA's machine code, as `compile_cuda` tells.
 
     Raises:
         BuildError: the compiler is missing or refused the source; or the cache does not hold it, and `only_kept`.
@@ -79,7 +80,9 @@ def build(source: Source, *, cache: Cache | None = None, only_kept: bool = False
     from gemmgen.build.hip import compile_hip
 
     compile_source = compile_hip if source.arch.startswith("gfx") else compile_cuda
-    options = {} if cache is None else {"cache": cache}
+    options: dict[str, Any] = {} if cache is None else {"cache": cache}
+    if compile_source is compile_cuda:
+        options["line_info"] = line_info
     return compile_source(
         source.text, source.arch, name=source.file_name, allow_spills=source.allow_spills, only_kept=only_kept, **options
     )

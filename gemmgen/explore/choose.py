@@ -217,8 +217,20 @@ def cost_of(costs: Costs, kernels: Sequence[int]) -> float:
 
 def greedy(costs: Costs, most: int) -> Chosen:
     """The kernel that gains most, again and again; with the least that any set of so many could cost."""
-    logs, weights = costs.logs, costs.weights
-    now, taken, least = logs.max(axis=0), [], 0.0
+    taken, cost, least = gaining(costs.logs, costs.weights, most)
+    return Chosen(taken, cost, least, "greedy")
+
+
+def gaining(logs: np.ndarray, weights: np.ndarray, most: int, first: Sequence[int] = ()) -> tuple[tuple[int, ...], float, float]:
+    """(kernels in the order in which they are taken, what they cost, what any set of so many costs at least).
+
+    Args:
+        logs: [kernels, shapes], costs of which each shape gets the least of the taken kernels'.
+        weights: [shapes].
+        first: kernels that are taken in any case.
+    """
+    now, taken, least = logs[list(first)].min(axis=0, initial=np.inf), list(first), 0.0
+    now = np.minimum(now, logs.max(axis=0))
     while True:
         gains = np.maximum(0.0, now - logs) @ weights
         # Gains only shrink as a set grows, so the best set gains no more over this one than the largest gains together.
@@ -227,7 +239,7 @@ def greedy(costs: Costs, most: int) -> Chosen:
             break
         taken.append(int(gains.argmax()))
         now = np.minimum(now, logs[taken[-1]])
-    return Chosen(tuple(taken), float(now @ weights), min(least, float(now @ weights)), "greedy")
+    return tuple(taken), float(now @ weights), min(least, float(now @ weights))
 
 
 def exact(costs: Costs, most: int, seconds: float = EXACT_SECONDS) -> Chosen | None:

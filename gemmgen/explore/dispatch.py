@@ -9,6 +9,7 @@ estimate of its time, a sum of five terms, and a part of the table may say that 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +19,6 @@ from pydantic import Field, model_validator
 
 from gemmgen.catalog.table import Strict, Title, parse
 from gemmgen.errors import SpecError
-from gemmgen.explore.libraries import library
 from gemmgen.files import read
 
 VERSION = 1
@@ -220,16 +220,34 @@ def estimated(seconds: np.ndarray, sizes: np.ndarray, weights: np.ndarray, tile:
         sizes: [shapes, 3] of m, n, k.
         weights: [shapes].
 
-    Raises:
-        GemmgenError: scipy is missing.
     """
-    nnls = library("scipy.optimize").nnls
     relative = Estimate.terms(tile, slices, sms, *sizes.T).T / seconds[:, None]
     scale = relative.max(axis=0)  # terms are of many magnitudes, and what solves for them compares with one
     root = np.sqrt(weights)
-    found = nnls(relative / scale * root[:, None], root)[0] / scale
+    found = non_negative(relative / scale * root[:, None], root) / scale
     named = zip(("launch", "wave", "step", "operand", "output"), (float(f"{one:.4g}") for one in found))
     return Estimate(tile=tuple(tile), slices=slices, sms=sms, **dict(named))
+
+
+def non_negative(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """x >= 0, [few], with the least |matrix x - wanted|: where some of it is zero, the rest has the least squares of its own columns, so all ways are tried.
+
+    Args:
+        matrix: [rows, few]; 2^few least squares are solved.
+        wanted: [rows].
+    """
+    few = matrix.shape[1]
+    best, found = float(wanted @ wanted), np.zeros(few)
+    for taken in itertools.product((False, True), repeat=few):
+        columns = np.flatnonzero(taken)
+        solved = np.linalg.lstsq(matrix[:, columns], wanted, rcond=None)[0] if len(columns) else np.zeros(0)
+        if (solved < 0).any():
+            continue
+        off = matrix[:, columns] @ solved - wanted
+        if float(off @ off) < best:
+            best, found = float(off @ off), np.zeros(few)
+            found[columns] = solved
+    return found
 
 
 def measures_of(sizes: np.ndarray) -> dict[str, np.ndarray]:

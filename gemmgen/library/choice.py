@@ -1,0 +1,392 @@
+"""Which kernels a library holds: at most so many, of all GPUs and layouts together, that make its sizes fast.
+
+For each GPU and layout the solver's plans at every size are candidates, the best one of each tile; the model tells what each of them takes at all
+sizes. What is made small is the geometric mean of times over the best known, every GPU and layout counting as much: the kernel that gains most is taken, again and again (`gemmgen.explore.choose.gaining`), so that each GPU and layout gets one before any gets two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemmgen.abi import interface
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.decisions import SUMS
+from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
+from gemmgen.explore.choose import UNSERVED, gaining
+from gemmgen.explore.dispatch import Estimate, Table
+from gemmgen.library.file import LoadedLibrary
+from gemmgen.library.tables import pack_key
+from gemmgen.plan import Plan
+from gemmgen.solve import ranked, solve
+from gemmgen.solve.fallback import NONE as NO_FALLBACK
+from gemmgen.solve.search import TIE
+from gemmgen.solve.request import Request, requests
+from gemmgen.spec import Accuracy, FragmentChoice, LoadedSpec, Pipeline, Target, Tile, loads
+
+MOST_TILES = 12
+"""Tiles of one size whose best plans are candidates."""
+SLOWEST = 1.5
+"""How much longer than the best plan of its size such a plan may take."""
+Size = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel that a library may hold.
+
+    Attributes:
+        place: what names it: a `[[use]]` of the file.
+        seconds: [sizes], predicted.
+        preferred: of which of the sizes it is the solver's own choice.
+        symbols: its decisions as the design's symbols.
+        settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
+    """
+
+    place: str
+    gpu: Gpu
+    layout: str
+    seconds: np.ndarray
+    preferred: frozenset[int] = frozenset()
+    request: Request | None = None
+    symbols: tuple[tuple[str, int], ...] = ()
+    settled: Plan | None = None
+    estimate: Estimate | None = None
+    label: str = ""
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Everything decided."""
+        return self.settled or self.request.plan(dict(self.symbols))
+
+    @cached_property
+    def format(self) -> str | None:
+        """What kernels share that read B's packed words in one format; None where B is split on the way."""
+        return pack_key(self.plan, interface(self.plan), "b")
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a chosen kernel is for.
+
+    Attributes:
+        sizes: of its GPU and layout, where no chosen kernel is faster.
+    """
+
+    candidate: Candidate
+    plan: Plan
+    sizes: tuple[Size, ...]
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+        if not self.sizes:
+            return "taken where the library is asked for it"
+        shown = ", ".join("x".join(map(str, size)) for size in self.sizes[:3]) + (f" and {len(self.sizes) - 3} more" if len(self.sizes) > 3 else "")
+        return f"predicted to be the fastest here at {shown}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The kernels of a library.
+
+    Attributes:
+        sizes: that they were chosen for.
+        kernels: in the order of GPUs and layouts, of each the one for most sizes first.
+        candidates: how many there were.
+        ratio: geometric mean of predicted time over that of the best candidate.
+        least: the same, below which no set of so many kernels comes.
+        refused: plans that the compiler refused, and why.
+        left_out: (place, GPU, layout, why) where a spec has no kernel.
+    """
+
+    sizes: tuple[Size, ...]
+    kernels: tuple[Served, ...]
+    candidates: int
+    ratio: float
+    least: float
+    refused: tuple[tuple[Plan, GemmgenError], ...] = ()
+    left_out: tuple[tuple[str, str, str, str], ...] = ()
+    relaxed: tuple[str, ...] = ()
+
+
+@dataclass
+class Pool:
+    """All candidates of a library; those that the compiler refuses are struck out, and the choice is made anew.
+
+    Attributes:
+        left_out, relaxed: as `Choice` has them.
+    """
+
+    library: LoadedLibrary
+    candidates: list[Candidate]
+    left_out: tuple[tuple[str, str, str, str], ...] = ()
+    relaxed: tuple[str, ...] = ()
+    refused: dict[str, tuple[Plan, GemmgenError]] = field(default_factory=dict)
+
+    def refuse(self, plan: Plan, error: GemmgenError) -> None:
+        """Not to be chosen again."""
+        self.refused[plan.hash] = (plan, error)
+
+    def choose(self) -> Choice:
+        """At most as many as the file allows.
+
+        Raises:
+            InfeasibleSpec: a GPU and layout has no candidate left. SpecError: there are more of these than kernels.
+        """
+        file, sizes = self.library.file, self.library.sizes
+        groups = [(gpu.name, layout) for gpu in self.library.gpus for layout in file.layouts]
+        if file.kernels_at_most < len(groups):
+            raise SpecError(
+                f"{self.library.place}: kernels_at_most", "is less than GPUs times layouts, of which each needs a kernel", got=file.kernels_at_most,
+                needs=f"at least {len(groups)}", remedy=f"kernels_at_most = {len(groups)}, or fewer gpus or layouts",
+            )
+        left = [one for one in self.candidates if not self.refused or one.plan.hash not in self.refused]
+        lacking = next((group for group in groups if not any((one.gpu.name, one.layout) == group for one in left)), None)
+        if lacking:
+            raise self._nothing_for(*lacking)
+        if file.packed:
+            left = one_format(left, groups, sizes, max(1, file.kernels_at_most // len(groups)))
+        logs, heavy = costs(left, groups, sizes)
+        first = [_best_of_large(left, logs, group, groups, sizes) for group in groups]
+        taken, cost, least = gaining(logs, heavy, file.kernels_at_most, first)
+        of = {group: [at for at in taken if (left[at].gpu.name, left[at].layout) == group] for group in groups}
+        kernels = []
+        for mine in of.values():
+            fastest = np.stack([left[at].seconds for at in mine]).argmin(axis=0)
+            served = [Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number))) for number, at in enumerate(mine)]
+            kernels += sorted(served, key=lambda one: -len(one.sizes))
+        return Choice(
+            sizes, tuple(kernels), len(self.candidates), float(np.exp(cost)), float(np.exp(least)), tuple(self.refused.values()), self.left_out, self.relaxed,
+        )
+
+    def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
+        refused = [error for plan, error in self.refused.values() if (plan.gpu.name, plan.layout) == (gpu, layout)]
+        whys = [why for _, of, other, why in self.left_out if (of, other) == (gpu, layout)]
+        return InfeasibleSpec(
+            self.library.place, f"no [[use]] has a kernel for {gpu}, {layout}", got=refused[0].problem if refused else "; ".join(dict.fromkeys(whys)) or None,
+            needs="a kernel for each GPU and layout", remedy='another [[use]] for it, such as scheme = "auto", or fewer gpus or layouts',
+        )
+
+
+def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size]) -> tuple[np.ndarray, np.ndarray]:
+    """([candidates, groups x sizes] logarithms of seconds over the best, [groups x sizes] weights).
+
+    Where the model cannot tell which is faster, the solver's own choice counts as the faster one. What a candidate is not for costs UNSERVED times the slowest, so that each group gets a kernel first.
+    """
+    found = np.full((len(candidates), len(groups), len(sizes)), np.inf)
+    for at, one in enumerate(candidates):
+        found[at, groups.index((one.gpu.name, one.layout))] = one.seconds
+    logs = np.log(found / found.min(axis=0))
+    for at, one in enumerate(candidates):
+        others = np.full(len(sizes), True)
+        others[list(one.preferred)] = False
+        logs[at, :, others] += np.log(1 + TIE)
+    served = np.isfinite(logs)
+    logs = np.where(served, logs, np.where(served, logs, -np.inf).max(axis=0) + np.log(UNSERVED))
+    heavy = np.tile(weights(sizes), len(groups))
+    return logs.reshape(len(candidates), len(heavy)), heavy / heavy.sum()
+
+
+def _best_of_large(candidates: Sequence[Candidate], logs: np.ndarray, group: tuple[str, str], groups: Sequence[tuple[str, str]], sizes: Sequence[Size]) -> int:
+    """The candidate of a GPU and layout that costs the least where a size weighs as much as there is to compute."""
+    mine = [at for at, one in enumerate(candidates) if (one.gpu.name, one.layout) == group]
+    start = groups.index(group) * len(sizes)
+    return mine[int((logs[mine, start : start + len(sizes)] @ weights(sizes) ** 6).argmin())]
+
+
+def weights(sizes: Sequence[Size]) -> np.ndarray:
+    """[sizes]: the square root of the mean extent, as large products take most of a program's time and small ones are most of its calls."""
+    return np.array([math.prod(size) ** (1 / 6) for size in sizes])
+
+
+def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], each: int) -> list[Candidate]:
+    """The candidates of each GPU and layout that read B's words in one format: the one with which `each` kernels cost the least.
+
+    Where none packs B, all remain.
+    """
+    found = []
+    for group in groups:
+        mine = [one for one in candidates if (one.gpu.name, one.layout) == group]
+        logs, weights = costs(mine, [group], sizes)
+        formats: dict[str | None, list[int]] = {}
+        for at, one in enumerate(mine):
+            formats.setdefault(one.format, []).append(at)
+        formats = {of: places for of, places in formats.items() if of} or formats
+        best = min(formats.values(), key=lambda places: gaining(logs[places], weights, each)[1])
+        found += [mine[at] for at in best]
+    return found
+
+
+# ---- candidates
+
+
+def pool(
+    library: LoadedLibrary, each: Callable[..., Iterable[Any]] = map, progress: Callable[[str], None] = lambda step: None,
+) -> Pool:
+    """All candidates; nothing is compiled. What a spec fixes of fragment and tile is left open on GPUs that do not have it.
+
+    Args:
+        each: `map`, or the same over processes.
+
+    Raises:
+        SpecError, UnknownName: a name in a dispatch table is none.
+    """
+    progress("candidates")
+    asked = [
+        (place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes)
+        for gpu in library.gpus for layout in library.file.layouts for place, spec, names in library.specs if gpu.name in names
+    ]
+    found: list[Candidate] = []
+    left_out: list[tuple[str, str, str, str]] = []
+    relaxed: dict[str, None] = {}
+    for (place, ways, gpu, _), answer in zip(asked, each(_answer, asked)):
+        if isinstance(answer, GemmgenError):
+            left_out.append((place, gpu.name, ways[0][1].spec.problem.layout, answer.problem))
+            continue
+        told, mine = answer
+        found += mine
+        if told:
+            relaxed[f"{place} on {gpu.name}: {told}"] = None
+    for place, table, names in library.tables:
+        for gpu in library.gpus:
+            if gpu.name in names:
+                found += [one for layout in library.file.layouts for one in _of_table(place, table, gpu, layout, library.sizes)]
+    return Pool(library, found, tuple(left_out), tuple(relaxed))
+
+
+def _answer(asked: tuple[str, Sequence[tuple[str, LoadedSpec]], Gpu, Sequence[Size]]) -> tuple[str, list[Candidate]] | GemmgenError:
+    """What `candidates_of` gives or raises."""
+    try:
+        return candidates_of(*asked)
+    except (InfeasibleSpec, UnknownName) as error:
+        return error
+
+
+def gpu_name(library: LoadedLibrary, gpu: Gpu) -> str:
+    """How a spec names a GPU of the library: files from the root on."""
+    asked = library.file.gpus[[one.name for one in library.gpus].index(gpu.name)]
+    return str(((library.folder or Path()) / asked).resolve()) if asked.endswith(".toml") else asked
+
+
+def retargeted(spec: LoadedSpec, gpu: str, layout: str) -> list[tuple[str, LoadedSpec]]:
+    """The spec for a GPU and layout, and then the same with less and less fixed, each with what was left open.
+
+    On the spec's own GPU what it fixes stays fixed.
+    """
+    target = Target(gpu=gpu)
+    problem = spec.spec.problem.model_copy(update={"layout": layout})
+    whole = spec.model_copy(update={"spec": spec.spec.model_copy(update={"target": target, "problem": problem})})
+    if spec.spec.target.gpu == gpu:
+        return [("", whole)]
+    split = whole.spec.split.model_copy(update={"where": type(whole.spec.split).model_fields["where"].default})
+    opened = {"fragment": FragmentChoice()}
+    wider = {**opened, "tile": Tile(), "pipeline": Pipeline(), "split": split}
+    return [
+        ("", whole), *((told, whole.model_copy(update={"spec": whole.spec.model_copy(update=changes)})) for told, changes in (
+            ("its fragment is not there, and was left open", opened), ("its fragment, tile and pipeline are not there, and were left open", wider),
+        )),
+    ]
+
+
+def candidates_of(place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, sizes: Sequence[Size]) -> tuple[str, list[Candidate]]:
+    """(what was left open, the candidates of the first of `ways` that has some).
+
+    Raises:
+        InfeasibleSpec, UnknownName: none has; the first one's reason.
+    """
+    refused: GemmgenError | None = None
+    for told, loaded in ways:
+        try:
+            return told, _candidates(place, loaded, gpu, sizes)
+        except (InfeasibleSpec, UnknownName) as error:
+            refused = refused or error
+    raise refused
+
+
+def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size]) -> list[Candidate]:
+    """Those of one spec; the first of equal ones.
+
+    Schemes and intervals of promotion are those of the spec's own sizes: what the error is must not hang on which kernel a size gets.
+
+    Raises:
+        InfeasibleSpec, UnknownName: it has none.
+    """
+    every = np.array(sizes, float)
+    found: dict[Any, tuple[Request, dict[tuple[int, ...], set[int]]]] = {}
+    for variant in _variants(loaded):
+        for at, (m, n, k) in enumerate(sizes):
+            hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k})
+            try:
+                spaces = [ranked(one) for one in requests(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})}))]
+            except InfeasibleSpec:  # a sum too long for the scheme's integers, or no tile that suits
+                continue
+            for space in spaces:
+                one = space.request
+                key = (one.scheme.name, one.fragment.name, one.design.name, one.choices.promote)
+                rows = found.setdefault(key, (one, {}))[1]
+                for row in _best_of_tiles(space.columns, space.order):
+                    preferred = rows.setdefault(tuple(int(space.columns[name][row]) for name in one.design.symbols), set())
+                    if row == space.order[0]:
+                        preferred.add(at)
+    if not found:
+        raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
+                             remedy="other sizes, or another scheme")
+    return [
+        Candidate(place, gpu, loaded.spec.problem.layout, seconds, frozenset(preferred), one, tuple(zip(one.design.symbols, row)))
+        for one, rows in found.values() for (row, preferred), seconds in zip(rows.items(), _seconds(one, list(rows), every))
+    ]
+
+
+def _variants(loaded: LoadedSpec) -> Iterator[LoadedSpec]:
+    """The spec with scheme, policy, promotion and sums as its own sizes decide them, once for each policy that it leaves open.
+
+    Raises:
+        InfeasibleSpec, UnknownName: it has no kernel.
+    """
+    if loaded.spec.split.fallback != NO_FALLBACK:
+        raise InfeasibleSpec(f"{loaded.place}: [split] fallback", "libraries have no kernels with a fallback of their own", got=loaded.spec.split.fallback,
+                             needs="none", remedy='fallback = "none", or gemmgen export')
+    for one in requests(loaded):
+        scheme = loaded.spec.split.scheme if loaded.spec.split.scheme != "auto" else one.scheme.name
+        split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], "sums": one.choices[SUMS.name] or "auto"})
+        fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
+        changes = {"split": split, "fragment": fragment, "accuracy": Accuracy()}
+        yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update=changes)})
+
+
+def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list[int]:
+    """Rows: the best of each n and k of a tile, which is what packed words are laid out by; no more than MOST_TILES, nor slower than SLOWEST allows."""
+    within = order[columns["seconds"][order] <= SLOWEST * columns["seconds"][order[0]]]
+    _, first = np.unique(columns["BN"][within].astype(np.int64) << 32 | columns["BK"][within], return_index=True)
+    return [int(within[at]) for at in np.sort(first)[:MOST_TILES]]
+
+
+def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray) -> np.ndarray:
+    """[rows, sizes] predicted.
+
+    Args:
+        rows: [rows][symbols] of the request's design.
+        sizes: [sizes, 3] of m, n, k.
+    """
+    values = np.array(rows)
+    known = {**request.constants, **{name: np.repeat(values[:, at], len(sizes)) for at, name in enumerate(request.design.symbols)}}
+    known |= {name: np.tile(sizes[:, at], len(rows)) for at, name in enumerate("MNK")}
+    found = request.design.predicted(request.design.budgets(known, request.gpu.arch_number))["seconds"]
+    return np.broadcast_to(found, len(rows) * len(sizes)).reshape(len(rows), len(sizes))
+
+
+def _of_table(place: str, table: Table, gpu: Gpu, layout: str, sizes: Sequence[Size]) -> Iterator[Candidate]:
+    """A dispatch table's kernels for a GPU and layout, with the times that its estimates tell."""
+    for label, kernel in table.kernels.items():
+        if (kernel.gpu, kernel.layout) != (gpu.name, layout):
+            continue
+        plan = solve(loads({name: dict(section) for name, section in kernel.spec.items()}, f"{place}: {label}"))
+        seconds = np.maximum(kernel.estimate.seconds(*np.array(sizes, float).T), 1e-9)
+        yield Candidate(place, gpu, layout, seconds, settled=plan, estimate=kernel.estimate, label=label)

@@ -1,0 +1,221 @@
+"""LIB.toml: which GPUs, layouts and specs a library has kernels for, and how many kernels at the most."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.reserved import reserved
+from gemmgen.catalog.table import Strict, Title, absolute, parse, read_toml, shown
+from gemmgen.catalog.vendor import Vendor
+from gemmgen.errors import SpecError
+from gemmgen.explore.dispatch import Table, load_table
+from gemmgen.spec import MAX_EXTENT, Accuracy, BuildChoice, FragmentChoice, LoadedSpec, Name, Pipeline, Solve, Split, Tile, load, loads
+
+Layout = Literal["nn", "nt", "tn", "tt"]
+Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
+Size = Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
+
+SHIMS = {
+    "cublas": "nvidia", "hipblas": "amd", "rocblas": "amd",  # whose libraries a preload library stands before
+    "torch": None, "jax": None,
+}
+"""What programs may use the library through without a change of theirs, and of which vendor; None: of any."""
+
+SQUARES = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+SKEWED = (
+    (128, 1024, 1024), (1024, 128, 1024), (64, 4096, 4096), (256, 4096, 4096), (1024, 4096, 4096), (4096, 1024, 4096), (4096, 256, 4096),
+    (4096, 4096, 256), (8192, 8192, 512), (512, 512, 8192), (256, 256, 16384), (2048, 8192, 2048), (16384, 4096, 1024),
+)
+SIZES = (*((size, size, size) for size in SQUARES), *SKEWED)
+"""(m, n, k) that kernels are chosen for where a file names none: squares, few rows, few columns, short and long sums."""
+PACKED_ROWS = (64, 128, 256, 512, 1024, 4096)
+"""Rows of the products by a 4096 x 4096 matrix that was packed, for which kernels of packed use are chosen besides."""
+MOST_KERNELS = 1000
+SECTIONS = ("split", "accuracy", "fragment", "tile", "pipeline", "solve", "build")
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+class Use(Strict):
+    """Kernels to choose from: those of a spec, of a scheme, of sections like a spec's, or of a dispatch table."""
+
+    spec: Name | None = Field(None, description="a spec file; its problem's sizes and its GPU are not looked at")
+    scheme: Name | None = Field(None, description="a name under specs/schemes, or a .toml file: all else is auto")
+    table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="a dispatch table that gemmgen choose wrote: its kernels, of the library's GPUs and layouts"
+    )
+    gpus: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64, strict=False)] | None = Field(
+        None, description="those of the library's GPUs that it is for; left out: all"
+    )
+    split: Split | None = None
+    accuracy: Accuracy | None = None
+    fragment: FragmentChoice | None = None
+    tile: Tile | None = None
+    pipeline: Pipeline | None = None
+    solve: Solve | None = None
+    build: BuildChoice | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Use:
+        said = [name for name in ("spec", "scheme", "table") if getattr(self, name) is not None]
+        inline = [name for name in SECTIONS if getattr(self, name) is not None]
+        if len(said) > 1 or said and inline or not said and not inline:
+            told = [*said, *(f"[use.{name}]" for name in inline)]
+            raise ValueError(f"one of spec, scheme, table and sections of its own, not {' and '.join(told) or 'none of them'}")
+        return self
+
+
+class LibraryFile(Strict):
+    """A library of kernels behind one C interface. See specs/libraries for examples."""
+
+    name: Annotated[str, Field(max_length=40)] = Field(description="prefix of the C functions, name of files and of the CMake target")
+    title: Title | None = Field(None, description="what the library is, in a line")
+    gpus: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64, strict=False)] = Field(
+        description="names under specs/gpus, or .toml files; all of one vendor. Kernels run on other GPUs of the same architecture, too"
+    )
+    layouts: Annotated[tuple[Layout, ...], Field(min_length=1, max_length=4, strict=False)] = Field(
+        ("nn", "nt", "tn", "tt"), description="row major A, B as stored (n) or transposed (t); column-major products take the same kernels"
+    )
+    kernels_at_most: Annotated[int, Field(ge=1, le=MOST_KERNELS)] = Field(24, description="kernels for matrix units, of all GPUs and layouts together")
+    sizes: Annotated[tuple[Size, ...], Field(min_length=1, max_length=512, strict=False)] | None = Field(
+        None, description="[m, n, k] that kernels are chosen for; left out: squares from 64 to 16384, and skewed ones"
+    )
+    packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
+    fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
+    shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
+        (), description="what unmodified programs call it through: cublas (NVIDIA), hipblas and rocblas (AMD): a preload library; torch, jax: a Python package"
+    )
+    use: Annotated[tuple[Use, ...], Field(min_length=1, max_length=64, strict=False)] = Field(description="where kernels come from")
+
+    @field_validator("name")
+    @classmethod
+    def _prefix(cls, name: str) -> str:
+        if not _NAME.fullmatch(name) or "__" in name or name.endswith("_"):
+            raise ValueError("small letters, digits and single underscores between them, the first a letter")
+        if reserved(name):
+            raise ValueError(f"a name that means nothing to C, C++, CUDA, HIP and CMake yet, such as my_{name}")
+        return name
+
+    @field_validator("gpus", "layouts", "shim")
+    @classmethod
+    def _once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(values)) < len(values):
+            raise ValueError(f"each once, which {next(one for one in values if values.count(one) > 1)} is not")
+        return values
+
+
+@dataclass(frozen=True)
+class LoadedLibrary:
+    """A LIB.toml with what it refers to.
+
+    Attributes:
+        place: how messages name the file.
+        gpus: the rows, in the file's order.
+        specs: of each `use` with a spec or sections: the place that names it, the spec, and the names of the GPUs that it is for.
+        tables: likewise of dispatch tables.
+    """
+
+    file: LibraryFile
+    place: str
+    folder: Path | None
+    gpus: tuple[Gpu, ...]
+    specs: tuple[tuple[str, LoadedSpec, frozenset[str]], ...]
+    tables: tuple[tuple[str, Table, frozenset[str]], ...]
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+    @property
+    def maker(self) -> Vendor:
+        return self.gpus[0].maker
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int, int], ...]:
+        """(m, n, k) that kernels are chosen for, each once."""
+        packed = tuple((rows, 4096, 4096) for rows in PACKED_ROWS) if self.file.packed and self.file.sizes is None else ()
+        return tuple(dict.fromkeys(((self.file.sizes or SIZES) + packed)))
+
+
+def load_library(path: str | Path) -> LoadedLibrary:
+    """Read a LIB.toml, and what it refers to.
+
+    Raises:
+        SpecError, UnknownName: the file, a value in it, or a file that it names is not acceptable.
+    """
+    path = Path(path)
+    if path.suffix != ".toml":
+        raise SpecError(str(path), "is not a library's file", got=path.name, needs="a .toml file", remedy="see specs/libraries for examples")
+    return _loaded(read_toml(path), shown(path), absolute(path).parent)
+
+
+def library_from(data: Mapping[str, Any], place: str = "library") -> LoadedLibrary:
+    """The same from a dictionary, whose relative file names start in the current folder.
+
+    Raises:
+        SpecError, UnknownName: as `load_library`.
+    """
+    return _loaded(dict(data), place, None)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a LIB.toml."""
+    schema = LibraryFile.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "gemmgen library"
+    return schema
+
+
+def _loaded(data: dict[str, Any], place: str, folder: Path | None) -> LoadedLibrary:
+    file = parse(LibraryFile, data, place)
+    gpus = tuple(GPUS.get(name, where=f"{place}: gpus", relative_to=folder) for name in file.gpus)
+    vendors = {gpu.vendor: gpu.name for gpu in gpus}
+    if len(vendors) > 1:
+        raise SpecError(f"{place}: gpus", "are of several vendors", got=", ".join(f"{name} of {vendor}" for vendor, name in vendors.items()),
+                        needs="GPUs of one vendor: a library opens one driver", remedy="a library for each vendor, under names of their own")
+    for shim in file.shim:
+        if SHIMS[shim] not in (None, gpus[0].vendor):
+            raise SpecError(f"{place}: shim", f"{shim} is not what programs for {gpus[0].maker.owner}'s GPUs call", got=shim,
+                            needs=", ".join(name for name, vendor in SHIMS.items() if vendor in (None, gpus[0].vendor)), remedy="another shim, or other gpus")
+    specs, tables = [], []
+    for number, use in enumerate(file.use, 1):
+        where = f"{place}: [[use]] {number}"
+        names = {asked: gpu.name for asked, gpu in zip(file.gpus, gpus)}
+        for name in use.gpus or ():
+            if name not in names:
+                raise SpecError(f"{where} gpus", "names a GPU that the library is not for", got=name, needs=" or ".join(names), remedy="add it to gpus")
+        of = frozenset(names[name] for name in (use.gpus or names))
+        if use.table is not None:
+            tables.append((where, load_table((folder or Path()) / use.table), of))
+        else:
+            specs.append((where, _spec(use, where, folder), of))
+    return LoadedLibrary(file, place, folder, gpus, tuple(specs), tuple(tables))
+
+
+def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
+    """The spec of a `use`, of one product in FP32.
+
+    Raises:
+        SpecError: the file or a value in it is not acceptable, or it is not for such products.
+    """
+    if use.spec is not None:
+        loaded = load((folder or Path()) / use.spec)
+    elif use.scheme is not None:
+        loaded = loads({"split": {"scheme": use.scheme}}, where)
+    else:
+        sections = {name: section.model_dump(mode="json", exclude_defaults=True, by_alias=True) for name in SECTIONS if (section := getattr(use, name))}
+        loaded = loads(sections, where)
+    loaded = loaded if loaded.folder else loaded.model_copy(update={"folder": folder})
+    problem = loaded.spec.problem
+    for key, needs in (("kind", "gemm"), ("b", "f32"), ("c", "f32")):
+        if getattr(problem, key) != needs:
+            raise SpecError(f"{where}: [problem] {key}", "is not what a library's functions compute", got=getattr(problem, key), needs=needs,
+                            remedy="leave it out, or gemmgen export for a kernel of its own")
+    return loaded

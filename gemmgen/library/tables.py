@@ -1,0 +1,320 @@
+"""Kernels as the C tables that a library's runtime works off: templates/library/tables.h.j2 declares what stands here.
+
+    text = rows(kernels, name="lab", finish=finish_images(["sm_90"], portable="sm_75"))
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gemmgen import abi
+from gemmgen.abi import Buffer, Grid, Interface, Launch, Parameter
+from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.errors import GemmgenError
+from gemmgen.explore.dispatch import Estimate, Rule
+from gemmgen.export import prose
+from gemmgen.library.kernel import FINISH_THREADS, FINISH_TILE, Image, Kernel, images
+from gemmgen.plan import Plan
+from gemmgen.verify.bound import SAFETY
+
+BOUND_K = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
+"""The k for which a library knows its kernels' bounds."""
+PASSES = ("absmax", "norms", "split")
+"""Roles of launches that make words of operands, whose blocks take one operand each."""
+LARGEST_OFFSET = (1 << 16) - 1
+SGEMM_SHARE = 0.61
+"""Of the FP32 multiply-adds' rate, what the vendor's SGEMM reaches: measured on an H200, 41 of 66.9 TFLOPS."""
+SGEMM_LAUNCH = 4e-6
+"""Seconds of a small one: measured on an H200, 6.5 us at 256 and 13 us at 512."""
+FACTORS = 4
+"""Of a term of a grid and of a buffer's size, at most: as tables.h has room for."""
+
+_EXTENTS = ("m", "n", "k", "m_padded", "n_padded", "k_padded", "m_clusters", "batch")
+_ARGUMENTS = {
+    **dict.fromkeys("abc", "pointer"), **dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), "long long"),
+    **dict.fromkeys(("m", "n", "k", "batch"), "int"), **dict.fromkeys(("alpha", "beta"), "float"),
+}
+"""What a call passes on, and the C type that the runtime has it in."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules that decide for an architecture and a layout, in place of estimates.
+
+    Attributes:
+        rules: whose kernels are labels of the library's.
+    """
+
+    arch: str
+    layout: str
+    rules: tuple[Rule, ...]
+
+
+# ---- what is asked of a kernel
+
+
+def check(kernel: Kernel) -> None:
+    """Whether the runtime can launch a kernel.
+
+    Raises:
+        GemmgenError: it is for a batch of products that are each told by themselves, or its B or C is not FP32.
+    """
+    plan = kernel.built.plan
+    if plan.of_products:
+        raise GemmgenError(kernel.label, "is for a batch whose products are told one by one", got=plan.kind, needs='[problem] kind = "gemm" or "strided"',
+                           remedy="another spec, or gemmgen export for this one")
+    if not plan.stored_b.is_usual or not plan.output.is_usual:
+        raise GemmgenError(kernel.label, "has a B or C that is not FP32", got=f"B {plan.stored_b.name}, C {plan.output.name}",
+                           needs="FP32 in and out", remedy="another spec, or gemmgen export for this one")
+    for launch in kernel.built.source.launches:
+        for one in launch.parameters:
+            if one.argument is not None and _ARGUMENTS.get(one.argument) != one.kind:
+                raise GemmgenError(kernel.label, "has a kernel with a parameter that the runtime does not pass", got=f"{one.type} {one.name} of {launch.symbol}",
+                                   needs=", ".join(_ARGUMENTS), remedy="another spec, or gemmgen export for this one")
+
+
+def _passes(interface: Interface) -> list[Launch]:
+    return [launch for launch in interface.launches if launch.role in PASSES]
+
+
+def packed_buffers(interface: Interface, operand: str) -> tuple[Buffer, ...]:
+    """What the passes make of operand `a` or `b`: words, maxima, scales."""
+    made = {one.region for launch in _passes(interface) for one in launch.parameters if one.region is not None}
+    return tuple(one for one in interface.buffers if one.name in made and one.name.startswith(f"{operand}_"))
+
+
+def packs(plan: Plan, interface: Interface, operand: str) -> bool:
+    """Whether the passes can take an operand alone, so that its words serve any product: each block takes one operand, found by
+    m or n alone, and none takes those of a batch."""
+    outer = {"a": "m", "b": "n"}[operand]
+
+    def takes(product: Iterable[tuple[str, int]]) -> set[str]:
+        return {dimension[0] for dimension, _ in product if dimension[0] in "mn"}
+
+    return (
+        operand in [one.name for one in plan.split_before] and not interface.batched
+        and all(len(takes(product)) == 1 for launch in _passes(interface) for product in launch.grid)
+        and all(any(takes(product) == {outer} for product in launch.grid) for launch in _passes(interface))
+    )
+
+
+def pack_key(plan: Plan, interface: Interface, operand: str) -> str | None:
+    """What decides an operand's packed words: kernels that agree in it read the same memory. None of one that cannot be packed."""
+    if not packs(plan, interface, operand):
+        return None
+    own = next(one for one in plan.operands if one.name == operand)
+    return json.dumps({
+        "operand": operand, "tile": [own.tile, plan.block[2]],
+        "scheme": plan.scheme.model_dump(mode="json", exclude={"name", "title", "source"}, exclude_none=True),
+        "rows": [[one.type, one.bytes, one.swizzle_rows, one.swizzle_mask] for one in plan.rows_of.values()], "padding": plan.padding,
+        "own": [plan.design.name, plan.fragment.name] if plan.design.places_itself else None,
+        "buffers": [[one.name, one.element, one.factor, one.of, one.per, one.above_k] for one in packed_buffers(interface, operand)],
+    }, sort_keys=True)
+
+
+def formats(kernels: Sequence[Kernel]) -> dict[tuple[str, str], int]:
+    """The numbers of packed formats by (label, operand), from 1; 0 of what cannot be packed."""
+    known: dict[str, int] = {}
+    found = {}
+    for kernel in kernels:
+        plan, interface = kernel.built.plan, kernel.built.source.interface
+        for operand in "ab":
+            key = None if kernel.is_fallback else pack_key(plan, interface, operand)
+            found[kernel.label, operand] = 0 if key is None else known.setdefault(key, len(known) + 1)
+    return found
+
+
+# ---- C
+
+
+def rows(kernels: Sequence[Kernel], *, name: str, finish: Sequence[Image], rules: Sequence[Rules] = ()) -> str:
+    """The tables of a library.
+
+    Args:
+        kernels: those that are made for a GPU first.
+        name: the library's, with which the symbols of machine code begin.
+        finish: machine code of the kernel of epilogues.
+        rules: where rules and not estimates decide.
+
+    Raises:
+        GemmgenError: a kernel cannot be launched by the runtime, or rules name none.
+    """
+    for kernel in kernels:
+        check(kernel)
+    codes = {kernel.label: images(kernel) for kernel in kernels}
+    packed = formats(kernels)
+    everything = [image for label in codes for image in codes[label]] + list(finish)
+    parts = ["/* ---- Machine code, which another file of the library holds ---- */\n",
+             *(f"extern const unsigned char {name}_code_{image.stem}[];" for image in everything), ""]
+    first = first_image = 0
+    table = []
+    for kernel in kernels:
+        interface = kernel.built.source.interface
+        parts.append(_of_kernel(kernel, interface, codes[kernel.label], name))
+        table.append(_row(kernel, interface, codes[kernel.label], (first, first_image), packed))
+        first += len(interface.launches)
+        first_image += len(codes[kernel.label])
+    largest, _ = kernels[0].built.plan.gpu.maker.largest_grid(FINISH_THREADS)
+    parts += [
+        "/* ---- All of them ---- */\n", _array("kernel", "kernels", table),
+        f"enum {{ KERNELS = {len(kernels)}, FUNCTIONS = {first}, MOST_BUFFERS = {_most(kernels, lambda one: one.buffers)}, "
+        f"MOST_LAUNCHES = {_most(kernels, lambda one: one.launches)}, MOST_PARAMETERS = {_most_parameters(kernels)} }};\n",
+        _array("image", "finish_images", _images(finish, name)),
+        f"enum {{ FINISH_IMAGES = {len(finish)}, FIRST_FINISH_IMAGE = {first_image}, IMAGES = {first_image + len(finish)}, "
+        f"FINISH_THREADS = {FINISH_THREADS}, FINISH_ROWS = {FINISH_TILE[0]}, FINISH_COLUMNS = {FINISH_TILE[1]}, FINISH_LARGEST_GRID = {largest} }};\n",
+        *_of_rules(rules, [kernel.label for kernel in kernels]), _of_architectures(kernels),
+    ]
+    return "\n".join(parts)
+
+
+def _most(kernels: Sequence[Kernel], what: Any) -> int:
+    return max(len(what(kernel.built.source.interface)) for kernel in kernels)
+
+
+def _most_parameters(kernels: Sequence[Kernel]) -> int:
+    return max(len(launch.parameters) for kernel in kernels for launch in kernel.built.source.launches)
+
+
+def _of_kernel(kernel: Kernel, interface: Interface, code: Sequence[Image], name: str) -> str:
+    plan, label, resources = kernel.built.plan, kernel.label, kernel.built.binary.kernels
+    parts = [f"/* ---- {label}: {kernel.built.source.name} ---- */\n"]
+    made = {operand: packed_buffers(interface, operand) for operand in "ab"}
+    parts.append(_array("buffer", f"{label}_buffers", [_buffer(one, made, interface.constants) for one in interface.buffers]))
+    launches = []
+    for number, launch in enumerate(interface.launches):
+        parts.append(_array("grid_term", f"{label}_grid_{number}", [_term(product, interface.constants) for product in launch.grid]))
+        parts.append(_array("parameter", f"{label}_parameters_{number}", [_parameter(one, interface, label) for one in launch.parameters]))
+        keeps = any(not one.of and one.name != abi.STATUS for one in interface.buffers)
+        role = "ROLE_PASS" if launch.role in PASSES else "ROLE_MAIN"
+        launches.append(
+            f'{{"{launch.symbol}", {label}_grid_{number}, {label}_parameters_{number}, {len(launch.grid)}, {len(launch.parameters)}, '
+            f"{launch.threads}, {launch.shared_bytes}, {resources[launch.symbol].static_shared_bytes}, {launch.most_blocks or 0}, {launch.cluster}, "
+            f"{plan.gpu.rates.sms}, {int(keeps)}, {int(launch.overlaps)}, {role}}}"
+        )
+    parts.append(_array("launch", f"{label}_launches", launches))
+    parts.append(_array("image", f"{label}_images", _images(code, name)))
+    archs = [binary.arch for binary in (kernel.built.binary, *kernel.built.others)]
+    parts.append(_array("error_bound", f"{label}_bounds", [_bound(plan, archs, k) for k in BOUND_K]))
+    if kernel.estimate is not None:
+        parts.append(f"static const estimate {label}_estimate = {_estimate(kernel.estimate)};\n")
+    return "\n".join(parts)
+
+
+def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tuple[int, int], packed: Mapping[tuple[str, str], int]) -> str:
+    plan, label = kernel.built.plan, kernel.label
+    units = {extent: unit for extent, (_, unit) in interface.padded.items()}
+    read = {one.argument for launch in interface.launches if launch.role not in PASSES for one in launch.parameters}
+    grid, _ = prose.largest_grid(plan, kernel.built.source)
+    return (
+        f"{{{_quoted(kernel.built.source.name)}, {_quoted(kernel.reason)},\n"
+        f"     {label}_images, {label}_buffers, {label}_launches, {label}_bounds, {f'&{label}_estimate' if kernel.estimate else 'NULL'},\n"
+        f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first[0]}, {first[1]},\n"
+        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.largest_k or 0}, {grid},\n"
+        f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
+        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(kernel.is_fallback)}}}"
+    )
+
+
+def _quoted(text: str) -> str:
+    """A C string."""
+    return json.dumps(text, ensure_ascii=True).replace("??", '?""?')
+
+
+def _array(kind: str, name: str, values: Sequence[str]) -> str:
+    lines = "".join(f"    {value},\n" for value in values)
+    return f"static const {kind} {name}[] = {{\n{lines}}};\n"
+
+
+def _extent(name: str) -> str:
+    return f"EXTENT_{name.upper()}"
+
+
+def _product(factors: Iterable[tuple[str, int]], constants: Mapping[str, int]) -> tuple[int, list[tuple[str, int]]]:
+    """What a product of extents is multiplied by, and its extents with their tiles; constants are known."""
+    times, left = 1, []
+    for extent, tile in factors:
+        if extent in constants:
+            times *= -(-constants[extent] // tile)
+        elif extent in _EXTENTS and len(left) < FACTORS:
+            left.append((extent, tile))
+        else:
+            raise ValueError(f"an extent that the runtime does not know, or one too many: {extent}")
+    return times, left
+
+
+def _factors(left: Sequence[tuple[str, int]]) -> tuple[str, str]:
+    filled = [(_extent(extent), tile) for extent, tile in left] + [("EXTENT_ONE", 1)] * (FACTORS - len(left))
+    return (f"{{{', '.join(extent for extent, _ in filled)}}}", f"{{{', '.join(str(tile) for _, tile in filled)}}}")
+
+
+def _term(product: Grid, constants: Mapping[str, int]) -> str:
+    times, left = _product(product, constants)
+    extents, tiles = _factors(left)
+    return f"{{{times}, {extents}, {tiles}}}"
+
+
+def _buffer(one: Buffer, made: Mapping[str, Sequence[Buffer]], constants: Mapping[str, int]) -> str:
+    times, left = _product([(extent, 1) for extent in one.of], constants)
+    extents, _ = _factors(left)
+    operand = next((f"'{x}'" for x in "ab" if one in made[x]), "0")
+    return f"{{{times * one.factor}, {one.per}, {extents}, {operand}, {int(one.zeroed)}, {int(one.zeroed_again)}, {one.above_k}}}  /* {one.name} */"
+
+
+def _parameter(one: Parameter, interface: Interface, label: str) -> str:
+    if one.argument is not None:
+        return f"{{ARGUMENT_{one.argument.upper()}, 0, 0}}"
+    number = [buffer.name for buffer in interface.buffers].index(one.region)
+    if one.offset > LARGEST_OFFSET:
+        raise ValueError(f"{label}: parameter {one.name} lies too far from the start of its buffer")
+    return f"{{-1, {number}, {one.offset}}}"
+
+
+def _images(code: Sequence[Image], name: str) -> list[str]:
+    return [f'{{"{image.arch}", {name}_code_{image.stem}}}' for image in code]
+
+
+def _bound(plan: Plan, archs: Sequence[str], k: int) -> str:
+    found = prose.coefficients(plan, k, archs)
+    return f"{{{k}, {prose.rounded_up(SAFETY * found.random)!r}, {prose.rounded_up(found.scaled)!r}}}"
+
+
+def _estimate(one: Estimate) -> str:
+    seconds = ", ".join(repr(float(getattr(one, term))) for term in ("launch", "wave", "step", "operand", "output"))
+    return f"{{{one.tile[0]}, {one.tile[1]}, {one.slices}, {seconds}}}"
+
+
+def _of_rules(rules: Sequence[Rules], labels: Sequence[str]) -> list[str]:
+    """Rules one after another, and which of them are for which architecture and layout; both tables have a row for nothing at their end."""
+    table, parts = [], []
+    for part in rules:
+        parts.append(f'{{"{part.arch}", {int(part.layout[0] == "t")}, {int(part.layout[1] == "t")}, {len(table)}, {len(part.rules)}}}')
+        for rule in part.rules:
+            if rule.kernel not in labels:
+                raise GemmgenError("rules", "name a kernel that the library does not have", got=rule.kernel, needs=" or ".join(labels),
+                                   remedy="rules of the same kernels")
+            most = [rule.at_most.get(measure) for measure in ("m", "n", "k", "mn")]
+            table.append(f"{{{', '.join('INT64_MAX' if one is None else f'INT64_C({one})' for one in most)}, {labels.index(rule.kernel)}}}")
+    return [
+        _array("rule", "rule_rows", [*table, "{0, 0, 0, 0, 0}"]), _array("rules", "rule_parts", [*parts, '{"", 0, 0, 0, 0}']),
+        f"enum {{ RULE_PARTS = {len(parts)} }};\n",
+    ]
+
+
+def sgemm_estimate(gpu: Gpu) -> Estimate:
+    """What the vendor's SGEMM takes on a GPU, roughly: its tiles and slices are many, so that waves hardly show."""
+    rate = 2e6 * gpu.rates.boost_mhz * gpu.rates.f32_fma_per_clock * SGEMM_SHARE  # of an SM, in a second
+    tile, slices = 32, 8
+    return Estimate(tile=(tile, tile), slices=slices, sms=gpu.rates.sms, launch=SGEMM_LAUNCH, wave=0.0, step=float(f"{2 * tile * tile / rate:.4g}"),
+                    operand=0.0, output=float(f"{4e-9 / gpu.rates.dram_gb_per_s:.4g}"))
+
+
+def _of_architectures(kernels: Sequence[Kernel]) -> str:
+    """One row for each architecture of the vendor's; the library's own GPUs stand for theirs."""
+    mine = {kernel.built.plan.gpu.arch: kernel.built.plan.gpu for kernel in reversed(kernels) if not kernel.is_fallback}
+    vendor = kernels[0].built.plan.gpu.vendor
+    known = {gpu.arch: gpu for gpu in reversed(GPUS.rows()) if gpu.vendor == vendor} | mine
+    table = [f'{{"{arch}", {gpu.limits.shared_bytes_per_block}, {_estimate(sgemm_estimate(gpu))}}}' for arch, gpu in sorted(known.items())]
+    return _array("architecture", "architectures", table) + f"\nenum {{ ARCHITECTURES = {len(table)} }};\n"
