@@ -70,7 +70,7 @@ HOST = SimpleNamespace(name="host", arch_prefix="cpu", dlpack_type=1, torch_devi
 def package() -> Path:
     """A folder for sys.path with the Python package `lab` of the reference library."""
     home = folder()
-    for name, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), vendor=HOST)).items():
+    for name, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), shim=("torch", "jax"), maker=HOST)).items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_bytes(content)
     return home / "python"

@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from gemmgen import __version__
+from gemmgen.abi import WORKSPACE_ALIGNMENT
+from gemmgen.export import prose
 from gemmgen.render import render_text
 
-LARGEST_EXTENT = 2**31 - 1
-ALIGNMENT = 256
-"""Bytes, of a workspace."""
-PACKAGE = {
-    "init.py": "__init__.py", "c.py": "_c.py", "arrays.py": "_arrays.py", "torch.py": "torch.py", "jax.py": "jax.py", "xla.c": "_xla.c",
-}
-"""Files of the package by their templates' stems."""
+if TYPE_CHECKING:
+    from gemmgen.library.made import Library
 
-
-class Maker(Protocol):
-    """What a vendor's row tells of how frameworks name its devices."""
-
-    arch_prefix: str
-    dlpack_type: int
-    torch_device: str
-    xla_platform: str
-
-
-class Library(Protocol):
-    """What the package's text depends on."""
-
-    name: str
-    guard: str
-    vendor: Maker
+COMMON = {"init.py": "__init__.py", "c.py": "_c.py", "arrays.py": "_arrays.py"}
+"""Files of every package by their templates' stems."""
+OF_SHIM = {"torch": {"torch.py": "torch.py"}, "jax": {"jax.py": "jax.py", "xla.c": "_xla.c"}}
+"""Those of what a library asks for."""
+BESIDE = ("pyproject.toml", "build_wheel.py", "README.md")
 
 
 def files(library: Library) -> dict[str, bytes]:
-    """Texts by their paths inside the library's folder, all of them below `python/`.
+    """Texts by their paths in the library's folder, all of them below `python/`.
 
-    The package finds lib<name>.so beside itself, in the library's folder, or where the environment's <guard>_LIBRARY says.
+    The package finds lib<name>.so beside itself, in the library's folder, or where the environment's <GUARD>_LIBRARY says.
+
+    Args:
+        library: `name`, `guard`, `shim` and `maker` are what they tell.
     """
+    maker = library.maker
     values = {
-        "name": library.name, "guard": library.guard, "version": __version__,
-        "largest_extent": LARGEST_EXTENT, "alignment": ALIGNMENT,
-        "arch_prefix": library.vendor.arch_prefix, "dlpack_type": library.vendor.dlpack_type,
-        "torch_device": library.vendor.torch_device, "xla_platform": library.vendor.xla_platform,
+        "name": library.name, "guard": library.guard, "shims": library.shim, "version": __version__,
+        "largest_extent": prose.LARGEST_EXTENT, "alignment": WORKSPACE_ALIGNMENT, "arch_prefix": maker.arch_prefix,
+        "dlpack_type": maker.dlpack_type, "torch_device": maker.torch_device, "xla_platform": maker.xla_platform,
     }
-    found = {f"python/{library.name}/{path}": f"library/python/{stem}.j2" for stem, path in PACKAGE.items()}
-    found |= {f"python/{path}": f"library/python/{path}.j2" for path in ("pyproject.toml", "build_wheel.py", "README.md")}
-    return {path: render_text(template, **values).encode() for path, template in found.items()}
+    inside = COMMON | {stem: path for shim in library.shim for stem, path in OF_SHIM.get(shim, {}).items()}
+    found = {f"python/{library.name}/{path}": stem for stem, path in inside.items()} | {f"python/{path}": path for path in BESIDE}
+    return {path: render_text(f"library/python/{stem}.j2", **values).encode() for path, stem in found.items()}
