@@ -90,8 +90,8 @@ def test_vmap(lab):
 
 def mlp(width=8):
     torch.manual_seed(0)
-    return torch.nn.Sequential(
-        torch.nn.Linear(width, 2 * width), torch.nn.ReLU(), torch.nn.Linear(2 * width, 2 * width, bias=False), torch.nn.GELU(), torch.nn.Linear(2 * width, width))
+    first, second, third = torch.nn.Linear(width, 2 * width), torch.nn.Linear(2 * width, 2 * width, bias=False), torch.nn.Linear(2 * width, width)
+    return torch.nn.Sequential(first, torch.nn.ReLU(), second, torch.nn.GELU(), third)
 
 
 class Block(torch.nn.Module):
@@ -188,12 +188,17 @@ def test_a_compiled_model_s_products_are_taken_forward_and_backward(lab, library
 
 
 @pytest.mark.long
-def test_inductor(lab, library):
-    model, x = Block(), made(2, 5, 16)
-    want = trained(model, x)
-    before = library.lab_calls()
-    torch.testing.assert_close(trained(torch.compile(model, backend=lab.backend, fullgraph=True), x), want)
-    assert library.lab_calls() == before + 17
+def test_inductor_and_its_caches(lab, library, monkeypatch, tmp_path):
+    """What plain torch compiled is not taken for ours, nor the other way round."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    x = made(2, 5, 16)
+    for backend, calls in (("inductor", 0), (lab.backend, 17), ("inductor", 0), (lab.backend, 17)):
+        torch._dynamo.reset()
+        before = library.lab_calls()
+        torch.manual_seed(0)
+        model = Block()
+        torch.testing.assert_close(trained(torch.compile(model, backend=backend, fullgraph=True), x), trained(model, x))
+        assert library.lab_calls() == before + calls
 
 
 def test_packed_models(lab, library):
@@ -214,7 +219,8 @@ def test_packed_models(lab, library):
         lab.PackedLinear(torch.nn.Linear(3, 4).double())
 
 
-@pytest.mark.parametrize("a, b", [((5, 9), (9, 7)), ((4, 5, 9), (9, 7)), ((2, 3, 5, 9), (3, 9, 7)), ((9,), (9, 7)), ((5, 9), (9,)), ((9,), (9,)), ((5, 0), (0, 7))])
+@pytest.mark.parametrize(
+    "a, b", [((5, 9), (9, 7)), ((4, 5, 9), (9, 7)), ((2, 3, 5, 9), (3, 9, 7)), ((9,), (9, 7)), ((5, 9), (9,)), ((9,), (9,)), ((5, 0), (0, 7))])
 def test_matmul_broadcasts(lab, a, b):
     torch.testing.assert_close(lab.matmul(made(*a), made(*b)), made(*a) @ made(*b))
 
