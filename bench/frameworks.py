@@ -191,7 +191,8 @@ def main() -> None:
     singles = products(own, width, 2 * given.rounds)
     print("ratio   seconds  taken  worst gradient  over torch's  program")
     for row in rows:
-        print(f"{row['ratio']:5.2f} {row['seconds']:9.5f} {row['taken']:6} {row['worst_gradient']:15.2e} {row['over_torch']:13.2f}  {row['program']}: {row['how']}")
+        figures = f"{row['ratio']:5.2f} {row['seconds']:9.5f} {row['taken']:6} {row['worst_gradient']:15.2e} {row['over_torch']:13.2f}"
+        print(f"{figures}  {row['program']}: {row['how']}")
     print("ratio   seconds  host, us  program")
     for row in singles:
         print(f"{row['ratio']:5.2f} {row['seconds']:9.6f} {row['host_us']:9.1f}  {row['program']}: {row['how']}")

@@ -45,7 +45,8 @@ def test_the_interface_is_as_xla_s_own_header_has_it(tmp_path):
         "api_version": "Api_Version size:struct_size major:major_version minor:minor_version", "span": "ByteSpan text:ptr length:len",
         "scalar": "Scalar type:dtype value", "error_create": "Error_Create_Args size:struct_size start:extension_start message code:errc",
         "stream_get": "Stream_Get_Args size:struct_size context:ctx stream", "error_destroy": "Error_Destroy_Args size:struct_size error",
-        "xla_api": "Api size:struct_size version:api_version create_error:XLA_FFI_Error_Create destroy_error:XLA_FFI_Error_Destroy get_stream:XLA_FFI_Stream_Get",
+        "xla_api": "Api size:struct_size version:api_version create_error:XLA_FFI_Error_Create destroy_error:XLA_FFI_Error_Destroy "
+                   "get_stream:XLA_FFI_Stream_Get",
     }
     checks = []
     for own, told in pairs.items():
@@ -54,7 +55,8 @@ def test_the_interface_is_as_xla_s_own_header_has_it(tmp_path):
             mine, _, other = field.partition(":")
             checks.append(f"_Static_assert(offsetof({own}, {mine}) == offsetof(struct XLA_FFI_{theirs}, {other or mine}), \"{own}.{mine}\");")
     for mine, theirs in {
-        "METADATA": "Extension_Metadata", "ATTRIBUTE_SCALAR": "AttrType_SCALAR", "TYPE_S64": "DataType_S64", "TYPE_U8": "DataType_U8", "TYPE_F32": "DataType_F32",
+        "METADATA": "Extension_Metadata", "ATTRIBUTE_SCALAR": "AttrType_SCALAR",
+        "TYPE_S64": "DataType_S64", "TYPE_U8": "DataType_U8", "TYPE_F32": "DataType_F32",
         "STAGE_EXECUTE": "ExecutionStage_EXECUTE", "INVALID_ARGUMENT": "Error_Code_INVALID_ARGUMENT", "INTERNAL": "Error_Code_INTERNAL",
         "RESOURCE_EXHAUSTED": "Error_Code_RESOURCE_EXHAUSTED", "FAILED_PRECONDITION": "Error_Code_FAILED_PRECONDITION",
     }.items():
@@ -62,8 +64,8 @@ def test_the_interface_is_as_xla_s_own_header_has_it(tmp_path):
     checks.append('_Static_assert(XLA_MAJOR == XLA_FFI_API_MAJOR && XLA_MINOR <= XLA_FFI_API_MINOR, "version");')
     path = tmp_path / "checked.c"
     path.write_text(source + '\n#include "xla/ffi/api/c_api.h"\n#include "lab.h"\n' + "\n".join(checks) + "\n")
-    done = subprocess.run(
-        ["gcc", "-std=gnu11", "-c", f"-I{jax.ffi.include_dir()}", f"-I{reference.folder()}", "-o", tmp_path / "checked.o", path], capture_output=True, text=True)
+    folders = f"-I{jax.ffi.include_dir()}", f"-I{reference.folder()}"
+    done = subprocess.run(["gcc", "-std=gnu11", "-c", *folders, "-o", tmp_path / "checked.o", path], capture_output=True, text=True)
     assert not done.returncode, done.stderr
 
 
