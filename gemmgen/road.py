@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from gemmgen.build import Built, Planned
     from gemmgen.explore.dispatch import Table
     from gemmgen.explore.run import Progress as ExploreProgress
+    from gemmgen.library.file import LoadedLibrary
+    from gemmgen.library.made import Library
     from gemmgen.plan import Plan
     from gemmgen.run import Device, Result
     from gemmgen.run.batch import BatchResult, Product
@@ -307,6 +309,43 @@ def export(
     refused = [refusal.as_dict() for refusal in built.refused]
     binary = without_line_info(built.source, built.binary)
     return exporter.export(built.plan, built.source, binary, Path(directory), others=built.others, name=name, force=force, refused=refused)
+
+
+def library(
+    source: str | os.PathLike[str] | Mapping[str, Any] | LoadedLibrary, directory: str | os.PathLike[str], *, force: bool = False,
+    progress: Watcher = NOBODY,
+) -> Library:
+    """Write a library of kernels behind one C interface, which another project builds with a C compiler; all of it, or nothing.
+
+    Args:
+        source: a LIB.toml, a dictionary of its sections, or what `load_library` gave.
+        force: put the files into a folder that holds others.
+
+    Raises:
+        SpecError, UnknownName, InfeasibleSpec: the file, or what it names, will not do, or a GPU and layout has no kernel.
+        BuildError, ResourceError: the compiler is missing, or refuses too many kernels.
+        GemmgenError: the folder holds something else, or cannot be written.
+    """
+    from gemmgen.library import write
+    from gemmgen.library.made import made
+
+    loaded = load_library(source)
+    found = made(loaded, progress.step)
+    write(found, Path(directory), force=force)
+    return found
+
+
+def load_library(source: str | os.PathLike[str] | Mapping[str, Any] | LoadedLibrary) -> LoadedLibrary:
+    """A LIB.toml, checked.
+
+    Raises:
+        SpecError, UnknownName: the file, a value in it, or a file that it names is not acceptable.
+    """
+    from gemmgen.library import file
+
+    if isinstance(source, file.LoadedLibrary):
+        return source
+    return file.library_from(source) if isinstance(source, Mapping) else file.load_library(Path(source))
 
 
 def tune(

@@ -333,6 +333,47 @@ def export(
 
 
 @app.command(epilog=_examples(
+    "gemmgen library specs/libraries/lab.toml -o third_party/lab",
+    "gemmgen library my.toml --dry-run",
+))
+def library(
+    source: Annotated[Path, typer.Argument(metavar="LIB", help="A library's file (.toml); see specs/libraries.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Choose kernels and print why; compile and write nothing.")] = False,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes on stderr.")] = False,
+) -> int:
+    """Write a library of kernels behind one C interface.
+
+    For each GPU and layout of the file some kernels are chosen, of all together
+    as many as it allows. The folder holds their machine code and sources, a
+    runtime in C that chooses among them by layout, sizes and GPU and opens the
+    driver itself, a portable kernel for what no other serves, a manifest, CMake
+    and pkg-config files and an example. A C compiler builds it. An earlier
+    library in DIR is replaced; other files are never touched. No GPU is needed.
+    """
+    from gemmgen import road
+    from gemmgen.cli import libraries
+    from gemmgen.library import made
+
+    loaded = road.load_library(source)
+    if (output is None) != dry_run:
+        raise SpecError("--output", "is missing" if output is None else "stands beside --dry-run, which writes nothing",
+                        needs="a folder, or --dry-run", remedy=f"-o {loaded.name}" if output is None else "leave one of them out")
+    progress = Progress(source.name, quiet or as_json)
+    if dry_run:
+        choice = made.choose(loaded, progress.step)
+        progress.clear()
+        emit_json({"name": loaded.name, **libraries.choice_value(choice)}) if as_json else emit(libraries.choice_text(loaded, choice))
+        return EXIT_OK
+    found = road.library(loaded, output, force=force, progress=progress)
+    progress.clear()
+    emit_json(libraries.value(found, output)) if as_json else emit(libraries.text(found, output))
+    return EXIT_OK
+
+
+@app.command(epilog=_examples(
     "gemmgen explain specs/kernels/sgemm_h100.toml",
     "gemmgen explain my.toml --candidate block=256x128x32 --candidate stages=4",
     "gemmgen explain my.toml --latex > model.tex",
@@ -798,15 +839,21 @@ def fragments(
     ))
 
 
-@app.command(epilog=_examples("gemmgen schema > specs/spec.schema.json", "gemmgen schema --study > specs/study.schema.json"))
+@app.command(epilog=_examples("gemmgen schema > specs/spec.schema.json", "gemmgen schema --study > specs/study.schema.json",
+                            "gemmgen schema --library > specs/library.schema.json"))
 def schema(
-    study: Annotated[bool, typer.Option("--study", help="Of a study, as gemmgen explore takes it.")] = False, as_json: Json = False,
+    study: Annotated[bool, typer.Option("--study", help="Of a study, as gemmgen explore takes it.")] = False,
+    library: Annotated[bool, typer.Option("--library", help="Of a library's file, as gemmgen library takes it.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the JSON schema of a spec file, for editors and programs.
 
     It is JSON with and without --json, which has errors printed so, too.
     """
     from gemmgen.explore.studies import json_schema as of_study
+    from gemmgen.library.file import json_schema as of_library
     from gemmgen.spec import json_schema
 
-    emit_json(of_study() if study else json_schema())
+    if study and library:
+        raise SpecError("--study, --library", "are of two files", needs="one of them", remedy="leave one out")
+    emit_json(of_study() if study else of_library() if library else json_schema())

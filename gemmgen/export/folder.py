@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gemmgen.errors import GemmgenError
-from gemmgen.export.manifest import MANIFEST, SCHEMA_VERSION
+from gemmgen.export.manifest import MANIFEST, NEWEST_SCHEMA
 from gemmgen.files import read
 
 MOST_MANIFEST = 1 << 20
@@ -18,7 +18,7 @@ MOST_MANIFEST = 1 << 20
 
 
 def replaceable(target: Path, force: bool) -> set[str]:
-    """Files of an earlier export in the way.
+    """Files of an earlier export in the way, by their paths.
 
     Raises:
         GemmgenError: something else is.
@@ -32,20 +32,26 @@ def replaceable(target: Path, force: bool) -> set[str]:
         raise GemmgenError(str(target), "is a folder that holds something else", got=shown,
                            needs="an empty folder, a new one, or an earlier export",
                            remedy="another -o, or --force to put the export's files among them")
-    return own & present
+    return {file for file in own if _lies(target, file)}
 
 
 def _earlier_export(target: Path) -> set[str]:
     """The files that a manifest in `target` tells of; none without one of ours."""
     try:
         manifest = json.loads(read(target / MANIFEST, MOST_MANIFEST))
-        if not manifest["generator"].startswith("gemmgen ") or manifest["schema_version"] > SCHEMA_VERSION:
+        if not manifest["generator"].startswith("gemmgen ") or manifest["schema_version"] > NEWEST_SCHEMA:
             return set()
         named = {file for file in manifest["sha256"] if file != "kernels"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return set()
-    # A name with a folder in it is none that we wrote.
-    return {MANIFEST} | {file for file in named if file == os.path.basename(file) and file not in ("", ".", "..")}
+    # A name that leads out of the folder is none that we wrote.
+    return {MANIFEST} | {file for file in named if all(part not in ("", ".", "..") for part in file.split("/"))}
+
+
+def _lies(target: Path, file: str) -> bool:
+    """Whether there is such a file, and the way to it leads through no link."""
+    path = target / file
+    return os.path.lexists(path) and not any((target / folder).is_symlink() for folder in Path(file).parents[:-1])
 
 
 def write(target: Path, files: Mapping[str, bytes], stale: set[str]) -> None:
@@ -57,18 +63,28 @@ def write(target: Path, files: Mapping[str, bytes], stale: set[str]) -> None:
         for folder in ("new", "old"):
             (staged / folder).mkdir(parents=True)
         for file, content in files.items():
+            (staged / "new" / file).parent.mkdir(parents=True, exist_ok=True)
             (staged / "new" / file).write_bytes(content)
         with undo:
             target.mkdir(exist_ok=True)
             for file in sorted(stale | {file for file in files if (target / file).exists()}):
+                (staged / "old" / file).parent.mkdir(parents=True, exist_ok=True)
                 os.rename(target / file, staged / "old" / file)
                 undo.callback(os.rename, staged / "old" / file, target / file)
             # The manifest comes last: where there is one, the export is whole.
             for file in sorted(files, key=lambda file: file == MANIFEST):
+                for folder in reversed((target / file).relative_to(target).parents[:-1]):
+                    if not (target / folder).is_dir():
+                        (target / folder).mkdir()
+                        undo.callback((target / folder).rmdir)
                 os.rename(staged / "new" / file, target / file)
                 undo.callback((target / file).unlink)
             undo.pop_all()
             made = []
+            emptied = {parent for file in stale - files.keys() for parent in Path(file).parents[:-1]}
+            for folder in sorted(emptied, key=lambda folder: -len(folder.parts)):
+                with contextlib.suppress(OSError):  # it holds something still
+                    (target / folder).rmdir()
     finally:
         shutil.rmtree(staged, ignore_errors=True)
         for folder in made:

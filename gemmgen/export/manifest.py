@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gemmgen.build import Binary
 
 SCHEMA_VERSION = 1
+NEWEST_SCHEMA = 2
+"""Of a folder's manifest: a library's."""
 MANIFEST = "manifest.json"
 
 

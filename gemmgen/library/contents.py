@@ -12,7 +12,7 @@ from gemmgen import __version__
 from gemmgen.abi import WORKSPACE_ALIGNMENT
 from gemmgen.errors import SpecError
 from gemmgen.export import prose
-from gemmgen.export.manifest import MANIFEST, decided
+from gemmgen.export.manifest import MANIFEST, NEWEST_SCHEMA, decided
 from gemmgen.library import python, shim
 from gemmgen.library.kernel import FINISH, finish_source
 from gemmgen.library.made import Library
@@ -20,8 +20,6 @@ from gemmgen.library.tables import formats, rows
 from gemmgen.render import render_text
 from gemmgen.verify import standing
 
-SCHEMA_VERSION = 2
-"""Of the manifest; 1 is an export's."""
 ABI = 1
 """Of the C interface, as its header says it."""
 PARTS: tuple[Callable[[Library], Mapping[str, bytes]], ...] = (python.files, shim.files)
@@ -129,7 +127,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
     packed = formats(library.kernels)
     served = {one.plan.hash: one for one in choice.kernels}
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": NEWEST_SCHEMA,
         "generator": f"gemmgen {__version__}",
         "kind": "library",
         "name": library.name,

@@ -18,12 +18,12 @@ PACKAGE = Path(gemmgen.__file__).parent
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
     "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "render", "fragment_header", "split",
-    "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "explore", "road", "cli", "demo", "__main__",
+    "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "explore", "library", "road", "cli", "demo", "__main__",
 )
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
-    "pydantic": {"spec", "catalog", "tune", "explore"},
+    "pydantic": {"spec", "catalog", "tune", "explore", "library"},
     "pydantic_core": set(),
     "cupy": {"run", "timing"},
     "hip": {"run"},

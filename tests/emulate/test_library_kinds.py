@@ -1,0 +1,71 @@
+"""A library's runtime and every kind of kernel that it may launch: blocks that stay, launches that overlap, clusters, slices of k, residues, batches, AMD's."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from standin import GCC, Library
+from test_library import NOT_SERVED, OK, Call, of_plan, packed_by, run_packed, status_of
+from test_strided_batches import prepared
+from ways import AMD_WAYS, WAYS, plan_of
+
+pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
+
+SHORT = ("warpgroups, row scales of whole rows", "warpgroups that split A, clusters, slices", "mfma, row scales")
+"""What differs most from the kernels of test_library.py."""
+LONG = (
+    "warpgroups, clusters", "warpgroups that take turns, slices, clusters", "residues, whole rows", "residues, two warpgroups, cluster",
+    "residues by lanes", "warpgroups, outliers fall back", "warpgroups, tiles of k, slices", "packed integers, tiles of k, level II",
+    "warpgroups, words of several types", "slices with row scales", "straight, transposed, slices", "thin columns, k apart, slices", "register, slices",
+    "fp32, between multiply-adds", "wmma", "mfma, row scales", "mfma, outliers fall back", "mfma, tiles of k", "wmma of RDNA3, integer words",
+)
+KINDS = {**WAYS, **AMD_WAYS}
+
+
+def made_of(name: str, folder) -> Library:
+    plan = plan_of(**KINDS[name])
+    one = of_plan("kernel", plan)
+    return Library(folder, [one], archs=[plan.gpu.arch], platform=plan.gpu.maker.platform, arch=plan.gpu.arch)
+
+
+@pytest.mark.parametrize("name", [*SHORT, *(pytest.param(one, marks=pytest.mark.long) for one in LONG if one not in SHORT)])
+def test_every_kind_of_kernel_is_launched_as_it_wants_and_packed_words_give_the_same_bits(name, tmp_path):
+    """Each pass with one operand alone leaves the words that it leaves with both."""
+    library = made_of(name, tmp_path)
+    plan, source = library.kernels[0].built.plan, library.kernels[0].built.source
+    transpose = tuple(int(one == "t") for one in plan.layout)
+    call = Call(library, 70, 45, 100, transpose=transpose, alpha=0.5, beta=2.0)
+    memory = call.run()
+    assert np.abs(call.c - call.wanted()).max() < 0.02
+    assert [symbol for symbol, _ in library.launched] == [one.symbol for one in source.launches]
+    follows = [one for one in source.launches[1:] if one.overlaps]
+    assert library["overlapped"] == (len(follows) if plan.gpu.vendor == "nvidia" else 0)
+    counted, wanted = status_of(library, memory), call.c.copy()
+    packable = [one.name for one in plan.split_before] if plan.split_before else []
+    for operand in packable:
+        again = Call(library, 70, 45, 100, transpose=transpose, alpha=0.5, beta=2.0)
+        packed = packed_by(again, operand)
+        assert run_packed(again, packed) == OK
+        assert np.array_equal(again.c.view(np.uint32), wanted.view(np.uint32))
+        found = status_of(library, packed.held)
+        assert {name: value for name, value in found.items() if value} == {name: counted[name] for name in counted if name[0] == operand and counted[name]}
+
+
+@pytest.mark.parametrize("way", ["packed words", pytest.param("A in registers, clusters", marks=pytest.mark.long)])
+def test_a_kernel_for_strided_batches_takes_them_in_one_launch(way, tmp_path):
+    plan, *_ = prepared(way)
+    library = Library(tmp_path, [of_plan("kernel", plan)], archs=["sm_90"], arch="sm_90")
+    transpose = tuple(int(one == "t") for one in plan.layout)
+    call = Call(library, 70, 45, 50, transpose=transpose, batch=3, alpha=0.5, beta=2.0, bias=True, on_device=True)
+    call.run()
+    call.check()
+    assert len(library.launched) == len(plan_launches(library)) + 1
+    needed = ctypes.c_size_t()
+    assert library("pack_bytes", ctypes.byref(call.problem), ctypes.c_char(b"b"), None, ctypes.byref(needed)) == NOT_SERVED
+
+
+def plan_launches(library: Library):
+    return library.kernels[0].built.source.launches

@@ -1,0 +1,372 @@
+"""A library's runtime in C: its choice is the model's, arguments are checked, what a device needs is loaded once. Nothing is launched."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import re
+import subprocess
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from gemmgen.build import Binary, Built
+from gemmgen.errors import GemmgenError
+from gemmgen.explore.dispatch import Estimate, Rule
+from gemmgen.export import prose
+from gemmgen.library import tables
+from gemmgen.library.kernel import Kernel, portable_ptx
+from gemmgen.render import render
+from standin import GCC, LARGEST_EXTENT, NAME, Choice, Library, Packed, Problem, Target, sized
+from ways import plan_of
+
+needs_gcc = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
+
+OK, NOT_SERVED, TOO_LARGE, BAD_KERNEL, NO_DRIVER, NO_CONTEXT, NO_MEMORY, BAD_WORKSPACE = 0, -21, -20, -16, -22, -23, -24, -17
+LARGE = {"block": [128, 128, 32], "warp": [64, 32, 32]}
+
+
+def of_plan(label: str, plan, estimate: Estimate | None, is_fallback: bool = False) -> Kernel:
+    source = SOURCES[plan.hash] = SOURCES.get(plan.hash) or render(plan)
+    resources = {launch.symbol: SimpleNamespace(static_shared_bytes=0) for launch in source.launches}
+    binary = Binary(arch=plan.arch, code=b"", assembly=f".version 9.0\n.target {plan.arch}\n", kernels=resources, compiler="", log="", key="",
+                    source_name=source.file_name, from_cache=False, seconds=0.0)
+    return Kernel(label, Built(plan, source, binary), estimate, f'for "{label}"', is_fallback)
+
+
+SOURCES = {}
+"""What was rendered before, by the plan's hash."""
+
+
+def estimate(plan, **terms: float) -> Estimate:
+    usual = {"launch": 5e-6, "wave": 1e-6, "step": 2e-8, "operand": 1e-12, "output": 2e-12}
+    return Estimate(tile=plan.block[:2], slices=plan.split_k, sms=108, **{**usual, **terms})
+
+
+def kernels() -> list[Kernel]:
+    small, large, sliced = plan_of(), plan_of(tile=LARGE), plan_of(split_k=3)
+    return [
+        of_plan("small", small, estimate(small, step=2e-8)), of_plan("large", large, estimate(large, launch=9e-6, step=6e-8, operand=0.0)),
+        of_plan("sliced", sliced, estimate(sliced, wave=9e-6)),
+        of_plan("deep", plan_of(tile=LARGE, stages=4), estimate(large, launch=1.0)), of_plan("tn", plan_of(layout="tn"), None), of_plan("old", plan_of(gpu="t4", scheme="egemm", promote=0), estimate(small, launch=0.0)),
+        of_plan("any", plan_of(scheme="fp32", promote=0, gpu="t4", loads="grouped", where="shared",
+                               tile={"block": [64, 64, 16], "warp": [32, 32, 16]}), None, True),
+    ]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Library:
+    return Library(tmp_path_factory.mktemp("library"), kernels(), archs=["sm_80"], emulates=False, arch="sm_80")
+
+
+def problem(m=100, n=100, k=100, **more) -> Problem:
+    """Row major, nn, pointers that nothing looks at."""
+    usual = {"lda": max(1, k), "ldb": max(1, n), "ldc": max(1, n), "a": 256, "b": 256, "c": 256}
+    return sized(Problem, m=m, n=n, k=k, **{**usual, **more})
+
+
+def choice_of(library: Library, of: Problem, arch: str | None = "sm_80", units: int = 108) -> Choice | int:
+    """What the library chooses, or its refusal."""
+    choice = sized(Choice)
+    target = ctypes.byref(sized(Target, arch=arch.encode(), units=units)) if arch else None
+    code = library("select", ctypes.byref(of), target, ctypes.byref(choice))
+    return choice if code == OK else code
+
+
+@needs_gcc
+def test_the_choice_is_the_models(made):
+    rng = random.Random(1)
+    nn = [one for one in made.kernels if one.built.plan.gpu.name == "a100" and one.estimate]
+    taken = set()
+    for _ in range(300):
+        m, n, k = (max(1, int(2 ** rng.uniform(0, 13))) for _ in range(3))
+        units = rng.choice((1, 20, 108, 132))
+        choice = choice_of(made, problem(m, n, k), units=units)
+        seconds = {one.label: float(replace_sms(one.estimate, units).seconds(m, n, k)) for one in nn}
+        wanted = min(seconds, key=seconds.get)
+        label = made.kernels[choice.kernel].label
+        assert seconds[label] == pytest.approx(seconds[wanted], rel=1e-12) and choice.seconds == pytest.approx(seconds[label], rel=1e-12)
+        assert choice.workspace_bytes == made.kernels[choice.kernel].built.source.interface.workspace(m, n, k).bytes
+        assert choice.reason.decode() == f'for "{label}"'
+        taken.add(label)
+    assert taken == {"small", "large", "sliced"}
+
+
+def replace_sms(one: Estimate, units: int) -> Estimate:
+    return one.model_copy(update={"sms": units})
+
+
+@needs_gcc
+def test_bounds_are_those_of_the_next_larger_k(made):
+    plan = made.kernels[0].built.plan
+    choice = choice_of(made, problem(100, 100, 1000, kernel=1))
+    found = prose.coefficients(plan, 1024)
+    assert choice.error == prose.rounded_up(tables.SAFETY * found.random) and choice.worst_case == prose.rounded_up(found.scaled)
+    far = choice_of(made, problem(100, 100, 2 * tables.BOUND_K[-1], kernel=1))
+    assert far.error == 2 * choice_of(made, problem(100, 100, tables.BOUND_K[-1], kernel=1)).error
+    assert choice_of(made, problem(100, 100, 1000, kernel=1, largest_error=choice.error)).kernel == 0
+    assert choice_of(made, problem(100, 100, 1000, kernel=1, largest_error=0.99 * choice.error)) == BAD_KERNEL
+    assert choice_of(made, problem(100, 100, 1000, largest_error=1e-12)) == NOT_SERVED
+    assert choice_of(made, problem(100, 100, 1000, largest_error=float("nan"))) == NOT_SERVED
+
+
+@needs_gcc
+@pytest.mark.parametrize(("arch", "label"), [
+    ("sm_80", "small"), ("sm_86", "small"), ("sm_89", "small"), ("sm_75", "old"), ("sm_90", "any"), ("sm_120", "any"), ("sm_70", None), ("gfx90a", None),
+])
+def test_machine_code_runs_on_later_gpus_of_its_generation_and_ptx_on_all_later_ones(made, arch, label):
+    choice = choice_of(made, problem(64, 64, 64), arch)
+    if label is None:
+        assert choice == NOT_SERVED
+    else:
+        assert made.kernels[choice.kernel].label == label and choice.is_fallback == (label == "any")
+        assert choice.seconds > 0 and choice.sgemm_seconds > 0
+
+
+@needs_gcc
+def test_what_a_block_of_a_smaller_gpu_has_no_shared_memory_for_is_not_taken(made):
+    """sm_86 has 99 KB of the A100's 163."""
+    deep = next(number for number, one in enumerate(made.kernels) if one.label == "deep")
+    assert 101376 < made.kernels[deep].built.plan.shared_bytes <= 166912
+    assert choice_of(made, problem(kernel=1 + deep)).kernel == deep
+    assert choice_of(made, problem(kernel=1 + deep), "sm_86") == BAD_KERNEL
+
+
+@needs_gcc
+def test_kernels_without_an_estimate_come_after_those_with_one_and_before_fallbacks(made):
+    choice = choice_of(made, problem(64, 64, 64, transpose_a=1, lda=64))
+    assert made.kernels[choice.kernel].label == "tn"
+
+
+@needs_gcc
+def test_rules_decide_where_there_are_some(tmp_path):
+    two = kernels()[:3]
+    rules = [tables.Rules("sm_80", "nn", (Rule(at_most={"m": 100, "mn": 5000}, kernel="large"), Rule(at_most={"k": 64}, kernel="sliced"), Rule(kernel="small")))]
+    library = Library(tmp_path, two, archs=["sm_80"], emulates=False, arch="sm_80", rules=rules)
+    found = [two[choice_of(library, problem(*size)).kernel].label for size in ((100, 50, 999), (100, 51, 64), (101, 1, 65), (4096, 4096, 4096))]
+    assert found == ["large", "sliced", "small", "small"]
+    # On a GPU that only runs this code nothing else is known.
+    assert two[choice_of(library, problem(100, 50, 999), "sm_86").kernel].label == "large"
+    with pytest.raises(GemmgenError, match="a kernel that the library does not have"):
+        tables.rows(two, name=NAME, finish=(), rules=[tables.Rules("sm_80", "nn", (Rule(kernel="none"),))])
+
+
+ERRORS = {
+    -1: [dict(size=8)], -2: [dict(order=2), dict(transpose_a=2), dict(transpose_b=-1)], -3: [dict(m=-1), dict(m=LARGEST_EXTENT + 1)],
+    -4: [dict(n=-1), dict(n=2**40)], -5: [dict(k=-1)], -6: [dict(lda=99), dict(order=1, lda=99), dict(k=0, lda=0)],
+    -7: [dict(ldb=99), dict(transpose_b=1, n=50, ldb=99)], -8: [dict(ldc=99), dict(m=0, ldc=0)], -9: [dict(batch=-2)],
+    -10: [dict(batch=2, stride_c=9999), dict(batch=3, stride_c=-5), dict(batch=2, ldc=200, stride_c=99 * 200 + 99)], -11: [dict(a=None), dict(order=1, a=None)],
+    -12: [dict(b=None)], -13: [dict(c=None), dict(c=None, k=0)], -14: [dict(epilogue=4), dict(epilogue=-1)], -15: [dict(flags=2)],
+    -16: [dict(kernel=8), dict(kernel=-1), dict(kernel=6), dict(kernel=5)],
+}
+
+
+@needs_gcc
+@pytest.mark.parametrize("code", ERRORS, ids=lambda code: str(-code))
+def test_arguments_are_checked_and_nothing_is_launched(made, code):
+    before = made["launches"], made["fills"]
+    for fields in ERRORS[code]:
+        of = problem()
+        for name, value in fields.items():
+            setattr(of, name, value)
+        assert made("gemm", ctypes.byref(of), None, ctypes.c_size_t(0), None) == code, fields
+    assert (made["launches"], made["fills"]) == before
+    assert made.c.lab_gemm(None, None, ctypes.c_size_t(0), None) == -1
+
+
+@needs_gcc
+def test_what_is_not_read_need_not_be_there(made):
+    zero = ctypes.c_float(0)
+    for fields in (dict(a=None, b=None, alpha=ctypes.addressof(zero)), dict(a=None, b=None, k=0, lda=1), dict(m=0, a=None, b=None, c=None),
+                   dict(n=0, a=None, b=None, c=None, ldb=1, ldc=1), dict(batch=-1, a=None, c=None), dict(batch=2, stride_c=10000),
+                   dict(batch=2, ldc=200, stride_c=-(99 * 200 + 100))):
+        launched = made["launches"]
+        assert made("gemm", ctypes.byref(problem(**fields)), None, ctypes.c_size_t(0), None) == OK, fields
+        empty = fields.get("m") == 0 or fields.get("n") == 0 or fields.get("batch") == -1
+        assert (made["launches"] == launched) == empty
+    assert choice_of(made, problem(m=0)).workspace_bytes == 0
+
+
+@needs_gcc
+@pytest.mark.parametrize("workspace", [(100, 1 << 20), (256, 256), (0, 256)], ids=["misaligned", "small", "NULL with a size"])
+def test_a_workspace_is_checked(made, workspace):
+    address, nbytes = workspace
+    assert made("gemm", ctypes.byref(problem()), ctypes.c_void_p(address or None), ctypes.c_size_t(nbytes), None) == BAD_WORKSPACE
+
+
+@needs_gcc
+def test_sizes_that_need_a_larger_grid_or_more_bytes_than_there_are(made):
+    most = LARGEST_EXTENT
+    assert choice_of(made, problem(most, most, most)) == TOO_LARGE
+    assert choice_of(made, problem(most, most, 1)) == TOO_LARGE
+    assert choice_of(made, problem(1, 1, most)).kernel >= 0
+    assert choice_of(made, problem(100, 100, 100, batch=2**62, stride_c=10000)).workspace_bytes > 0
+
+
+@needs_gcc
+def test_a_device_is_asked_once_and_its_code_loaded_once_by_any_number_of_threads(made):
+    codes = []
+
+    def work():
+        for _ in range(50):
+            codes.append(made.c.lab_gemm(ctypes.byref(problem()), ctypes.c_void_p(256), ctypes.c_size_t(1 << 30), None))
+
+    made.current("sm_80", device=3)
+    loaded, asked = made["loaded"], made["asked"]
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [OK] * 400
+    # five kernels for an A100 and that of epilogues, whose code may be there from another device; none of an older GPU, and no fallback
+    assert made["loaded"] - loaded <= 6 and made["asked"] - asked == 4
+    loaded = made["loaded"]
+    assert made("prepare") == OK and made["loaded"] <= loaded + 1
+    made.current("sm_80", device=4)
+    assert made("prepare") == OK and made["loaded"] <= loaded + 1, "a driver's library is good on every device"
+    made.current("sm_80")
+
+
+@needs_gcc
+def test_the_current_target(made):
+    target = sized(Target)
+    made.current("sm_89", units=77, device=5)
+    assert made("current_target", ctypes.byref(target)) == OK
+    assert (target.arch, target.units) == (b"sm_89", 77)
+    made.current("sm_80", device=-1)
+    assert made("current_target", ctypes.byref(target)) == NO_CONTEXT == made("prepare")
+    made.current("sm_80")
+    target.size = 3
+    assert made("current_target", ctypes.byref(target)) == -1 == made("current_target", None)
+
+
+@needs_gcc
+def test_the_drivers_refusals_come_back_and_are_not_kept(tmp_path):
+    library = Library(tmp_path, kernels()[:1], archs=["sm_80"], emulates=False, arch="sm_80")
+    library["fails_load"] = 999
+    assert library("gemm", ctypes.byref(problem()), None, ctypes.c_size_t(0), None) == 999
+    assert library.c.lab_error_string(999) == b"a made-up error"
+    library["fails_load"] = 0
+    assert library("gemm", ctypes.byref(problem()), None, ctypes.c_size_t(0), None) == OK
+    assert library("gemm", ctypes.byref(problem(kernel=2)), None, ctypes.c_size_t(0), None) == BAD_KERNEL
+
+
+@needs_gcc
+def test_a_driver_that_is_old_or_not_there(tmp_path):
+    for version, of in ((11080, "old"), (0, "none")):
+        folder = tmp_path / of
+        folder.mkdir()
+        library = Library(folder, kernels()[:1], archs=["sm_80"], emulates=False)
+        library["version"] = version
+        assert library("prepare") == NO_DRIVER
+        assert choice_of(library, problem()).kernel == 0, "a choice for a target asks no driver"
+
+
+@needs_gcc
+def test_every_code_has_words(made):
+    texts = [made.c.lab_error_string(code).decode() for code in range(0, -25, -1)]
+    assert len(set(texts)) == 25 and texts[0] == "no error"
+    assert made.c.lab_error_string(-99) == b"not a code of lab" and made.c.lab_error_string(12345) == b"an error of the CUDA driver"
+    assert made.c.lab_version() == 10203 and made.c.lab_abi() == 1
+    assert made.c.lab_kernels() == len(made.kernels) and made.c.lab_kernel_name(len(made.kernels)) is None is made.c.lab_kernel_name(-1)
+
+
+TAKE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+GIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+
+
+@needs_gcc
+def test_a_callers_allocator(made):
+    seen, address = [], 512
+    take = TAKE(lambda user, nbytes, stream: seen.append(("take", user, nbytes, stream)) or address)
+    give = GIVE(lambda user, memory, nbytes, stream: seen.append(("give", user, memory, nbytes, stream)))
+    of, stream = problem(), ctypes.c_void_p(77)
+    nbytes = choice_of(made, of, None).workspace_bytes
+    try:
+        assert made("set_allocator", take, None, None) == -1
+        assert made("set_allocator", take, give, ctypes.c_void_p(9)) == OK
+        assert made("gemm", ctypes.byref(of), None, ctypes.c_size_t(0), stream) == OK
+        assert seen == [("take", 9, nbytes, 77), ("give", 9, 512, nbytes, 77)]
+        for address in (None, 520):
+            assert made("gemm", ctypes.byref(of), None, ctypes.c_size_t(0), stream) == NO_MEMORY
+        assert [one[0] for one in seen[2:]] == ["take", "take", "give"]
+    finally:
+        made("set_allocator", None, None, None)
+
+
+@needs_gcc
+@pytest.mark.parametrize(("argument", "change"), [
+    (1, dict(transa=b"x")), (2, dict(transb=b"1")), (3, dict(m=-1)), (4, dict(n=-1)), (5, dict(k=-1)), (6, dict(alpha=None)), (7, dict(a=None)),
+    (8, dict(lda=9)), (9, dict(b=None)), (10, dict(ldb=0)), (11, dict(beta=None)), (12, dict(c=None)), (13, dict(ldc=3)),
+])
+def test_sgemm_tells_the_argument_that_blas_finds_at_fault(made, argument, change):
+    one = ctypes.addressof(ONE)
+    given = {"transa": b"N", "transb": b"n", "m": 10, "n": 10, "k": 10, "alpha": one, "a": 256, "lda": 10, "b": 256, "ldb": 10, "beta": one, "c": 256, "ldc": 10}
+    kinds = [ctypes.c_char] * 2 + [ctypes.c_int] * 3 + [ctypes.c_void_p] * 2 + [ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
+                                                                              ctypes.c_int]
+    assert made("sgemm", *(kind(value) for kind, value in zip(kinds, given.values())), None) == OK
+    assert made("sgemm", *(kind(value) for kind, value in zip(kinds, (given | change).values())), None) == -argument
+
+
+ONE = ctypes.c_float(1.0)
+
+
+@needs_gcc
+def test_nothing_but_the_functions_of_the_header_is_exported(made):
+    file = made.c._name
+    found = {line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", file], check=True, capture_output=True, text=True).stdout.splitlines()}
+    header = (made.folder / f"{NAME}.h").read_text()
+    declared = set(re.findall(rf"LAB_API [\w ]*?\*?({NAME}_\w+)\(", header))
+    assert found == declared and len(declared) == 16
+
+
+@needs_gcc
+def test_packed_operands_are_checked(made):
+    of, memory = problem(), 1 << 20
+    packed = sized(Packed)
+    pack = lambda operand, address=memory, nbytes=1 << 30, of=of: made(  # noqa: E731
+        "pack", ctypes.byref(of), ctypes.c_char(operand), ctypes.c_void_p(address), ctypes.c_size_t(nbytes), None, ctypes.byref(packed))
+    assert pack(b"c") == -19 and pack(b"b", None) == BAD_WORKSPACE == pack(b"b", memory + 8) == pack(b"b", memory, 256)
+    assert pack(b"b", of=problem(b=None)) == -12 and pack(b"a", of=problem(a=None)) == -11
+    assert pack(b"b", of=problem(batch=2, stride_b=10000, stride_c=10000)) == NOT_SERVED
+    assert pack(b"b", of=problem(a=None, c=None, m=0)) == OK, "the other extent is a hint"
+    assert pack(b"b") == OK and (packed.rows, packed.columns, packed.format) == (100, 100, packed.format) and packed.format > 0
+
+    def run(of=of, **fields) -> int:
+        changed = Packed.from_buffer_copy(packed)
+        for name, value in fields.items():
+            setattr(changed, name, value)
+        return made("gemm_packed", ctypes.byref(of), ctypes.byref(changed), None, ctypes.c_size_t(0), None)
+
+    assert run() == OK and run(of=problem(m=3000)) == OK
+    for fields in (dict(rows=99), dict(columns=101), dict(order=1), dict(memory=None), dict(memory=8), dict(bytes=100), dict(format=0), dict(reserved=1)):
+        assert run(**fields) == -18, fields
+    assert run(size=3) == -1 and run(operand=99) == -19 and run(format=77) == NOT_SERVED
+    assert made("gemm_packed", ctypes.byref(of), None, None, ctypes.c_size_t(0), None) == -1
+
+
+def test_formats_are_shared_where_the_words_are_the_same():
+    nn, tn, wide = plan_of(), plan_of(layout="tn"), plan_of(tile={"block": [128, 64, 32], "warp": [64, 32, 32]})
+    found = tables.formats([of_plan(label, plan, None) for label, plan in (
+        ("nn", nn), ("tn", tn), ("wide", wide), ("deep", plan_of(tile={"block": [64, 64, 64], "warp": [32, 32, 64]})), ("other", plan_of(scheme="markidis")),
+        ("inside", plan_of(where="shared")),
+    )])
+    assert found["nn", "a"] == found["tn", "a"] and found["nn", "b"] == found["tn", "b"] == found["wide", "b"]
+    assert found["wide", "a"] not in (0, found["nn", "a"]) and found["nn", "a"] != found["nn", "b"]
+    assert len({found[label, "b"] for label in ("nn", "deep", "other")}) == 3
+    assert found["inside", "a"] == found["inside", "b"] == 0
+
+
+def test_what_the_runtime_cannot_launch_is_refused():
+    stored = plan_of(scheme="bf16x3_bb16", promote=32)
+    with pytest.raises(GemmgenError, match="B or C that is not FP32"):
+        tables.check(of_plan("stored", stored, None))
+
+
+def test_portable_ptx_is_of_an_old_version_and_for_no_chip_alone():
+    text = "//\n// Generated by a compiler\n.version 9.2\n.target sm_75\n.address_size 64\n"
+    assert portable_ptx(text) == ".version 6.4\n.target sm_75\n.address_size 64\n"
+    with pytest.raises(GemmgenError, match="one chip alone"):
+        portable_ptx(".version 9.2\n.target sm_90a\n")
