@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import shutil
 import subprocess
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
+from gemmgen.library import python
 from gemmgen.render import render_text
 
 NAME = "lab"
@@ -56,3 +60,39 @@ def load() -> ctypes.CDLL:
     for counter in ("calls", "packed_calls", "sgemm_calls", "pack_calls", "taken"):
         getattr(library, f"{NAME}_{counter}").restype = ctypes.c_longlong
     return library
+
+
+HOST = SimpleNamespace(name="host", arch_prefix="cpu", dlpack_type=1, torch_device="cpu", xla_platform="cpu")
+"""What a vendor's row says of how frameworks name its devices, of the CPU."""
+
+
+@cache
+def package() -> Path:
+    """A folder for sys.path with the Python package `lab` of the reference library."""
+    home = folder()
+    for name, content in python.files(SimpleNamespace(name=NAME, guard=NAME.upper(), shim=("torch", "jax"), maker=HOST)).items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_bytes(content)
+    return home / "python"
+
+
+@cache
+def compile_xla() -> Path:
+    """liblab_xla.so in the package.
+
+    Raises:
+        RuntimeError: gcc refuses the source.
+    """
+    source = package() / NAME / "_xla.c"
+    target = source.with_name(f"lib{NAME}_xla.so")
+    done = subprocess.run(["gcc", *FLAGS, str(source), "-o", str(target)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return target
+
+
+def imported(module: str = NAME) -> ModuleType:
+    """`lab`, or a module of it such as `lab.torch`."""
+    if str(package()) not in sys.path:
+        sys.path.insert(0, str(package()))
+    return importlib.import_module(module)

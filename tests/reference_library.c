@@ -16,6 +16,7 @@ enum { REFERENCE = 0, FALLBACK = 1, KERNELS = 2 };
 #define REFERENCE_WORKSPACE 1024
 #define REFERENCE_WORKSPACE_PACKED 512
 #define REFERENCE_FORMAT 7
+#define REFERENCE_PACKED_HEAD 256  /* bytes before a packed operand's elements: its counters */
 #define REFERENCE_ERROR 5.9604644775390625e-08  /* 2^-24, of the one rounding */
 
 static const char *const NAMES[KERNELS] = {"reference", "reference_fallback"};
@@ -183,30 +184,46 @@ static void compute(const lab_problem *p, operand a, operand b)
     }
 }
 
+/* Of a problem with a packed operand, whose kernel is the one that packs. */
+static int select_packed(const lab_problem *p, const lab_packed *packed, lab_choice *choice)
+{
+    int of_a, of_b, code = lab_select(p, NULL, choice);
+    if (code)
+        return code;
+    if (!packed || packed->size != sizeof *packed)
+        return lab_BAD_STRUCT;
+    if (!packed->memory || packed->format != REFERENCE_FORMAT || packed->order != p->order)
+        return lab_BAD_PACKED;
+    of_a = packed->operand == 'a', of_b = packed->operand == 'b';
+    if (!(of_a && packed->rows == p->m && packed->columns == p->k) && !(of_b && packed->rows == p->k && packed->columns == p->n))
+        return lab_BAD_PACKED;
+    if (packed->bytes < REFERENCE_PACKED_HEAD + sizeof(float) * (size_t)packed->rows * (size_t)packed->columns)
+        return lab_BAD_PACKED;
+    if (p->kernel && choice->is_fallback)
+        return lab_BAD_KERNEL;
+    choice->kernel = REFERENCE, choice->is_fallback = 0;
+    choice->name = NAMES[REFERENCE];
+    choice->reason = "the operand is packed";
+    choice->workspace_bytes = choice->workspace_bytes_packed = REFERENCE_WORKSPACE_PACKED;
+    return lab_OK;
+}
+
+int lab_select_packed(const lab_problem *problem, const lab_packed *packed, const lab_target *target, lab_choice *choice)
+{
+    return target && target->size != sizeof *target ? lab_BAD_STRUCT : select_packed(problem, packed, choice);
+}
+
 /* All products of this library. packed: NULL, or one of the operands. */
 static int run(const lab_problem *p, const lab_packed *packed, void *workspace, size_t workspace_bytes, void *stream)
 {
     lab_choice choice = {sizeof choice};
-    int code = lab_select(p, NULL, &choice), of_a, of_b, reads;
-    size_t needed;
+    int code = packed ? select_packed(p, packed, &choice) : lab_select(p, NULL, &choice), reads;
+    int of_a = packed && packed->operand == 'a', of_b = packed && packed->operand == 'b';
+    size_t needed = choice.workspace_bytes;
+    const float *elements = of_a || of_b ? (const float *)((const char *)packed->memory + REFERENCE_PACKED_HEAD) : NULL;
     void *own = NULL;
     if (code)
         return code;
-    if (!packed)
-        of_a = of_b = 0;
-    else {
-        if (packed->size != sizeof *packed || !packed->memory || packed->format != REFERENCE_FORMAT || packed->order != p->order)
-            return lab_BAD_PACKED;
-        of_a = packed->operand == 'a', of_b = packed->operand == 'b';
-        if (!(of_a && packed->rows == p->m && packed->columns == p->k) && !(of_b && packed->rows == p->k && packed->columns == p->n))
-            return lab_BAD_PACKED;
-        if (packed->bytes < sizeof(float) * (size_t)packed->rows * (size_t)packed->columns)
-            return lab_BAD_PACKED;
-        if (p->kernel && choice.is_fallback)
-            return lab_BAD_KERNEL;
-        choice.kernel = REFERENCE, choice.is_fallback = 0;
-        choice.workspace_bytes_packed = REFERENCE_WORKSPACE_PACKED;
-    }
     if (!p->m || !p->n || !batch_of(p))
         return lab_OK;
     /* Scalars on a GPU cannot be looked at, and this library must fail where a GPU's would. */
@@ -217,7 +234,6 @@ static int run(const lab_problem *p, const lab_packed *packed, void *workspace, 
         return lab_BAD_B;
     if (!p->c)
         return lab_BAD_C;
-    needed = packed ? choice.workspace_bytes_packed : choice.workspace_bytes;
     if (needed && !workspace && !workspace_bytes) {
         workspace = own = allocator.take ? allocator.take(allocator.user, needed, stream) : malloc(needed);
         if (!own)
@@ -229,8 +245,8 @@ static int run(const lab_problem *p, const lab_packed *packed, void *workspace, 
         memset(workspace, 0, sizeof(lab_status));
     compute(
         p,
-        of_a ? (operand){packed->memory, at_least_1(p->k), 0, lab_ROW_MAJOR, 0} : (operand){p->a, p->lda, p->stride_a, p->order, p->transpose_a},
-        of_b ? (operand){packed->memory, at_least_1(p->n), 0, lab_ROW_MAJOR, 0} : (operand){p->b, p->ldb, p->stride_b, p->order, p->transpose_b});
+        of_a ? (operand){elements, at_least_1(p->k), 0, lab_ROW_MAJOR, 0} : (operand){p->a, p->lda, p->stride_a, p->order, p->transpose_a},
+        of_b ? (operand){elements, at_least_1(p->n), 0, lab_ROW_MAJOR, 0} : (operand){p->b, p->ldb, p->stride_b, p->order, p->transpose_b});
     if (own) {
         if (allocator.give)
             allocator.give(allocator.user, own, needed, stream);
@@ -267,7 +283,7 @@ int lab_pack_bytes(const lab_problem *problem, char operand, const lab_target *t
         return lab_BAD_OPERAND;
     if (problem->kernel - 1 == FALLBACK)
         return lab_NOT_SERVED;
-    *bytes = sizeof(float) * (size_t)(operand == 'a' ? problem->m : problem->n) * (size_t)problem->k;
+    *bytes = REFERENCE_PACKED_HEAD + sizeof(float) * (size_t)(operand == 'a' ? problem->m : problem->n) * (size_t)problem->k;
     return lab_OK;
 }
 
@@ -275,7 +291,7 @@ int lab_pack(const lab_problem *problem, char operand, void *memory, size_t byte
 {
     size_t needed;
     int of_a = operand == 'a';
-    int64_t at = 0;
+    float *element = (float *)((char *)memory + REFERENCE_PACKED_HEAD);
     int code = lab_pack_bytes(problem, operand, NULL, &needed);
     (void)stream;
     if (code)
@@ -286,11 +302,12 @@ int lab_pack(const lab_problem *problem, char operand, void *memory, size_t byte
     packed->columns = of_a ? problem->k : problem->n;
     if (packed->rows && packed->columns && !(of_a ? problem->a : problem->b))
         return of_a ? lab_BAD_A : lab_BAD_B;
-    if (needed && (!memory || bytes < needed || (uintptr_t)memory % LAB_WORKSPACE_ALIGNMENT))
+    if (!memory || bytes < needed || (uintptr_t)memory % LAB_WORKSPACE_ALIGNMENT)
         return lab_BAD_WORKSPACE;
+    memset(memory, 0, REFERENCE_PACKED_HEAD);
     for (int64_t row = 0; row < packed->rows; ++row)
         for (int64_t column = 0; column < packed->columns; ++column)
-            ((float *)memory)[at++] = value(
+            *element++ = value(
                 of_a ? problem->a : problem->b, row, column, of_a ? problem->lda : problem->ldb, problem->order,
                 of_a ? problem->transpose_a : problem->transpose_b);
     packed->operand = operand;
