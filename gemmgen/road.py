@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -289,7 +290,7 @@ def export(
     Args:
         name: prefix of the C functions and name of the library.
         force: put the files into a folder that holds others.
-        archs: further architectures to compile for, where machine code for several goes into one library; a `Built` has its own.
+        archs: further architectures to compile for; a `Built` has its own.
 
     Returns:
         The files, sorted.
@@ -305,8 +306,8 @@ def export(
         exporter.check_name(name)  # before the compiler is started
     built = build(kernel, gpu, archs=lambda made: exporter.target_archs(made, archs))
     refused = [refusal.as_dict() for refusal in built.refused]
-    binary = without_line_info(built.source, built.binary)
-    return exporter.export(built.plan, built.source, binary, Path(directory), others=built.others, name=name, force=force, refused=refused)
+    binary, *others = [without_line_info(replace(built.source, arch=one.arch), one) for one in (built.binary, *built.others)]
+    return exporter.export(built.plan, built.source, binary, Path(directory), others=others, name=name, force=force, refused=refused)
 
 
 def tune(

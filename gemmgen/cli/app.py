@@ -289,6 +289,7 @@ def build(
 @app.command(epilog=_examples(
     "gemmgen export specs/kernels/sgemm_a100.toml -o third_party/sgemm",
     "gemmgen export my.toml -o sgemm/ --name my_sgemm",
+    "gemmgen export specs/kernels/sgemm_a100.toml --arch sm_90 -o sgemm/",
     "gemmgen export my.toml --gpu mi210 --arch gfx90a --arch gfx942 -o sgemm/",
 ))
 def export(
@@ -297,7 +298,7 @@ def export(
     name: Annotated[str | None, typer.Option(help="Prefix of the C functions; default: from scheme, layout and plan.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
     archs: Annotated[list[str] | None, typer.Option("--arch", metavar="ARCH", help=(
-        "Also for this architecture of AMD's, as gfx942, if it has the plan's matrix instruction."))] = None,
+        "Also for this architecture, as sm_90 or gfx942, if it runs the plan's kernels."))] = None,
     gpu: OtherGpu = None,
     as_json: Json = False,
 ) -> int:
@@ -322,7 +323,7 @@ def export(
     value = {
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
-        **({"archs": targets, "standing": standing(plan)} if standing(plan) else {}), **show.refused_facts(kernel.refused),
+        **({"archs": targets} if standing(plan) or len(targets) > 1 else {}), **({"standing": standing(plan)} if standing(plan) else {}), **show.refused_facts(kernel.refused),
     }
     if as_json:
         emit_json(value)
