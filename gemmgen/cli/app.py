@@ -15,6 +15,7 @@ from gemmgen.cli import explored, explored_report, explored_results
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
+from gemmgen.paths import CMAKE
 
 if TYPE_CHECKING:
     from gemmgen.plan import Plan
@@ -66,6 +67,8 @@ Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything a
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True,
                                           callback=lambda asked: _print_version(asked))] = False,
+    cmake_dir: Annotated[bool, typer.Option("--cmake-dir", help="Print the folder that CMake finds gemmgen in (gemmgen_DIR), and exit.", is_eager=True,
+                                            callback=lambda asked: _print_cmake_dir(asked))] = False,
 ) -> None:
     pass
 
@@ -73,6 +76,12 @@ def _root(
 def _print_version(asked: bool) -> None:
     if asked:
         emit(f"gemmgen {__version__}")
+        raise typer.Exit
+
+
+def _print_cmake_dir(asked: bool) -> None:
+    if asked:
+        emit(str(CMAKE))
         raise typer.Exit
 
 
