@@ -303,7 +303,7 @@ def test_one_export_serves_several_architectures_of_nvidia(tmp_path):
 
 
 def test_an_architecture_with_less_shared_memory_than_the_kernels_ask_for_is_refused():
-    plan, *_ = prepared(tile={"block": [128, 128, 32], "warp": [64, 64, 32]}, pipeline={"stages": 4})
+    plan, *_ = prepared(tile={"block": [128, 128, 32], "warp": [64, 32, 32]}, pipeline={"stages": 4})
     assert plan.shared_bytes > GPUS.get("rtx3090").limits.shared_bytes_per_block
     with pytest.raises(SpecError, match="shared memory") as refused:
         exporter.target_archs(plan, ["sm_86"])
