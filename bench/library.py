@@ -241,7 +241,8 @@ def error_of(race: Race, call: Any) -> float:
 def products(folder: Path, out: Path, alone: bool) -> None:
     calls = Calls(folder, built(folder, out))
     calls("prepare")
-    print(f"{'m x n x k':22} {'us':>9} {'predicted':>9} {'SGEMM us':>9} {'predicted':>9} {'x SGEMM':>8} {'best us':>9} {'of the best':>11} {'error':>9}  kernel")
+    print(f"{'m x n x k':22} {'us':>9} {'predicted':>9} {'SGEMM us':>9} {'predicted':>9} {'x SGEMM':>8} {'best us':>9} {'of the best':>11} {'error':>9}"
+          "  kernel")
     for size in SIZES:
         race = Race(*size)
         first = problem(*size, *(x.data.ptr for x in race.sets[0]))

@@ -97,6 +97,8 @@ static int asked(int *to, int value)
     return 0;
 }
 
+static int keeps_all(int attribute, const void *value) { return attribute == 4 && *(const uint64_t *)value == UINT64_MAX ? 0 : INVALID; }
+
 #ifndef HIP
 
 typedef uint64_t pointer;
@@ -157,7 +159,7 @@ EXPORT int cuMemPoolCreate(void **pool, const void *properties)
     *pool = (void *)1;
     return 0;
 }
-EXPORT int cuMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool; return attribute == 4 && *(uint64_t *)value == UINT64_MAX ? 0 : INVALID; }
+EXPORT int cuMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool; return keeps_all(attribute, value); }
 EXPORT int cuMemAllocFromPoolAsync(pointer *memory, size_t bytes, void *pool, void *stream)
 {
     void *found = NULL;
@@ -205,8 +207,12 @@ EXPORT int hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, vo
 }
 EXPORT int hipStreamSynchronize(void *stream) { (void)stream; return 0; }
 EXPORT int hipMemPoolCreate(void **pool, const void *properties) { (void)properties; *pool = (void *)1; return 0; }
-EXPORT int hipMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool; return attribute == 4 && *(uint64_t *)value == UINT64_MAX ? 0 : INVALID; }
-EXPORT int hipMallocFromPoolAsync(void **memory, size_t bytes, void *pool, void *stream) { (void)stream; return pool == (void *)1 ? take(memory, bytes) : INVALID; }
+EXPORT int hipMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool; return keeps_all(attribute, value); }
+EXPORT int hipMallocFromPoolAsync(void **memory, size_t bytes, void *pool, void *stream)
+{
+    (void)stream;
+    return pool == (void *)1 ? take(memory, bytes) : INVALID;
+}
 EXPORT int hipFreeAsync(void *memory, void *stream) { (void)stream; return give(memory); }
 
 #endif
