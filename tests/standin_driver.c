@@ -18,6 +18,7 @@ EXPORT int standin_major = 9, standin_minor = 0, standin_units = 4, standin_most
 EXPORT char standin_arch[256] = "gfx90a:sramecc+:xnack-";
 EXPORT int standin_fails_load = 0, standin_refuses_overlap = 0;
 EXPORT long standin_launches, standin_fills, standin_taken, standin_given, standin_loaded, standin_asked, standin_overlapped;
+EXPORT int standin_last_blocks;
 EXPORT size_t standin_filled_bytes, standin_taken_bytes, standin_most_pool = (size_t)1 << 40;
 EXPORT const void *standin_last_fill;
 EXPORT void *standin_last_taken;
@@ -60,6 +61,7 @@ static int launch(
     if (shared_bytes > (unsigned)allowed) return INVALID;
     __atomic_add_fetch(&standin_launches, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&standin_overlapped, overlaps, __ATOMIC_RELAXED);
+    standin_last_blocks = (int)x;
     return standin_on_launch ? standin_on_launch(one->code, one->symbol, x, bx, shared_bytes, overlaps, stream, parameters) : 0;
 }
 

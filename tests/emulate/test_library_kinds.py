@@ -7,6 +7,8 @@ import ctypes
 import numpy as np
 import pytest
 
+from gemmgen import abi
+from gemmgen.library import tables
 from standin import GCC, Library
 from test_library import NOT_SERVED, OK, Call, of_plan, packed_by, run_packed, status_of
 from test_strided_batches import prepared
@@ -49,8 +51,10 @@ def test_every_kind_of_kernel_is_launched_as_it_wants_and_packed_words_give_the_
     for operand in packable:
         again = Call(library, *size, transpose=transpose, alpha=0.5, beta=2.0)
         packed = packed_by(again, operand)
+        overlapped = library["overlapped"]
         assert run_packed(again, packed) == OK
         assert np.array_equal(again.c.view(np.uint32), wanted.view(np.uint32))
+        assert library["overlapped"] - overlapped == (len(follows) if len(packable) > 1 and plan.gpu.vendor == "nvidia" else 0), "nothing to overlap with"
         found = status_of(library, packed.held)
         assert {name: value for name, value in found.items() if value} == {name: counted[name] for name in counted if name[0] == operand and counted[name]}
 
@@ -70,3 +74,30 @@ def test_a_kernel_for_strided_batches_takes_them_in_one_launch(way, tmp_path):
 
 def plan_launches(library: Library):
     return library.kernels[0].built.source.launches
+
+
+def groups() -> dict[str, list[tuple[str, str]]]:
+    """(way, operand) of NVIDIA's that have the same key of packed words, by the first way's name and operand."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, way in WAYS.items():
+        plan = plan_of(**way)
+        for operand in "ab":
+            if plan.stored_b.is_usual and (key := tables.pack_key(plan, abi.interface(plan), operand)):
+                found.setdefault(key, []).append((name, operand))
+    return {f"{one[0][0]}: {one[0][1]}": one for one in found.values() if len(one) > 1}
+
+
+@pytest.mark.long
+def test_kernels_that_agree_in_the_key_of_their_packed_words_pack_the_same_bytes(tmp_path):
+    """So that one may read what another has packed."""
+    for number, members in enumerate(groups().values()):
+        packed = []
+        for name, operand in members:
+            folder = tmp_path / f"{number} {len(packed)}"
+            folder.mkdir()
+            library = made_of(name, folder)
+            transpose = tuple(int(one == "t") for one in library.kernels[0].built.plan.layout)
+            memory = packed_by(Call(library, 70, 45, 100, transpose=transpose), operand).held
+            packed.append(memory[256:].tobytes())  # behind the counters
+        for (name, operand), one in zip(members, packed):
+            assert one == packed[0], f"{members[0][0]} and {name}: {operand}"

@@ -19,7 +19,7 @@ from gemmgen.library import tables
 from gemmgen.library.kernel import Kernel, portable_ptx
 from gemmgen.render import render
 from standin import GCC, LARGEST_EXTENT, NAME, Choice, Library, Packed, Problem, Target, sized
-from ways import plan_of
+from ways import WAYS, plan_of
 
 needs_gcc = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 
@@ -229,6 +229,20 @@ def test_a_device_is_asked_once_and_its_code_loaded_once_by_any_number_of_thread
     made.current("sm_80", device=4)
     assert made("prepare") == OK and made["loaded"] <= loaded + 1, "a driver's library is good on every device"
     made.current("sm_80")
+
+
+@needs_gcc
+@pytest.mark.parametrize("way", ["warpgroups, clusters", "residues"])
+def test_blocks_that_stay_are_as_many_as_the_device_holds_and_buffers_have_room_for(way, tmp_path):
+    plan = plan_of(**WAYS[way])
+    library = Library(tmp_path, [of_plan("kernel", plan, None)], archs=["sm_90"], emulates=False)
+    room = way == "residues"
+    for device, units in enumerate((1, 66, plan.gpu.rates.sms, 1000)):
+        library.current("sm_90", units, device)
+        of = problem(20000, 20000, 64, transpose_a=int(plan.layout[0] == "t"), transpose_b=int(plan.layout[1] == "t"), lda=20000)
+        assert library("gemm", ctypes.byref(of), ctypes.c_void_p(256), ctypes.c_size_t(1 << 50), None) == OK
+        held = max(1, plan.most_blocks * units // plan.gpu.rates.sms // plan.cluster) * plan.cluster
+        assert library["last_blocks"] == (min(held, plan.most_blocks) if room else held)
 
 
 @needs_gcc
