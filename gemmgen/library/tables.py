@@ -73,7 +73,8 @@ def check(kernel: Kernel) -> None:
         for one in launch.parameters:
             if one.argument is not None and _ARGUMENTS.get(one.argument) != one.kind:
                 raise GemmgenError(kernel.label, "has a kernel with a parameter that the runtime does not pass",
-                                   got=f"{one.type} {one.name} of {launch.symbol}", needs=", ".join(_ARGUMENTS), remedy="another spec, or gemmgen export for this one")
+                                   got=f"{one.type} {one.name} of {launch.symbol}", needs=", ".join(_ARGUMENTS),
+                                   remedy="another spec, or gemmgen export for this one")
 
 
 def _passes(interface: Interface) -> list[Launch]:
