@@ -14,7 +14,7 @@
 enum { MOST_CODES = 1024, MOST_FUNCTIONS = 4096, OUT_OF_MEMORY = 2, INVALID = 1, NOT_FOUND = 500 };
 
 /* What tests set and read. */
-EXPORT int standin_major = 9, standin_minor = 0, standin_units = 4, standin_most_shared = 232448, standin_version = 13000, standin_current = 0;
+EXPORT int standin_major = 9, standin_minor = 0, standin_units = 4, standin_most_shared = 232448, standin_version = 13000, standin_current = 0, standin_gpus = 1;
 EXPORT char standin_arch[256] = "gfx90a:sramecc+:xnack-";
 EXPORT int standin_fails_load = 0, standin_refuses_overlap = 0;
 EXPORT long standin_launches, standin_fills, standin_taken, standin_given, standin_loaded, standin_asked, standin_overlapped;
@@ -107,7 +107,10 @@ typedef uint64_t pointer;
 
 EXPORT int cuDriverGetVersion(int *version) { *version = standin_version; return 0; }
 EXPORT int cuGetErrorString(int code, const char **text) { *text = code == 999 ? "a made-up error" : NULL; return code == 999 ? 0 : INVALID; }
+EXPORT int cuInit(unsigned flags) { (void)flags; return standin_gpus > 0 ? 0 : 100; }
 EXPORT int cuCtxGetDevice(int *device) { *device = standin_current; return standin_current < 0 ? 201 : 0; }
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &standin_current; return device == 0 ? 0 : INVALID; }
+EXPORT int cuCtxSetCurrent(void *context) { standin_current = context == &standin_current ? 0 : -1; return 0; }
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;

@@ -252,7 +252,10 @@ def test_the_current_target(made):
     assert made("current_target", ctypes.byref(target)) == OK
     assert (target.arch, target.units) == (b"sm_89", 77)
     made.current("sm_80", device=-1)
+    made["gpus"] = 0
     assert made("current_target", ctypes.byref(target)) == NO_CONTEXT == made("prepare")
+    made["gpus"] = 1
+    assert made("current_target", ctypes.byref(target)) == OK and made["current"] == 0, "a thread that has none gets the first"
     made.current("sm_80")
     target.size = 3
     assert made("current_target", ctypes.byref(target)) == -1 == made("current_target", None)
