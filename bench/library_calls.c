@@ -65,7 +65,10 @@ static configured_function configured;
 
 static void find(void)
 {
-    if (fill == NULL) fill = (fill_function)real("cuMemsetD8Async"), launch = (launch_function)real("cuLaunchKernel"), configured = (configured_function)real("cuLaunchKernelEx");
+    if (fill != NULL) return;
+    fill = (fill_function)real("cuMemsetD8Async");
+    launch = (launch_function)real("cuLaunchKernel");
+    configured = (configured_function)real("cuLaunchKernelEx");
 }
 
 static struct operation *kept(int kind, void *function, void **parameters)
@@ -93,7 +96,8 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void *stream
     return fill(to, value, bytes, stream);
 }
 
-int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **p, void **extra)
+int cuLaunchKernel(
+    void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **p, void **extra)
 {
     find();
     if (recording) {

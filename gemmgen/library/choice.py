@@ -233,7 +233,7 @@ def pool(
     """All candidates; nothing is compiled. What a spec fixes of fragment and tile is left open on GPUs that do not have it.
 
     Args:
-        each: `map`, or the same over processes.
+        each: `map`, or the same over threads.
 
     Raises:
         SpecError, UnknownName: a name in a dispatch table is none.

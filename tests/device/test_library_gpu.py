@@ -61,8 +61,8 @@ def lab(tmp_path_factory) -> Library:
 class Call:
     """A product on the GPU: operands, its problem, what it should give in FP64."""
 
-    def __init__(self, lab: Library, m: int, n: int, k: int, *, order=0, transpose=(0, 0), alpha=1.0, beta=0.0, batch=0, epilogue=0, bias=False, on_device=False,
-                 seed=0, extra=3):
+    def __init__(self, lab: Library, m: int, n: int, k: int, *, order=0, transpose=(0, 0), alpha=1.0, beta=0.0, batch=0, epilogue=0, bias=False,
+                 on_device=False, seed=0, extra=3):
         import cupy
 
         rng = np.random.default_rng(seed)
