@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dropped_in
 from dropped_in import run, run_python
+from gemmgen.errors import GemmgenError
 from gemmgen.library import dropped, shim
+from gemmgen.library.transformed import transformed
 
 pytestmark = pytest.mark.slow
 
@@ -508,6 +511,68 @@ def test_a_line_of_levels_that_cannot_be_is_told_and_left_out(tmp_path):
     assert "cannot be read" in run_python(PROGRAM, LAB_LEVELS=str(tmp_path / "none")).stderr
 
 
+SOLVER = CALLS + """
+import struct
+first, second = (arguments("cublasSgemm_v2", h, alpha=1.0, beta=0.0, seed=seed) for seed in (1, 2))
+for given, c, kept in (first, second):
+    typed(default, "cublasSgemm_v2")(*given)
+values = [x + 1e-4 * y for x, y in zip(first[1], second[1])]
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % len(values)
+head = head.ljust(117) + chr(10)
+with open(sys.argv[1], "wb") as file:
+    file.write(b"\\x93NUMPY\\x01\\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"<{len(values)}f", *values))
+"""
+
+
+@pytest.fixture(scope="module")
+def solver(tmp_path_factory) -> dict[str, str]:
+    """What a program of two products runs under: a library whose second kernel is faster and errs by 1e-3."""
+    folder = dropped_in.folder()
+    library = dropped_in.compile_c(dropped_in.SOURCES / "lossy.c", folder / "liblossy.so", "-shared", "-fPIC", f"-I{folder}", "-ldl")
+    return dropped_in.environment(preload=False, LD_PRELOAD=str(library))
+
+
+def program_of(script: str, tmp_path: Path) -> list[str]:
+    return [sys.executable, "-S", "-c", f"{dropped_in.PRELUDE.read_text()}\n{script}", str(tmp_path / "result.npy")]
+
+
+def test_a_program_is_transformed_for_an_error_of_its_output(tmp_path, solver, monkeypatch):
+    """The product that hardly shows in the output gets the fast kernel, the other one that is exact; a place of a period has one level for all its calls."""
+    monkeypatch.setattr(os, "environ", solver)
+    built, result = shim.build(dropped_in.folder()), tmp_path / "result.npy"
+    found = transformed(built, program_of(SOLVER, tmp_path), result, 1e-5)
+    assert found.text == "ordinal 0 kernel reference\nordinal 1 kernel reference_fallback\nall vendor\n"
+    assert found.levels == ("kernel reference", "kernel reference_fallback", "vendor")
+    exact, lossy, vendor = found.question.alone[0]
+    assert exact == vendor == 0 and lossy == pytest.approx(1e-3, rel=0.2) and 1e-8 < found.question.alone[1][1] < 1e-6
+    assert found.error == pytest.approx(found.question.alone[1][1]) and found.seconds() == pytest.approx(4 / 0.75 * found.seconds(found.found.choice))
+    repeated = transformed(built, program_of(SOLVER, tmp_path), result, 1e-2, period=1)
+    assert repeated.text == "period 1\nordinal 0 kernel reference_fallback\nall vendor\n" and len(repeated.calls) == 1
+    assert transformed(built, program_of(SOLVER, tmp_path), result, 1e-2, kernels=["reference"]).levels == ("kernel reference", "vendor")
+    nothing = SOLVER.replace('typed(default, "cublasSgemm_v2")(*given)', "pass")
+    for script, message in (("raise SystemExit(3)", "fails under the preload library"), ("pass", "is no output of the program"), (nothing, "calls no GEMM")):
+        with pytest.raises(GemmgenError, match=message):
+            transformed(built, program_of(script, tmp_path), result, 1)
+
+
+def test_gemmgen_transform(tmp_path, solver):
+    """What it prints and writes; and exit code 2 where nothing meets the threshold."""
+    levels, other = tmp_path / "solver.levels", tmp_path / "other.npy"
+    np.save(other, np.ones((1, 54), np.float32))
+
+    def gemmgen(*arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", "gemmgen", "transform", "--library", str(dropped_in.folder()), "--output", str(tmp_path / "result.npy"), *arguments, "--",
+             *program_of(SOLVER, tmp_path)], capture_output=True, text=True, env=solver, check=False)
+
+    said = gemmgen("--threshold", "1e-5", "-o", str(levels), "--quiet")
+    assert not said.returncode, said.stderr
+    assert levels.read_text() == "ordinal 0 kernel reference\nordinal 1 kernel reference_fallback\nall vendor\n"
+    assert "2 GEMMs" in said.stdout and "5.33 times as fast as the vendor's" in said.stdout
+    told = gemmgen("--threshold", "1e-5", "--reference", str(other), "--json", "--kernels", "reference")
+    assert told.returncode == 2 and json.loads(told.stdout)["text"] is None, told.stderr
+
+
 # ---- gemmgen run ----
 
 
@@ -532,8 +597,6 @@ def test_gemmgen_run_tells_what_was_taken_and_returns_the_programs_code(tmp_path
 
 
 def test_a_folder_without_a_preload_library_is_refused(tmp_path):
-    from gemmgen.errors import GemmgenError
-
     with pytest.raises(GemmgenError, match="is no library with a preload library"):
         shim.build(tmp_path)
 
