@@ -143,7 +143,8 @@ def one(told, ta=0, tb=0, orders=(0, 0, 0), batch=1, beta=0.0, attributes={}, co
     m, n, k = 4, 5, 6
     bias = array(*(i / 2 - 1 for i in range(8)))
     attributes = {3: ta, 4: tb, 2: pointer_mode, **{key: ctypes.addressof(bias) if value == "bias" else value for key, value in attributes.items()}}
-    (la, size_a), (lb, size_b) = layout(*((k, m) if ta else (m, k)), orders[0], batch, kind), layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind)
+    la, size_a = layout(*((k, m) if ta else (m, k)), orders[0], batch, kind)
+    lb, size_b = layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind)
     ld, size_c = layout(m, n, orders[2], batch, kind, of_layout)
     a, b = (array(*(((i * s) % 9 - 4) / 2 for i in range(size))) for size, s in ((size_a, 5), (size_b, 7)))
     alpha, scalar = array(1.5), array(beta)
@@ -153,8 +154,8 @@ def one(told, ta=0, tb=0, orders=(0, 0, 0), batch=1, beta=0.0, attributes={}, co
     for function in (matmul, real):
         c, d = array(*(i % 3 for i in range(size_c))), array(*(i % 3 for i in range(size_c)))
         at = [ctypes.addressof(x) for x in (alpha, a, b, scalar, d if not other_c else c, d)]
-        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], ld, at[5], ld, None, place if workspace else None,
-                          workspace, 0x100)
+        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], ld, at[5], ld, None,
+                          place if workspace else None, workspace, 0x100)
         results.append((status, list(d)))
         if function is matmul:
             after = (kernels(), lt.stand_in_lt_calls(b"cublasLtMatmul"))
@@ -227,7 +228,8 @@ def one(told, handle, m):
     given, c, kept = arguments("cublasSgemm_v2", handle, m=m)
     before = kernels()
     typed(default, "cublasSgemm_v2")(*given)
-    tell(**{told: [kernels() - before, gpu.counted("allocated"), gpu.counted("freed"), gpu.counted("bytes") >> 20, gpu.counted("waits"), gpu.counted("forbidden")]})
+    tell(**{told: [kernels() - before, gpu.counted("allocated"), gpu.counted("freed"), gpu.counted("bytes") >> 20, gpu.counted("waits"),
+                   gpu.counted("forbidden")]})
 """
 
 
@@ -350,9 +352,9 @@ if not child:
 os.waitpid(child, 0)
 """)
     first, second, third = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
-    assert {key: first[key] for key in ("routine", "m", "n", "k", "layout", "order", "batch", "alpha", "beta", "epilogue", "bias", "taken", "kernel", "count")} == {
-        "routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
-        "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
+    told = {"routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
+            "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
+    assert {key: first[key] for key in told} == told
     assert 0 < first["seconds"] == first["sgemm_seconds"] / 4 and first["error"] > 0
     assert first["site"].startswith("libffi") and "+0x" in first["site"]
     assert (second["routine"], second["layout"], second["batch"], second["alpha"], second["beta"]) == ("cublasSgemmStridedBatched_64", "tn", 4, "zero", "one")
@@ -365,11 +367,12 @@ def program() -> Path:
     """A program that is linked with the vendor's library."""
     folder = dropped_in.folder()
     vendor = folder / "vendor"
-    return dropped_in.compile_c(dropped_in.SOURCES / "program.c", folder / "program", f"-L{vendor}", "-l:libcublas.so.13", "-lpthread", f"-Wl,-rpath-link,{vendor}")
+    return dropped_in.compile_c(
+        dropped_in.SOURCES / "program.c", folder / "program", f"-L{vendor}", "-l:libcublas.so.13", "-lpthread", f"-Wl,-rpath-link,{vendor}")
 
 
 def test_a_linked_program_and_its_threads(program):
-    """Threads that share a handle and a stream share a workspace in turns; those with their own have their own, and what they called is told when they are gone."""
+    """Threads that share a handle and a stream share a workspace in turns; others have their own. What they called is told when they are gone."""
     assert run([str(program)]).counts == {"cublasSgemm_v2: taken": 1}
     untouched = run([str(program)], preload=False)
     assert untouched.told["wrong"] == 0 and not untouched.log
@@ -581,13 +584,15 @@ def test_gemmgen_run_tells_what_was_taken_and_returns_the_programs_code(tmp_path
     base = {name: value for name, value in os.environ.items() if not name.startswith("LD_")} | {"LD_LIBRARY_PATH": f"{folder}/vendor"}
 
     def gemmgen(*arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, "-m", "gemmgen", "run", "--library", str(folder), *arguments], capture_output=True, text=True, env=base, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", "gemmgen", "run", "--library", str(folder), *arguments], capture_output=True, text=True, env=base, check=False)
 
     said = gemmgen("--log", str(tmp_path / "log.jsonl"), "--", str(program), "1", "7")
     assert not said.returncode and json.loads(said.stdout)["wrong"] == 0
     assert said.stderr.split() == ["taken", "7", "of", "7", "calls", "reference", "7"]
     assert dropped.read_log(tmp_path / "log.jsonl").taken == 7
-    told = gemmgen("--json", "--check", "--log", str(tmp_path / "log.jsonl"), "--record", str(tmp_path / "record.jsonl"), "/bin/sh", "-c", f"{program} 1 2; exit 4")
+    told = gemmgen("--json", "--check", "--log", str(tmp_path / "log.jsonl"), "--record", str(tmp_path / "record.jsonl"),
+                   "/bin/sh", "-c", f"{program} 1 2; exit 4")
     assert told.returncode == 4
     found = json.loads(told.stdout)
     assert (found["taken"], found["passed"], found["code"], found["counters"]["checked"]) == (2, 0, 4, 2)
