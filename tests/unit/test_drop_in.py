@@ -611,3 +611,17 @@ def test_the_shim_is_built_again_only_when_something_changed():
     first = shim.build(folder)
     before = [path.stat().st_mtime_ns for path in (first.preload, first.audit)]
     assert shim.build(folder) == first and [path.stat().st_mtime_ns for path in (first.preload, first.audit)] == before
+
+
+def test_settings_of_an_earlier_run_do_not_stay(tmp_path):
+    """And other preloaded libraries do, behind the preload library, which is named once."""
+    built = shim.Built("lab", "LAB", tmp_path / "liblab.so", tmp_path / "p.so", tmp_path / "a.so")
+    base = {"LAB_OFF": "1", "LAB_LEVELS": "old", "LAB_OTHER": "kept", "LD_PRELOAD": f"other.so {tmp_path}/p.so", "PATH": "/bin"}
+    assert dropped.environment(built, dropped.Settings(log=tmp_path / "log", min_gain=0, audit=False), base) == {
+        "LAB_OTHER": "kept", "PATH": "/bin", "LD_PRELOAD": f"{tmp_path}/p.so:other.so", "LAB_LOG": f"{tmp_path}/log", "LAB_MIN_GAIN": "0"}
+
+
+def test_the_page_tells_every_reason_and_function():
+    page = (Path(__file__).parents[2] / "docs" / "drop-in.md").read_text()
+    assert not [words for words in shim.REASONS.values() if f"`{words}`" not in page]
+    assert not [name for one in shim.INTERFACES for forms in one.forms.values() for macro, name in forms if macro != "BATCHED" and name not in page]
