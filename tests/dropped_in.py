@@ -57,7 +57,8 @@ def folder(kind: str = "cublas") -> Path:
     for name, source, options in STAND_INS[kind]:
         versions = place / f"{name}.map"
         versions.write_text(f"{name} {{ global: *; }};\n")
-        compile_c(SOURCES / source, place / name, "-shared", "-fPIC", f"-Wl,-soname,{name}", f"-Wl,--version-script={versions}", f"-L{place}", *options, "-lm", "-lpthread")
+        compile_c(SOURCES / source, place / name, "-shared", "-fPIC", f"-Wl,-soname,{name}", f"-Wl,--version-script={versions}", f"-L{place}", *options,
+                  "-lm", "-lpthread")
     return made
 
 

@@ -49,7 +49,8 @@ def run(
     from gemmgen.library import dropped, shim
 
     if levels is not None and not levels.is_file():
-        raise SpecError("--levels", "is no file", got=str(levels), needs="a file of levels", remedy="gemmgen run --record FILE, and a level for each of its lines")
+        raise SpecError("--levels", "is no file", got=str(levels), needs="a file of levels",
+                        remedy="gemmgen run --record FILE, and a level for each of its lines")
     for path in (log, record):
         if path is not None and path.is_dir():
             raise SpecError(str(path), "is a folder", needs="a file's name", remedy="another name")

@@ -123,7 +123,8 @@ BATCHED_EX(cublasGemmBatchedEx, int)
 BATCHED_EX(cublasGemmBatchedEx_64, int64_t)
 
 /* Another function, which the preload library leaves alone. */
-int cublasSgemv_v2(handle *h, int op, int m, int n, const float *alpha, const float *a, int lda, const float *x, int incx, const float *beta, float *y, int incy)
+int cublasSgemv_v2(
+    handle *h, int op, int m, int n, const float *alpha, const float *a, int lda, const float *x, int incx, const float *beta, float *y, int incy)
 {
     called(__func__);
     for (int i = 0; h && i < m; ++i) {

@@ -57,8 +57,14 @@ static int get(const descriptor *one, int attribute, void *value, size_t bytes, 
 }
 int cublasLtMatmulDescSetAttribute(descriptor *one, int attribute, const void *value, size_t bytes) { return set(one, attribute, value, bytes); }
 int cublasLtMatrixLayoutSetAttribute(descriptor *one, int attribute, const void *value, size_t bytes) { return set(one, attribute, value, bytes); }
-int cublasLtMatmulDescGetAttribute(const descriptor *one, int attribute, void *value, size_t bytes, size_t *written) { return get(one, attribute, value, bytes, written); }
-int cublasLtMatrixLayoutGetAttribute(const descriptor *one, int attribute, void *value, size_t bytes, size_t *written) { return get(one, attribute, value, bytes, written); }
+int cublasLtMatmulDescGetAttribute(const descriptor *one, int attribute, void *value, size_t bytes, size_t *written)
+{
+    return get(one, attribute, value, bytes, written);
+}
+int cublasLtMatrixLayoutGetAttribute(const descriptor *one, int attribute, void *value, size_t bytes, size_t *written)
+{
+    return get(one, attribute, value, bytes, written);
+}
 
 /* Where element (i, j) of a matrix lies. */
 static int64_t place(const descriptor *layout, int64_t i, int64_t j) { return layout->value[1] == 1 ? i * layout->value[4] + j : i + j * layout->value[4]; }

@@ -26,11 +26,25 @@ int NAME(hipblasCreate, rocblas_create_handle)(handle **made)
 #endif
     return OK;
 }
-int NAME(hipblasDestroy, rocblas_destroy_handle)(handle *h) { called(__func__); if (!h || h->mark != MARK) return NOT_INITIALIZED; h->mark = 0; free(h); return OK; }
+int NAME(hipblasDestroy, rocblas_destroy_handle)(handle *h)
+{
+    called(__func__);
+    if (!h || h->mark != MARK)
+        return NOT_INITIALIZED;
+    h->mark = 0;
+    free(h);
+    return OK;
+}
 int NAME(hipblasSetStream, rocblas_set_stream)(handle *h, void *stream) { h->stream = stream; return OK; }
 int NAME(hipblasGetStream, rocblas_get_stream)(handle *h, void **stream) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *stream = h->stream; return OK; }
 int NAME(hipblasSetPointerMode, rocblas_set_pointer_mode)(handle *h, int mode) { h->pointers = mode; return OK; }
-int NAME(hipblasGetPointerMode, rocblas_get_pointer_mode)(handle *h, int *mode) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *mode = h->pointers; return OK; }
+int NAME(hipblasGetPointerMode, rocblas_get_pointer_mode)(handle *h, int *mode)
+{
+    if (!h || h->mark != MARK)
+        return NOT_INITIALIZED;
+    *mode = h->pointers;
+    return OK;
+}
 #ifndef ROCBLAS
 int hipblasSetMathMode(handle *h, int mode) { h->math = mode; return OK; }
 int hipblasGetMathMode(handle *h, int *mode) { if (!h || h->mark != MARK) return NOT_INITIALIZED; *mode = h->math; return OK; }

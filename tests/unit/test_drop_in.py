@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dropped_in
 from dropped_in import run, run_python
+from gemmgen.errors import GemmgenError
 from gemmgen.library import dropped, shim
+from gemmgen.library.transformed import transformed
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +143,8 @@ def one(told, ta=0, tb=0, orders=(0, 0, 0), batch=1, beta=0.0, attributes={}, co
     m, n, k = 4, 5, 6
     bias = array(*(i / 2 - 1 for i in range(8)))
     attributes = {3: ta, 4: tb, 2: pointer_mode, **{key: ctypes.addressof(bias) if value == "bias" else value for key, value in attributes.items()}}
-    (la, size_a), (lb, size_b) = layout(*((k, m) if ta else (m, k)), orders[0], batch, kind), layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind)
+    la, size_a = layout(*((k, m) if ta else (m, k)), orders[0], batch, kind)
+    lb, size_b = layout(*((n, k + other_k) if tb else (k + other_k, n)), orders[1], batch, kind)
     ld, size_c = layout(m, n, orders[2], batch, kind, of_layout)
     a, b = (array(*(((i * s) % 9 - 4) / 2 for i in range(size))) for size, s in ((size_a, 5), (size_b, 7)))
     alpha, scalar = array(1.5), array(beta)
@@ -150,8 +154,8 @@ def one(told, ta=0, tb=0, orders=(0, 0, 0), batch=1, beta=0.0, attributes={}, co
     for function in (matmul, real):
         c, d = array(*(i % 3 for i in range(size_c))), array(*(i % 3 for i in range(size_c)))
         at = [ctypes.addressof(x) for x in (alpha, a, b, scalar, d if not other_c else c, d)]
-        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], ld, at[5], ld, None, place if workspace else None,
-                          workspace, 0x100)
+        status = function(0x77, description(compute, scale, attributes), at[0], at[1], la, at[2], lb, at[3], at[4], ld, at[5], ld, None,
+                          place if workspace else None, workspace, 0x100)
         results.append((status, list(d)))
         if function is matmul:
             after = (kernels(), lt.stand_in_lt_calls(b"cublasLtMatmul"))
@@ -224,7 +228,8 @@ def one(told, handle, m):
     given, c, kept = arguments("cublasSgemm_v2", handle, m=m)
     before = kernels()
     typed(default, "cublasSgemm_v2")(*given)
-    tell(**{told: [kernels() - before, gpu.counted("allocated"), gpu.counted("freed"), gpu.counted("bytes") >> 20, gpu.counted("waits"), gpu.counted("forbidden")]})
+    tell(**{told: [kernels() - before, gpu.counted("allocated"), gpu.counted("freed"), gpu.counted("bytes") >> 20, gpu.counted("waits"),
+                   gpu.counted("forbidden")]})
 """
 
 
@@ -347,9 +352,9 @@ if not child:
 os.waitpid(child, 0)
 """)
     first, second, third = sorted(ran.log, key=lambda line: (line["m"], -line["count"]))
-    assert {key: first[key] for key in ("routine", "m", "n", "k", "layout", "order", "batch", "alpha", "beta", "epilogue", "bias", "taken", "kernel", "count")} == {
-        "routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
-        "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
+    told = {"routine": "cublasSgemm_v2", "m": 5, "n": 6, "k": 7, "layout": "nn", "order": "column", "batch": 1, "alpha": "one", "beta": "zero",
+            "epilogue": "none", "bias": False, "taken": True, "kernel": "reference", "count": 3}
+    assert {key: first[key] for key in told} == told
     assert 0 < first["seconds"] == first["sgemm_seconds"] / 4 and first["error"] > 0
     assert first["site"].startswith("libffi") and "+0x" in first["site"]
     assert (second["routine"], second["layout"], second["batch"], second["alpha"], second["beta"]) == ("cublasSgemmStridedBatched_64", "tn", 4, "zero", "one")
@@ -362,11 +367,12 @@ def program() -> Path:
     """A program that is linked with the vendor's library."""
     folder = dropped_in.folder()
     vendor = folder / "vendor"
-    return dropped_in.compile_c(dropped_in.SOURCES / "program.c", folder / "program", f"-L{vendor}", "-l:libcublas.so.13", "-lpthread", f"-Wl,-rpath-link,{vendor}")
+    return dropped_in.compile_c(
+        dropped_in.SOURCES / "program.c", folder / "program", f"-L{vendor}", "-l:libcublas.so.13", "-lpthread", f"-Wl,-rpath-link,{vendor}")
 
 
 def test_a_linked_program_and_its_threads(program):
-    """Threads that share a handle and a stream share a workspace in turns; those with their own have their own, and what they called is told when they are gone."""
+    """Threads that share a handle and a stream share a workspace in turns; others have their own. What they called is told when they are gone."""
     assert run([str(program)]).counts == {"cublasSgemm_v2: taken": 1}
     untouched = run([str(program)], preload=False)
     assert untouched.told["wrong"] == 0 and not untouched.log
@@ -508,6 +514,68 @@ def test_a_line_of_levels_that_cannot_be_is_told_and_left_out(tmp_path):
     assert "cannot be read" in run_python(PROGRAM, LAB_LEVELS=str(tmp_path / "none")).stderr
 
 
+SOLVER = CALLS + """
+import struct
+first, second = (arguments("cublasSgemm_v2", h, alpha=1.0, beta=0.0, seed=seed) for seed in (1, 2))
+for given, c, kept in (first, second):
+    typed(default, "cublasSgemm_v2")(*given)
+values = [x + 1e-4 * y for x, y in zip(first[1], second[1])]
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % len(values)
+head = head.ljust(117) + chr(10)
+with open(sys.argv[1], "wb") as file:
+    file.write(b"\\x93NUMPY\\x01\\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"<{len(values)}f", *values))
+"""
+
+
+@pytest.fixture(scope="module")
+def solver(tmp_path_factory) -> dict[str, str]:
+    """What a program of two products runs under: a library whose second kernel is faster and errs by 1e-3."""
+    folder = dropped_in.folder()
+    library = dropped_in.compile_c(dropped_in.SOURCES / "lossy.c", folder / "liblossy.so", "-shared", "-fPIC", f"-I{folder}", "-ldl")
+    return dropped_in.environment(preload=False, LD_PRELOAD=str(library))
+
+
+def program_of(script: str, tmp_path: Path) -> list[str]:
+    return [sys.executable, "-S", "-c", f"{dropped_in.PRELUDE.read_text()}\n{script}", str(tmp_path / "result.npy")]
+
+
+def test_a_program_is_transformed_for_an_error_of_its_output(tmp_path, solver, monkeypatch):
+    """The product that hardly shows in the output gets the fast kernel, the other one that is exact; a place of a period has one level for all its calls."""
+    monkeypatch.setattr(os, "environ", solver)
+    built, result = shim.build(dropped_in.folder()), tmp_path / "result.npy"
+    found = transformed(built, program_of(SOLVER, tmp_path), result, 1e-5)
+    assert found.text == "ordinal 0 kernel reference\nordinal 1 kernel reference_fallback\nall vendor\n"
+    assert found.levels == ("kernel reference", "kernel reference_fallback", "vendor")
+    exact, lossy, vendor = found.question.alone[0]
+    assert exact == vendor == 0 and lossy == pytest.approx(1e-3, rel=0.2) and 1e-8 < found.question.alone[1][1] < 1e-6
+    assert found.error == pytest.approx(found.question.alone[1][1]) and found.seconds() == pytest.approx(4 / 0.75 * found.seconds(found.found.choice))
+    repeated = transformed(built, program_of(SOLVER, tmp_path), result, 1e-2, period=1)
+    assert repeated.text == "period 1\nordinal 0 kernel reference_fallback\nall vendor\n" and len(repeated.calls) == 1
+    assert transformed(built, program_of(SOLVER, tmp_path), result, 1e-2, kernels=["reference"]).levels == ("kernel reference", "vendor")
+    nothing = SOLVER.replace('typed(default, "cublasSgemm_v2")(*given)', "pass")
+    for script, message in (("raise SystemExit(3)", "fails under the preload library"), ("pass", "is no output of the program"), (nothing, "calls no GEMM")):
+        with pytest.raises(GemmgenError, match=message):
+            transformed(built, program_of(script, tmp_path), result, 1)
+
+
+def test_gemmgen_transform(tmp_path, solver):
+    """What it prints and writes; and exit code 2 where nothing meets the threshold."""
+    levels, other = tmp_path / "solver.levels", tmp_path / "other.npy"
+    np.save(other, np.ones((1, 54), np.float32))
+
+    def gemmgen(*arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", "gemmgen", "transform", "--library", str(dropped_in.folder()), "--output", str(tmp_path / "result.npy"), *arguments, "--",
+             *program_of(SOLVER, tmp_path)], capture_output=True, text=True, env=solver, check=False)
+
+    said = gemmgen("--threshold", "1e-5", "-o", str(levels), "--quiet")
+    assert not said.returncode, said.stderr
+    assert levels.read_text() == "ordinal 0 kernel reference\nordinal 1 kernel reference_fallback\nall vendor\n"
+    assert "2 GEMMs" in said.stdout and "5.33 times as fast as the vendor's" in said.stdout
+    told = gemmgen("--threshold", "1e-5", "--reference", str(other), "--json", "--kernels", "reference")
+    assert told.returncode == 2 and json.loads(told.stdout)["text"] is None, told.stderr
+
+
 # ---- gemmgen run ----
 
 
@@ -516,13 +584,15 @@ def test_gemmgen_run_tells_what_was_taken_and_returns_the_programs_code(tmp_path
     base = {name: value for name, value in os.environ.items() if not name.startswith("LD_")} | {"LD_LIBRARY_PATH": f"{folder}/vendor"}
 
     def gemmgen(*arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, "-m", "gemmgen", "run", "--library", str(folder), *arguments], capture_output=True, text=True, env=base, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", "gemmgen", "run", "--library", str(folder), *arguments], capture_output=True, text=True, env=base, check=False)
 
     said = gemmgen("--log", str(tmp_path / "log.jsonl"), "--", str(program), "1", "7")
     assert not said.returncode and json.loads(said.stdout)["wrong"] == 0
     assert said.stderr.split() == ["taken", "7", "of", "7", "calls", "reference", "7"]
     assert dropped.read_log(tmp_path / "log.jsonl").taken == 7
-    told = gemmgen("--json", "--check", "--log", str(tmp_path / "log.jsonl"), "--record", str(tmp_path / "record.jsonl"), "/bin/sh", "-c", f"{program} 1 2; exit 4")
+    told = gemmgen("--json", "--check", "--log", str(tmp_path / "log.jsonl"), "--record", str(tmp_path / "record.jsonl"),
+                   "/bin/sh", "-c", f"{program} 1 2; exit 4")
     assert told.returncode == 4
     found = json.loads(told.stdout)
     assert (found["taken"], found["passed"], found["code"], found["counters"]["checked"]) == (2, 0, 4, 2)
@@ -532,8 +602,6 @@ def test_gemmgen_run_tells_what_was_taken_and_returns_the_programs_code(tmp_path
 
 
 def test_a_folder_without_a_preload_library_is_refused(tmp_path):
-    from gemmgen.errors import GemmgenError
-
     with pytest.raises(GemmgenError, match="is no library with a preload library"):
         shim.build(tmp_path)
 
@@ -543,3 +611,17 @@ def test_the_shim_is_built_again_only_when_something_changed():
     first = shim.build(folder)
     before = [path.stat().st_mtime_ns for path in (first.preload, first.audit)]
     assert shim.build(folder) == first and [path.stat().st_mtime_ns for path in (first.preload, first.audit)] == before
+
+
+def test_settings_of_an_earlier_run_do_not_stay(tmp_path):
+    """And other preloaded libraries do, behind the preload library, which is named once."""
+    built = shim.Built("lab", "LAB", tmp_path / "liblab.so", tmp_path / "p.so", tmp_path / "a.so")
+    base = {"LAB_OFF": "1", "LAB_LEVELS": "old", "LAB_OTHER": "kept", "LD_PRELOAD": f"other.so {tmp_path}/p.so", "PATH": "/bin"}
+    assert dropped.environment(built, dropped.Settings(log=tmp_path / "log", min_gain=0, audit=False), base) == {
+        "LAB_OTHER": "kept", "PATH": "/bin", "LD_PRELOAD": f"{tmp_path}/p.so:other.so", "LAB_LOG": f"{tmp_path}/log", "LAB_MIN_GAIN": "0"}
+
+
+def test_the_page_tells_every_reason_and_function():
+    page = (Path(__file__).parents[2] / "docs" / "drop-in.md").read_text()
+    assert not [words for words in shim.REASONS.values() if f"`{words}`" not in page]
+    assert not [name for one in shim.INTERFACES for forms in one.forms.values() for macro, name in forms if macro != "BATCHED" and name not in page]

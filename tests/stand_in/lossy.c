@@ -1,0 +1,28 @@
+/* The library of kernels with a second kernel that is twice as fast and errs by one in a thousand: preloaded behind the preload library. */
+#define _GNU_SOURCE
+#include "lab.h"
+
+#include <dlfcn.h>
+
+enum { LOSSY = 1 };
+
+int lab_select(const lab_problem *problem, const lab_target *target, lab_choice *choice)
+{
+    int (*next)(const lab_problem *, const lab_target *, lab_choice *) =
+        (int (*)(const lab_problem *, const lab_target *, lab_choice *))dlsym(RTLD_NEXT, "lab_select");
+    int code = next(problem, target, choice);
+    if (!code && choice->kernel == LOSSY)
+        choice->seconds /= 2;
+    return code;
+}
+
+int lab_gemm(const lab_problem *problem, void *workspace, size_t bytes, void *stream)
+{
+    int (*next)(const lab_problem *, void *, size_t, void *) = (int (*)(const lab_problem *, void *, size_t, void *))dlsym(RTLD_NEXT, "lab_gemm");
+    int code = next(problem, workspace, bytes, stream);
+    if (!code && problem->kernel == 1 + LOSSY)
+        for (int64_t j = 0; j < problem->n; ++j)
+            for (int64_t i = 0; i < problem->m; ++i)
+                problem->c[i + j * problem->ldc] *= 1.001f;
+    return code;
+}
