@@ -1,0 +1,83 @@
+"""LAPACK's test of the level 3 BLAS, sblat3.f, against a library's SGEMM."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCE, PROGRAM = "GEMMGEN_SBLAT3_SOURCE", "GEMMGEN_SBLAT3"
+ROUTINES = ("SSYMM", "STRMM", "STRSM", "SSYRK", "SSYR2K")
+"""What the program tests besides; nothing here calls them, so they are what ends it."""
+QUESTIONS = """'sblat3.out'
+6
+'SBLAT3.SNAP'
+-1
+F
+F
+T
+16.0
+8
+0 1 2 3 5 9 33 65
+4
+0.0 1.0 0.7 -1.3
+4
+0.0 1.0 1.3 -0.4
+SGEMM  T
+SSYMM  F
+STRMM  F
+STRSM  F
+SSYRK  F
+SSYR2K F
+"""
+"""What the program is asked: extents, alphas and betas, threshold of its ratio of errors, and SGEMM alone."""
+
+
+def built(folder: Path, library: Path, *flags: str) -> Path:
+    """The program in a folder that holds lab.h, linked with a library, which it looks for beside itself.
+
+    Skips the test where there is neither a program nor a way to make it.
+    """
+    if told := os.environ.get(PROGRAM):
+        program = folder / "xblat3s"
+        shutil.copy(told, program)
+        program.chmod(0o755)
+    else:
+        source = os.environ.get(SOURCE)
+        if not source or not shutil.which("gfortran"):
+            pytest.skip(f"NOT RUN: {SOURCE} does not name LAPACK's BLAS/TESTING/sblat3.f, or there is no gfortran; or {PROGRAM} names what they made")
+        program = compiled(folder, Path(source))
+    wrapper = subprocess.run(
+        ["gcc", "-std=gnu99", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", *flags, f"-I{folder}", str(Path(__file__).with_name("blas.c")),
+         str(library), "-o", str(folder / "libsgemm.so"), f"-Wl,-rpath,{library.parent}", "-ldl"], capture_output=True, text=True)
+    assert not wrapper.returncode, wrapper.stderr
+    return program
+
+
+def compiled(folder: Path, source: Path) -> Path:
+    """The program; sgemm_ comes from libsgemm.so beside it, which its own xerbla_ is told to by the dynamic linker."""
+    stubs = folder / "stubs.c"
+    stubs.write_text("#include <stdlib.h>\n" + "".join(f"void {name.lower()}_(void);\nvoid {name.lower()}_(void) {{ abort(); }}\n" for name in ROUTINES))
+    empty = folder / "empty.c"
+    empty.write_text("void sgemm_(void);\nvoid sgemm_(void) {}\n")
+    program = folder / "xblat3s"
+    for command in (
+        ["gcc", "-shared", "-fPIC", str(empty), "-o", str(folder / "libsgemm.so"), "-Wl,-soname,libsgemm.so"],
+        ["gfortran", "-O1", "-w", "-static-libgfortran", "-static-libgcc", "-rdynamic", "-o", str(program), str(source), str(stubs), f"-L{folder}", "-lsgemm",
+         "-Wl,-rpath,$ORIGIN"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert not done.returncode, done.stderr
+    return program
+
+
+def verdict(program: Path) -> tuple[list[str], list[str]]:
+    """Runs it: (lines of what passed, lines of what failed)."""
+    done = subprocess.run([str(program)], input=QUESTIONS, cwd=program.parent, capture_output=True, text=True, timeout=300)
+    assert not done.returncode, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [line.strip() for line in (program.parent / "sblat3.out").read_text().splitlines() if "SGEMM" in line]
+    return [line for line in lines if "PASSED" in line], [line for line in lines if re.search("FAIL|SUSPECT|NOT DETECTED", line)]
