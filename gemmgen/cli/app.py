@@ -338,7 +338,8 @@ def export(
     value = {
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
-        **({"archs": targets} if standing(plan) or len(targets) > 1 else {}), **({"standing": standing(plan)} if standing(plan) else {}), **show.refused_facts(kernel.refused),
+        **({"archs": targets} if standing(plan) or len(targets) > 1 else {}), **({"standing": standing(plan)} if standing(plan) else {}),
+        **show.refused_facts(kernel.refused),
     }
     if as_json:
         emit_json(value)

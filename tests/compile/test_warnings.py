@@ -38,9 +38,11 @@ def test_a_shipped_kernel_gives_no_warning(path, tmp_path):
     assert told(text, target(text), tmp_path) == ""
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("special", ["exact", "fast"])
-@pytest.mark.parametrize("way", [*WAYS, *AMD_WAYS])
+FEW = {("thin rows", "exact"), ("mfma, three words", "exact"), ("warpgroups", "fast")}
+EVERY = [pytest.param(way, special, marks=() if (way, special) in FEW else pytest.mark.long) for way in (*WAYS, *AMD_WAYS) for special in ("exact", "fast")]
+
+
+@pytest.mark.parametrize(("way", "special"), EVERY)
 def test_nor_does_a_kernel_of_any_way(way, special, tmp_path):
     source = render(plan_of(**(WAYS | AMD_WAYS)[way], special=special))
     assert told(source.text, source.arch, tmp_path) == ""

@@ -17,6 +17,7 @@ from programs import need, run
 from gemmgen import __version__
 from gemmgen.paths import CMAKE
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 STAND_IN = """#!{python}

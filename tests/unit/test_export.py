@@ -280,7 +280,8 @@ def test_one_export_serves_several_architectures_of_amd(tmp_path):
     ]
     assert manifest["code_objects"][0]["kernels"].keys() == {launch.symbol for launch in source.launches}
     assert "set(kernel_architectures gfx90a gfx942)" in (tmp_path / "out" / "CMakeLists.txt").read_text()
-    assert "--offload-arch=gfx90a --offload-arch=gfx942" in (tmp_path / "out" / "README.md").read_text()
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert "--offload-arch=gfx90a --offload-arch=gfx942" in readme and "ROCm 6.4 or later" in readme
     assert "(gfx90a), and for gfx942" in (tmp_path / "out" / "lab_gemm.h").read_text()
 
 
@@ -300,6 +301,13 @@ def test_one_export_serves_several_architectures_of_nvidia(tmp_path):
     assert " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in (80, 89, 90)) in readme
     assert "(sm_80), and for sm_89, sm_90" in header and "sm_80, sm_89, sm_90" in readme
     assert "code_objects" not in json.loads((exported(tmp_path / "one") / "manifest.json").read_text())
+
+
+def test_kernels_do_not_go_back_to_an_earlier_architecture():
+    """Whatever instructions that one has: the text was made for the plan's own."""
+    plan, *_ = prepared(fragment={"policy": "wmma"})
+    assert plan.fragment.runs_on("sm_75") and "sm_75" not in exporter.possible_archs(plan)
+    assert exporter.possible_archs(replace(plan, gpu=GPUS.get("t4")))[:2] == ["sm_75", "sm_80"]
 
 
 def test_an_architecture_with_less_shared_memory_than_the_kernels_ask_for_is_refused():

@@ -24,7 +24,7 @@ def text(*parts: str, uses: str) -> str:
     "constexpr int IDLE = 4, WORSE = 5;  // both",
     "GG_DEVICE float inner() { return 1.0f; }\n\nGG_DEVICE float idle() { return inner(); }",
     "constexpr int EDGE = 8;\nconstexpr int IDLE = EDGE * 2;",
-])
+], ids=["a line", "a remark behind", "a template", "many lines", "named in remarks", "named in assembly", "a constant", "two constants", "by another", "edge"])
 def test_what_nothing_names_is_left_out(idle):
     used = "GG_DEVICE float used() { return 2.0f; }"
     assert without_unused(text(idle, used, uses="used()")).strip("\n") == text(used, uses="used()")
