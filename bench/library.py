@@ -170,6 +170,7 @@ class Race:
         for name, call in contenders.items():
             for i in range(3):
                 call(i % len(self.sets))
+            cupy.cuda.Device().synchronize()
             counts[name] = max(3, min(200, int(seconds / 10 / max(self._once(call, 5), 1e-6))))
         for _ in range(9):
             for name, call in contenders.items():
