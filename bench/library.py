@@ -210,21 +210,21 @@ def gemm_of(calls: Calls, race: Race, kernel: int = 0) -> Any:
 
 
 def sgemm_of(race: Race) -> Any:
+    """cuBLAS's own function: cupy's would set the stream once more, and with it the workspace back."""
     import cupy
-    from cupy_backends.cuda.libs import cublas
 
-    one, zero = (ctypes.c_float(x) for x in (1.0, 0.0))
-    cupy.matmul(race.sets[0][0][:2], race.sets[0][1])  # makes the handle
-    handle = cupy.cuda.device.get_cublas_handle()
+    cupy.matmul(race.sets[0][0][:2], race.sets[0][1])  # loads cuBLAS and makes the handle
+    handle, cublas = ctypes.c_void_p(cupy.cuda.device.get_cublas_handle()), ctypes.CDLL(loaded("libcublas.so"))
     scratch = cupy.empty(32 << 20, cupy.uint8)  # a workspace of our own, so that capturing allocates none
-    with_workspace = ctypes.CDLL(loaded("libcublas.so")).cublasSetWorkspace_v2
+    one, zero = (ctypes.c_float(x) for x in (1.0, 0.0))
 
     def call(i: int) -> None:
-        a, b, c = race.sets[i]
-        cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
-        with_workspace(ctypes.c_void_p(handle), ctypes.c_void_p(scratch.data.ptr), ctypes.c_size_t(scratch.nbytes))
-        cublas.sgemm(handle, 0, 0, race.n, race.m, race.k, ctypes.addressof(one), b.data.ptr, race.n, a.data.ptr, race.k, ctypes.addressof(zero),
-                     c.data.ptr, race.n)
+        a, b, c = (ctypes.c_void_p(x.data.ptr) for x in race.sets[i])
+        cublas.cublasSetStream_v2(handle, stream_pointer())
+        cublas.cublasSetWorkspace_v2(handle, ctypes.c_void_p(scratch.data.ptr), ctypes.c_size_t(scratch.nbytes))
+        code = cublas.cublasSgemm_v2(handle, 0, 0, race.n, race.m, race.k, ctypes.byref(one), b, race.n, a, race.k, ctypes.byref(zero), c, race.n)
+        if code:
+            raise SystemExit(f"cublasSgemm: {code}")
 
     return call
 
