@@ -24,7 +24,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from assembled import assembled
 
 GCC = shutil.which("gcc")
-FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fPIC", "-shared", "-fvisibility=hidden")
+FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Werror", "-pedantic", "-fPIC", "-shared", "-fvisibility=hidden")
 LARGEST_EXTENT = 2**31 - 1 - 4096
 FINISH_KINDS = ("pointer", "long long", "long long", "pointer", "long long", "long long", "pointer", "pointer", "pointer", "int", "int", "int")
 POISON = 0xFF

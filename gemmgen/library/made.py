@@ -190,8 +190,8 @@ def _estimate(one: Candidate, choice: Choice) -> Estimate:
     """A kernel's time as the runtime knows it: fitted to the model's, but a dispatch table's own where one tells it."""
     if one.estimate is not None:
         return one.estimate
-    sizes = np.array(choice.sizes)
-    return estimated(one.seconds, sizes, weights(choice.sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
+    sizes = np.array(choice.sizes)[:, :3]
+    return estimated(one.judged_single, sizes, weights(choice.sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
 
 
 def _rules(library: LoadedLibrary, choice: Choice, labels: dict[str, str]) -> Iterator[Rules]:

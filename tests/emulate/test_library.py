@@ -176,8 +176,8 @@ def test_a_batch(made, on_device, share, products):
     """Of rows by one B it is one product of more rows."""
     call = Call(made, 20, 36, 20, transpose=(0, 1), batch=2, alpha=0.5, beta=-1.0, on_device=on_device, bias=on_device, share=share)
     if not share:  # the second product's maxima are its own
-        call.stored[0][0, :, :-3] *= 2.0**20
-        call.a[0] *= 2.0**20
+        call.stored[0][0, :, :-3] *= 2.0**40
+        call.a[0] *= 2.0**40
     before = len(made.launched)
     memory = call.run()
     call.check()

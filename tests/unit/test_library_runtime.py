@@ -148,6 +148,7 @@ def test_rules_decide_where_there_are_some(tmp_path):
     library = Library(tmp_path, two, archs=["sm_80"], emulates=False, arch="sm_80", rules=rules)
     found = [two[choice_of(library, problem(*size)).kernel].label for size in ((100, 50, 999), (100, 51, 64), (101, 1, 65), (4096, 4096, 4096))]
     assert found == ["large", "sliced", "small", "small"]
+    assert two[choice_of(library, problem(100, 50, 999, batch=2, stride_a=1, stride_b=1, stride_c=5000)).kernel].label != "large", "rules know no batches"
     # On a GPU that only runs this code nothing else is known.
     assert two[choice_of(library, problem(100, 50, 999), "sm_86").kernel].label == "large"
     with pytest.raises(GemmgenError, match="a kernel that the library does not have"):
