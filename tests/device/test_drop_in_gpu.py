@@ -146,7 +146,7 @@ print("{}")
 
 
 def test_cupy_and_counters(built, tmp_path):
-    """CuPy finds its functions by dlsym, so this is the audit library's; each call's counters are read."""
+    """Each call's counters are read."""
     needs("cupy")
     told, logged = run(built, """
 import cupy, json
