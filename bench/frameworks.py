@@ -21,9 +21,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 LAYERS = 3
 INPUTS = 3
@@ -40,27 +41,34 @@ def opened(folder: Path) -> Any:
 
 
 def mlp(width: int) -> torch.nn.Module:
+    import torch
+
     return torch.nn.Sequential(*(layer for _ in range(LAYERS) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())))
 
 
-class Block(torch.nn.Module):
+def block(width: int, heads: int) -> torch.nn.Module:
     """A layer of a transformer: four Linear, attention by two batched products, norms, GELU."""
+    import torch
 
-    def __init__(self, width: int, heads: int):
-        super().__init__()
-        self.heads = heads
-        self.first, self.second = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
-        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+            self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+            self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in self.qkv(self.first(x)).chunk(3, -1))
-        x = x + self.out((torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v).transpose(1, 2).flatten(2))
-        return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (y.unflatten(-1, (heads, -1)).transpose(1, 2) for y in self.qkv(self.first(x)).chunk(3, -1))
+            x = x + self.out((torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v).transpose(1, 2).flatten(2))
+            return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
+
+    return Block()
 
 
 def step(model: Callable[[torch.Tensor], torch.Tensor], parameters: list[torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
     """Gradients of a loss."""
+    import torch
+
     return list(torch.autograd.grad(model(x).square().mean(), parameters))
 
 
@@ -70,6 +78,8 @@ def distances(got: list[torch.Tensor], exact: list[torch.Tensor]) -> list[float]
 
 def seconds(contenders: dict[str, Callable[[int], Any]], rounds: int) -> dict[str, float]:
     """Median seconds of each, which take turns."""
+    import torch
+
     for contender in contenders.values():
         contender(0)
         contender(1)
@@ -88,6 +98,8 @@ def seconds(contenders: dict[str, Callable[[int], Any]], rounds: int) -> dict[st
 
 def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: Any, rounds: int) -> list[dict[str, Any]]:
     """A row for each contender."""
+    import torch
+
     parameters = list(model.parameters())
     mode, backend = own.taking(), own.Backend()
     compiled, taking = torch.compile(model), torch.compile(model, backend=backend)
@@ -124,6 +136,8 @@ def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: A
 
 def captured(contender: Callable[[int], Any]) -> Callable[[int], Any]:
     """Several calls as one CUDA graph, so that the GPU does not wait for the host."""
+    import torch
+
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -138,6 +152,8 @@ def captured(contender: Callable[[int], Any]) -> Callable[[int], Any]:
 
 def products(own: Any, width: int, rounds: int) -> list[dict[str, Any]]:
     """[rows, width] by a Linear layer, plain, taken and packed."""
+    import torch
+
     layer = torch.nn.Linear(width, width, bias=False).cuda()
     packed, mode = own.pack_linear(layer), own.taking(always=True)
     found: list[dict[str, Any]] = []
@@ -179,6 +195,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--csv", type=Path)
     given = parser.parse_args()
+    import torch
+
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(0)
     own, width = opened(given.folder.resolve()), given.width
@@ -187,7 +205,7 @@ def main() -> None:
     inputs = [torch.randn(width, width, device="cuda") for _ in range(INPUTS)]
     rows += raced(f"MLP, {LAYERS} x {width}, batch {width}", mlp(width).cuda(), inputs, own, given.rounds)
     inputs = [torch.randn(4, tokens, width, device="cuda") for _ in range(INPUTS)]
-    rows += raced(f"transformer's layer, width {width}, 4 x {tokens} tokens", Block(width, heads).cuda(), inputs, own, given.rounds)
+    rows += raced(f"transformer's layer, width {width}, 4 x {tokens} tokens", block(width, heads).cuda(), inputs, own, given.rounds)
     singles = products(own, width, 2 * given.rounds)
     print("ratio   seconds  taken  worst gradient  over torch's  program")
     for row in rows:
