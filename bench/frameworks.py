@@ -1,9 +1,9 @@
 """Unmodified models of torch under a library's mode, against plain torch in FP32 (cuBLAS SGEMM).
 
-    python bench/frameworks.py FOLDER [--width 4096] [--csv FILE]
+    python bench/frameworks.py FOLDER [--compile] [--width 4096] [--csv FILE]
 
 FOLDER is what `gemmgen library` wrote, with shim = ["torch"]. The library is built there with cc where it is not yet. A 3-layer MLP and a layer of a
-transformer run forward and backward: as they are, under `taking()`, and compiled by torch.compile, with inductor and with the library's backend. Contenders
+transformer run forward and backward: as they are, under `taking()`, and if asked for compiled by inductor and by the library's backend. Contenders
 take turns in each round; a figure is the median over rounds, timed by CUDA events around a whole step, inputs rotating. Prints the ratio to plain torch first,
 then seconds of GPU time, how many products were taken, and the distance of the gradients from those of FP64, relative in the Frobenius norm, over that of plain
 torch. The last table has single products, [rows, width] by a Linear of width x width, several in one CUDA graph, and the host's time of a call outside of it.
@@ -96,13 +96,12 @@ def seconds(contenders: dict[str, Callable[[int], Any]], rounds: int) -> dict[st
     return {name: median(values) for name, values in taken.items()}
 
 
-def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: Any, rounds: int) -> list[dict[str, Any]]:
+def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: Any, rounds: int, compiled: bool) -> list[dict[str, Any]]:
     """A row for each contender."""
     import torch
 
     parameters = list(model.parameters())
     mode, backend = own.taking(), own.Backend()
-    compiled, taking = torch.compile(model), torch.compile(model, backend=backend)
 
     def under(i: int) -> Any:
         with mode:
@@ -111,12 +110,14 @@ def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: A
     contenders = {
         "torch": lambda i: step(model, parameters, inputs[i]),
         "under taking()": under,
-        "torch.compile": lambda i: step(compiled, parameters, inputs[i]),
-        "torch.compile, own backend": lambda i: step(taking, parameters, inputs[i]),
     }
+    if compiled:
+        plain, taking = torch.compile(model), torch.compile(model, backend=backend)
+        contenders["torch.compile"] = lambda i: step(plain, parameters, inputs[i])
+        contenders["torch.compile, own backend"] = lambda i: step(taking, parameters, inputs[i])
     grads = {name: contender(0) for name, contender in contenders.items()}
     counts = {"under taking()": mode.taken.taken.total(), "torch.compile, own backend": backend.taken.taken.total()}
-    passed = {"under taking()": mode.taken.passed, "torch.compile, own backend": backend.taken.passed}
+    passed = {"under taking()": dict(mode.taken.passed), "torch.compile, own backend": dict(backend.taken.passed)}
     times = seconds(contenders, rounds)
     model.double()
     exact = step(model, list(model.parameters()), inputs[0].double())
@@ -124,7 +125,7 @@ def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: A
     errors = {name: distances(found, exact) for name, found in grads.items()}
     for name, why in passed.items():
         if why:
-            print(f"{title}, {name}, passed on: {dict(why)}")
+            print(f"{title}, {name}, passed on: {why}")
     return [
         {
             "program": title, "how": name, "ratio": times["torch"] / times[name], "seconds": times[name], "taken": counts.get(name, 0),
@@ -193,6 +194,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--compile", action="store_true", help="torch.compile's models, too")
     parser.add_argument("--csv", type=Path)
     given = parser.parse_args()
     import torch
@@ -203,9 +205,9 @@ def main() -> None:
     heads, tokens = max(1, width // 128), max(16, width // 4)
     rows = []
     inputs = [torch.randn(width, width, device="cuda") for _ in range(INPUTS)]
-    rows += raced(f"MLP, {LAYERS} x {width}, batch {width}", mlp(width).cuda(), inputs, own, given.rounds)
+    rows += raced(f"MLP, {LAYERS} x {width}, batch {width}", mlp(width).cuda(), inputs, own, given.rounds, given.compile)
     inputs = [torch.randn(4, tokens, width, device="cuda") for _ in range(INPUTS)]
-    rows += raced(f"transformer's layer, width {width}, 4 x {tokens} tokens", block(width, heads).cuda(), inputs, own, given.rounds)
+    rows += raced(f"transformer's layer, width {width}, 4 x {tokens} tokens", block(width, heads).cuda(), inputs, own, given.rounds, given.compile)
     singles = products(own, width, 2 * given.rounds)
     print("ratio   seconds  taken  worst gradient  over torch's  program")
     for row in rows:
