@@ -82,6 +82,18 @@ def test_arrays_with_gaps(lab, strided):
     close(lab.matmul(a, b), a.astype(float) @ b)
 
 
+def test_batches_with_gaps(lab):
+    a, b = made(3, 8, 9), made(9, 7, seed=1)
+    close(lab.matmul(a[:, :5], b), a[:, :5].astype(float) @ b)
+    close(lab.matmul(a[::2], b), a[::2].astype(float) @ b)
+    close(lab.matmul(a[:, ::3], made(3, 9, 14)[:, :, ::2]), a[:, ::3].astype(float) @ made(3, 9, 14)[:, :, ::2])
+
+
+def test_refused_biases(lab):
+    with pytest.raises(ValueError, match="without gaps"):
+        lab.matmul(made(5, 9), made(9, 7), bias=made(14)[::2])
+
+
 def test_epilogues(lab):
     from math import erf
 
