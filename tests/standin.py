@@ -24,7 +24,7 @@ from gemmgen.run.emulator import EmulatorDevice
 from assembled import assembled
 
 GCC = shutil.which("gcc")
-FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fPIC", "-shared", "-fvisibility=hidden")
+FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Werror", "-pedantic", "-fPIC", "-shared", "-fvisibility=hidden")
 LARGEST_EXTENT = 2**31 - 1 - 4096
 FINISH_KINDS = ("pointer", "long long", "long long", "pointer", "long long", "long long", "pointer", "pointer", "pointer", "int", "int", "int")
 POISON = 0xFF
@@ -97,6 +97,7 @@ class Library:
         folder: where to build it.
         archs: of the kernel of epilogues.
         emulates: whether launches run; else they are counted.
+        optimised: gcc's option; it warns of more with -O2.
 
     Attributes:
         c: the library's functions.
@@ -104,17 +105,18 @@ class Library:
     """
 
     def __init__(self, folder: Path, kernels: Sequence[Kernel], *, archs: Sequence[str], platform: str = "cuda",
-                 rules: Sequence = (), emulates: bool = True, arch: str | None = None):
+                 rules: Sequence = (), emulates: bool = True, arch: str | None = None, optimised: str = "-O0"):
         driver = folder / "libdriver.so"
         hip = ["-DHIP"] if platform == "hip" else []
         source = Path(__file__).parent / "standin_driver.c"
-        subprocess.run([GCC, "-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O1", "-Wall", "-Werror", *hip, "-fPIC", "-shared", str(source), "-o", str(driver)], check=True)
+        flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O0", "-Wall", "-Werror", *hip, "-fPIC", "-shared"]
+        subprocess.run([GCC, *flags, str(source), "-o", str(driver)], check=True)
         extra = f'#define {GUARD}_DRIVER_FILES "{driver}"\n'
         # What never runs on a GPU needs no machine code: what launches run is the assembly.
         finish = [Image(f"{FINISH}_{one}", one, ".bin", b"\0") for one in archs]
         with unittest.mock.patch.object(kernel_module, "without_line_info", lambda source, binary: binary):
             files = written(folder, kernels, platform=platform, finish=finish, rules=rules, extra=extra)
-        subprocess.run([GCC, *FLAGS, *files, "-o", "lib.so", "-ldl", "-lpthread"], check=True, cwd=folder)
+        subprocess.run([GCC, *FLAGS, optimised, *files, "-o", "lib.so", "-ldl", "-lpthread"], check=True, cwd=folder)
         self.kernels, self.folder = kernels, folder
         self.driver = ctypes.CDLL(str(driver))
         self.c = ctypes.CDLL(str(folder / "lib.so"))

@@ -14,10 +14,11 @@
 enum { MOST_CODES = 1024, MOST_FUNCTIONS = 4096, OUT_OF_MEMORY = 2, INVALID = 1, NOT_FOUND = 500 };
 
 /* What tests set and read. */
-EXPORT int standin_major = 9, standin_minor = 0, standin_units = 4, standin_most_shared = 232448, standin_version = 13000, standin_current = 0;
+EXPORT int standin_major = 9, standin_minor = 0, standin_units = 4, standin_most_shared = 232448, standin_version = 13000, standin_current = 0, standin_gpus = 1;
 EXPORT char standin_arch[256] = "gfx90a:sramecc+:xnack-";
 EXPORT int standin_fails_load = 0, standin_refuses_overlap = 0;
 EXPORT long standin_launches, standin_fills, standin_taken, standin_given, standin_loaded, standin_asked, standin_overlapped;
+EXPORT int standin_last_blocks;
 EXPORT size_t standin_filled_bytes, standin_taken_bytes, standin_most_pool = (size_t)1 << 40;
 EXPORT const void *standin_last_fill;
 EXPORT void *standin_last_taken;
@@ -60,6 +61,7 @@ static int launch(
     if (shared_bytes > (unsigned)allowed) return INVALID;
     __atomic_add_fetch(&standin_launches, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&standin_overlapped, overlaps, __ATOMIC_RELAXED);
+    standin_last_blocks = (int)x;
     return standin_on_launch ? standin_on_launch(one->code, one->symbol, x, bx, shared_bytes, overlaps, stream, parameters) : 0;
 }
 
@@ -97,13 +99,18 @@ static int asked(int *to, int value)
     return 0;
 }
 
+static int keeps_all(int attribute, const void *value) { return attribute == 4 && *(const uint64_t *)value == UINT64_MAX ? 0 : INVALID; }
+
 #ifndef HIP
 
 typedef uint64_t pointer;
 
 EXPORT int cuDriverGetVersion(int *version) { *version = standin_version; return 0; }
 EXPORT int cuGetErrorString(int code, const char **text) { *text = code == 999 ? "a made-up error" : NULL; return code == 999 ? 0 : INVALID; }
+EXPORT int cuInit(unsigned flags) { (void)flags; return standin_gpus > 0 ? 0 : 100; }
 EXPORT int cuCtxGetDevice(int *device) { *device = standin_current; return standin_current < 0 ? 201 : 0; }
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &standin_current; return device == 0 ? 0 : INVALID; }
+EXPORT int cuCtxSetCurrent(void *context) { standin_current = context == &standin_current ? 0 : -1; return 0; }
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
@@ -157,7 +164,7 @@ EXPORT int cuMemPoolCreate(void **pool, const void *properties)
     *pool = (void *)1;
     return 0;
 }
-EXPORT int cuMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool; return attribute == 4 && *(uint64_t *)value == UINT64_MAX ? 0 : INVALID; }
+EXPORT int cuMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool; return keeps_all(attribute, value); }
 EXPORT int cuMemAllocFromPoolAsync(pointer *memory, size_t bytes, void *pool, void *stream)
 {
     void *found = NULL;
@@ -205,8 +212,12 @@ EXPORT int hipMemcpyAsync(void *to, const void *from, size_t bytes, int kind, vo
 }
 EXPORT int hipStreamSynchronize(void *stream) { (void)stream; return 0; }
 EXPORT int hipMemPoolCreate(void **pool, const void *properties) { (void)properties; *pool = (void *)1; return 0; }
-EXPORT int hipMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool; return attribute == 4 && *(uint64_t *)value == UINT64_MAX ? 0 : INVALID; }
-EXPORT int hipMallocFromPoolAsync(void **memory, size_t bytes, void *pool, void *stream) { (void)stream; return pool == (void *)1 ? take(memory, bytes) : INVALID; }
+EXPORT int hipMemPoolSetAttribute(void *pool, int attribute, void *value) { (void)pool; return keeps_all(attribute, value); }
+EXPORT int hipMallocFromPoolAsync(void **memory, size_t bytes, void *pool, void *stream)
+{
+    (void)stream;
+    return pool == (void *)1 ? take(memory, bytes) : INVALID;
+}
 EXPORT int hipFreeAsync(void *memory, void *stream) { (void)stream; return give(memory); }
 
 #endif

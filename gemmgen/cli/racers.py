@@ -77,7 +77,7 @@ def frontier_racers(
     from gemmgen.bench import by
     from gemmgen.bench.frontier import Candidate
     from gemmgen.solve.contract import contract
-    from gemmgen.solve.frontier import frontier, with_scheme
+    from gemmgen.solve.frontier import frontier, spec_of
     from gemmgen.spec import Accuracy
 
     loaded = road.load(spec, gpu)
@@ -98,7 +98,7 @@ def frontier_racers(
         for point in found.points:
             chosen = choice is not None and (point.scheme, point.promote, point.sums) == (choice.scheme.name, choice.promote, choice.sums)
             if chosen or point in found.worth_running:
-                jobs.append((size, point, chosen, there, with_scheme(there, point.scheme, point.promote, point.sums)))
+                jobs.append((size, point, chosen, there, spec_of(there, point)))
     made = _built([one for *_, one in jobs], progress)
     fields: dict[tuple[int, int, int], tuple[list[Candidate], Contract, str]] = {}
     errors = []

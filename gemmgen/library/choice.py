@@ -34,7 +34,8 @@ MOST_TILES = 12
 """Tiles of one size whose best plans are candidates."""
 SLOWEST = 1.5
 """How much longer than the best plan of its size such a plan may take."""
-Size = tuple[int, int, int]
+Size = tuple[int, int, int, int]
+"""m, n, k, and how many such products."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Candidate:
 
     Attributes:
         place: what names it: a `[[use]]` of the file.
-        seconds: [sizes], predicted.
+        seconds: [sizes], predicted, of all products of a size; single: the same of one of them.
         preferred: of which of the sizes it is the solver's own choice.
         symbols: its decisions as the design's symbols.
         settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
@@ -53,12 +54,29 @@ class Candidate:
     gpu: Gpu
     layout: str
     seconds: np.ndarray
+    single: np.ndarray
     preferred: frozenset[int] = frozenset()
     request: Request | None = None
     symbols: tuple[tuple[str, int], ...] = ()
     settled: Plan | None = None
     estimate: Estimate | None = None
     label: str = ""
+
+    @cached_property
+    def judged(self) -> np.ndarray:
+        """[sizes] seconds, and a little more where it is not the solver's own choice: where the model cannot tell, that one counts as faster."""
+        return self.seconds * self._leaning
+
+    @cached_property
+    def judged_single(self) -> np.ndarray:
+        """The same of one product of a size."""
+        return self.single * self._leaning
+
+    @cached_property
+    def _leaning(self) -> np.ndarray:
+        found = np.full(len(self.seconds), 1 + TIE)
+        found[list(self.preferred)] = 1
+        return found
 
     @cached_property
     def plan(self) -> Plan:
@@ -88,8 +106,13 @@ class Served:
         """In words."""
         if not self.sizes:
             return "taken where the library is asked for it"
-        shown = ", ".join("x".join(map(str, size)) for size in self.sizes[:3]) + (f" and {len(self.sizes) - 3} more" if len(self.sizes) > 3 else "")
+        shown = ", ".join(map(told, self.sizes[:3])) + (f" and {len(self.sizes) - 3} more" if len(self.sizes) > 3 else "")
         return f"predicted to be the fastest here at {shown}"
+
+
+def told(size: Size) -> str:
+    """`256 of 64x64x64`."""
+    return (f"{size[3]} of " if size[3] > 1 else "") + "x".join(map(str, size[:3]))
 
 
 @dataclass(frozen=True)
@@ -159,7 +182,7 @@ class Pool:
         of = {group: [at for at in taken if (left[at].gpu.name, left[at].layout) == group] for group in groups}
         kernels = []
         for mine in of.values():
-            fastest = np.stack([left[at].seconds for at in mine]).argmin(axis=0)
+            fastest = np.stack([left[at].judged for at in mine]).argmin(axis=0)
             served = [Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number))) for number, at in enumerate(mine)]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
         return Choice(
@@ -178,16 +201,12 @@ class Pool:
 def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size]) -> tuple[np.ndarray, np.ndarray]:
     """([candidates, groups x sizes] logarithms of seconds over the best, [groups x sizes] weights).
 
-    Where the model cannot tell which is faster, the solver's own choice counts as the faster one. What a candidate is not for costs UNSERVED times the slowest, so that each group gets a kernel first.
+    What a candidate is not for costs UNSERVED times the slowest, so that each group gets a kernel first.
     """
     found = np.full((len(candidates), len(groups), len(sizes)), np.inf)
     for at, one in enumerate(candidates):
-        found[at, groups.index((one.gpu.name, one.layout))] = one.seconds
+        found[at, groups.index((one.gpu.name, one.layout))] = one.judged
     logs = np.log(found / found.min(axis=0))
-    for at, one in enumerate(candidates):
-        others = np.full(len(sizes), True)
-        others[list(one.preferred)] = False
-        logs[at, :, others] += np.log(1 + TIE)
     served = np.isfinite(logs)
     logs = np.where(served, logs, np.where(served, logs, -np.inf).max(axis=0) + np.log(UNSERVED))
     heavy = np.tile(weights(sizes), len(groups))
@@ -233,20 +252,20 @@ def pool(
     """All candidates; nothing is compiled. What a spec fixes of fragment and tile is left open on GPUs that do not have it.
 
     Args:
-        each: `map`, or the same over processes.
+        each: `map`, or the same over threads.
 
     Raises:
         SpecError, UnknownName: a name in a dispatch table is none.
     """
     progress("candidates")
     asked = [
-        (place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes)
+        (place, retargeted(spec, gpu_name(library, gpu), layout), gpu, library.sizes, library.kinds)
         for gpu in library.gpus for layout in library.file.layouts for place, spec, names in library.specs if gpu.name in names
     ]
     found: list[Candidate] = []
     left_out: list[tuple[str, str, str, str]] = []
     relaxed: dict[str, None] = {}
-    for (place, ways, gpu, _), answer in zip(asked, each(_answer, asked)):
+    for (place, ways, gpu, *_), answer in zip(asked, each(_answer, asked)):
         if isinstance(answer, GemmgenError):
             left_out.append((place, gpu.name, ways[0][1].spec.problem.layout, answer.problem))
             continue
@@ -261,7 +280,7 @@ def pool(
     return Pool(library, found, tuple(left_out), tuple(relaxed))
 
 
-def _answer(asked: tuple[str, Sequence[tuple[str, LoadedSpec]], Gpu, Sequence[Size]]) -> tuple[str, list[Candidate]] | GemmgenError:
+def _answer(asked: tuple[str, Sequence[tuple[str, LoadedSpec]], Gpu, Sequence[Size], Sequence[str]]) -> tuple[str, list[Candidate]] | GemmgenError:
     """What `candidates_of` gives or raises."""
     try:
         return candidates_of(*asked)
@@ -295,7 +314,9 @@ def retargeted(spec: LoadedSpec, gpu: str, layout: str) -> list[tuple[str, Loade
     ]
 
 
-def candidates_of(place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, sizes: Sequence[Size]) -> tuple[str, list[Candidate]]:
+def candidates_of(
+    place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, sizes: Sequence[Size], kinds: Sequence[str] = ("gemm",),
+) -> tuple[str, list[Candidate]]:
     """(what was left open, the candidates of the first of `ways` that has some).
 
     Raises:
@@ -304,13 +325,13 @@ def candidates_of(place: str, ways: Sequence[tuple[str, LoadedSpec]], gpu: Gpu, 
     refused: GemmgenError | None = None
     for told, loaded in ways:
         try:
-            return told, _candidates(place, loaded, gpu, sizes)
+            return told, _candidates(place, loaded, gpu, sizes, kinds)
         except (InfeasibleSpec, UnknownName) as error:
             refused = refused or error
     raise refused
 
 
-def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size]) -> list[Candidate]:
+def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size], kinds: Sequence[str]) -> list[Candidate]:
     """Those of one spec; the first of equal ones.
 
     Schemes and intervals of promotion are those of the spec's own sizes: what the error is must not hang on which kernel a size gets.
@@ -318,18 +339,20 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size])
     Raises:
         InfeasibleSpec, UnknownName: it has none.
     """
-    every = np.array(sizes, float)
+    every, singly = np.array(sizes, float), np.array([(*size[:3], 1) for size in sizes], float)
     found: dict[Any, tuple[Request, dict[tuple[int, ...], set[int]]]] = {}
-    for variant in _variants(loaded):
-        for at, (m, n, k) in enumerate(sizes):
-            hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k})
+    for variant in _variants(loaded, kinds):
+        for at, (m, n, k, products) in enumerate(sizes):
+            if (products > 1) != (variant.spec.problem.kind != "gemm"):
+                continue
+            hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k, "matrices": products})
             try:
                 spaces = [ranked(one) for one in requests(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})}))]
             except InfeasibleSpec:  # a sum too long for the scheme's integers, or no tile that suits
                 continue
             for space in spaces:
                 one = space.request
-                key = (one.scheme.name, one.fragment.name, one.design.name, one.choices.promote)
+                key = (one.batch is not None, one.scheme.name, one.fragment.name, one.design.name, one.choices.promote)
                 rows = found.setdefault(key, (one, {}))[1]
                 for row in _best_of_tiles(space.columns, space.order):
                     preferred = rows.setdefault(tuple(int(space.columns[name][row]) for name in one.design.symbols), set())
@@ -338,14 +361,18 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size])
     if not found:
         raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
                              remedy="other sizes, or another scheme")
-    return [
-        Candidate(place, gpu, loaded.spec.problem.layout, seconds, frozenset(preferred), one, tuple(zip(one.design.symbols, row)))
-        for one, rows in found.values() for (row, preferred), seconds in zip(rows.items(), _seconds(one, list(rows), every))
-    ]
+    candidates = []
+    for one, rows in found.values():
+        single = _seconds(one, list(rows), singly)
+        seconds = single * every[:, 3] if one.batch is None else _seconds(one, list(rows), every)
+        for at, (row, preferred) in enumerate(rows.items()):
+            symbols = tuple(zip(one.design.symbols, row))
+            candidates.append(Candidate(place, gpu, one.loaded.spec.problem.layout, seconds[at], single[at], frozenset(preferred), one, symbols))
+    return candidates
 
 
-def _variants(loaded: LoadedSpec) -> Iterator[LoadedSpec]:
-    """The spec with scheme, policy, promotion and sums as its own sizes decide them, once for each policy that it leaves open.
+def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
+    """The spec with scheme, policy, promotion and sums as its own sizes decide them, once for each policy that it leaves open and each kind of problem.
 
     Raises:
         InfeasibleSpec, UnknownName: it has no kernel.
@@ -357,8 +384,9 @@ def _variants(loaded: LoadedSpec) -> Iterator[LoadedSpec]:
         scheme = loaded.spec.split.scheme if loaded.spec.split.scheme != "auto" else one.scheme.name
         split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], "sums": one.choices[SUMS.name] or "auto"})
         fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
-        changes = {"split": split, "fragment": fragment, "accuracy": Accuracy()}
-        yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update=changes)})
+        for kind in kinds:
+            changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
+            yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update=changes)})
 
 
 def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list[int]:
@@ -373,11 +401,11 @@ def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray)
 
     Args:
         rows: [rows][symbols] of the request's design.
-        sizes: [sizes, 3] of m, n, k.
+        sizes: [sizes, 4] of m, n, k and products.
     """
     values = np.array(rows)
     known = {**request.constants, **{name: np.repeat(values[:, at], len(sizes)) for at, name in enumerate(request.design.symbols)}}
-    known |= {name: np.tile(sizes[:, at], len(rows)) for at, name in enumerate("MNK")}
+    known |= {name: np.tile(sizes[:, at], len(rows)) for at, name in enumerate(("M", "N", "K", "batch"))}
     found = request.design.predicted(request.design.budgets(known, request.gpu.arch_number))["seconds"]
     return np.broadcast_to(found, len(rows) * len(sizes)).reshape(len(rows), len(sizes))
 
@@ -388,5 +416,6 @@ def _of_table(place: str, table: Table, gpu: Gpu, layout: str, sizes: Sequence[S
         if (kernel.gpu, kernel.layout) != (gpu.name, layout):
             continue
         plan = solve(loads({name: dict(section) for name, section in kernel.spec.items()}, f"{place}: {label}"))
-        seconds = np.maximum(kernel.estimate.seconds(*np.array(sizes, float).T), 1e-9)
-        yield Candidate(place, gpu, layout, seconds, settled=plan, estimate=kernel.estimate, label=label)
+        *extents, products = np.array(sizes, float).T
+        single = np.maximum(kernel.estimate.seconds(*extents), 1e-9)
+        yield Candidate(place, gpu, layout, single * products, single, settled=plan, estimate=kernel.estimate, label=label)

@@ -20,7 +20,8 @@ from gemmgen.spec import MAX_EXTENT, Accuracy, BuildChoice, FragmentChoice, Load
 
 Layout = Literal["nn", "nt", "tn", "tt"]
 Extent = Annotated[int, Field(ge=1, le=MAX_EXTENT)]
-Size = Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
+Single = Annotated[tuple[Extent, Extent, Extent], Field(strict=False)]
+Batch = Annotated[tuple[Extent, Extent, Extent, Extent], Field(strict=False)]
 
 SHIMS = {
     "cublas": "nvidia", "hipblas": "amd", "rocblas": "amd",  # whose libraries a preload library stands before
@@ -34,9 +35,11 @@ SKEWED = (
     (4096, 4096, 256), (8192, 8192, 512), (512, 512, 8192), (256, 256, 16384), (2048, 8192, 2048), (16384, 4096, 1024),
 )
 SIZES = (*((size, size, size) for size in SQUARES), *SKEWED)
-"""(m, n, k) that kernels are chosen for where a file names none: squares, few rows, few columns, short and long sums."""
+"""[m, n, k] that kernels are chosen for where a file names none: squares, few rows, few columns, short and long sums."""
 PACKED_ROWS = (64, 128, 256, 512, 1024, 4096)
 """Rows of the products by a 4096 x 4096 matrix that was packed, for which kernels of packed use are chosen besides."""
+BATCHES = ((64, 64, 64, 1024), (128, 128, 128, 256), (256, 256, 256, 256), (512, 512, 64, 256), (1024, 1024, 256, 64))
+"""[m, n, k, products] of strided batches likewise, where a library is to have kernels for these."""
 MOST_KERNELS = 1000
 SECTIONS = ("split", "accuracy", "fragment", "tile", "pipeline", "solve", "build")
 
@@ -84,9 +87,11 @@ class LibraryFile(Strict):
         ("nn", "nt", "tn", "tt"), description="row major A, B as stored (n) or transposed (t); column-major products take the same kernels"
     )
     kernels_at_most: Annotated[int, Field(ge=1, le=MOST_KERNELS)] = Field(24, description="kernels for matrix units, of all GPUs and layouts together")
-    sizes: Annotated[tuple[Size, ...], Field(min_length=1, max_length=512, strict=False)] | None = Field(
-        None, description="[m, n, k] that kernels are chosen for; left out: squares from 64 to 16384, and skewed ones"
+    sizes: Annotated[tuple[Single | Batch, ...], Field(min_length=1, max_length=512, strict=False)] | None = Field(
+        None, description="[m, n, k], or [m, n, k, products] of a strided batch, that kernels are chosen for; left out: squares from 64 to 16384, skewed ones, "
+        "and batches of small ones where `batched` asks for kernels of these"
     )
+    batched: bool = Field(False, description="whether kernels that take a strided batch in one launch are chosen from, too; others take its products one by one")
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
     fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(
@@ -138,10 +143,18 @@ class LoadedLibrary:
         return self.gpus[0].maker
 
     @property
-    def sizes(self) -> tuple[tuple[int, int, int], ...]:
-        """(m, n, k) that kernels are chosen for, each once."""
-        packed = tuple((rows, 4096, 4096) for rows in PACKED_ROWS) if self.file.packed and self.file.sizes is None else ()
-        return tuple(dict.fromkeys(((self.file.sizes or SIZES) + packed)))
+    def sizes(self) -> tuple[tuple[int, int, int, int], ...]:
+        """(m, n, k, products) that kernels are chosen for, each once."""
+        found = self.file.sizes
+        if found is None:
+            packed = tuple((rows, 4096, 4096) for rows in PACKED_ROWS) if self.file.packed else ()
+            found = SIZES + packed + (BATCHES if self.file.batched else ())
+        return tuple(dict.fromkeys((*size, 1) if len(size) == 3 else size for size in found))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of the problems that kernels are chosen from, as a spec says it."""
+        return ("gemm", "strided") if self.file.batched else ("gemm",)
 
 
 def load_library(path: str | Path) -> LoadedLibrary:
@@ -217,5 +230,5 @@ def _spec(use: Use, where: str, folder: Path | None) -> LoadedSpec:
     for key, needs in (("kind", "gemm"), ("b", "f32"), ("c", "f32")):
         if getattr(problem, key) != needs:
             raise SpecError(f"{where}: [problem] {key}", "is not what a library's functions compute", got=getattr(problem, key), needs=needs,
-                            remedy="leave it out, or gemmgen export for a kernel of its own")
+                            remedy="leave it out, or gemmgen export for a kernel of its own; for strided batches, batched = true")
     return loaded

@@ -30,7 +30,8 @@ class Kernel:
     Attributes:
         label: a C identifier and file's stem, such as `h100_nn_1`; no two of a library have the same.
         built: plan, source, machine code, that for further architectures.
-        estimate: of its time, by which kernels are chosen; None of one that is taken where no other serves.
+        estimate: of its time, by which kernels are chosen; None of one that is taken where no other serves. Of a batch in one launch, `operand`
+            and `output` count once for each product, and a wave's blocks are those of all products.
         reason: why the library has it, in words that a program may show.
         is_fallback: whether it is the portable one, which the driver compiles.
     """

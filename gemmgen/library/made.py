@@ -1,13 +1,12 @@
-"""A library as what is made of it: kernels that are compiled, in as many processes as there are processors."""
+"""A library as what is made of it: kernels that are chosen and compiled, as many at once as there are processors."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -90,7 +89,7 @@ def choose(library: LoadedLibrary, progress: Callable[[str], None] = lambda step
     Raises:
         SpecError, UnknownName, InfeasibleSpec: as `Pool.choose`.
     """
-    with _processes() as each:
+    with _workers() as each:
         return pool(library, each, progress).choose()
 
 
@@ -102,7 +101,7 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         BuildError: the compiler is missing, or refuses a source.
         ResourceError: it refuses too many kernels, one after another.
     """
-    with _processes() as each:
+    with _workers() as each:
         portable = _portable_plans(library) if library.file.fallback else []
         found = pool(library, each, progress)
         choice, built = _accepted(found, portable, each, progress)
@@ -191,8 +190,8 @@ def _estimate(one: Candidate, choice: Choice) -> Estimate:
     """A kernel's time as the runtime knows it: fitted to the model's, but a dispatch table's own where one tells it."""
     if one.estimate is not None:
         return one.estimate
-    sizes = np.array(choice.sizes)
-    return estimated(one.seconds, sizes, weights(choice.sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
+    sizes = np.array(choice.sizes)[:, :3]
+    return estimated(one.judged_single, sizes, weights(choice.sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
 
 
 def _rules(library: LoadedLibrary, choice: Choice, labels: dict[str, str]) -> Iterator[Rules]:
@@ -208,11 +207,8 @@ def _rules(library: LoadedLibrary, choice: Choice, labels: dict[str, str]) -> It
 
 
 @contextmanager
-def _processes() -> Iterator[Callable[..., Iterable[Any]]]:
-    """`map` over processes, as many as there are processors; over this one where that is one."""
+def _workers() -> Iterator[Callable[..., Iterable[Any]]]:
+    """`map` over threads, as many as there are processors: compilers and NumPy work beside one another."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if count == 1:
-        yield map
-        return
-    with ProcessPoolExecutor(count, mp_context=get_context("forkserver" if hasattr(os, "fork") else "spawn")) as workers:
+    with ThreadPoolExecutor(count) as workers:
         yield workers.map

@@ -72,8 +72,9 @@ def check(kernel: Kernel) -> None:
     for launch in kernel.built.source.launches:
         for one in launch.parameters:
             if one.argument is not None and _ARGUMENTS.get(one.argument) != one.kind:
-                raise GemmgenError(kernel.label, "has a kernel with a parameter that the runtime does not pass", got=f"{one.type} {one.name} of {launch.symbol}",
-                                   needs=", ".join(_ARGUMENTS), remedy="another spec, or gemmgen export for this one")
+                raise GemmgenError(kernel.label, "has a kernel with a parameter that the runtime does not pass",
+                                   got=f"{one.type} {one.name} of {launch.symbol}", needs=", ".join(_ARGUMENTS),
+                                   remedy="another spec, or gemmgen export for this one")
 
 
 def _passes(interface: Interface) -> list[Launch]:
@@ -111,7 +112,7 @@ def pack_key(plan: Plan, interface: Interface, operand: str) -> str | None:
         "scheme": plan.scheme.model_dump(mode="json", exclude={"name", "title", "source"}, exclude_none=True),
         "rows": [[one.type, one.bytes, one.swizzle_rows, one.swizzle_mask] for one in plan.rows_of.values()], "padding": plan.padding,
         "own": [plan.design.name, plan.fragment.name] if plan.design.places_itself else None,
-        "buffers": [[one.name, one.element, one.factor, one.of, one.per, one.above_k] for one in packed_buffers(interface, operand)],
+        "buffers": [[one.name, one.element, one.factor, one.of, one.per, one.above_k, one.zeroed] for one in packed_buffers(interface, operand)],
     }, sort_keys=True)
 
 

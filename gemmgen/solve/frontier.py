@@ -34,6 +34,7 @@ class Point:
         beaten_by: a scheme that is as fast and errs as little, and more in one; empty on the frontier.
         meets: whether it gives the error that the spec asks for; None where it asks for none.
         sums_in_unit: whether a matrix unit sums, so that there is something to promote.
+        chooses_sums: whether its design lets a spec say how sums are added up.
     """
 
     scheme: str
@@ -48,6 +49,7 @@ class Point:
     meets: bool | None = None
     sums_in_unit: bool = True
     sums: str = "plain"
+    chooses_sums: bool = False
 
     @property
     def told(self) -> str:
@@ -143,6 +145,11 @@ def with_scheme(loaded: LoadedSpec, scheme: str, promote: int | None = None, sum
     return loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"split": split, "accuracy": Accuracy()})})
 
 
+def spec_of(loaded: LoadedSpec, point: Point) -> LoadedSpec:
+    """The spec with a point of its frontier decided: the scheme, the interval, and how sums are added up where its design has that choice."""
+    return with_scheme(loaded, point.scheme, point.promote, point.sums if point.chooses_sums else None)
+
+
 def _others(asked: Contract | None, plan: Plan, sums: str) -> Iterator[tuple[int | None, str]]:
     """Intervals of promotion, and how sums are added up, beside the plan's own.
 
@@ -166,7 +173,7 @@ def _point(plan: Plan, asked: Contract | None, data: str) -> Point:
     return Point(
         plan.scheme.name, plan.promote, plan.fragment.policy, {name: one.estimate for name, one in found.items()}, figure, found[data].worst,
         float(plan.model["seconds"]), float(plan.model["tflops"]), meets=figure <= 1 if asked else None,
-        sums_in_unit=plan.fragment.on_matrix_unit, sums=plan.sums,
+        sums_in_unit=plan.fragment.on_matrix_unit, sums=plan.sums, chooses_sums=SUMS in plan.design.own,
     )
 
 

@@ -265,3 +265,14 @@ gpu = "h200"
     choice = road.plan(solved_for(road.load(spec), (4096, 4096, 4096)))
     assert [(one.point.scheme, one.point.promote, one.point.sums) for one in candidates if one.point.told == picked] == [
         (choice.scheme.name, choice.promote, choice.sums)]
+
+
+def test_a_design_that_has_no_choice_of_sums_is_not_asked_for_one(tmp_path, monkeypatch):
+    jobs = []
+    monkeypatch.setattr("gemmgen.cli.racers._built", lambda loaded, progress: jobs.extend(loaded) or [SimpleNamespace(refused=())] * len(loaded))
+    for where in ("frontier", "request"):
+        monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b: [SCHEMES.get("residues8")])
+    spec = tmp_path / "spec.toml"
+    spec.write_text('[accuracy]\nas = "fp32"\n[target]\ngpu = "h200"\n')
+    frontier_racers(spec, [(4096, 4096, 4096)], Progress("bench", quiet=True))
+    assert {road.plan(one).scheme.name for one in jobs} == {"residues8"}

@@ -19,7 +19,7 @@ from gemmgen.library import tables
 from gemmgen.library.kernel import Kernel, portable_ptx
 from gemmgen.render import render
 from standin import GCC, LARGEST_EXTENT, NAME, Choice, Library, Packed, Problem, Target, sized
-from ways import plan_of
+from ways import WAYS, plan_of
 
 needs_gcc = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 
@@ -49,7 +49,8 @@ def kernels() -> list[Kernel]:
     return [
         of_plan("small", small, estimate(small, step=2e-8)), of_plan("large", large, estimate(large, launch=9e-6, step=6e-8, operand=0.0)),
         of_plan("sliced", sliced, estimate(sliced, wave=9e-6)),
-        of_plan("deep", plan_of(tile=LARGE, stages=4), estimate(large, launch=1.0)), of_plan("tn", plan_of(layout="tn"), None), of_plan("old", plan_of(gpu="t4", scheme="egemm", promote=0), estimate(small, launch=0.0)),
+        of_plan("deep", plan_of(tile=LARGE, stages=4), estimate(large, launch=1.0)), of_plan("tn", plan_of(layout="tn"), None),
+        of_plan("old", plan_of(gpu="t4", scheme="egemm", promote=0), estimate(small, launch=0.0)),
         of_plan("any", plan_of(scheme="fp32", promote=0, gpu="t4", loads="grouped", where="shared",
                                tile={"block": [64, 64, 16], "warp": [32, 32, 16]}), None, True),
     ]
@@ -57,7 +58,7 @@ def kernels() -> list[Kernel]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Library:
-    return Library(tmp_path_factory.mktemp("library"), kernels(), archs=["sm_80"], emulates=False, arch="sm_80")
+    return Library(tmp_path_factory.mktemp("library"), kernels(), archs=["sm_80"], emulates=False, arch="sm_80", optimised="-O2")
 
 
 def problem(m=100, n=100, k=100, **more) -> Problem:
@@ -142,10 +143,12 @@ def test_kernels_without_an_estimate_come_after_those_with_one_and_before_fallba
 @needs_gcc
 def test_rules_decide_where_there_are_some(tmp_path):
     two = kernels()[:3]
-    rules = [tables.Rules("sm_80", "nn", (Rule(at_most={"m": 100, "mn": 5000}, kernel="large"), Rule(at_most={"k": 64}, kernel="sliced"), Rule(kernel="small")))]
+    told = (Rule(at_most={"m": 100, "mn": 5000}, kernel="large"), Rule(at_most={"k": 64}, kernel="sliced"), Rule(kernel="small"))
+    rules = [tables.Rules("sm_80", "nn", told)]
     library = Library(tmp_path, two, archs=["sm_80"], emulates=False, arch="sm_80", rules=rules)
     found = [two[choice_of(library, problem(*size)).kernel].label for size in ((100, 50, 999), (100, 51, 64), (101, 1, 65), (4096, 4096, 4096))]
     assert found == ["large", "sliced", "small", "small"]
+    assert two[choice_of(library, problem(100, 50, 999, batch=2, stride_a=1, stride_b=1, stride_c=5000)).kernel].label != "large", "rules know no batches"
     # On a GPU that only runs this code nothing else is known.
     assert two[choice_of(library, problem(100, 50, 999), "sm_86").kernel].label == "large"
     with pytest.raises(GemmgenError, match="a kernel that the library does not have"):
@@ -230,13 +233,30 @@ def test_a_device_is_asked_once_and_its_code_loaded_once_by_any_number_of_thread
 
 
 @needs_gcc
+@pytest.mark.parametrize("way", ["warpgroups, clusters", "residues"])
+def test_blocks_that_stay_are_as_many_as_the_device_holds_and_buffers_have_room_for(way, tmp_path):
+    plan = plan_of(**WAYS[way])
+    library = Library(tmp_path, [of_plan("kernel", plan, None)], archs=["sm_90"], emulates=False)
+    room = way == "residues"
+    for device, units in enumerate((1, 66, plan.gpu.rates.sms, 1000)):
+        library.current("sm_90", units, device)
+        of = problem(20000, 20000, 64, transpose_a=int(plan.layout[0] == "t"), transpose_b=int(plan.layout[1] == "t"), lda=20000)
+        assert library("gemm", ctypes.byref(of), ctypes.c_void_p(256), ctypes.c_size_t(1 << 50), None) == OK
+        held = max(1, plan.most_blocks * units // plan.gpu.rates.sms // plan.cluster) * plan.cluster
+        assert library["last_blocks"] == (min(held, plan.most_blocks) if room else held)
+
+
+@needs_gcc
 def test_the_current_target(made):
     target = sized(Target)
     made.current("sm_89", units=77, device=5)
     assert made("current_target", ctypes.byref(target)) == OK
     assert (target.arch, target.units) == (b"sm_89", 77)
     made.current("sm_80", device=-1)
+    made["gpus"] = 0
     assert made("current_target", ctypes.byref(target)) == NO_CONTEXT == made("prepare")
+    made["gpus"] = 1
+    assert made("current_target", ctypes.byref(target)) == OK and made["current"] == 0, "a thread that has none gets the first"
     made.current("sm_80")
     target.size = 3
     assert made("current_target", ctypes.byref(target)) == -1 == made("current_target", None)
@@ -254,14 +274,11 @@ def test_the_drivers_refusals_come_back_and_are_not_kept(tmp_path):
 
 
 @needs_gcc
-def test_a_driver_that_is_old_or_not_there(tmp_path):
-    for version, of in ((11080, "old"), (0, "none")):
-        folder = tmp_path / of
-        folder.mkdir()
-        library = Library(folder, kernels()[:1], archs=["sm_80"], emulates=False)
-        library["version"] = version
-        assert library("prepare") == NO_DRIVER
-        assert choice_of(library, problem()).kernel == 0, "a choice for a target asks no driver"
+def test_a_driver_that_is_too_old(tmp_path):
+    library = Library(tmp_path, kernels()[:1], archs=["sm_80"], emulates=False)
+    library["version"] = 11080
+    assert library("prepare") == NO_DRIVER
+    assert choice_of(library, problem()).kernel == 0, "a choice for a target asks no driver"
 
 
 @needs_gcc
@@ -303,7 +320,8 @@ def test_a_callers_allocator(made):
 ])
 def test_sgemm_tells_the_argument_that_blas_finds_at_fault(made, argument, change):
     one = ctypes.addressof(ONE)
-    given = {"transa": b"N", "transb": b"n", "m": 10, "n": 10, "k": 10, "alpha": one, "a": 256, "lda": 10, "b": 256, "ldb": 10, "beta": one, "c": 256, "ldc": 10}
+    given = {"transa": b"N", "transb": b"n", "m": 10, "n": 10, "k": 10, "alpha": one, "a": 256, "lda": 10, "b": 256, "ldb": 10, "beta": one, "c": 256,
+             "ldc": 10}
     kinds = [ctypes.c_char] * 2 + [ctypes.c_int] * 3 + [ctypes.c_void_p] * 2 + [ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
                                                                               ctypes.c_int]
     assert made("sgemm", *(kind(value) for kind, value in zip(kinds, given.values())), None) == OK

@@ -1,0 +1,320 @@
+"""What a library of kernels costs and gives, by its C functions alone.
+
+    gemmgen library specs/libraries/lab.toml -o /tmp/lab
+    python bench/library.py overhead /tmp/lab             # a call on the host, against its launches alone; a GPU and cupy
+    python bench/library.py overhead /tmp/lab --stand-in  # what the library itself takes of that; no GPU
+    python bench/library.py products /tmp/lab             # times beside cuBLAS's SGEMM, and what other kernels of the library take
+    python bench/library.py packed /tmp/lab               # (64 ... 4096) x 4096 x 4096 with B packed, beside SGEMM
+
+Times are medians of rounds in which all contenders take turns, over operands that together are larger than L2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from standin import Choice, Packed, Problem, Target, sized  # noqa: E402
+
+CALLS = 100  # fewer than a stream takes before the host has to wait
+ROUNDS = 41
+PACKED_ROWS = (64, 128, 256, 512, 1024, 2048, 4096)
+SIZES = (
+    *((size, size, size) for size in (64, 128, 256, 512, 1024, 2048, 4096, 8192)), (64, 4096, 4096), (256, 4096, 4096), (4096, 256, 4096), (4096, 4096, 256),
+    (512, 512, 8192), (1000, 1000, 1000), (777, 1111, 3333),
+)
+L2 = 64 << 20
+
+
+def built(folder: Path, out: Path, *flags: str) -> ctypes.CDLL:
+    """The library of a folder as a shared one, by gcc alone."""
+    name = json.loads((folder / "manifest.json").read_text())["name"]
+    file = out / f"lib{name}{len(list(out.iterdir()))}.so"
+    subprocess.run(["gcc", "-std=gnu99", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", *flags, f"-I{folder / 'include'}", f"-I{folder / 'src' / 'code'}",
+                    str(folder / "src" / f"{name}.c"), str(folder / "src" / "code.c"), "-o", str(file), "-ldl", "-lpthread"], check=True)
+    return ctypes.CDLL(str(file))
+
+
+def helper(out: Path, *flags: str) -> ctypes.CDLL:
+    file = out / f"helper{len(list(out.iterdir()))}.so"
+    subprocess.run(["gcc", "-O2", "-fPIC", "-shared", str(Path(__file__).with_name("library_calls.c")), *flags, "-o", str(file), "-ldl"], check=True)
+    found = ctypes.CDLL(str(file))
+    for function in ("time_calls", "time_recorded"):
+        if hasattr(found, function):
+            getattr(found, function).restype = ctypes.c_double
+    found.file = str(file)
+    return found
+
+
+def driver_file() -> str:
+    """Where the driver lies that this process has."""
+    ctypes.CDLL("libcuda.so.1")
+    return next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libcuda.so" in line)
+
+
+def problem(m: int, n: int, k: int, a: int, b: int, c: int, **more: Any) -> Problem:
+    return sized(Problem, m=m, n=n, k=k, lda=k, ldb=n, ldc=n, a=a, b=b, c=c, **more)
+
+
+class Calls:
+    """A library's functions, with its own name before them."""
+
+    def __init__(self, folder: Path, library: ctypes.CDLL):
+        self.name, self._library = json.loads((folder / "manifest.json").read_text())["name"], library
+        self.function("kernel_name").restype = ctypes.c_char_p
+        self.function("error_string").restype = ctypes.c_char_p
+
+    def function(self, name: str) -> Any:
+        return getattr(self._library, f"{self.name}_{name}")
+
+    def __call__(self, name: str, *args: Any) -> None:
+        code = self.function(name)(*args)
+        if code:
+            raise SystemExit(f"{name}: {code}, {self.function('error_string')(code).decode()}")
+
+    def choice(self, of: Problem, target: Target | None = None, packed: Packed | None = None) -> Choice:
+        found, where = sized(Choice), ctypes.byref(target) if target else None
+        if packed:
+            self("select_packed", ctypes.byref(of), ctypes.byref(packed), where, ctypes.byref(found))
+        else:
+            self("select", ctypes.byref(of), where, ctypes.byref(found))
+        return found
+
+    def kernel(self, number: int) -> str:
+        return self.function("kernel_name")(number).decode()
+
+
+# ---- the host's time
+
+
+def overhead(folder: Path, stand_in: bool, out: Path) -> None:
+    timer = helper(out)
+    if stand_in:
+        driver = out / "libdriver.so"
+        subprocess.run(["gcc", "-D_POSIX_C_SOURCE=200809L", "-O2", "-fPIC", "-shared", str(ROOT / "tests" / "standin_driver.c"), "-o", str(driver)], check=True)
+        name = json.loads((folder / "manifest.json").read_text())["name"].upper()
+        calls = Calls(folder, built(folder, out, f'-D{name}_DRIVER_FILES="{driver}"'))
+        memory, synchronize, recorder = 1 << 20, lambda: None, None
+    else:
+        import cupy
+
+        block = cupy.zeros(1 << 26, cupy.uint8)
+        memory, synchronize = block.data.ptr, cupy.cuda.Device().synchronize
+        name = json.loads((folder / "manifest.json").read_text())["name"].upper()
+        driver = driver_file()
+        recorder = helper(out, "-DRECORDS", "-Wl,--no-as-needed", driver)
+        calls = Calls(folder, built(folder, out))
+        recording = Calls(folder, built(folder, out, f'-D{name}_DRIVER_FILES="{recorder.file}"'))
+    print(f"{'call':28} {'launches':>8} {'library ns':>11} {'launches ns':>12} {'difference':>11}")
+    for label, size, pooled, fields in (
+        ("128, workspace given", 128, False, {}), ("512, workspace given", 512, False, {}), ("512, ReLU", 512, False, {"epilogue": 1}),
+        ("512, workspace of the pool", 512, True, {}),
+    ):
+        of = problem(size, size, size, memory, memory + (1 << 22), memory + (1 << 23), **fields)
+        needed = calls.choice(of).workspace_bytes
+        at = (None, 0) if pooled else (memory + (3 << 23), needed)
+        call = (ctypes.byref(of), ctypes.c_void_p(at[0]), ctypes.c_size_t(at[1]), None)
+        calls("gemm", *call)
+        count, direct = 0, []
+        if recorder:
+            # What the pool gave is given back: the launches that are repeated have memory of their own.
+            given = (call[0], ctypes.c_void_p(memory + (3 << 23)), ctypes.c_size_t(needed), None)
+            recording("gemm", *given)
+            recorder.record(1)
+            recording("gemm", *given)
+            recorder.record(0)
+            count = recorder.recorded()
+        own = []
+        for _ in range(ROUNDS):
+            synchronize()
+            own.append(timer.time_calls(calls.function("gemm"), *call, CALLS))
+            if recorder:
+                synchronize()
+                direct.append(recorder.time_recorded(CALLS))
+        synchronize()
+        mine, theirs = statistics.median(own), statistics.median(direct) if direct else 0.0
+        if mine < 0 or theirs < 0:
+            raise SystemExit(f"{label}: {mine}, {theirs}")
+        print(f"{label:28} {count:8d} {mine:11.0f} {theirs:12.0f} {mine - theirs:11.0f}")
+
+
+# ---- the GPU's time
+
+
+class Race:
+    """Contenders over rotating operands, timed in turns."""
+
+    def __init__(self, m: int, n: int, k: int):
+        import cupy
+
+        self.cupy, self.m, self.n, self.k = cupy, m, n, k
+        each = 4 * (m * k + k * n + m * n)
+        self.copies = max(2, -(-3 * L2 // each))
+        rng = cupy.random.default_rng(0)
+        self.sets = [tuple(rng.standard_normal(shape, dtype=cupy.float32) for shape in ((m, k), (k, n), (m, n))) for _ in range(min(self.copies, 200))]
+
+    def run(self, contenders: dict[str, Any], seconds: float = 0.25) -> dict[str, float]:
+        """Microseconds of each: functions of a number of the operands."""
+        cupy = self.cupy
+        rounds: dict[str, list[float]] = {name: [] for name in contenders}
+        counts = {}
+        for name, call in contenders.items():
+            for i in range(3):
+                call(i % len(self.sets))
+            counts[name] = max(3, min(200, int(seconds / 10 / max(self._once(call, 5), 1e-6))))
+        for _ in range(9):
+            for name, call in contenders.items():
+                rounds[name].append(self._once(call, counts[name]))
+        cupy.cuda.Device().synchronize()
+        return {name: 1e6 * statistics.median(found) for name, found in rounds.items()}
+
+    def _once(self, call: Any, count: int) -> float:
+        """Seconds of a call, captured into a graph so that the host's time does not show."""
+        cupy = self.cupy
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            for i in range(count):
+                call(i % len(self.sets))
+            graph = stream.end_capture()
+            graph.launch()
+            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+            start.record()
+            graph.launch()
+            end.record()
+            end.synchronize()
+        return cupy.cuda.get_elapsed_time(start, end) / 1e3 / count
+
+
+def stream_pointer() -> ctypes.c_void_p:
+    import cupy
+
+    return ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
+
+
+def gemm_of(calls: Calls, race: Race, kernel: int = 0) -> Any:
+    import cupy
+
+    problems = [problem(race.m, race.n, race.k, *(x.data.ptr for x in one), kernel=kernel) for one in race.sets]
+    workspace = cupy.empty(max(256, calls.choice(problems[0]).workspace_bytes), cupy.uint8)
+    return lambda i: calls("gemm", ctypes.byref(problems[i]), ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes), stream_pointer())
+
+
+def sgemm_of(race: Race) -> Any:
+    import cupy
+    from cupy_backends.cuda.libs import cublas
+
+    one, zero = (ctypes.c_float(x) for x in (1.0, 0.0))
+    cupy.matmul(race.sets[0][0][:2], race.sets[0][1])  # makes the handle
+    handle = cupy.cuda.device.get_cublas_handle()
+    scratch = cupy.empty(32 << 20, cupy.uint8)  # a workspace of our own, so that capturing allocates none
+
+    def call(i: int) -> None:
+        a, b, c = race.sets[i]
+        cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
+        if hasattr(cublas, "setWorkspace"):
+            cublas.setWorkspace(handle, scratch.data.ptr, scratch.nbytes)
+        cublas.sgemm(handle, 0, 0, race.n, race.m, race.k, ctypes.addressof(one), b.data.ptr, race.n, a.data.ptr, race.k, ctypes.addressof(zero),
+                     c.data.ptr, race.n)
+
+    return call
+
+
+def error_of(race: Race, call: Any) -> float:
+    """Relative Frobenius error of the first product, of at most 2048 rows of it."""
+    cupy = race.cupy
+    a, b, c = race.sets[0]
+    c[...] = cupy.nan
+    call(0)
+    rows = slice(0, min(race.m, 2048))
+    want = a[rows].astype(cupy.float64) @ b.astype(cupy.float64)
+    return float(cupy.linalg.norm(c[rows] - want) / cupy.linalg.norm(want))
+
+
+def products(folder: Path, out: Path, alone: bool) -> None:
+    import cupy
+
+    cupy.zeros(1)  # a context
+    calls = Calls(folder, built(folder, out))
+    calls("prepare")
+    print(f"{'m x n x k':22} {'us':>9} {'predicted':>9} {'SGEMM us':>9} {'predicted':>9} {'x SGEMM':>8} {'best us':>9} {'of the best':>11} {'error':>9}"
+          "  kernel")
+    for size in SIZES:
+        race = Race(*size)
+        first = problem(*size, *(x.data.ptr for x in race.sets[0]))
+        choice = calls.choice(first)
+        contenders = {"library": gemm_of(calls, race), "SGEMM": sgemm_of(race)}
+        others = {}
+        for number in range(calls.function("kernels")()) if not alone else ():
+            of = problem(*size, *(x.data.ptr for x in race.sets[0]), kernel=1 + number)
+            found = sized(Choice)
+            if number != choice.kernel and calls.function("select")(ctypes.byref(of), None, ctypes.byref(found)) == 0 and not found.is_fallback:
+                others[calls.kernel(number)] = gemm_of(calls, race, 1 + number)
+        times = race.run({**contenders, **others}, 0.05)
+        best = min(times[name] for name in ("library", *others))
+        error = error_of(race, contenders["library"])
+        print(f"{' x '.join(map(str, size)):22} {times['library']:9.1f} {1e6 * choice.seconds:9.1f} {times['SGEMM']:9.1f} {1e6 * choice.sgemm_seconds:9.1f} "
+              f"{times['SGEMM'] / times['library']:8.2f} {best:9.1f} {times['library'] / best:11.2f} {error:9.2e}  {choice.name.decode()}", flush=True)
+
+
+def packed(folder: Path, out: Path) -> None:
+    import cupy
+
+    cupy.zeros(1)  # a context
+    calls = Calls(folder, built(folder, out))
+    calls("prepare")
+    print(f"{'m x n x k':22} {'packed us':>9} {'plain us':>9} {'SGEMM us':>9} {'x SGEMM':>8} {'error':>9}  kernel")
+    n = k = 4096
+    for m in PACKED_ROWS:
+        race = Race(m, n, k)
+        a, b, c = race.sets[0]
+        of = problem(m, n, k, a.data.ptr, b.data.ptr, c.data.ptr)
+        nbytes = ctypes.c_size_t()
+        calls("pack_bytes", ctypes.byref(of), ctypes.c_char(b"b"), None, ctypes.byref(nbytes))
+        held, structs = [], []
+        for one in race.sets:
+            memory, struct = cupy.empty(nbytes.value, cupy.uint8), sized(Packed)
+            source = problem(m, n, k, *(x.data.ptr for x in one))
+            calls("pack", ctypes.byref(source), ctypes.c_char(b"b"), ctypes.c_void_p(memory.data.ptr), nbytes, stream_pointer(), ctypes.byref(struct))
+            held.append(memory), structs.append(struct)
+        problems = [problem(m, n, k, *(x.data.ptr for x in one)) for one in race.sets]
+        choice = calls.choice(of, packed=structs[0])
+        workspace = cupy.empty(max(256, choice.workspace_bytes), cupy.uint8)
+
+        def call(i: int) -> None:
+            calls("gemm_packed", ctypes.byref(problems[i]), ctypes.byref(structs[i]), ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes),
+                  stream_pointer())
+
+        times = race.run({"packed": call, "plain": gemm_of(calls, race), "SGEMM": sgemm_of(race)}, 0.1)
+        print(f"{m:5} x {n} x {k:4}     {times['packed']:9.1f} {times['plain']:9.1f} {times['SGEMM']:9.1f} {times['SGEMM'] / times['packed']:8.2f} "
+              f"{error_of(race, call):9.2e}  {choice.name.decode()}", flush=True)
+        del held
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("overhead", "products", "packed"))
+    parser.add_argument("folder", type=Path, help="what gemmgen library wrote")
+    parser.add_argument("--stand-in", action="store_true", help="overhead: on a stand-in for the driver")
+    parser.add_argument("--alone", action="store_true", help="products: without the library's other kernels")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as out:
+        if args.what == "overhead":
+            overhead(args.folder.resolve(), args.stand_in, Path(out))
+        elif args.what == "products":
+            products(args.folder.resolve(), Path(out), args.alone)
+        else:
+            packed(args.folder.resolve(), Path(out))
+
+
+if __name__ == "__main__":
+    main()
