@@ -41,9 +41,10 @@ def opened(folder: Path) -> Any:
 
 
 def mlp(width: int) -> torch.nn.Module:
+    """With GELU: a ReLU's gradient jumps where a sign is lost in rounding, and errors would tell of nothing else."""
     import torch
 
-    return torch.nn.Sequential(*(layer for _ in range(LAYERS) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())))
+    return torch.nn.Sequential(*(layer for _ in range(LAYERS) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())))
 
 
 def block(width: int, heads: int) -> torch.nn.Module:

@@ -33,6 +33,7 @@ def close(got, want):
 STRUCTS = {"problem": "Problem", "target": "Target", "choice": "_Choice", "status": "Status", "packed": "PackedStruct"}
 
 
+@pytest.mark.slow
 def test_structs_lie_as_the_compiler_has_them(lab, tmp_path):
     from lab import _c
 
@@ -165,6 +166,7 @@ def test_refusals(lab):
 
 
 def test_what_would_be_taken(lab):
+    lab.prepare()
     assert lab.version() == (0, 1, 0) and lab.kernels() == ["reference", "reference_fallback"]
     assert lab.select(64, 64, 64).name == "reference" and lab.select(64, 64, 2).is_fallback
     with pytest.raises(lab.Error, match="no kernel serves") as refused:
@@ -191,6 +193,7 @@ def test_a_library_that_is_not_there_or_of_another_abi_says_so(lab, monkeypatch)
         _c.library.__wrapped__()
 
 
+@pytest.mark.slow
 def test_a_wheel_needs_nothing_else(lab, tmp_path, monkeypatch):
     """The recipe is called as pip calls it, and what is in the wheel computes in a process of its own."""
     import importlib.util
