@@ -1,9 +1,9 @@
 """Unmodified models of torch under a library's mode, against plain torch in FP32 (cuBLAS SGEMM).
 
-    python bench/frameworks.py FOLDER [--width 4096] [--csv FILE]
+    python bench/frameworks.py FOLDER [--compile] [--width 4096] [--csv FILE]
 
 FOLDER is what `gemmgen library` wrote, with shim = ["torch"]. The library is built there with cc where it is not yet. A 3-layer MLP and a layer of a
-transformer run forward and backward: as they are, under `taking()`, and compiled by torch.compile, with inductor and with the library's backend. Contenders
+transformer run forward and backward: as they are, under `taking()`, and if asked for compiled by inductor and by the library's backend. Contenders
 take turns in each round; a figure is the median over rounds, timed by CUDA events around a whole step, inputs rotating. Prints the ratio to plain torch first,
 then seconds of GPU time, how many products were taken, and the distance of the gradients from those of FP64, relative in the Frobenius norm, over that of plain
 torch. The last table has single products, [rows, width] by a Linear of width x width, several in one CUDA graph, and the host's time of a call outside of it.
@@ -21,9 +21,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 LAYERS = 3
 INPUTS = 3
@@ -40,27 +41,35 @@ def opened(folder: Path) -> Any:
 
 
 def mlp(width: int) -> torch.nn.Module:
-    return torch.nn.Sequential(*(layer for _ in range(LAYERS) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())))
+    """With GELU: a ReLU's gradient jumps where a sign is lost in rounding, and errors would tell of nothing else."""
+    import torch
+
+    return torch.nn.Sequential(*(layer for _ in range(LAYERS) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())))
 
 
-class Block(torch.nn.Module):
+def block(width: int, heads: int) -> torch.nn.Module:
     """A layer of a transformer: four Linear, attention by two batched products, norms, GELU."""
+    import torch
 
-    def __init__(self, width: int, heads: int):
-        super().__init__()
-        self.heads = heads
-        self.first, self.second = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
-        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+            self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+            self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in self.qkv(self.first(x)).chunk(3, -1))
-        x = x + self.out((torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v).transpose(1, 2).flatten(2))
-        return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = (y.unflatten(-1, (heads, -1)).transpose(1, 2) for y in self.qkv(self.first(x)).chunk(3, -1))
+            x = x + self.out((torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v).transpose(1, 2).flatten(2))
+            return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
+
+    return Block()
 
 
 def step(model: Callable[[torch.Tensor], torch.Tensor], parameters: list[torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
     """Gradients of a loss."""
+    import torch
+
     return list(torch.autograd.grad(model(x).square().mean(), parameters))
 
 
@@ -70,6 +79,8 @@ def distances(got: list[torch.Tensor], exact: list[torch.Tensor]) -> list[float]
 
 def seconds(contenders: dict[str, Callable[[int], Any]], rounds: int) -> dict[str, float]:
     """Median seconds of each, which take turns."""
+    import torch
+
     for contender in contenders.values():
         contender(0)
         contender(1)
@@ -86,11 +97,12 @@ def seconds(contenders: dict[str, Callable[[int], Any]], rounds: int) -> dict[st
     return {name: median(values) for name, values in taken.items()}
 
 
-def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: Any, rounds: int) -> list[dict[str, Any]]:
+def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: Any, rounds: int, compiled: bool) -> list[dict[str, Any]]:
     """A row for each contender."""
+    import torch
+
     parameters = list(model.parameters())
     mode, backend = own.taking(), own.Backend()
-    compiled, taking = torch.compile(model), torch.compile(model, backend=backend)
 
     def under(i: int) -> Any:
         with mode:
@@ -99,12 +111,14 @@ def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: A
     contenders = {
         "torch": lambda i: step(model, parameters, inputs[i]),
         "under taking()": under,
-        "torch.compile": lambda i: step(compiled, parameters, inputs[i]),
-        "torch.compile, own backend": lambda i: step(taking, parameters, inputs[i]),
     }
+    if compiled:
+        plain, taking = torch.compile(model), torch.compile(model, backend=backend)
+        contenders["torch.compile"] = lambda i: step(plain, parameters, inputs[i])
+        contenders["torch.compile, own backend"] = lambda i: step(taking, parameters, inputs[i])
     grads = {name: contender(0) for name, contender in contenders.items()}
     counts = {"under taking()": mode.taken.taken.total(), "torch.compile, own backend": backend.taken.taken.total()}
-    passed = {"under taking()": mode.taken.passed, "torch.compile, own backend": backend.taken.passed}
+    passed = {"under taking()": dict(mode.taken.passed), "torch.compile, own backend": dict(backend.taken.passed)}
     times = seconds(contenders, rounds)
     model.double()
     exact = step(model, list(model.parameters()), inputs[0].double())
@@ -112,7 +126,7 @@ def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: A
     errors = {name: distances(found, exact) for name, found in grads.items()}
     for name, why in passed.items():
         if why:
-            print(f"{title}, {name}, passed on: {dict(why)}")
+            print(f"{title}, {name}, passed on: {why}")
     return [
         {
             "program": title, "how": name, "ratio": times["torch"] / times[name], "seconds": times[name], "taken": counts.get(name, 0),
@@ -124,6 +138,8 @@ def raced(title: str, model: torch.nn.Module, inputs: list[torch.Tensor], own: A
 
 def captured(contender: Callable[[int], Any]) -> Callable[[int], Any]:
     """Several calls as one CUDA graph, so that the GPU does not wait for the host."""
+    import torch
+
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -138,6 +154,8 @@ def captured(contender: Callable[[int], Any]) -> Callable[[int], Any]:
 
 def products(own: Any, width: int, rounds: int) -> list[dict[str, Any]]:
     """[rows, width] by a Linear layer, plain, taken and packed."""
+    import torch
+
     layer = torch.nn.Linear(width, width, bias=False).cuda()
     packed, mode = own.pack_linear(layer), own.taking(always=True)
     found: list[dict[str, Any]] = []
@@ -177,17 +195,20 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--compile", action="store_true", help="torch.compile's models, too")
     parser.add_argument("--csv", type=Path)
     given = parser.parse_args()
+    import torch
+
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.manual_seed(0)
     own, width = opened(given.folder.resolve()), given.width
     heads, tokens = max(1, width // 128), max(16, width // 4)
     rows = []
     inputs = [torch.randn(width, width, device="cuda") for _ in range(INPUTS)]
-    rows += raced(f"MLP, {LAYERS} x {width}, batch {width}", mlp(width).cuda(), inputs, own, given.rounds)
+    rows += raced(f"MLP, {LAYERS} x {width}, batch {width}", mlp(width).cuda(), inputs, own, given.rounds, given.compile)
     inputs = [torch.randn(4, tokens, width, device="cuda") for _ in range(INPUTS)]
-    rows += raced(f"transformer's layer, width {width}, 4 x {tokens} tokens", Block(width, heads).cuda(), inputs, own, given.rounds)
+    rows += raced(f"transformer's layer, width {width}, 4 x {tokens} tokens", block(width, heads).cuda(), inputs, own, given.rounds, given.compile)
     singles = products(own, width, 2 * given.rounds)
     print("ratio   seconds  taken  worst gradient  over torch's  program")
     for row in rows:

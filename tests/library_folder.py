@@ -13,8 +13,6 @@ from types import ModuleType
 
 import pytest
 
-VARIABLE = "GEMMGEN_LIBRARY"
-
 
 @cache
 def package() -> ModuleType:
@@ -22,8 +20,8 @@ def package() -> ModuleType:
 
     Skips the test where the variable is not set.
     """
-    if not (told := os.environ.get(VARIABLE)):
-        pytest.skip(f"NOT RUN: {VARIABLE} does not name a library's folder (gemmgen library LIB.toml -o DIR, with shim = [\"torch\", \"jax\"])")
+    if not (told := os.environ.get("GEMMGEN_LIBRARY")):
+        pytest.skip('NOT RUN: GEMMGEN_LIBRARY does not name a library\'s folder (gemmgen library LIB.toml -o DIR, with shim = ["torch", "jax"])')
     return opened(Path(told).resolve())
 
 

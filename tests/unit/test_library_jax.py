@@ -57,7 +57,8 @@ def test_the_interface_is_as_xla_s_own_header_has_it(tmp_path):
     for mine, theirs in {
         "METADATA": "Extension_Metadata", "ATTRIBUTE_SCALAR": "AttrType_SCALAR",
         "TYPE_S64": "DataType_S64", "TYPE_U8": "DataType_U8", "TYPE_F32": "DataType_F32",
-        "STAGE_EXECUTE": "ExecutionStage_EXECUTE", "INVALID_ARGUMENT": "Error_Code_INVALID_ARGUMENT", "INTERNAL": "Error_Code_INTERNAL",
+        "STAGE_EXECUTE": "ExecutionStage_EXECUTE", "STAGE_INITIALIZE": "ExecutionStage_INITIALIZE",
+        "INVALID_ARGUMENT": "Error_Code_INVALID_ARGUMENT", "INTERNAL": "Error_Code_INTERNAL",
         "RESOURCE_EXHAUSTED": "Error_Code_RESOURCE_EXHAUSTED", "FAILED_PRECONDITION": "Error_Code_FAILED_PRECONDITION",
     }.items():
         checks.append(f'_Static_assert({mine} == (int)XLA_FFI_{theirs}, "{mine}");')

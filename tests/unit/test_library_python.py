@@ -33,6 +33,7 @@ def close(got, want):
 STRUCTS = {"problem": "Problem", "target": "Target", "choice": "_Choice", "status": "Status", "packed": "PackedStruct"}
 
 
+@pytest.mark.slow
 def test_structs_lie_as_the_compiler_has_them(lab, tmp_path):
     from lab import _c
 
@@ -80,6 +81,18 @@ def test_arrays_with_gaps(lab, strided):
     a = strided(made(18, 18))
     b = made(a.shape[1], 6, seed=1)
     close(lab.matmul(a, b), a.astype(float) @ b)
+
+
+def test_batches_with_gaps(lab):
+    a, b = made(3, 8, 9), made(9, 7, seed=1)
+    close(lab.matmul(a[:, :5], b), a[:, :5].astype(float) @ b)
+    close(lab.matmul(a[::2], b), a[::2].astype(float) @ b)
+    close(lab.matmul(a[:, ::3], made(3, 9, 14)[:, :, ::2]), a[:, ::3].astype(float) @ made(3, 9, 14)[:, :, ::2])
+
+
+def test_refused_biases(lab):
+    with pytest.raises(ValueError, match="without gaps"):
+        lab.matmul(made(5, 9), made(9, 7), bias=made(14)[::2])
 
 
 def test_epilogues(lab):
@@ -153,6 +166,7 @@ def test_refusals(lab):
 
 
 def test_what_would_be_taken(lab):
+    lab.prepare()
     assert lab.version() == (0, 1, 0) and lab.kernels() == ["reference", "reference_fallback"]
     assert lab.select(64, 64, 64).name == "reference" and lab.select(64, 64, 2).is_fallback
     with pytest.raises(lab.Error, match="no kernel serves") as refused:
@@ -179,6 +193,7 @@ def test_a_library_that_is_not_there_or_of_another_abi_says_so(lab, monkeypatch)
         _c.library.__wrapped__()
 
 
+@pytest.mark.slow
 def test_a_wheel_needs_nothing_else(lab, tmp_path, monkeypatch):
     """The recipe is called as pip calls it, and what is in the wheel computes in a process of its own."""
     import importlib.util
