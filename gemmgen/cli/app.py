@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gemmgen import __version__
-from gemmgen.cli import explored, explored_report, explored_results
+from gemmgen.cli import brought, explored, explored_report, explored_results
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
@@ -701,6 +701,7 @@ def tune(
 app.command(epilog=_examples(*explored.EXAMPLES))(explored.explore)
 app.command("results", epilog=_examples(*explored_results.EXAMPLES))(explored_results.results)
 explored_report.add_to(app)
+app.command(epilog=_examples(*brought.EXAMPLES))(brought.bringup)
 
 
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))
