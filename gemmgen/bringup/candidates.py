@@ -14,7 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gemmgen.bringup.dots import Dots
+from gemmgen.bringup.described import described
 from gemmgen.bringup.maps import exact_words
+from gemmgen.bringup.rules import Traits
 from gemmgen.bringup.sums import Order
 from gemmgen.catalog.conversion import RAW, decode
 from gemmgen.catalog.number import FORMATS, Format
@@ -32,6 +34,8 @@ _POOL = 96
 """Products among which those of a turn are chosen."""
 _DRY = 2
 """Pools in a row that must tell no two rules apart before they count as one."""
+_EXPLAINED = 20_000
+"""Random products that a description is held against; it is slower than a rule."""
 _SHOWN = 6
 """Products that contradict the nearest row, kept for the report."""
 
@@ -98,6 +102,14 @@ def _bits(d: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(d), np.uint32(0x7FFFFFFF), np.ascontiguousarray(d).view(np.uint32))
 
 
+class Explained(NamedTuple):
+    """A unit in words, and how many of so many random products that gives."""
+
+    text: str
+    proof: int
+    agreeing: int
+
+
 @dataclass
 class Found:
     """What telling rules apart came to.
@@ -108,6 +120,7 @@ class Found:
         same: rules that no product told from it.
         of: how many rules there were; turns: and what each turn left of them; asked: products of all turns.
         proof: random products; agreeing: how many of them are the rule's, bit for bit.
+        described: of a unit that no row says, what its traits together give, and of how many random products.
         against: products that contradict it: their words, accumulator, answer and what the rule says, as hex digits.
     """
 
@@ -120,6 +133,7 @@ class Found:
     proof: int = 0
     agreeing: int = 0
     against: list[dict[str, object]] = field(default_factory=list)
+    described: Explained | None = None
 
 
 def tell_apart(dots: Dots, order: Order, seed: int = 0) -> Found:
@@ -147,7 +161,7 @@ def tell_apart(dots: Dots, order: Order, seed: int = 0) -> Found:
             live, said = [one for one, good in zip(live, right) if good], said[right]
             turns.append(len(live))
         dry = 0 if split else dry + 1
-    return Found(live[0], order.block is not None and order.in_turn, live[1:], total, turns, dots.asked - before)
+    return Found(live[0], order.block is not None and (order.in_turn or not dots.maps.numbered), live[1:], total, turns, dots.asked - before)
 
 
 def _nearest(dots: Dots, order: Order, live: list[Candidate], kept: list, total: int, turns: list[int], before: int) -> Found:
@@ -169,7 +183,7 @@ def _in_order(order: Order, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tupl
 def _pool(rng: np.random.Generator, dots: Dots, order: Order) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Products on which rules disagree: large terms that cancel beside smaller ones, sums with bits to lose, near ties, subnormal numbers."""
     form, k, raw = dots.form, dots.depth, RAW[dots.word]
-    kinds = [_near_ties(rng, dots, order, _POOL // 4)]
+    kinds = [_near_ties(rng, dots, order, _POOL // 4), _carries(rng, dots, _POOL // 8)]
     for number in range(4):
         count = _POOL // 4
         low, high = [(-3, 3), (-6, 6), (-12, 12), (-2, 0)][number]
@@ -193,7 +207,8 @@ def _near_ties(rng: np.random.Generator, dots: Dots, order: Order, count: int) -
     a, b = np.zeros((2, count, dots.depth), np.float32)
     low, high = 2 * form.min_exponent + 6, dots.largest - 4
     exponents = rng.integers(max(low, -100), high, count)
-    step = np.array([order.steps[int(which)][:2] for which in rng.integers(0, len(order.steps), count)])
+    whole = [step for step in order.steps if len(step) == max(map(len, order.steps))]
+    step = np.array([whole[int(which)][:2] for which in rng.integers(0, len(whole), count)])
     fine = 2.0**-form.fraction_bits
     first = exponents // 2
     near = rng.choice([1, 1 + fine, 1 - fine], count)
@@ -205,6 +220,16 @@ def _near_ties(rng: np.random.Generator, dots: Dots, order: Order, count: int) -
         a[rows, step[:, 1]], b[rows, step[:, 1]] = np.ldexp(rng.choice([-1.0, 1.0], count), small // 2), np.ldexp(1.0, small - small // 2)
     c = np.ldexp(1 + rng.integers(0, 1 << 23, count) * 2.0**-23, exponents + 24) * rng.choice([-1, 1], count)
     return exact_words(dots.word, a), exact_words(dots.word, b), c.astype(np.float32)
+
+
+def _carries(rng: np.random.Generator, dots: Dots, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Terms of one size and sign, each nearly four, whose sums have as many bits above their largest term as can be."""
+    form = dots.form
+    fine = 2.0**-form.fraction_bits
+    a, b = (2 - fine * rng.integers(1, 3, (count, dots.depth)) for _ in range(2))
+    sign = rng.choice([-1.0, 1.0], count)
+    c = sign * (2 - rng.integers(1, 1 << 12, count) * 2.0**-23)
+    return exact_words(dots.word, a * sign[:, None]), exact_words(dots.word, b), c.astype(np.float32)
 
 
 def _cancel(rng: np.random.Generator, form: Format, order: Order, a: np.ndarray, b: np.ndarray, c: np.ndarray, dots: Dots) -> None:
@@ -224,8 +249,8 @@ def _cancel(rng: np.random.Generator, form: Format, order: Order, a: np.ndarray,
     a[rows[rest], second[rest]], b[rows[rest], second[rest]] = minus[rest], one[rest]
 
 
-def prove(dots: Dots, order: Order, found: Found, products: int, seed: int = 1) -> None:
-    """Random products, beside what the rule says of them; into `found`."""
+def prove(dots: Dots, order: Order, traits: Traits, found: Found, products: int, seed: int = 1) -> None:
+    """Random products, beside what the rule says of them; into `found`. Where it does not give them, beside what the traits say."""
     for a, b, c in random_tiles(dots, products, seed):
         d = dots.tiles(a, b, c)
         sequence = order.sequence
@@ -237,6 +262,14 @@ def prove(dots: Dots, order: Order, found: Found, products: int, seed: int = 1) 
         for tile, i, j in np.argwhere(~same)[: _SHOWN - len(found.against)]:
             found.against.append(_shown(dots, a[tile, i], b[tile, :, j], c[tile, i, j], d[tile, i, j], said[tile, i, j]))
     found.fits = found.fits and found.agreeing == found.proof
+    unit = None if found.fits else described(order, traits, dots.form)
+    if unit:
+        agreeing = proof = 0
+        for a, b, c in random_tiles(dots, min(products, _EXPLAINED), seed + 1):
+            d = dots.tiles(a, b, c)
+            said = unit(decode(dots.word, a)[:, :, None], decode(dots.word, b).transpose(0, 2, 1)[:, None], c)
+            proof, agreeing = proof + d.size, agreeing + int((_bits(d) == _bits(said)).sum())
+        found.described = Explained(unit.text, proof, agreeing)
 
 
 def _shown(dots: Dots, a: np.ndarray, b: np.ndarray, c: np.float32, d: np.float32, said: np.float32) -> dict[str, object]:

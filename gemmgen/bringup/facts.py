@@ -26,7 +26,8 @@ def measure(session: Session) -> None:
         if name not in told and like:
             values[name] = Value(f"gpu {name}", getattr(like.limits, name), f"as of {like.name}, which has the same arch", "assumed")
     session.values += values.values()
-    session.rows["gpu.partial.toml"] = _text(session, {name: value for name, value in values.items() if name not in _PASSING}, str(told.get("title", machine.name)))
+    title = str(told.get("title", machine.name))
+    session.rows["gpu.partial.toml"] = _text(session, {name: value for name, value in values.items() if name not in _PASSING}, title)
 
 
 def missing(values: dict[str, Value]) -> list[str]:

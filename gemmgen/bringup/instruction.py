@@ -84,7 +84,7 @@ def _sums(result: Instruction, dots: Dots, products: int, seed: int, egemm: bool
     result.order = find_order(dots)
     result.traits = find_traits(dots, result.order)
     result.found = tell_apart(dots, result.order, seed)
-    prove(dots, result.order, result.found, products, seed + 1)
+    prove(dots, result.order, result.traits, result.found, products, seed + 1)
     if egemm and dots.word == "f16":
         result.profile = profile(dots, result.order, seed=seed + 2)
 

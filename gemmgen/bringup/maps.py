@@ -64,6 +64,7 @@ class Maps:
     Attributes:
         a, b, c: of its operands; no b where the unit reads it from shared memory.
         anchored: whether memory says what rows, columns and k are, and not the catalog's row or a count of bits.
+        numbered: whether memory or the catalog's row says which k is which; else k are counted, and their order means nothing.
         tiles: how many products were asked.
     """
 
@@ -72,6 +73,7 @@ class Maps:
     b: Held | None
     c: Held
     anchored: bool
+    numbered: bool
     tiles: int
 
     @property
@@ -211,19 +213,20 @@ def _named(raw: Raw, pairs: np.ndarray, tiles: int) -> Maps:
         place_k, place_j = np.divmod(np.arange(k * n), n)
         k_a = _renamed(k_a, _padded(k_b, k * n), place_k)
         column_c = _renamed(column_c, _padded(column_b, k * n), place_j)
-        row_names = _names(row_c, _of_row(fragment, "c", 0, shapes["c"]), shapes["c"])
+        row_names, _ = _names(row_c, _of_row(fragment, "c", 0, shapes["c"]), shapes["c"])
+        numbered = True
         i_a, i_c = row_names[row_a], row_names[_padded(row_c, sizes["c"])]
         found = {"a": (i_a, k_a), "c": (i_c, column_c)}
     else:
         row_b, column_b, k_b = None, _padded(column_b, sizes["b"]), _padded(k_b, sizes["b"])
         row_c, column_c = _padded(row_c, sizes["c"]), _padded(column_c, sizes["c"])
-        rows = _names(row_c, _of_row(fragment, "c", 0, shapes["c"]), shapes["c"])
-        columns = _names(column_c, _of_row(fragment, "c", 1, shapes["c"]), shapes["c"])
-        depths = _names(k_a, _of_row(fragment, "a", 1, shapes["a"]), shapes["a"])
+        rows, _ = _names(row_c, _of_row(fragment, "c", 0, shapes["c"]), shapes["c"])
+        columns, _ = _names(column_c, _of_row(fragment, "c", 1, shapes["c"]), shapes["c"])
+        depths, numbered = _names(k_a, _of_row(fragment, "a", 1, shapes["a"]), shapes["a"])
         found = {"a": (rows[row_a], depths[k_a]), "b": (depths[k_b], columns[column_b]), "c": (rows[row_c], columns[column_c])}
     extents = {"a": (m, k), "b": (k, n), "c": (m, n)}
     held = {name: held_of(*(repeated(raw, x.reshape(1, *shapes[name]))[0] for x in found[name]), extents[name]) for name in found}
-    return Maps(fragment, held["a"], held.get("b"), held["c"], False, tiles)
+    return Maps(fragment, held["a"], held.get("b"), held["c"], False, numbered, tiles)
 
 
 def _renamed(numbers: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.ndarray:
@@ -240,16 +243,15 @@ def _of_row(fragment: Fragment, operand: str, axis: int, shape: tuple[int, ...])
     return np.array([held.element(*place)[axis] for place in np.ndindex(*shape)])
 
 
-def _names(parts: np.ndarray, row: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
-    """A number for each part, and NOBODY for none: the row's where it has the same parts, else counted in bits, else in turn."""
+def _names(parts: np.ndarray, row: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
+    """A number for each part, and NOBODY for none: the row's where it has the same parts, else counted in bits, else in turn; and whether it is the row's."""
     count = int(parts.max()) + 1
     used = parts != NOBODY
     table = np.full(count + 1, NOBODY)
-    if row is not None:
-        table[parts[used]] = row[used]
-        if (table[parts[used]] == row[used]).all() and len(set(table[:count].tolist())) == count:
-            return table
-    return _counted(parts, shape, count)
+    table[parts[used]] = row[used]
+    if (table[parts[used]] == row[used]).all() and len(set(table[:count].tolist())) == count:
+        return table, True
+    return _counted(parts, shape, count), False
 
 
 def _counted(parts: np.ndarray, shape: tuple[int, ...], count: int) -> np.ndarray:
@@ -339,7 +341,7 @@ def _loaded(raw: Raw) -> Maps:
     for name, (_, columns) in extents.items():
         rows, column = np.divmod(found[name], columns)
         held[name] = held_of(rows, column, extents[name])
-    return Maps(fragment, held["a"], held["b"], held["c"], True, digits)
+    return Maps(fragment, held["a"], held["b"], held["c"], True, True, digits)
 
 
 def equivalent(one: Iterable[np.ndarray], other: Iterable[np.ndarray]) -> bool:

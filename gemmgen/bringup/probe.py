@@ -92,7 +92,8 @@ class EmulatedMachine:
 
     def __init__(self, gpu: Gpu):
         if not gpu.maker.emulates(gpu.arch):
-            raise DeviceError("--device emulator", "does not know the instructions of that GPU", got=gpu.arch, remedy="another --gpu, or --device hip where it is")
+            raise DeviceError("--device emulator", "does not know the instructions of that GPU", got=gpu.arch,
+                              remedy=f"another --gpu, or --device {gpu.maker.platform} where there is one")
         self._gpu, self.arch, self.name = gpu, gpu.arch, f"emulator of {gpu.title}"
 
     def open(self, fragment: Fragment) -> Device:

@@ -49,8 +49,8 @@ def _instruction(one: Instruction) -> dict[str, Any]:
     if one.found:
         rule = one.found
         found["rule"] = {
-            "fits": rule.fits, "rule": rule.candidate._asdict(), "not_told_apart": [other._asdict() for other in rule.same], "rules": rule.of, "turns": rule.turns,
-            "products": rule.asked, "proof": rule.proof, "agreeing": rule.agreeing, "against": rule.against,
+            "fits": rule.fits, "rule": rule.candidate._asdict(), "not_told_apart": [other._asdict() for other in rule.same], "rules": rule.of,
+            "described": rule.described and rule.described._asdict(), "turns": rule.turns, "products": rule.asked, "proof": rule.proof, "agreeing": rule.agreeing, "against": rule.against,
         }
     if one.whole:
         found["integers"] = {"products": one.whole[0], "exact": one.whole[1]}
@@ -94,8 +94,9 @@ def markdown(told: Mapping[str, Any], session: Session) -> str:
         lines += ["## What changed since the last time", ""] + [f"- {one}" for one in told["changed"]] + ([] if told["changed"] else ["Nothing."]) + [""]
     lines += ["## Instructions", "", "| instruction | maps | sums | rule | told apart by | random products |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [_line(one) for one in session.instructions]
-    lines += ["", "Maps without bit rows, and what was not probed:", ""] if any(one.error or one.maps and not one.maps.fits for one in session.instructions) else [""]
-    for one in session.instructions:
+    odd = [one for one in session.instructions if one.error or one.maps and not one.maps.fits]
+    lines += ["", "Maps without bit rows, and what was not probed to the end:", ""] if odd else []
+    for one in odd:
         if one.error:
             lines.append(f"- `{one.fragment.name}`: {one.error.where}: {one.error.problem}")
         elif one.maps and not one.maps.fits:
@@ -113,7 +114,8 @@ def _line(one: Instruction) -> str:
     if one.found:
         found = one.found
         sums = one.order.text
-        rule = found.candidate.text if found.fits else f"none; nearest {found.candidate.text}"
+        rule = found.candidate.text if found.fits else f"none of the catalog's; nearest {found.candidate.text}"
+        rule += f"; {found.described.text}: {found.described.agreeing} of {found.described.proof}" if found.described else ""
         rule += f" (or {len(found.same)} that no product told from it)" if found.same else ""
         apart, proof = f"{found.asked} products in {len(found.turns)} turns, of {found.of} rules", f"{found.agreeing} of {found.proof}"
     elif one.whole:
@@ -167,7 +169,8 @@ def _egemm(session: Session) -> list[str]:
 
 def _facts(session: Session) -> list[str]:
     lines = ["", "## What the driver tells, and what is assumed", "", "| value | | standing | by |", "| --- | --- | --- | --- |"]
-    return lines + [f"| {one.name.removeprefix('gpu ')} | {_shown(one)} | {one.standing} | {one.how} |" for one in session.values if one.name.startswith("gpu ")]
+    facts = [(one.name.removeprefix("gpu "), one) for one in session.values if one.name.startswith("gpu ")]
+    return lines + [f"| {name} | {_shown(one)} | {one.standing} | {one.how} |" for name, one in facts]
 
 
 def _shown(value: Value) -> str:

@@ -29,9 +29,10 @@ class Order:
 
     @property
     def block(self) -> int | None:
-        """Products of a step, where all have as many."""
-        sizes = {len(step) for step in self.steps}
-        return sizes.pop() if len(sizes) == 1 and self.consistent else None
+        """Products of a step, where all have as many, or all but the last, which has fewer."""
+        *sizes, last = [len(step) for step in self.steps]
+        size = sizes[0] if sizes else last
+        return size if self.consistent and set(sizes) <= {size} and last <= size else None
 
     @property
     def sequence(self) -> np.ndarray:
@@ -46,7 +47,7 @@ class Order:
     @property
     def text(self) -> str:
         if self.in_turn and self.block:
-            return f"{self.block} at once, in turn" if len(self.steps) > 1 else f"{self.block} at once, all of an instruction's"
+            return f"{self.block} at once, in turn of k" if len(self.steps) > 1 else f"{self.block} at once, all of an instruction's"
         return "; then ".join(" ".join(map(str, step)) for step in self.steps)
 
 

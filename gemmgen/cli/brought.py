@@ -54,12 +54,13 @@ def bringup(
     from gemmgen.cli.output import is_folder
 
     if (device is BringupDevice.emulator) != (gpu is not None):
-        raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu, needs="--device emulator --gpu NAME, or another --device without --gpu",
-                        remedy="gemmgen gpus")
+        raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu,
+                        needs="--device emulator --gpu NAME, or another --device without --gpu", remedy="gemmgen gpus")
     path = output / REPORT
     before = read(path, _MOST).decode() if path.is_file() else None
     if before is None and is_folder(output) and any(output.iterdir()):
-        raise SpecError("--output", "is a folder with other things in it", got=str(output), needs="a new folder, or one that a bring-up wrote", remedy="another -o")
+        raise SpecError("--output", "is a folder with other things in it", got=str(output),
+                        needs="a new folder, or one that a bring-up wrote", remedy="another -o")
     machine = EmulatedMachine(known_gpu(gpu)) if gpu else GpuMachine(device.value)
     chosen = [find(one, "--only") for one in only] if only else None
     progress = Progress("bringup", quiet or as_json)
@@ -85,5 +86,6 @@ def row_name(text: str) -> str:
     from gemmgen.catalog.table import IDENTIFIER
 
     if not re.fullmatch(IDENTIFIER, text):
-        raise SpecError("--name", "cannot name a row", got=text, needs="small letters, digits and underscores, at most 40, a letter first", remedy="--name my_gpu")
+        raise SpecError("--name", "cannot name a row", got=text, needs="small letters, digits and underscores, at most 40, a letter first",
+                        remedy="--name my_gpu")
     return text
