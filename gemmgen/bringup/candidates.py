@@ -183,7 +183,7 @@ def _in_order(order: Order, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tupl
 def _pool(rng: np.random.Generator, dots: Dots, order: Order) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Products on which rules disagree: large terms that cancel beside smaller ones, sums with bits to lose, near ties, subnormal numbers."""
     form, k, raw = dots.form, dots.depth, RAW[dots.word]
-    kinds = [_near_ties(rng, dots, order, _POOL // 4), _carries(rng, dots, _POOL // 8)]
+    kinds = [_near_ties(rng, dots, order, _POOL // 4), _carries(rng, dots, order, _POOL // 8)]
     for number in range(4):
         count = _POOL // 4
         low, high = [(-3, 3), (-6, 6), (-12, 12), (-2, 0)][number]
@@ -222,12 +222,13 @@ def _near_ties(rng: np.random.Generator, dots: Dots, order: Order, count: int) -
     return exact_words(dots.word, a), exact_words(dots.word, b), c.astype(np.float32)
 
 
-def _carries(rng: np.random.Generator, dots: Dots, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Terms of one size and sign, each nearly four, whose sums have as many bits above their largest term as can be."""
+def _carries(rng: np.random.Generator, dots: Dots, order: Order, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Terms of one step, of one size and sign, each nearly four, whose sum has as many bits above its largest term as can be."""
     form = dots.form
     fine = 2.0**-form.fraction_bits
     a, b = (2 - fine * rng.integers(1, 3, (count, dots.depth)) for _ in range(2))
     sign = rng.choice([-1.0, 1.0], count)
+    a *= np.isin(np.arange(dots.depth), max(reversed(order.steps), key=len))  # no later step may cut the sum again
     c = sign * (2 - rng.integers(1, 1 << 12, count) * 2.0**-23)
     return exact_words(dots.word, a * sign[:, None]), exact_words(dots.word, b), c.astype(np.float32)
 
