@@ -36,8 +36,13 @@ _DRY = 2
 """Pools in a row that must tell no two rules apart before they count as one."""
 _EXPLAINED = 20_000
 """Random products that a description is held against; it is slower than a rule."""
-_SHOWN = 6
-"""Products that contradict the nearest row, kept for the report."""
+_SHOWN = 3
+"""Products of each kind that contradict the nearest row, kept for the report."""
+EXTREMES = "any bits"
+_CANCEL = "sums that cancel"
+_EXPONENTS = {"terms of one size": (-2, 0), "terms far apart": (-12, 12), _CANCEL: (-3, 3), "subnormal words": "subnormal", EXTREMES: "any"}
+KINDS = tuple(_EXPONENTS)
+"""Of random products, and the exponents of their words. Of any bits are Inf and NaN, and sums that overflow, of which a row says nothing."""
 
 
 class Candidate(NamedTuple):
@@ -119,7 +124,7 @@ class Found:
         fits: whether nothing contradicts it.
         same: rules that no product told from it.
         of: how many rules there were; turns: and what each turn left of them; asked: products of all turns.
-        proof: random products; agreeing: how many of them are the rule's, bit for bit.
+        kinds: random products of each kind, (how many, how many of them are the rule's, bit for bit).
         described: of a unit that no row says, what its traits together give, and of how many random products.
         against: products that contradict it: their words, accumulator, answer and what the rule says, as hex digits.
     """
@@ -130,10 +135,19 @@ class Found:
     of: int
     turns: list[int]
     asked: int
-    proof: int = 0
-    agreeing: int = 0
+    kinds: dict[str, tuple[int, int]] = field(default_factory=dict)
     against: list[dict[str, object]] = field(default_factory=list)
     described: Explained | None = None
+
+    @property
+    def proof(self) -> int:
+        """Random products of the kinds that a row is about: all but those of any bits, of Inf, NaN and sums that overflow."""
+        return sum(count for kind, (count, _) in self.kinds.items() if kind != EXTREMES)
+
+    @property
+    def agreeing(self) -> int:
+        """How many of them are the rule's, bit for bit."""
+        return sum(right for kind, (_, right) in self.kinds.items() if kind != EXTREMES)
 
 
 def tell_apart(dots: Dots, order: Order, seed: int = 0) -> Found:
@@ -252,24 +266,29 @@ def _cancel(rng: np.random.Generator, form: Format, order: Order, a: np.ndarray,
 
 def prove(dots: Dots, order: Order, traits: Traits, found: Found, products: int, seed: int = 1) -> None:
     """Random products, beside what the rule says of them; into `found`. Where it does not give them, beside what the traits say."""
-    for a, b, c in random_tiles(dots, products, seed):
+    for kinds, a, b, c in random_tiles(dots, products, seed):
         d = dots.tiles(a, b, c)
         sequence = order.sequence
         with np.errstate(all="ignore"):
             said = units.mma(found.candidate.unit(dots.word), dots.word, a[:, :, sequence], b[:, sequence], c)
         same = _bits(d) == _bits(said)
-        found.proof += d.size
-        found.agreeing += int(same.sum())
-        for tile, i, j in np.argwhere(~same)[: _SHOWN - len(found.against)]:
-            found.against.append(_shown(dots, a[tile, i], b[tile, :, j], c[tile, i, j], d[tile, i, j], said[tile, i, j]))
+        for number, kind in enumerate(KINDS):
+            of_kind = kinds == number
+            before, right = found.kinds.get(kind, (0, 0))
+            found.kinds[kind] = before + same[of_kind].size, right + int(same[of_kind].sum())
+            here = [one for one in found.against if one["kind"] == kind]
+            for at, i, j in np.argwhere(~same[of_kind])[: _SHOWN - len(here)]:
+                tile = np.flatnonzero(of_kind)[at]
+                found.against.append({"kind": kind} | _shown(dots, a[tile, i], b[tile, :, j], c[tile, i, j], d[tile, i, j], said[tile, i, j]))
     found.fits = found.fits and found.agreeing == found.proof
     unit = None if found.fits else described(order, traits, dots.form)
     if unit:
         agreeing = proof = 0
-        for a, b, c in random_tiles(dots, min(products, _EXPLAINED), seed + 1):
+        for kinds, a, b, c in random_tiles(dots, min(products, _EXPLAINED), seed + 1):
             d = dots.tiles(a, b, c)
             said = unit(decode(dots.word, a)[:, :, None], decode(dots.word, b).transpose(0, 2, 1)[:, None], c)
-            proof, agreeing = proof + d.size, agreeing + int((_bits(d) == _bits(said)).sum())
+            same = (_bits(d) == _bits(said))[kinds != KINDS.index(EXTREMES)]
+            proof, agreeing = proof + same.size, agreeing + int(same.sum())
         found.described = Explained(unit.text, proof, agreeing)
 
 
@@ -279,8 +298,8 @@ def _shown(dots: Dots, a: np.ndarray, b: np.ndarray, c: np.float32, d: np.float3
     return {**words, **{name: f"{int(x.view(np.uint32)):08x}" for name, x in (("c", c), ("d", d), ("rule", said))}}
 
 
-def random_tiles(dots: Dots, products: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Tiles of random words and sums, of so many dot products together: of one size, far apart, cancelling, subnormal, and any bits at all."""
+def random_tiles(dots: Dots, products: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Tiles of random words and sums, of so many dot products together: the number of each tile's kind, A, B and C."""
     form, raw = dots.form, RAW[dots.word]
     m, n, k = dots.raw.fragment.shape
     rng = np.random.default_rng(seed)
@@ -289,8 +308,8 @@ def random_tiles(dots: Dots, products: int, seed: int) -> Iterator[tuple[np.ndar
     while left > 0:
         tiles = min(left, max(8, (1 << 22) // (m * n * k)))
         left -= tiles
-        kinds = []
-        for number, exponents in enumerate([(-2, 0), (-12, 12), (-3, 3), "subnormal", "any"]):
+        drawn_of, numbers = [], []
+        for number, exponents in enumerate(_EXPONENTS.values()):
             count = (tiles + 4 - number) // 5
             if not count:
                 continue
@@ -302,10 +321,11 @@ def random_tiles(dots: Dots, products: int, seed: int) -> Iterator[tuple[np.ndar
                 b = drawn(rng, form, raw, (count * k, n), (0, 8) if exponents == "subnormal" else exponents).reshape(count, k, n)
                 span = (form.min_exponent - 12, form.min_exponent) if exponents == "subnormal" else (2 * exponents[0], 2 * exponents[1])
                 c = drawn(rng, single, np.dtype(np.uint32), (count * m, n), span).view(np.float32).reshape(count, m, n)
-                if number == 2:
+                if number == KINDS.index(_CANCEL):
                     c = -(decode(dots.word, a) @ decode(dots.word, b))
-            kinds.append((a, b, c))
-        yield tuple(np.concatenate(parts) for parts in zip(*kinds))
+            drawn_of.append((a, b, c))
+            numbers += [number] * count
+        yield np.array(numbers), *(np.concatenate(parts) for parts in zip(*drawn_of))
 
 
 def _any(rng: np.random.Generator, word: str, shape: tuple[int, ...]) -> np.ndarray:

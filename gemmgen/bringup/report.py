@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gemmgen import __version__
+from gemmgen.bringup.candidates import EXTREMES
 from gemmgen.bringup.instruction import Instruction
 from gemmgen.bringup.session import Session, Value
 from gemmgen.bringup.unit import differences, unit_row
@@ -50,7 +51,7 @@ def _instruction(one: Instruction) -> dict[str, Any]:
         rule = one.found
         found["rule"] = {
             "fits": rule.fits, "rule": rule.candidate._asdict(), "not_told_apart": [other._asdict() for other in rule.same], "rules": rule.of,
-            "described": rule.described and rule.described._asdict(), "turns": rule.turns, "products": rule.asked, "proof": rule.proof, "agreeing": rule.agreeing, "against": rule.against,
+            "described": rule.described and rule.described._asdict(), "turns": rule.turns, "products": rule.asked, "random": rule.kinds, "against": rule.against,
         }
     if one.whole:
         found["integers"] = {"products": one.whole[0], "exact": one.whole[1]}
@@ -118,6 +119,8 @@ def _line(one: Instruction) -> str:
         rule += f"; {found.described.text}: {found.described.agreeing} of {found.described.proof}" if found.described else ""
         rule += f" (or {len(found.same)} that no product told from it)" if found.same else ""
         apart, proof = f"{found.asked} products in {len(found.turns)} turns, of {found.of} rules", f"{found.agreeing} of {found.proof}"
+        asked, right = found.kinds.get(EXTREMES, (0, 0))
+        proof += f"; of {EXTREMES} {right} of {asked}"
     elif one.whole:
         sums, proof = one.traits.found["sums"].text, f"{one.whole[1]} of {one.whole[0]}"
         rule = "exact in INT32" if one.whole[0] == one.whole[1] else "not exact"
@@ -139,7 +142,7 @@ def _against(session: Session) -> list[str]:
         if one.found and one.found.against:
             lines += ["", f"## Products of {one.fragment.name} that contradict {one.found.candidate.text}", "",
                       "Words of A and B in turn of k, the accumulator, what came back, and what the row says, as hex digits.", "", "```"]
-            lines += [f"a {' '.join(x['a'])}\nb {' '.join(x['b'])}\nc {x['c']} d {x['d']} row {x['rule']}" for x in one.found.against]
+            lines += [f"{x['kind']}\na {' '.join(x['a'])}\nb {' '.join(x['b'])}\nc {x['c']} d {x['d']} row {x['rule']}" for x in one.found.against]
             lines.append("```")
     return lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from gemmgen.bringup.candidates import Candidate
+from gemmgen.bringup.candidates import EXTREMES, Candidate
 from gemmgen.bringup.instruction import Instruction
 from gemmgen.bringup.session import Session, Value
 from gemmgen.catalog.number import INTEGERS
@@ -132,6 +132,7 @@ def measure(session: Session) -> None:
         if one.found:
             found = one.found
             proof = f"{found.agreeing} of {found.proof} random products"
+            extremes = found.kinds.get(EXTREMES)
             how = f"{found.of} rules told apart by {found.asked} products in {len(found.turns)} turns"
             if found.fits:
                 rule = found.candidate
@@ -143,6 +144,9 @@ def measure(session: Session) -> None:
                         session.values.append(Value(f"{where} {name}", value, how, proof=proof))
             else:
                 session.values.append(Value(f"{where} rule", None, f"{how}; the nearest is {found.candidate.text}", "not found", proof))
+            if extremes:
+                session.values.append(Value(f"{where} extremes as the rule", extremes[0] == extremes[1], "random words and sums of any bits: Inf, NaN, overflow",
+                                            proof=f"{extremes[1]} of {extremes[0]} random products"))
             session.values.append(Value(f"{where} order", one.order.text, f"{one.order.asked} products of an accumulator, its negative and a small one"))
         if one.whole:
             session.values.append(Value(f"{where} exact", one.whole[0] == one.whole[1], "random words, half with sums that leave INT32",

