@@ -51,7 +51,8 @@ def _instruction(one: Instruction) -> dict[str, Any]:
         rule = one.found
         found["rule"] = {
             "fits": rule.fits, "rule": rule.candidate._asdict(), "not_told_apart": [other._asdict() for other in rule.same], "rules": rule.of,
-            "described": rule.described and rule.described._asdict(), "turns": rule.turns, "products": rule.asked, "random": rule.kinds, "against": rule.against,
+            "described": rule.described and rule.described._asdict(), "turns": rule.turns, "products": rule.asked, "random": rule.kinds,
+            "against": rule.against,
         }
     if one.whole:
         found["integers"] = {"products": one.whole[0], "exact": one.whole[1]}
@@ -118,9 +119,9 @@ def _line(one: Instruction) -> str:
         rule = found.candidate.text if found.fits else f"none of the catalog's; nearest {found.candidate.text}"
         rule += f"; {found.described.text}: {found.described.agreeing} of {found.described.proof}" if found.described else ""
         rule += f" (or {len(found.same)} that no product told from it)" if found.same else ""
-        apart, proof = f"{found.asked} products in {len(found.turns)} turns, of {found.of} rules", f"{found.agreeing} of {found.proof}"
+        turns = f"{len(found.turns)} turn" + "s" * (len(found.turns) != 1)
         asked, right = found.kinds.get(EXTREMES, (0, 0))
-        proof += f"; of {EXTREMES} {right} of {asked}"
+        apart, proof = f"{found.asked} products in {turns}, of {found.of} rules", f"{found.agreeing} of {found.proof}; of {EXTREMES} {right} of {asked}"
     elif one.whole:
         sums, proof = one.traits.found["sums"].text, f"{one.whole[1]} of {one.whole[0]}"
         rule = "exact in INT32" if one.whole[0] == one.whole[1] else "not exact"

@@ -57,7 +57,7 @@ def unit_row(instructions: list[Instruction]) -> UnitRow:
             left_out.append(f"{word} by {policy}: " + (str(one.error).splitlines()[0] if one.error else "no rule of a row gives what it returns"))
     for one in instructions:  # shallower ones of the same words
         rule = rules.get(one.fragment.word, {}).get(one.fragment.policy)
-        if rule and one.rule and one.rule != rule._replace(block=min(rule.block, one.rule.block)):
+        if rule and one.rule and one.rule != rule._replace(block=min(rule.block, one.fragment.shape[2])):
             left_out.append(f"{one.fragment.name}: {one.rule.text}, otherwise than {rule.text}, and a row says one for both")
     common = Counter(setting(rule) for by in rules.values() for rule in set(by.values()) if rule.rule != "by_f16")
     main = common.most_common(1)[0][0] if common else None

@@ -10,10 +10,17 @@ import pytest
 from fake_gpu import FakeGpu, aligning, by_row, flushed, in_order, with_words
 
 from gemmgen.bringup import bring_up
-from gemmgen.bringup.candidates import EXTREMES, Candidate
-from gemmgen.bringup.instruction import probe_instruction
+from gemmgen.bringup.candidates import EXTREMES, Candidate, Found
+from gemmgen.bringup.dots import Dots
+from gemmgen.bringup.egemm import profile
+from gemmgen.bringup.instruction import Instruction, probe_instruction
+from gemmgen.bringup.maps import Maps, find_maps
+from gemmgen.bringup.probe import Raw
+from gemmgen.bringup.report import changes
+from gemmgen.bringup.sums import Order
+from gemmgen.bringup.unit import differences, text_of, unit_row
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
-from gemmgen.catalog.unit import MatrixUnit
+from gemmgen.catalog.unit import UNITS, MatrixUnit
 
 PROOF = 2000
 F16, BF16, TF32 = "mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_tf32"
@@ -56,7 +63,7 @@ ROWS = {
     "8 bits by FP16": (E4M3, Candidate("by_f16", 32, 25, inner=16)),
     "8 bits by FP16, in two": (E5M2, Candidate("by_f16", 16, 24, inner=4)),
 }
-FEW = ("fewer bits of sums than of terms",)
+FEW = ("A100's",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FEW else pytest.mark.long) for name in ROWS])
@@ -143,6 +150,7 @@ def test_what_no_row_says_is_described_and_contradicted(name):
         assert one.found.described and one.found.described.agreeing == one.found.described.proof > 0, one.found.described
 
 
+@pytest.mark.long
 def test_an_overflow_that_gives_no_inf_is_told_and_contradicts_the_rule():
     """A row says nothing of it, and is found all the same."""
     one = probed(FakeGpu(changed(by_row("truncate", 8, 24), largest)), BF16)
@@ -151,6 +159,7 @@ def test_an_overflow_that_gives_no_inf_is_told_and_contradicts_the_rule():
     assert right < asked and {product["kind"] for product in one.found.against} == {EXTREMES}
 
 
+@pytest.mark.long
 def test_the_bits_of_a_nan_are_told_and_no_rule_asks_for_them():
     one = probed(FakeGpu(changed(by_row("truncate", 16, 25), nans(0x7FC00000))), F16)
     assert one.found.fits and one.traits.found["NaN"].text == "0x7fc00000"
@@ -205,6 +214,9 @@ MAPS = {
 }
 
 
+FEW_MAPS = ("A: two registers", "A: the words of a register", "B: of integers", "an opaque type")
+
+
 def hidden_elements(gpu: FakeGpu, fragment: Fragment) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return gpu.open(fragment).maps
 
@@ -222,11 +234,8 @@ def same_instruction(maps, hidden) -> bool:
     return all(len(set(table.values())) == len(table) for table in names.values())
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name[:2] in ("C ", "A:", "B:") else pytest.mark.long) for name in MAPS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FEW_MAPS else pytest.mark.long) for name in MAPS])
 def test_a_hidden_map_is_found(name):
-    from gemmgen.bringup.maps import find_maps
-    from gemmgen.bringup.probe import Raw
-
     fragment, moved, fits = FRAGMENTS.get(MAPS[name][0]), *MAPS[name][1:]
     gpu = FakeGpu(by_row("exact", 16), moved)
     maps = find_maps(Raw(fragment, gpu.open(fragment)))
@@ -237,9 +246,55 @@ def test_a_hidden_map_is_found(name):
         assert all((held := getattr(maps, label)) is None or held.bits.prove(*held.extents) is None for label in "abc")
 
 
+@pytest.mark.long
 def test_sums_are_found_through_a_hidden_map():
     one = probed(FakeGpu(by_row("truncate", 4, 22), {"a": swapped((0, 3), 0), "b": turned}), F16)
     assert one.found.fits and one.found.candidate == Candidate("truncate", 4, 22) and not one.maps.fits
+
+
+# ---------------------------------------------------------------- rows and reports
+
+
+def instruction(name: str, rule: Candidate) -> Instruction:
+    return Instruction(FRAGMENTS.get(name), found=Found(rule, True, [], 1, [], 0))
+
+
+def test_what_instructions_are_becomes_one_row(tmp_path):
+    """Words of the commonest rule in `block`, the others as variants; a shallow instruction that sums otherwise is told."""
+    known = [
+        instruction(F16, Candidate("truncate", 16, 25)), instruction("mma_m16n8k8_f16", Candidate("truncate", 8, 25)),
+        instruction("wgmma_m64n8k16_f16", Candidate("truncate", 16, 25)), instruction(BF16, Candidate("truncate", 8, 25)),
+        instruction(TF32, Candidate("truncate", 8, 27)), instruction(E4M3, Candidate("by_f16", 32, 25, inner=16)),
+        instruction("wgmma_m64n8k32_e4m3", Candidate("truncate", 32, 13, 13)),
+    ]
+    found = unit_row(known)
+    assert found.block == {"f16": 16, "bf16": 8} and not found.left_out
+    (tmp_path / "hidden.toml").write_text(text_of(found, "hidden", "a test", ['verified = "a test"']))
+    row = UNITS.get(str(tmp_path / "hidden.toml"))
+    assert {(one.words, one.policies): (one.rule, one.fraction_bits, one.sum_bits, one.block) for one in row.variants} == {
+        (("tf32",), ()): ("truncate", 27, None, 8), (("e4m3",), ("mma",)): ("by_f16", 25, None, 32), (("e4m3",), ("wgmma",)): ("truncate", 13, 13, 32),
+    }
+    other = unit_row([*known, instruction("mma_m16n8k8_f16", Candidate("truncate", 4, 25))])
+    assert len(other.left_out) == 1 and other.left_out[0].startswith("mma_m16n8k8_f16: rule truncate, block 4")
+
+
+def test_the_catalogs_row_is_held_against_what_was_found():
+    maps = Maps(FRAGMENTS.get(F16), None, None, None, True, True, 0)
+    known = [instruction(F16, Candidate("truncate", 16, 25)), instruction("mma_m16n8k8_f16", Candidate("truncate", 8, 25)), instruction(TF32, Candidate("tree", 8))]
+    for one in known:
+        one.maps = maps
+    assert differences(known, UNITS.get("hopper")) == [f"{TF32}: rule tree, block 8; the row says rule truncate, block 8, fraction_bits 25"]
+    assert len(differences(known, UNITS.get("ampere"))) == 3
+
+
+def test_changes_are_told_and_what_is_the_same_is_not():
+    def report(device, **values):
+        return {"device": device, "values": {name: {"value": value} for name, value in values.items()}}
+
+    before = report("one", bits=24, bits_kept=(1, 2), gone=3)
+    assert changes(json.loads(json.dumps(before)), report("one", bits=25, bits_kept=(1, 2), new="x")) == [
+        "bits: was 24, is 25", "gone: was 3, and was not sought", "new: new, x"]
+    assert changes(before, before) == [] and "the device was one, and is two" in changes(before, report("two", **{}))
 
 
 # ---------------------------------------------------------------- the whole
@@ -264,11 +319,11 @@ def by_word(rules):
 LIMITS = {"sms": 77, "warp_size": 32, "shared_bytes_per_sm": 123456, "threads_per_sm": 1536, "l2_mib": 33.5}
 
 
+@pytest.mark.long
 def test_rows_are_written_and_a_second_time_tells_what_changed(tmp_path):
     rules = {"f16": by_row("truncate", 8, 24), "s8": by_row("exact", 1)}
     first = whole(FakeGpu(by_word(rules), told=LIMITS), ("mma_m16n8k8_f16", S8))
     (tmp_path / "hidden.toml").write_text(first.files["units/hidden.toml"])
-    from gemmgen.catalog.unit import UNITS
 
     row = UNITS.get(str(tmp_path / "hidden.toml"))
     assert (row.rule, row.fraction_bits, row.block, row.integers, row.variants) == ("truncate", 24, {"f16": 8}, ("s8",), ())
@@ -295,7 +350,6 @@ def test_words_and_interfaces_that_sum_otherwise_become_variants(tmp_path):
     }
     found = whole(FakeGpu(by_word(rules)), (F16, "mma_m16n8k8_f16", BF16, TF32, E4M3))
     (tmp_path / "hidden.toml").write_text(found.files["units/hidden.toml"])
-    from gemmgen.catalog.unit import UNITS
 
     row: MatrixUnit = UNITS.get(str(tmp_path / "hidden.toml"))
     assert row.block == {"f16": 16, "bf16": 8}
@@ -330,19 +384,18 @@ def test_no_product_of_matrices_is_refused():
 # ---------------------------------------------------------------- EGEMM-TC's workflow
 
 
+def in_half(word, a, b, c):
+    """Products and sums of FP16, rounded each."""
+    x, y = a.view(np.float16), b.view(np.float16)
+    return (x[:, :, :1] * y[:, :1] + x[:, :, 1:2] * y[:, 1:2]).astype(np.float32)
+
+
 @pytest.mark.parametrize(("multiply", "verdict"), [
     (by_row("truncate", 8, 24), "half multiplication with single-precision accumulation: all 10000 sums are identical to d_FLOAT bit-wisely up to 21 mantissa bits"),
-    (lambda word, a, b, c: (a.view(np.float16)[:, :, :1] * b.view(np.float16)[:, :1] + a.view(np.float16)[:, :, 1:2] * b.view(np.float16)[:, 1:2]).astype(
-        np.float32), "all 10000 sums are d_HALF"),
-    (by_row("truncate", 8, 14), "neither primitive"),
+    pytest.param(in_half, "all 10000 sums are d_HALF", marks=pytest.mark.long),
+    pytest.param(by_row("truncate", 8, 14), "neither primitive", marks=pytest.mark.long),
 ])
 def test_egemms_profiling_says_what_it_prints(multiply, verdict):
-    from gemmgen.bringup.dots import Dots
-    from gemmgen.bringup.egemm import profile
-    from gemmgen.bringup.maps import find_maps
-    from gemmgen.bringup.probe import Raw
-    from gemmgen.bringup.sums import Order
-
     fragment = FRAGMENTS.get("mma_m16n8k8_f16")
     maps = find_maps(Raw(fragment, FakeGpu(by_row("truncate", 8, 24)).open(fragment)))
     found = profile(Dots(Raw(fragment, FakeGpu(multiply).open(fragment)), maps), Order((tuple(range(8)),), 0))
