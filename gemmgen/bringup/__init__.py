@@ -9,6 +9,7 @@
 | `rules` | how a unit rounds, trait by trait, without a model |
 | `candidates` | which row of specs/units it is: rules told apart, and proven |
 | `egemm` | EGEMM-TC's profiling, and what it overlooks |
+| `named` | instructions without a row, by their mnemonics |
 | `instruction` | all of that of one instruction |
 | `session` | what a bring-up knows and finds |
 | `facts`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, instructions and their maps, the unit's row |

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gemmgen.bringup.instruction import Instruction, probe_instruction
 from gemmgen.bringup.maps import Maps
 from gemmgen.bringup.session import Session, Value
-from gemmgen.catalog.fragment import FRAGMENTS, Fragment, FragmentMap
+from gemmgen.catalog.fragment import FragmentMap
 
 
 def measure(session: Session) -> None:
@@ -17,12 +17,8 @@ def measure(session: Session) -> None:
         one = probe_instruction(session.machine, fragment, session.products, session.seed, egemm=fragment is first_f16)
         session.instructions.append(one)
         session.values.append(_value(one))
-        if one.maps and one.maps.fits and not one.maps.same_as(_shipped(fragment) or fragment) or one.maps and one.maps.fits and not _shipped(fragment):
+        if one.maps and one.maps.fits and not one.maps.same_as(fragment):
             session.rows[f"fragments/{fragment.name}.toml"] = row_text(one.maps, session.machine.name)
-
-
-def _shipped(fragment: Fragment) -> Fragment | None:
-    return FRAGMENTS.get(fragment.name) if fragment.name in FRAGMENTS.names() else None
 
 
 def _value(one: Instruction) -> Value:

@@ -88,6 +88,8 @@ class Maps:
 
     def same_as(self, fragment: Fragment) -> bool:
         """Whether a row of the catalog has the same maps."""
+        if fragment.map_source == "constructed":  # which has no row
+            return False
         return all((held.bits if held else None) == getattr(fragment, name) for name in "abc" for held in (getattr(self, name),))
 
 
@@ -237,17 +239,21 @@ def _renamed(numbers: np.ndarray, known: np.ndarray, names: np.ndarray) -> np.nd
     return table[numbers]
 
 
-def _of_row(fragment: Fragment, operand: str, axis: int, shape: tuple[int, ...]) -> np.ndarray:
-    """What the catalog's row says of each place."""
+def _of_row(fragment: Fragment, operand: str, axis: int, shape: tuple[int, ...]) -> np.ndarray | None:
+    """What the catalog's row says of each place; None of an instruction that has no row."""
+    if fragment.map_source == "constructed":
+        return None
     held = getattr(fragment, operand)
     return np.array([held.element(*place)[axis] for place in np.ndindex(*shape)])
 
 
-def _names(parts: np.ndarray, row: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
+def _names(parts: np.ndarray, row: np.ndarray | None, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
     """A number for each part, and NOBODY for none: the row's where it has the same parts, else counted in bits, else in turn; and whether it is the row's."""
     count = int(parts.max()) + 1
     used = parts != NOBODY
     table = np.full(count + 1, NOBODY)
+    if row is None:
+        return _counted(parts, shape, count), False
     table[parts[used]] = row[used]
     if (table[parts[used]] == row[used]).all() and len(set(table[:count].tolist())) == count:
         return table, True

@@ -111,7 +111,8 @@ def markdown(told: Mapping[str, Any], session: Session) -> str:
 
 
 def _line(one: Instruction) -> str:
-    maps = "not found" if not one.maps else "as shipped" if one.maps.same_as(one.fragment) else "others" if one.maps.fits else "no bit rows"
+    rows = "new" if one.fragment.map_source == "constructed" else "others"
+    maps = "not found" if not one.maps else "as shipped" if one.maps.same_as(one.fragment) else rows if one.maps.fits else "no bit rows"
     sums = rule = apart = proof = ""
     if one.found:
         found = one.found
@@ -121,7 +122,8 @@ def _line(one: Instruction) -> str:
         rule += f" (or {len(found.same)} that no product told from it)" if found.same else ""
         turns = f"{len(found.turns)} turn" + "s" * (len(found.turns) != 1)
         asked, right = found.kinds.get(EXTREMES, (0, 0))
-        apart, proof = f"{found.asked} products in {turns}, of {found.of} rules", f"{found.agreeing} of {found.proof}; of {EXTREMES} {right} of {asked}"
+        apart, proof = f"{found.asked} products in {turns}, of {found.of} rules", f"{found.agreeing} of {found.proof}"
+        proof += f"; of {EXTREMES} {right} of {asked}" if asked else ""
     elif one.whole:
         sums, proof = one.traits.found["sums"].text, f"{one.whole[1]} of {one.whole[0]}"
         rule = "exact in INT32" if one.whole[0] == one.whole[1] else "not exact"

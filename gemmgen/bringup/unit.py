@@ -145,8 +145,8 @@ def measure(session: Session) -> None:
             else:
                 session.values.append(Value(f"{where} rule", None, f"{how}; the nearest is {found.candidate.text}", "not found", proof))
             if extremes:
-                session.values.append(Value(f"{where} extremes as the rule", extremes[0] == extremes[1], "random words and sums of any bits: Inf, NaN, overflow",
-                                            proof=f"{extremes[1]} of {extremes[0]} random products"))
+                agreeing = f"{extremes[1]} of {extremes[0]} random products"
+                session.values.append(Value(f"{where} extremes as the rule", extremes[0] == extremes[1], "random words and sums of any bits", proof=agreeing))
             session.values.append(Value(f"{where} order", one.order.text, f"{one.order.asked} products of an accumulator, its negative and a small one"))
         if one.whole:
             session.values.append(Value(f"{where} exact", one.whole[0] == one.whole[1], "random words, half with sums that leave INT32",

@@ -33,7 +33,8 @@ def bringup(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where rows and reports go.")],
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="The GPU that the emulator is; see gemmgen gpus.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the rows; the folder's by default.")] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", metavar="FRAGMENT", help="This instruction, and no others; several of these.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="FRAGMENT", help=(
+        "This instruction, and no others; several of these. A name of gemmgen fragments, or the mnemonic of an mma.sync that has no row."))] = None,
     products: Annotated[int | None, typer.Option("--products", min=1, help=(
         f"Random products of proof an instruction; {ON_A_GPU:,} by default, {ON_AN_EMULATOR:,} of the emulator."))] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")] = 0,
@@ -49,8 +50,8 @@ def bringup(
     """
     from gemmgen.bringup import REPORT, bring_up
     from gemmgen.bringup.facts import known_gpu
+    from gemmgen.bringup.named import instruction
     from gemmgen.bringup.probe import EmulatedMachine, GpuMachine
-    from gemmgen.catalog.fragment import find
     from gemmgen.cli.output import is_folder
 
     if (device is BringupDevice.emulator) != (gpu is not None):
@@ -62,7 +63,7 @@ def bringup(
         raise SpecError("--output", "is a folder with other things in it", got=str(output),
                         needs="a new folder, or one that a bring-up wrote", remedy="another -o")
     machine = EmulatedMachine(known_gpu(gpu)) if gpu else GpuMachine(device.value)
-    chosen = [find(one, "--only") for one in only] if only else None
+    chosen = [instruction(one, machine.arch) for one in only] if only else None
     progress = Progress("bringup", quiet or as_json)
     session, told, files = bring_up(
         machine, row_name(name or output.resolve().name), products=products or (ON_AN_EMULATOR if gpu else ON_A_GPU), chosen=chosen, seed=seed, before=before,

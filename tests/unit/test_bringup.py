@@ -14,13 +14,16 @@ from gemmgen.bringup.candidates import EXTREMES, Candidate, Found
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.egemm import profile
 from gemmgen.bringup.instruction import Instruction, probe_instruction
+from gemmgen.bringup.fragments import row_text
 from gemmgen.bringup.maps import Maps, find_maps
+from gemmgen.bringup.named import instruction
 from gemmgen.bringup.probe import Raw
 from gemmgen.bringup.report import changes
 from gemmgen.bringup.sums import Order
 from gemmgen.bringup.unit import differences, text_of, unit_row
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.unit import UNITS, MatrixUnit
+from gemmgen.errors import SpecError
 
 PROOF = 2000
 F16, BF16, TF32 = "mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_tf32"
@@ -246,6 +249,25 @@ def test_a_hidden_map_is_found(name):
         assert all((held := getattr(maps, label)) is None or held.bits.prove(*held.extents) is None for label in "abc")
 
 
+def test_an_instruction_without_a_row_is_probed_by_its_mnemonic():
+    fragment = instruction("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", "sm_90")
+    assert (fragment.name, fragment.shape, fragment.word) == ("mma_m16n8k8_bf16", (16, 8, 8), "bf16")
+    gpu = FakeGpu(by_row("exact", 8), {"a": lane_and_register, "c": swapped((0, 3), 0)})
+    maps = find_maps(Raw(fragment, gpu.open(fragment)))
+    assert maps.fits and not maps.same_as(fragment) and not maps.numbered and same_instruction(maps, hidden_elements(gpu, fragment))
+    assert row_text(maps, "a test").startswith('name = "mma_m16n8k8_bf16"')
+    assert instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90") is FRAGMENTS.get(F16) is instruction(F16, "sm_90")
+
+
+@pytest.mark.parametrize("name", [
+    "mma.sync.aligned.m16n8k8.row.col.s32.bf16.bf16.s32", "mma.sync.aligned.m16n8k12.row.col.f32.f16.f16.f32", "mma.sync.aligned.m2n2k2.row.col.f32.f16.f16.f32",
+    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", "wgmma.of.any.kind",
+])  # fmt: skip
+def test_a_mnemonic_that_tells_no_registers_is_refused(name):
+    with pytest.raises(SpecError, match="--only: is"):
+        instruction(name, "sm_90")
+
+
 @pytest.mark.long
 def test_sums_are_found_through_a_hidden_map():
     one = probed(FakeGpu(by_row("truncate", 4, 22), {"a": swapped((0, 3), 0), "b": turned}), F16)
@@ -255,17 +277,17 @@ def test_sums_are_found_through_a_hidden_map():
 # ---------------------------------------------------------------- rows and reports
 
 
-def instruction(name: str, rule: Candidate) -> Instruction:
+def turned_out(name: str, rule: Candidate) -> Instruction:
     return Instruction(FRAGMENTS.get(name), found=Found(rule, True, [], 1, [], 0))
 
 
 def test_what_instructions_are_becomes_one_row(tmp_path):
     """Words of the commonest rule in `block`, the others as variants; a shallow instruction that sums otherwise is told."""
     known = [
-        instruction(F16, Candidate("truncate", 16, 25)), instruction("mma_m16n8k8_f16", Candidate("truncate", 8, 25)),
-        instruction("wgmma_m64n8k16_f16", Candidate("truncate", 16, 25)), instruction(BF16, Candidate("truncate", 8, 25)),
-        instruction(TF32, Candidate("truncate", 8, 27)), instruction(E4M3, Candidate("by_f16", 32, 25, inner=16)),
-        instruction("wgmma_m64n8k32_e4m3", Candidate("truncate", 32, 13, 13)),
+        turned_out(F16, Candidate("truncate", 16, 25)), turned_out("mma_m16n8k8_f16", Candidate("truncate", 8, 25)),
+        turned_out("wgmma_m64n8k16_f16", Candidate("truncate", 16, 25)), turned_out(BF16, Candidate("truncate", 8, 25)),
+        turned_out(TF32, Candidate("truncate", 8, 27)), turned_out(E4M3, Candidate("by_f16", 32, 25, inner=16)),
+        turned_out("wgmma_m64n8k32_e4m3", Candidate("truncate", 32, 13, 13)),
     ]
     found = unit_row(known)
     assert found.block == {"f16": 16, "bf16": 8} and not found.left_out
@@ -274,13 +296,13 @@ def test_what_instructions_are_becomes_one_row(tmp_path):
     assert {(one.words, one.policies): (one.rule, one.fraction_bits, one.sum_bits, one.block) for one in row.variants} == {
         (("tf32",), ()): ("truncate", 27, None, 8), (("e4m3",), ("mma",)): ("by_f16", 25, None, 32), (("e4m3",), ("wgmma",)): ("truncate", 13, 13, 32),
     }
-    other = unit_row([*known, instruction("mma_m16n8k8_f16", Candidate("truncate", 4, 25))])
+    other = unit_row([*known, turned_out("mma_m16n8k8_f16", Candidate("truncate", 4, 25))])
     assert len(other.left_out) == 1 and other.left_out[0].startswith("mma_m16n8k8_f16: rule truncate, block 4")
 
 
 def test_the_catalogs_row_is_held_against_what_was_found():
     maps = Maps(FRAGMENTS.get(F16), None, None, None, True, True, 0)
-    known = [instruction(F16, Candidate("truncate", 16, 25)), instruction("mma_m16n8k8_f16", Candidate("truncate", 8, 25)), instruction(TF32, Candidate("tree", 8))]
+    known = [turned_out(F16, Candidate("truncate", 16, 25)), turned_out("mma_m16n8k8_f16", Candidate("truncate", 8, 25)), turned_out(TF32, Candidate("tree", 8))]
     for one in known:
         one.maps = maps
     assert differences(known, UNITS.get("hopper")) == [f"{TF32}: rule tree, block 8; the row says rule truncate, block 8, fraction_bits 25"]
