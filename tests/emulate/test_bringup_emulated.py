@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from fake_hip import MI210, FakeHip, emulating, install
 
 from gemmgen.bringup.candidates import Candidate
 from gemmgen.bringup.instruction import probe_instruction
@@ -68,3 +69,21 @@ def test_a_folder_with_other_things_is_left_alone(gemmgen, tmp_path):
     (tmp_path / "mine.toml").write_text("name = 1")
     ran = gemmgen("bringup", "--device", "emulator", "--gpu", "h200", "-o", tmp_path, "--name", "x")
     assert ran.code == 2 and "other things in it" in ran.err and (tmp_path / "mine.toml").read_text() == "name = 1"
+
+
+@pytest.mark.long
+def test_the_command_goes_through_amds_driver(gemmgen, tmp_path, monkeypatch):
+    """On a stand-in for HIP that emulates launches: the target is what the driver says."""
+    fake = install(monkeypatch, FakeHip(gpus=(MI210,), execute=emulating(GPUS.get("mi210").unit)))
+    ran = gemmgen("bringup", "--device", "hip", "--only", "mfma_m16n16k16_f16", "--products", 500, "-o", tmp_path / "here", "--json", "--quiet")
+    assert ran.code == 0, ran.err
+    told = json.loads(ran.out)
+    assert told["arch"] == "gfx90a" and told["shipped"] == {"unit": "cdna2", "differences": []}
+    assert told["values"]["gpu warp_size"] == {"value": 64, "standing": "told", "how": "the driver", "proof": ""}
+    assert fake.launches and 'verified = "' in (tmp_path / "here" / "units" / "here.toml").read_text()
+
+
+def test_no_gpu_is_told(gemmgen, tmp_path, monkeypatch):
+    install(monkeypatch, FakeHip(gpus=()))
+    ran = gemmgen("bringup", "--device", "hip", "-o", tmp_path / "here")
+    assert ran.code == 2 and "no AMD GPU answers" in ran.err and not (tmp_path / "here").exists()

@@ -66,18 +66,25 @@ ROWS = {
     "8 bits by FP16": (E4M3, Candidate("by_f16", 32, 25, inner=16)),
     "8 bits by FP16, in two": (E5M2, Candidate("by_f16", 16, 24, inner=4)),
 }
-FEW = ("A100's",)
+FAST = ("A100's", "sums to nearest", "A: two registers", "A: the words of a register", "A: two lanes", "B: of integers", "an opaque type")
+FEW = ("very narrow", "very wide", "terms downwards", "subnormal words flushed", "even k first", "B: words of a register")
+"""Of what is hidden, what `make test-fast` looks for, and what `make test` besides."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FEW else pytest.mark.long) for name in ROWS])
+def hidden(names):
+    """Parameters, of which `make test-all` alone runs the most."""
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow if name in FEW else pytest.mark.long) for name in names]
+
+
+@pytest.mark.parametrize("name", hidden(ROWS))
 def test_a_hidden_row_is_found(name):
-    fragment, hidden = ROWS[name]
-    gpu = FakeGpu(by_row(*hidden[:3], inner=hidden.inner, sum_bits=hidden.sum_bits, flushes=hidden.flushes))
+    fragment, rule = ROWS[name]
+    gpu = FakeGpu(by_row(*rule[:3], inner=rule.inner, sum_bits=rule.sum_bits, flushes=rule.flushes))
     one = probed(gpu, fragment)
-    assert one.found.fits and one.found.candidate == hidden, (one.found.candidate, one.found.turns, one.found.same)
-    assert one.maps.same_as(one.fragment) and one.order.block == hidden.block
+    assert one.found.fits and one.found.candidate == rule, (one.found.candidate, one.found.turns, one.found.same)
+    assert one.maps.same_as(one.fragment) and one.order.block == rule.block
     assert one.found.agreeing == one.found.proof >= 0.8 * PROOF - 256 and not one.found.against
-    carried = hidden.fraction_bits == 11  # 8 products below 4 and a sum below 2 have 5 bits more: cut to 16 or to more is one
+    carried = rule.fraction_bits == 11  # 8 products below 4 and a sum below 2 have 5 bits more: cut to 16 or to more is one
     assert [other.sum_bits for other in one.found.same] == list(range(16, 23)) * carried, one.found.same
 
 
@@ -140,7 +147,7 @@ ODD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "sums to nearest" else pytest.mark.long) for name in ODD])
+@pytest.mark.parametrize("name", hidden(ODD))
 def test_what_no_row_says_is_described_and_contradicted(name):
     odd = ODD[name]
     one = probed(FakeGpu(odd.multiply), odd.word)
@@ -162,7 +169,7 @@ def test_an_overflow_that_gives_no_inf_is_told_and_contradicts_the_rule():
     assert right < asked and {product["kind"] for product in one.found.against} == {EXTREMES}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_bits_of_a_nan_are_told_and_no_rule_asks_for_them():
     one = probed(FakeGpu(changed(by_row("truncate", 16, 25), nans(0x7FC00000))), F16)
     assert one.found.fits and one.traits.found["NaN"].text == "0x7fc00000"
@@ -201,6 +208,12 @@ def turned(place):
     return (lane + 3) % 32, register, word
 
 
+def exchanged(place):
+    """Lanes 5 and 6 exchanged: every bit of a lane by itself adds what it did."""
+    lane, register, word = place
+    return {5: 6, 6: 5}.get(lane, lane), register, word
+
+
 MAPS = {
     "A: two bits of a lane": (F16, {"a": swapped((0, 3), 0)}, True),
     "A: two registers": (BF16, {"a": swapped((0, 1), 1)}, True),
@@ -212,32 +225,30 @@ MAPS = {
     "C of a warpgroup": ("wgmma_m64n8k16_f16", {"c": swapped((5, 6), 0), "a": swapped((2, 5), 0)}, True),
     "an opaque type": ("wmma_m16n16k16_f16", {"a": swapped((0, 4), 0), "c": swapped((1, 2), 1)}, True),
     "A: the words of a register": (F16, {"a": halves}, False),
+    "A: two lanes": (BF16, {"a": exchanged}, False),
     "B: lanes counted from another": (TF32, {"b": turned}, False),
     "an opaque type, lanes counted from another": ("wmma_m16n16k16_f16", {"b": turned}, False),
 }
-
-
-FEW_MAPS = ("A: two registers", "A: the words of a register", "B: of integers", "an opaque type")
 
 
 def hidden_elements(gpu: FakeGpu, fragment: Fragment) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return gpu.open(fragment).maps
 
 
-def same_instruction(maps, hidden) -> bool:
+def same_instruction(maps, real) -> bool:
     """Whether one permutation each of rows, columns and k makes the maps found of those hidden."""
     axes = {"a": ("i", "k"), "b": ("k", "j"), "c": ("i", "j")}
     names: dict[str, dict[int, int]] = {"i": {}, "j": {}, "k": {}}
-    for operand, (rows, columns) in hidden.items():
+    for operand, (rows, columns) in real.items():
         held = getattr(maps, operand)
-        for axis, real, found in zip(axes[operand], (rows, columns), (held.rows, held.columns)):
-            for x, y in zip(real.reshape(-1).tolist(), found.reshape(-1).tolist()):
+        for axis, known, found in zip(axes[operand], (rows, columns), (held.rows, held.columns)):
+            for x, y in zip(known.reshape(-1).tolist(), found.reshape(-1).tolist()):
                 if names[axis].setdefault(x, y) != y:
                     return False
     return all(len(set(table.values())) == len(table) for table in names.values())
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FEW_MAPS else pytest.mark.long) for name in MAPS])
+@pytest.mark.parametrize("name", hidden(MAPS))
 def test_a_hidden_map_is_found(name):
     fragment, moved, fits = FRAGMENTS.get(MAPS[name][0]), *MAPS[name][1:]
     gpu = FakeGpu(by_row("exact", 16), moved)
