@@ -134,22 +134,30 @@ def _short(symbol: str) -> str:
     return role[1] if role else "gemm"
 
 
-def write_files(folder: Path, files: Mapping[str, str | bytes]) -> dict[str, Path]:
+def write_files(folder: Path, files: Mapping[str, str | bytes], *, rows: bool = False) -> dict[str, Path]:
     """Write files into `folder`, made if it is not there: each is whole or absent, and an
     error leaves none of them.
+
+    Args:
+        files: by their names, which may lie in folders of `folder`.
+        rows: whether rows and specs may be among them, as nowhere else.
 
     Raises:
         GemmgenError: they cannot be written.
     """
     try:
-        resolved(folder).mkdir(parents=True, exist_ok=True)
+        for inner in {Path(name).parent for name in files} | {Path()}:
+            resolved(folder / inner).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from None
-    return {name: path for name, path in zip(files, write_paths({folder / n: c for n, c in files.items()}))}
+    return {name: path for name, path in zip(files, write_paths({folder / n: c for n, c in files.items()}, rows=rows))}
 
 
-def write_paths(contents: Mapping[Path, str | bytes]) -> list[Path]:
+def write_paths(contents: Mapping[Path, str | bytes], *, rows: bool = False) -> list[Path]:
     """Write each content beside its final path first, and move all into place when all are complete.
+
+    Args:
+        rows: as `write_files` takes it.
 
     Raises:
         GemmgenError: a path cannot be written, or is a device or a folder.
@@ -160,7 +168,7 @@ def write_paths(contents: Mapping[Path, str | bytes]) -> list[Path]:
         for path, content in contents.items():
             # A link's target is what gets replaced, never a device such as /dev/null.
             final = resolved(path)
-            if final.suffix in WRITTEN_BY_HAND:
+            if final.suffix in WRITTEN_BY_HAND and not rows:
                 raise GemmgenError(str(path), "is named as a spec, a row or a matrix", got=final.name,
                                    needs=f"another ending than {' and '.join(WRITTEN_BY_HAND)}: such files are only read", remedy="another -o")
             if final.exists() and not final.is_file():

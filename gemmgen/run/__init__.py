@@ -348,6 +348,15 @@ def _driver(target: Target) -> Any:
     return import_module(f"gemmgen.run.{vendor_of(target.arch).platform}")
 
 
+def driver_facts(kind: str) -> dict[str, Any]:
+    """What the driver of `cuda` or `hip` tells of the GPU here without a measurement: its name as `title`, its `arch`, and limits as rows name them.
+
+    Raises:
+        DeviceError: there is no such GPU.
+    """
+    return import_module(f"gemmgen.run.{kind}").driver_facts()
+
+
 def open_on(target: Target, binary: Any) -> Device:
     """A driver for a binary on the GPU here, which `why_not` has nothing against."""
     return _driver(target).open_device(binary)

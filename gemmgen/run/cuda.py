@@ -80,6 +80,33 @@ def _version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
+def driver_facts() -> dict[str, Any]:
+    """What the driver tells of the current GPU without a measurement, under the names that rows of specs/gpus use where these have one.
+
+    Raises:
+        DeviceError: there is no GPU, or no cupy.
+    """
+    try:
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        told = runtime.getDeviceProperties(cupy.cuda.Device().id)
+    except Exception as error:
+        raise DeviceError(_PLACE, "no CUDA GPU answers", got=_first_line(error), remedy=_EMULATOR) from None
+    megahertz = told.get("memoryClockRate", 0) / 1e3
+    facts = {
+        "title": told["name"].decode(), "arch": f"sm_{told['major']}{told['minor']}", "sms": told["multiProcessorCount"], "warp_size": told["warpSize"],
+        "threads_per_block": told["maxThreadsPerBlock"], "threads_per_sm": told["maxThreadsPerMultiProcessor"],
+        "blocks_per_sm": told.get("maxBlocksPerMultiProcessor"), "registers_per_sm": told["regsPerMultiprocessor"],
+        "shared_bytes_per_sm": told["sharedMemPerMultiprocessor"], "shared_bytes_per_block": told.get("sharedMemPerBlockOptin"),
+        "shared_bytes_reserved_per_block": told.get("reservedSharedMemPerBlock"), "l2_mib": told["l2CacheSize"] / 2**20,
+        "device_memory_bytes": told["totalGlobalMem"], "boost_mhz": told.get("clockRate", 0) / 1e3,
+        "dram_gb_per_s": 2 * megahertz * told.get("memoryBusWidth", 0) / 8e3,
+        "driver_version": _version(runtime.driverGetVersion()), "runtime_version": _version(runtime.runtimeGetVersion()),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
 class _Attribute(ctypes.Structure):
     """CUlaunchAttribute."""
 

@@ -15,6 +15,7 @@ from gemmgen.plan import Plan
 from gemmgen.render import Source
 
 if TYPE_CHECKING:
+    from gemmgen.catalog.gpu import Gpu
     from gemmgen.emulate.amdgpu import AmdEmulator
 
 
@@ -99,3 +100,19 @@ class EmulatorDevice:
     def release(self) -> None:
         if self._emulator is not None:
             self._emulator.forget()
+
+
+class UnplannedDevice(EmulatorDevice):
+    """The emulator as a device for a kernel that no plan made, as one that probes an instruction.
+
+    Args:
+        gpu: the row whose matrix unit multiplies.
+    """
+
+    def __init__(self, gpu: Gpu, source: Source, binary: Binary):
+        self.conflicts: dict[str, int] = {}
+        self.clusters_at_once, self.progress, self.schedule = None, None, LAZY_HIGHEST
+        self.name = f"emulator of {gpu.title}"
+        package, name = gpu.maker.emulator
+        made_for = getattr(import_module(package), name)
+        self._emulator = made_for(binary.assembly, gpu.unit, source=source.text, source_name=source.file_name, processes=1)

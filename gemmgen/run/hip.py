@@ -101,6 +101,23 @@ def _gpus(runtime: _Runtime) -> list[_Gpu]:
     return found
 
 
+def driver_facts() -> dict[str, Any]:
+    """What the driver tells of the first GPU without a measurement, under the names that rows of specs/gpus use where these have one.
+
+    Raises:
+        DeviceError: there is no GPU, or no hip-python.
+    """
+    runtime = _Runtime()
+    gpus = _gpus(runtime)
+    if not gpus:
+        raise _refusal("hipGetDeviceCount", "hipErrorNoDevice")
+    first = gpus[0]
+    return {
+        "title": first.name, "arch": first.arch, "warp_size": first.wavefront_size, "compute_units": first.compute_units,
+        "driver_version": runtime("hipDriverGetVersion"), "runtime_version": runtime("hipRuntimeGetVersion"),
+    }
+
+
 def _text(value: str | bytes) -> str:
     """hip-python gives a C string as text or, in older versions, as bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -200,10 +200,10 @@ def _floats(fragment: Fragment, word: Format, rng: np.random.Generator) -> Itera
     m, n, k = fragment.shape
 
     def words(rows: int, columns: int, exponents: Exponents) -> np.ndarray:
-        return _drawn(rng, word, _RAW[fragment.word], (rows, columns), exponents)
+        return drawn(rng, word, _RAW[fragment.word], (rows, columns), exponents)
 
     def sums(exponents: Exponents) -> np.ndarray:
-        return _drawn(rng, FORMATS["f32"], np.dtype(np.uint32), (m, n), exponents).view(np.float32)
+        return drawn(rng, FORMATS["f32"], np.dtype(np.uint32), (m, n), exponents).view(np.float32)
 
     def opposite(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         exact = _decoded(fragment, a).astype(np.float64) @ _decoded(fragment, b).astype(np.float64)
@@ -223,7 +223,7 @@ def _floats(fragment: Fragment, word: Format, rng: np.random.Generator) -> Itera
         yield asks, a, b, of_c(a, b) if callable(of_c) else sums(of_c)
 
 
-def _drawn(rng: np.random.Generator, form: Format, raw: np.dtype, shape: tuple[int, int], exponents: Exponents) -> np.ndarray:
+def drawn(rng: np.random.Generator, form: Format, raw: np.dtype, shape: tuple[int, int], exponents: Exponents) -> np.ndarray:
     """Random numbers of a format as they are stored: either sign, any fraction, exponents of a range that the format has."""
     if exponents == _ZERO:
         return np.zeros(shape, raw)

@@ -72,6 +72,8 @@ _FLOOR = -100
 product too small for a normal float32 is below the last kept bit, so it is cut
 to zero however float32 rounded it, and every scale below is a normal float32.
 Where the floor changes a result, the definition decides."""
+_WIDEST = 27
+"""Fraction bits up to which 2**(bits - _FLOOR) is a float32 and a product of mantissas in such units an int32."""
 _CEILING = 125
 """Above this exponent a product might overflow float32; the definition takes over."""
 _ZERO = -1000  # exponent of a zero factor; a product with one stays below -600
@@ -90,6 +92,11 @@ class Truncate(Rule):
     3. the sum is exact, and is cut toward zero to FP32, or to fewer bits behind its binary point, `sum_bits`; an empty sum is +0;
     4. a block that holds an Inf or a NaN gives what IEEE addition gives.
     """
+
+    @property
+    def has_fast_blocks(self) -> bool:
+        """Wider terms leave int32, and a scale float32."""
+        return self.bits <= _WIDEST
 
     @property
     def sum_dtype(self) -> type[np.signedinteger]:
@@ -174,6 +181,11 @@ class Floor(Rule):
        nearest to FP32; an empty sum is +0;
     5. Inf and NaN give what IEEE addition gives.
     """
+
+    @property
+    def has_fast_blocks(self) -> bool:
+        """Wider sums leave int32, and a scale float32."""
+        return self.bits <= _WIDEST and self.length << self.bits + 2 < 1 << 31
 
     def one_block(self, a, b, c):
         c = c.astype(np.float64)

@@ -1,0 +1,73 @@
+"""Instructions, one after another, and rows of specs/fragments of those whose maps the catalog has otherwise or not at all."""
+
+from __future__ import annotations
+
+from gemmgen.bringup.instruction import Instruction, probe_instruction
+from gemmgen.bringup.maps import Maps
+from gemmgen.bringup.session import Session, Value
+from gemmgen.catalog.fragment import FragmentMap
+
+
+def measure(session: Session) -> None:
+    """Probe every instruction of the session."""
+    first_f16 = next((one for policy in ("library", "any") for one in session.fragments
+                      if one.word == "f16" and (policy == "any" or one.interface.library_fragment)), None)
+    for fragment in session.fragments:
+        session.progress(fragment.name)
+        one = probe_instruction(session.machine, fragment, session.products, session.seed, egemm=fragment is first_f16)
+        session.instructions.append(one)
+        session.values.append(_value(one))
+        if one.maps and one.maps.fits and not one.maps.same_as(fragment):
+            session.rows[f"fragments/{fragment.name}.toml"] = row_text(one.maps, session.machine.name)
+
+
+def _value(one: Instruction) -> Value:
+    name = f"map {one.fragment.name}"
+    if one.maps is None:
+        return Value(name, None, f"{one.error.where}: {one.error.problem}" if one.error else "not probed", "not found")
+    maps, how = one.maps, _how(one.maps)
+    if not maps.fits:
+        return Value(name, "no bit rows", f"{how}; {'; '.join(maps.complaints)}", "not found")
+    bits = {label: _bits(held.bits) for label in "abc" if (held := getattr(maps, label))}
+    return Value(name, bits, how)
+
+
+def _how(maps: Maps) -> str:
+    if maps.fragment.interface.library_fragment:
+        return "numbers loaded from memory"
+    return f"{maps.tiles} products of one word of A with numbered words of B"
+
+
+def _bits(held: FragmentMap) -> dict[str, object]:
+    told = {"lanes": held.lanes, "registers": held.registers, "packed": held.packed, "copies": held.copies}
+    return {name: value if isinstance(value, int) else [list(offset) for offset in value] for name, value in told.items() if value not in ((), 1)}
+
+
+def row_text(maps: Maps, device: str) -> str:
+    """The row of an instruction as TOML, with the maps found; the facts of its name are the ones it was probed by."""
+    fragment = maps.fragment
+    lines = [
+        f'name = "{fragment.name}"', f'source = "gemmgen bringup on {device}: {_how(maps)}"', f'vendor = "{fragment.vendor}"', f'policy = "{fragment.policy}"',
+        'map_source = "measured"',
+    ]
+    lines += [f"min_arch = {fragment.min_arch}"] if fragment.min_arch else []
+    lines += [f"archs = {_toml(list(fragment.archs))}"] if fragment.archs else []
+    lines += [f'arch = "{fragment.arch}"'] if fragment.arch else []
+    lines += [f'instruction = "{fragment.instruction}"'] + ([f'builtin = "{fragment.builtin}"'] if fragment.builtin else [])
+    lines += [f"shape = {list(fragment.shape)}", f'word = "{fragment.word}"']
+    lines += [f"{name} = {value}" for name in ("widest", "sparse_from", "deepest") if (value := getattr(fragment, name))]
+    for label in "abc":
+        if held := getattr(maps, label):
+            lines += ["", f"[{label}]", *(f"{name} = {_toml(value)}" for name, value in _bits(held.bits).items())]
+    if fragment.descriptor:
+        told = fragment.descriptor.model_dump(exclude_none=True)
+        lines += ["", "[descriptor]", *(f"{name} = {_toml(value)}" for name, value in told.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,74 @@
+"""A bring-up of the GPU at hand, which is told nothing of it: the maps and the matrix unit's row that it finds are those that ship.
+
+    python -m pytest -q -n0 -s tests/device/test_bringup_gpu.py
+
+`GEMMGEN_BRINGUP_PRODUCTS` asks for another number of random products an instruction; `GEMMGEN_BRINGUP_OUT` is a folder for the rows and reports.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gemmgen.bringup import REPORT, bring_up
+from gemmgen.bringup.probe import GpuMachine
+from gemmgen.catalog.gpu import arch_number, generation
+from gemmgen.catalog.unit import UNITS
+
+pytestmark = pytest.mark.device("nvidia")
+
+
+@pytest.fixture(scope="module")
+def brought():
+    session, told, files = bring_up(GpuMachine("cuda"), "here", products=int(os.environ.get("GEMMGEN_BRINGUP_PRODUCTS", 1_000_000)))
+    if folder := os.environ.get("GEMMGEN_BRINGUP_OUT"):
+        for name, text in files.items():
+            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / name).write_text(text)
+    print("\n" + files["report.md"])
+    print("\n".join(f"{one.fragment.name}: {one.seconds:.2f} s" for one in session.instructions), f"\n{told['seconds']} s")
+    return session, told, files
+
+
+def test_every_instruction_is_probed_to_the_end(brought):
+    session, _, files = brought
+    assert session.instructions and not [str(one.error) for one in session.instructions if one.error]
+    assert REPORT in files
+
+
+def test_maps_are_the_shipped_rows(brought):
+    assert [one.fragment.name for one in brought[0].instructions if not one.maps.same_as(one.fragment)] == []
+
+
+def test_sums_are_the_shipped_rows(brought):
+    session, told, _ = brought
+    if session.unit is None:
+        pytest.skip("no row ships for this GPU")
+    assert told["shipped"]["differences"] == [] and told["left_out_of_the_unit"] == []
+    wrong = {one.fragment.name: (one.found.agreeing, one.found.proof) for one in session.instructions if one.found and one.found.agreeing != one.found.proof}
+    assert not wrong
+    assert all(one.whole[0] == one.whole[1] for one in session.instructions if one.whole)
+
+
+def test_the_rows_are_the_shipped_ones_key_by_key(brought, tmp_path):
+    session, _, files = brought
+    name = generation(arch_number(session.machine.arch))
+    if name is None:
+        pytest.skip("no row ships for this GPU")
+    (tmp_path / "here.toml").write_text(files["units/here.toml"])
+    found, shipped = UNITS.get(str(tmp_path / "here.toml")), UNITS.get(name)
+
+    def told(unit):
+        by = {(word, policy): one for one in unit.variants for word in one.words for policy in one.policies or (None,)}
+        variants = {key: (one.rule, one.fraction_bits, one.sum_bits, one.block) for key, one in by.items()}
+        return unit.rule, unit.fraction_bits, unit.sum_bits, unit.block, set(unit.integers), variants
+
+    assert told(found) == told(shipped)
+
+
+def test_egemms_verdict_is_reproduced(brought):
+    [profile] = [one.profile for one in brought[0].instructions if one.profile]
+    assert profile.verdict.startswith("half multiplication with single-precision accumulation")
+    assert profile.single < profile.draws and profile.passing > 1

@@ -1,0 +1,89 @@
+"""A bring-up through the compilers and the emulator: its kernels compile, and find what the emulated GPU's row says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fake_hip import MI210, FakeHip, emulating, install
+
+from gemmgen.bringup.candidates import Candidate
+from gemmgen.bringup.instruction import probe_instruction
+from gemmgen.bringup.probe import EmulatedMachine
+from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.gpu import GPUS
+
+CASES = [("a100", "mma_m16n8k8_f16"), ("mi210", "mfma_m16n16k16_f16"), ("h200", "wgmma_m64n8k8_tf32"), ("h200", "wmma_m16n16k16_f16"),
+         ("mi300x", "mfma_m16n16k32_e4m3fnuz"), ("rx7900xtx", "rdna3_m16n16k16_f16"), ("rx9070xt", "rdna4_m16n16k16_bf16")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("gpu", "name"), [pytest.param(*one, marks=() if at < 2 else pytest.mark.long) for at, one in enumerate(CASES)])
+def test_an_emulated_instruction_is_what_its_rows_say(gpu, name):
+    row, fragment = GPUS.get(gpu), FRAGMENTS.get(name)
+    one = probe_instruction(EmulatedMachine(row), fragment, 500)
+    assert one.error is None, str(one.error)
+    assert one.maps.same_as(fragment) and one.found.fits
+    assert Candidate.of(row.unit, fragment.word, fragment.policy) in (one.found.candidate, *one.found.same)
+
+
+@pytest.mark.parametrize(("gpu", "name"), [("a100", "mma_m8n8k16_s8"), pytest.param("mi300x", "mfma_m16n16k32_s8", marks=pytest.mark.long)])
+def test_emulated_integers_are_exact(gpu, name):
+    one = probe_instruction(EmulatedMachine(GPUS.get(gpu)), FRAGMENTS.get(name), 500)
+    assert one.maps.same_as(one.fragment) and one.whole[0] == one.whole[1] and one.traits.value("sums") == "wrap around in INT32"
+
+
+def test_a_row_that_was_changed_is_found(monkeypatch):
+    """By launches of the compiled kernel: the unit is hidden in the emulator."""
+    gpu = GPUS.get("a100")
+    hidden = gpu.unit.model_copy(update={"fraction_bits": 22, "block": {"tf32": 4}})
+    monkeypatch.setattr(type(gpu), "unit", property(lambda self: hidden))
+    one = probe_instruction(EmulatedMachine(gpu), FRAGMENTS.get("mma_m16n8k8_tf32"), 500)
+    assert one.rule == Candidate("truncate", 4, 22)
+
+
+def test_the_command_writes_rows_and_compares_the_second_time(gemmgen, tmp_path):
+    folder = tmp_path / "my_gpu"
+    call = ("bringup", "--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_tf32", "--products", 500, "-o", folder, "--quiet")
+    first = gemmgen(*call)
+    assert first.code == 0 and "| `mma_m16n8k8_tf32` | as shipped | 4 at once, in turn of k |" in first.out
+    assert "No difference in what was probed." in first.out and "## Not measured" in first.out
+    assert 'unchecked = "found on an emulator, not checked on hardware"' in (folder / "units" / "my_gpu.toml").read_text()
+    second = gemmgen(*call, "--json")
+    assert second.code == 0 and json.loads(second.out)["changed"] == []
+
+
+@pytest.mark.parametrize(("arguments", "where"), [
+    (("--device", "emulator", "-o", "x"), "--gpu"),
+    (("--device", "cuda", "--gpu", "h200", "-o", "x"), "--gpu"),
+    (("--device", "emulator", "--gpu", "h200", "-o", "x", "--name", "Mine!"), "--name"),
+    (("--device", "emulator", "--gpu", "mi100", "-o", "x"), "--device emulator"),
+    (("--device", "emulator", "--gpu", "h200", "--only", "nothing", "-o", "x"), "--only"),
+])
+def test_what_cannot_be_served_is_refused(gemmgen, arguments, where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = gemmgen("bringup", *arguments)
+    assert ran.code == 2 and ran.err.startswith(f"error: {where}") and not (tmp_path / "x").exists()
+
+
+def test_a_folder_with_other_things_is_left_alone(gemmgen, tmp_path):
+    (tmp_path / "mine.toml").write_text("name = 1")
+    ran = gemmgen("bringup", "--device", "emulator", "--gpu", "h200", "-o", tmp_path, "--name", "x")
+    assert ran.code == 2 and "other things in it" in ran.err and (tmp_path / "mine.toml").read_text() == "name = 1"
+
+
+@pytest.mark.long
+def test_the_command_goes_through_amds_driver(gemmgen, tmp_path, monkeypatch):
+    """On a stand-in for HIP that emulates launches: the target is what the driver says."""
+    fake = install(monkeypatch, FakeHip(gpus=(MI210,), execute=emulating(GPUS.get("mi210").unit)))
+    ran = gemmgen("bringup", "--device", "hip", "--only", "mfma_m16n16k16_f16", "--products", 500, "-o", tmp_path / "here", "--json", "--quiet")
+    assert ran.code == 0, ran.err
+    told = json.loads(ran.out)
+    assert told["arch"] == "gfx90a" and told["shipped"] == {"unit": "cdna2", "differences": []}
+    assert told["values"]["gpu warp_size"] == {"value": 64, "standing": "told", "how": "the driver", "proof": ""}
+    assert fake.launches and 'verified = "' in (tmp_path / "here" / "units" / "here.toml").read_text()
+
+
+def test_no_gpu_is_told(gemmgen, tmp_path, monkeypatch):
+    install(monkeypatch, FakeHip(gpus=()))
+    ran = gemmgen("bringup", "--device", "hip", "-o", tmp_path / "here")
+    assert ran.code == 2 and "no AMD GPU answers" in ran.err and not (tmp_path / "here").exists()

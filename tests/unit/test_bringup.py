@@ -1,0 +1,440 @@
+"""A bring-up finds out what was hidden in a made-up GPU, of which it sees launches and memory alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from fake_gpu import FakeGpu, aligning, by_row, flushed, in_order, with_words
+
+from gemmgen.bringup import bring_up
+from gemmgen.bringup.candidates import EXTREMES, Candidate, Found
+from gemmgen.bringup.dots import Dots
+from gemmgen.bringup.egemm import profile
+from gemmgen.bringup.instruction import Instruction, probe_instruction
+from gemmgen.bringup.fragments import row_text
+from gemmgen.bringup.maps import Maps, find_maps
+from gemmgen.bringup.named import instruction
+from gemmgen.bringup.probe import Raw
+from gemmgen.bringup.report import changes
+from gemmgen.bringup.sums import Order
+from gemmgen.bringup.unit import differences, text_of, unit_row
+from gemmgen.catalog.fragment import FRAGMENTS, Fragment
+from gemmgen.catalog.unit import UNITS, MatrixUnit
+from gemmgen.errors import SpecError
+
+PROOF = 2000
+F16, BF16, TF32 = "mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_tf32"
+E4M3, E5M2, S8 = "mma_m16n8k32_e4m3", "mma_m16n8k32_e5m2", "mma_m16n8k32_s8"
+
+
+def probed(gpu: FakeGpu, name: str, **more):
+    with np.errstate(all="ignore"):
+        one = probe_instruction(gpu, FRAGMENTS.get(name), PROOF, **more)
+    assert one.error is None, str(one.error)
+    return one
+
+
+# ---------------------------------------------------------------- units that a row says
+
+ROWS = {
+    "V100's": (F16, Candidate("truncate", 4, 23)),
+    "A100's": (F16, Candidate("truncate", 8, 24)),
+    "H100's": (F16, Candidate("truncate", 16, 25)),
+    "wider, blocks of four": (F16, Candidate("truncate", 4, 27)),
+    "narrower, pairs": (F16, Candidate("truncate", 2, 21)),
+    "blocks of three": (F16, Candidate("truncate", 3, 24)),
+    "very narrow": (BF16, Candidate("truncate", 8, 11)),
+    "very wide": (BF16, Candidate("truncate", 16, 36)),
+    "tf32, wide": (TF32, Candidate("truncate", 4, 31)),
+    "sums of few bits": (F16, Candidate("truncate", 16, 25, 20)),
+    "H100's of 8 bits": (E4M3, Candidate("truncate", 32, 13, 13)),
+    "Ada's of 8 bits": (E5M2, Candidate("truncate", 16, 13, 13)),
+    "fewer bits of sums than of terms": (E4M3, Candidate("truncate", 32, 25, 14)),
+    "MI300X's": (BF16, Candidate("floor", 8, 24)),
+    "floor, wider": (F16, Candidate("floor", 4, 29)),
+    "floor, narrow, tf32": (TF32, Candidate("floor", 8, 18)),
+    "MI300X's of 8 bits": (E5M2, Candidate("floor_apart", 16, 24)),
+    "even and odd apart, f16": (F16, Candidate("floor_apart", 8, 26)),
+    "MI210's": (BF16, Candidate("tree", 4, flushes=True)),
+    "a tree that keeps subnormal numbers": (BF16, Candidate("tree", 4)),
+    "a tree of eight, f16": (F16, Candidate("tree", 8, flushes=True)),
+    "MI100's": (F16, Candidate("exact", 4)),
+    "exact, all at once": (BF16, Candidate("exact", 16)),
+    "8 bits by FP16": (E4M3, Candidate("by_f16", 32, 25, inner=16)),
+    "8 bits by FP16, in two": (E5M2, Candidate("by_f16", 16, 24, inner=4)),
+}
+FAST = ("A100's", "sums to nearest", "A: two registers", "A: the words of a register", "A: two lanes", "B: of integers", "an opaque type")
+FEW = ("very narrow", "very wide", "terms downwards", "subnormal words flushed", "even k first", "B: words of a register")
+"""Of what is hidden, what `make test-fast` looks for, and what `make test` besides."""
+
+
+def hidden(names):
+    """Parameters, of which `make test-all` alone runs the most."""
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow if name in FEW else pytest.mark.long) for name in names]
+
+
+@pytest.mark.parametrize("name", hidden(ROWS))
+def test_a_hidden_row_is_found(name):
+    fragment, rule = ROWS[name]
+    gpu = FakeGpu(by_row(*rule[:3], inner=rule.inner, sum_bits=rule.sum_bits, flushes=rule.flushes))
+    one = probed(gpu, fragment)
+    assert one.found.fits and one.found.candidate == rule, (one.found.candidate, one.found.turns, one.found.same)
+    assert one.maps.same_as(one.fragment) and one.order.block == rule.block
+    assert one.found.agreeing == one.found.proof >= 0.8 * PROOF - 256 and not one.found.against
+    carried = rule.fraction_bits == 11  # 8 products below 4 and a sum below 2 have 5 bits more: cut to 16 or to more is one
+    assert [other.sum_bits for other in one.found.same] == list(range(16, 23)) * carried, one.found.same
+
+
+# ---------------------------------------------------------------- units that no row says
+
+
+def changed(inner, change):
+    return lambda word, a, b, c: change(inner(word, a, b, c))
+
+
+def nans(bits: int):
+    return lambda d: np.where(np.isnan(d), np.uint32(bits).view(np.float32), d)
+
+
+def largest(d):
+    return np.where(np.isinf(d), np.copysign(np.float32(np.finfo(np.float32).max), d), d)
+
+
+def away(x):
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+EVEN_FIRST = [*range(0, 16, 2), *range(1, 16, 2)]
+LAST_FIRST = [*range(8, 16), *range(8)]
+
+
+@dataclass
+class Odd:
+    """A unit that no row says: what each trait is to be found as, and whether its description explains it."""
+
+    multiply: object
+    traits: dict[str, object]
+    order: str = ""
+    word: str = F16
+    explained: bool = True
+    nearest: str = ""
+
+
+def cut(bits: int, how: str) -> dict[str, object]:
+    return {"bits": bits, "cut": how}
+
+
+ODD = {
+    "sums to nearest": Odd(aligning(25, 8, sums=np.rint), {"terms": cut(25, "zero"), "sum": cut(23, "nearest")}),
+    "sums upwards": Odd(aligning(24, 4, sums=np.ceil), {"terms": cut(24, "zero"), "sum": cut(23, "up")}),
+    "ties away from zero": Odd(aligning(24, 8, sums=away), {"sum": cut(23, "away")}),
+    "terms to nearest": Odd(aligning(24, 16, terms=np.rint), {"terms": cut(24, "nearest"), "accumulator": cut(24, "nearest"), "sum": cut(23, "zero")}),
+    "terms downwards": Odd(aligning(23, 8, terms=np.floor), {"terms": cut(23, "down"), "accumulator": cut(23, "down")}),
+    "sums of 18 bits to nearest": Odd(aligning(24, 8, sums=np.rint, sum_bits=18), {"sum bits": 18, "sum": cut(18, "nearest")}),
+    "subnormal words flushed": Odd(with_words(by_row("truncate", 8, 24), flushed), {"subnormal words": "flushed", "subnormal accumulator": "kept"}),
+    "subnormal sums flushed": Odd(
+        aligning(24, 8, flush_sums=True), {"subnormal words": "kept", "subnormal sums": "flushed", "subnormal products": "flushed"}, word=BF16),
+    "subnormal accumulators flushed": Odd(
+        aligning(24, 8, flush_sum_in=True), {"subnormal accumulator": "flushed", "subnormal sums": "kept"}, word=BF16),
+    "even k first": Odd(in_order(by_row("truncate", 8, 24), EVEN_FIRST), {"terms": cut(24, "zero")}, "0 2 4 6 8 10 12 14; then 1 3 5 7 9 11 13 15"),
+    "the later half first": Odd(in_order(by_row("truncate", 8, 25), LAST_FIRST), {}, "8 9 10 11 12 13 14 15; then 0 1 2 3 4 5 6 7"),
+    "one after another, backwards": Odd(
+        in_order(by_row("exact", 1), list(range(16))[::-1]), {}, "15; then 14; then 13; then 12; then 11; then 10; then 9; then 8; then 7; then 6; "
+        "then 5; then 4; then 3; then 2; then 1; then 0", explained=False, nearest="exact"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", hidden(ODD))
+def test_what_no_row_says_is_described_and_contradicted(name):
+    odd = ODD[name]
+    one = probed(FakeGpu(odd.multiply), odd.word)
+    assert not one.found.fits and one.rule is None
+    assert {trait: one.traits.value(trait) for trait in odd.traits} == odd.traits
+    assert one.order.text == odd.order if odd.order else one.order.in_turn
+    assert one.found.candidate.rule == (odd.nearest or one.found.candidate.rule)
+    assert bool(one.found.against) or not one.order.in_turn  # another order alone is told as such: a row says all but that
+    if odd.explained:
+        assert one.found.described and one.found.described.agreeing == one.found.described.proof > 0, one.found.described
+
+
+@pytest.mark.long
+def test_an_overflow_that_gives_no_inf_is_told_and_contradicts_the_rule():
+    """A row says nothing of it, and is found all the same."""
+    one = probed(FakeGpu(changed(by_row("truncate", 8, 24), largest)), BF16)
+    assert one.found.fits and one.traits.value("overflow") == "the largest FP32 number"
+    asked, right = one.found.kinds[EXTREMES]
+    assert right < asked and {product["kind"] for product in one.found.against} == {EXTREMES}
+
+
+@pytest.mark.slow
+def test_the_bits_of_a_nan_are_told_and_no_rule_asks_for_them():
+    one = probed(FakeGpu(changed(by_row("truncate", 16, 25), nans(0x7FC00000))), F16)
+    assert one.found.fits and one.traits.found["NaN"].text == "0x7fc00000"
+    assert one.traits.value("Inf") and one.traits.value("negative zeros") == "+0"
+
+
+# ---------------------------------------------------------------- maps
+
+
+def swapped(bits: tuple[int, int], part: int):
+    """Places with two bits of a lane (part 0), register (1) or word (2) exchanged."""
+    def move(place):
+        number, (low, high) = place[part], bits
+        one, other = number >> low & 1, number >> high & 1
+        number ^= (one ^ other) * (1 << low | 1 << high)
+        return tuple(number if at == part else value for at, value in enumerate(place))
+
+    return move
+
+
+def lane_and_register(place):
+    """Bit 0 of the lane and bit 0 of the register exchanged."""
+    lane, register, word = place
+    return lane & ~1 | register & 1, register & ~1 | lane & 1, word
+
+
+def halves(place):
+    """The two words of a register exchanged: lane 0 no longer holds element (0, 0)."""
+    lane, register, word = place
+    return lane, register, 1 - word
+
+
+def turned(place):
+    """Lanes counted on from lane 3: no bits say that."""
+    lane, register, word = place
+    return (lane + 3) % 32, register, word
+
+
+def exchanged(place):
+    """Lanes 5 and 6 exchanged: every bit of a lane by itself adds what it did."""
+    lane, register, word = place
+    return {5: 6, 6: 5}.get(lane, lane), register, word
+
+
+MAPS = {
+    "A: two bits of a lane": (F16, {"a": swapped((0, 3), 0)}, True),
+    "A: two registers": (BF16, {"a": swapped((0, 1), 1)}, True),
+    "A: a bit of the lane and one of the register": (F16, {"a": lane_and_register}, True),
+    "B: two bits of a lane": (E4M3, {"b": swapped((1, 4), 0)}, True),
+    "B: of integers": (S8, {"b": swapped((0, 2), 0)}, True),
+    "B: words of a register": (E5M2, {"b": swapped((0, 1), 2)}, True),
+    "C: registers": (F16, {"c": swapped((0, 1), 1), "a": lane_and_register}, True),
+    "C of a warpgroup": ("wgmma_m64n8k16_f16", {"c": swapped((5, 6), 0), "a": swapped((2, 5), 0)}, True),
+    "an opaque type": ("wmma_m16n16k16_f16", {"a": swapped((0, 4), 0), "c": swapped((1, 2), 1)}, True),
+    "A: the words of a register": (F16, {"a": halves}, False),
+    "A: two lanes": (BF16, {"a": exchanged}, False),
+    "B: lanes counted from another": (TF32, {"b": turned}, False),
+    "an opaque type, lanes counted from another": ("wmma_m16n16k16_f16", {"b": turned}, False),
+}
+
+
+def hidden_elements(gpu: FakeGpu, fragment: Fragment) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    return gpu.open(fragment).maps
+
+
+def same_instruction(maps, real) -> bool:
+    """Whether one permutation each of rows, columns and k makes the maps found of those hidden."""
+    axes = {"a": ("i", "k"), "b": ("k", "j"), "c": ("i", "j")}
+    names: dict[str, dict[int, int]] = {"i": {}, "j": {}, "k": {}}
+    for operand, (rows, columns) in real.items():
+        held = getattr(maps, operand)
+        for axis, known, found in zip(axes[operand], (rows, columns), (held.rows, held.columns)):
+            for x, y in zip(known.reshape(-1).tolist(), found.reshape(-1).tolist()):
+                if names[axis].setdefault(x, y) != y:
+                    return False
+    return all(len(set(table.values())) == len(table) for table in names.values())
+
+
+@pytest.mark.parametrize("name", hidden(MAPS))
+def test_a_hidden_map_is_found(name):
+    fragment, moved, fits = FRAGMENTS.get(MAPS[name][0]), *MAPS[name][1:]
+    gpu = FakeGpu(by_row("exact", 16), moved)
+    maps = find_maps(Raw(fragment, gpu.open(fragment)))
+    assert same_instruction(maps, hidden_elements(gpu, fragment))
+    assert maps.fits == fits and bool(maps.complaints) != fits
+    assert not maps.same_as(fragment)
+    if fits:  # as a row of the catalog that proves itself
+        assert all((held := getattr(maps, label)) is None or held.bits.prove(*held.extents) is None for label in "abc")
+
+
+def test_an_instruction_without_a_row_is_probed_by_its_mnemonic():
+    fragment = instruction("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", "sm_90")
+    assert (fragment.name, fragment.shape, fragment.word) == ("mma_m16n8k8_bf16", (16, 8, 8), "bf16")
+    gpu = FakeGpu(by_row("exact", 8), {"a": lane_and_register, "c": swapped((0, 3), 0)})
+    maps = find_maps(Raw(fragment, gpu.open(fragment)))
+    assert maps.fits and not maps.same_as(fragment) and not maps.numbered and same_instruction(maps, hidden_elements(gpu, fragment))
+    assert row_text(maps, "a test").startswith('name = "mma_m16n8k8_bf16"')
+    assert instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90") is FRAGMENTS.get(F16) is instruction(F16, "sm_90")
+
+
+@pytest.mark.parametrize("name", [
+    "mma.sync.aligned.m16n8k8.row.col.s32.bf16.bf16.s32", "mma.sync.aligned.m16n8k12.row.col.f32.f16.f16.f32", "mma.sync.aligned.m2n2k2.row.col.f32.f16.f16.f32",
+    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", "wgmma.of.any.kind",
+])  # fmt: skip
+def test_a_mnemonic_that_tells_no_registers_is_refused(name):
+    with pytest.raises(SpecError, match="--only: is"):
+        instruction(name, "sm_90")
+
+
+@pytest.mark.long
+def test_sums_are_found_through_a_hidden_map():
+    one = probed(FakeGpu(by_row("truncate", 4, 22), {"a": swapped((0, 3), 0), "b": turned}), F16)
+    assert one.found.fits and one.found.candidate == Candidate("truncate", 4, 22) and not one.maps.fits
+
+
+# ---------------------------------------------------------------- rows and reports
+
+
+def turned_out(name: str, rule: Candidate) -> Instruction:
+    return Instruction(FRAGMENTS.get(name), found=Found(rule, True, [], 1, [], 0))
+
+
+def test_what_instructions_are_becomes_one_row(tmp_path):
+    """Words of the commonest rule in `block`, the others as variants; a shallow instruction that sums otherwise is told."""
+    known = [
+        turned_out(F16, Candidate("truncate", 16, 25)), turned_out("mma_m16n8k8_f16", Candidate("truncate", 8, 25)),
+        turned_out("wgmma_m64n8k16_f16", Candidate("truncate", 16, 25)), turned_out(BF16, Candidate("truncate", 8, 25)),
+        turned_out(TF32, Candidate("truncate", 8, 27)), turned_out(E4M3, Candidate("by_f16", 32, 25, inner=16)),
+        turned_out("wgmma_m64n8k32_e4m3", Candidate("truncate", 32, 13, 13)),
+    ]
+    found = unit_row(known)
+    assert found.block == {"f16": 16, "bf16": 8} and not found.left_out
+    (tmp_path / "hidden.toml").write_text(text_of(found, "hidden", "a test", ['verified = "a test"']))
+    row = UNITS.get(str(tmp_path / "hidden.toml"))
+    assert {(one.words, one.policies): (one.rule, one.fraction_bits, one.sum_bits, one.block) for one in row.variants} == {
+        (("tf32",), ()): ("truncate", 27, None, 8), (("e4m3",), ("mma",)): ("by_f16", 25, None, 32), (("e4m3",), ("wgmma",)): ("truncate", 13, 13, 32),
+    }
+    other = unit_row([*known, turned_out("mma_m16n8k8_f16", Candidate("truncate", 4, 25))])
+    assert len(other.left_out) == 1 and other.left_out[0].startswith("mma_m16n8k8_f16: rule truncate, block 4")
+
+
+def test_the_catalogs_row_is_held_against_what_was_found():
+    maps = Maps(FRAGMENTS.get(F16), None, None, None, True, True, 0)
+    known = [turned_out(F16, Candidate("truncate", 16, 25)), turned_out("mma_m16n8k8_f16", Candidate("truncate", 8, 25)), turned_out(TF32, Candidate("tree", 8))]
+    for one in known:
+        one.maps = maps
+    assert differences(known, UNITS.get("hopper")) == [f"{TF32}: rule tree, block 8; the row says rule truncate, block 8, fraction_bits 25"]
+    assert len(differences(known, UNITS.get("ampere"))) == 3
+
+
+def test_changes_are_told_and_what_is_the_same_is_not():
+    def report(device, **values):
+        return {"device": device, "values": {name: {"value": value} for name, value in values.items()}}
+
+    before = report("one", bits=24, bits_kept=(1, 2), gone=3)
+    assert changes(json.loads(json.dumps(before)), report("one", bits=25, bits_kept=(1, 2), new="x")) == [
+        "bits: was 24, is 25", "gone: was 3, and was not sought", "new: new, x"]
+    assert changes(before, before) == [] and "the device was one, and is two" in changes(before, report("two", **{}))
+
+
+# ---------------------------------------------------------------- the whole
+
+
+@dataclass
+class Whole:
+    told: dict = field(default_factory=dict)
+    files: dict = field(default_factory=dict)
+
+
+def whole(gpu: FakeGpu, names: tuple[str, ...], before: str | None = None) -> Whole:
+    with np.errstate(all="ignore"):
+        _, told, files = bring_up(gpu, "hidden", products=PROOF, chosen=[FRAGMENTS.get(name) for name in names], before=before)
+    return Whole(told, files)
+
+
+def by_word(rules):
+    return lambda word, a, b, c: rules[word](word, a, b, c)
+
+
+LIMITS = {"sms": 77, "warp_size": 32, "shared_bytes_per_sm": 123456, "threads_per_sm": 1536, "l2_mib": 33.5}
+
+
+@pytest.mark.long
+def test_rows_are_written_and_a_second_time_tells_what_changed(tmp_path):
+    rules = {"f16": by_row("truncate", 8, 24), "s8": by_row("exact", 1)}
+    first = whole(FakeGpu(by_word(rules), told=LIMITS), ("mma_m16n8k8_f16", S8))
+    (tmp_path / "hidden.toml").write_text(first.files["units/hidden.toml"])
+
+    row = UNITS.get(str(tmp_path / "hidden.toml"))
+    assert (row.rule, row.fraction_bits, row.block, row.integers, row.variants) == ("truncate", 24, {"f16": 8}, ("s8",), ())
+    assert f"{sum(count for _, (count, _) in list(first.told['instructions'][0]['rule']['random'].items())[:-1])} random products" in row.verified
+    for name, value in LIMITS.items():
+        assert f"\n{name} = {value}" in first.files["gpu.partial.toml"] and first.told["values"][f"gpu {name}"]["standing"] == "told"
+    assert first.told["values"]["gpu registers_per_thread"]["standing"] == "assumed"
+    assert first.told["changed"] is None and first.told["shipped"]["unit"] == "hopper"
+    assert any(S8 not in one and "the row says rule truncate, block 8, fraction_bits 25" in one for one in first.told["shipped"]["differences"])
+
+    rules["f16"] = by_row("truncate", 8, 25)
+    second = whole(FakeGpu(by_word(rules), told=LIMITS | {"sms": 78}), ("mma_m16n8k8_f16", S8), before=first.files["report.json"])
+    changed = second.told["changed"]
+    assert "gpu sms: was 77, is 78" in changed and "unit mma_m16n8k8_f16 fraction_bits: was 24, is 25" in changed
+    assert not any(S8 in one or "shared_bytes" in one for one in changed) and not second.told["shipped"]["differences"]
+    assert "## What changed since the last time" in second.files["report.md"]
+    assert json.loads(second.files["report.json"])["values"]["gpu sms"]["value"] == 78
+
+
+@pytest.mark.long
+def test_words_and_interfaces_that_sum_otherwise_become_variants(tmp_path):
+    rules = {
+        "f16": by_row("truncate", 16, 25), "bf16": by_row("truncate", 8, 25), "tf32": by_row("truncate", 8, 27), "e4m3": by_row("by_f16", 32, 25, inner=16),
+    }
+    found = whole(FakeGpu(by_word(rules)), (F16, "mma_m16n8k8_f16", BF16, TF32, E4M3))
+    (tmp_path / "hidden.toml").write_text(found.files["units/hidden.toml"])
+
+    row: MatrixUnit = UNITS.get(str(tmp_path / "hidden.toml"))
+    assert row.block == {"f16": 16, "bf16": 8}
+    assert {one.words: (one.rule, one.fraction_bits, one.block) for one in row.variants} == {("tf32",): ("truncate", 27, 8), ("e4m3",): ("by_f16", 25, 32)}
+    assert not found.told["left_out_of_the_unit"]
+
+
+@pytest.mark.long
+def test_a_row_of_a_fragment_is_written_where_its_map_is_new(tmp_path):
+    gpu = FakeGpu(by_row("truncate", 16, 25), {"a": swapped((0, 3), 0)})
+    found = whole(gpu, (F16, BF16))
+    (tmp_path / f"{F16}.toml").write_text(found.files[f"fragments/{F16}.toml"])
+    row = FRAGMENTS.get(str(tmp_path / f"{F16}.toml"))
+    assert row.map_source == "measured" and row.a != FRAGMENTS.get(F16).a and row.c == FRAGMENTS.get(F16).c
+    plain = whole(FakeGpu(by_row("truncate", 16, 25)), (F16,))
+    assert not any(name.startswith("fragments/") for name in plain.files)
+
+
+def test_integers_that_stop_at_their_ends_are_told():
+    def stops(word, a, b, c):
+        return np.clip(a.astype(np.int64) @ b.astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
+
+    one = probed(FakeGpu(stops), S8)
+    assert one.whole[0] != one.whole[1] and one.traits.value("sums") == "stop at the ends of INT32"
+
+
+def test_no_product_of_matrices_is_refused():
+    one = probe_instruction(FakeGpu(lambda word, a, b, c: c), FRAGMENTS.get(F16), PROOF)
+    assert one.error and one.maps is None
+
+
+# ---------------------------------------------------------------- EGEMM-TC's workflow
+
+
+def in_half(word, a, b, c):
+    """Products and sums of FP16, rounded each."""
+    x, y = a.view(np.float16), b.view(np.float16)
+    return (x[:, :, :1] * y[:, :1] + x[:, :, 1:2] * y[:, 1:2]).astype(np.float32)
+
+
+@pytest.mark.parametrize(("multiply", "verdict"), [
+    (by_row("truncate", 8, 24), "half multiplication with single-precision accumulation: all 10000 sums are identical to d_FLOAT bit-wisely up to 21 mantissa bits"),
+    pytest.param(in_half, "all 10000 sums are d_HALF", marks=pytest.mark.long),
+    pytest.param(by_row("truncate", 8, 14), "neither primitive", marks=pytest.mark.long),
+])
+def test_egemms_profiling_says_what_it_prints(multiply, verdict):
+    fragment = FRAGMENTS.get("mma_m16n8k8_f16")
+    maps = find_maps(Raw(fragment, FakeGpu(by_row("truncate", 8, 24)).open(fragment)))
+    found = profile(Dots(Raw(fragment, FakeGpu(multiply).open(fragment)), maps), Order((tuple(range(8)),), 0))
+    assert found.verdict.startswith(verdict)
+    if "21 mantissa" in verdict:
+        assert found.single < found.draws == found.single_21 and 1 < found.passing < found.of
+        half, single, unit = found.example
+        assert half != single != unit and abs(single - unit) < abs(single - half)
+        assert f"{found.passing} of the {found.of} rules" in found.overlooked[0]
