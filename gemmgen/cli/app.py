@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gemmgen import __version__
-from gemmgen.cli import explored, explored_report, explored_results, run_library, transform_program
-from gemmgen.cli import brought, explored, explored_report, explored_results
+from gemmgen.cli import brought, explored, explored_report, explored_results, run_library, transform_program
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
