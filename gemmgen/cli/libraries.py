@@ -48,7 +48,9 @@ def choice_value(choice: Choice) -> dict[str, Any]:
         ],
         "left_open": list(choice.relaxed),
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
-        "refused": [{"plan": plan.hash, "gpu": plan.gpu.name, "layout": plan.layout, "problem": error.problem, "has": error.has} for plan, error in choice.refused],
+        "refused": [
+            {"plan": plan.hash, "gpu": plan.gpu.name, "layout": plan.layout, "problem": error.problem, "has": error.has} for plan, error in choice.refused
+        ],
     }
 
 
