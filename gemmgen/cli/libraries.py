@@ -41,7 +41,8 @@ def choice_value(choice: Choice) -> dict[str, Any]:
     return {
         "candidates": choice.candidates, "sizes": [list(size) for size in choice.sizes], "ratio": choice.ratio, "no_set_has_less": choice.least,
         "kernels": [
-            {"gpu": one.plan.gpu.name, "layout": one.plan.layout, "plan": one.plan.hash, "scheme": one.plan.scheme.name, "policy": one.plan.fragment.policy, "kind": one.plan.kind,
+            {"gpu": one.plan.gpu.name, "layout": one.plan.layout, "plan": one.plan.hash, "scheme": one.plan.scheme.name,
+             "policy": one.plan.fragment.policy, "kind": one.plan.kind,
              "block": list(one.plan.block), "split_k": one.plan.split_k, "from": one.candidate.place, "sizes": [list(size) for size in one.sizes],
              "reason": one.reason}
             for one in choice.kernels
