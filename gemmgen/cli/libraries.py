@@ -29,7 +29,7 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
         "",
         table(("kernel", "layout", "scheme", "policy", "kind", "block", "slices", "for", "why"), [
             ((labels or {}).get(one.plan.hash, one.plan.gpu.name), one.plan.layout, one.plan.scheme.name, one.plan.fragment.policy, one.plan.kind,
-             "x".join(map(str, one.plan.block)), str(one.plan.split_k), f"{len(one.sizes)} sizes", one.reason)
+             "x".join(map(str, one.plan.block)), str(one.plan.split_k), f"{len(one.sizes)} size{'s' * (len(one.sizes) != 1)}", one.reason)
             for one in choice.kernels
         ]),
     ]
