@@ -341,9 +341,11 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
         "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
         "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "bench-batches": ["--plot", tmp_path / "batches.csv"], "gpus": [], "schemes": [], "fragments": [], "schema": [],
         "tune": ["mlp", "--threshold", "0.1", "--gpu", "a100", "--size", "batch=16", "--levels", "half", "--device", "model"],
-        "results": [tmp_path, "VALUES (1)"], "explore": ["small_cpu", "--dry-run"], "choose": [tmp_path / "trials", "--kernels", "1"],
+        "library": [tmp_path / "lab.toml", "--dry-run"], "results": [tmp_path, "VALUES (1)"], "explore": ["small_cpu", "--dry-run"], "choose": [tmp_path / "trials", "--kernels", "1"],
         "report": [tmp_path / "trials", "-o", tmp_path / "report.html"], "learn": [tmp_path / "trials", "--gpu", GPU],
     }
+    (tmp_path / "lab.toml").write_text(
+        'name = "lab"\ngpus = ["a100"]\nlayouts = ["nn"]\nkernels_at_most = 1\nsizes = [[512, 512, 512]]\n[[use]]\nscheme = "half"\n')
     if verb in ("choose", "report", "learn"):
         with Writer(tmp_path / "trials") as writer:
             for row in timed(plans(few=2), sizes(6)):
