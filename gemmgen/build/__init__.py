@@ -51,14 +51,14 @@ def __getattr__(name: str) -> Any:
 
 
 def without_line_info(source: Source, binary: Binary) -> Binary:
-    """The same machine code as far as its instructions go, a third as large: for whoever ships it. AMD's has none to leave out.
+    """The same machine code as far as its instructions go, a third as large: for whoever ships it. AMD's has none to leave out, nor has what was built without.
 
     Raises:
         BuildError: as `build`.
     """
     from gemmgen.build.cuda import compile_cuda
 
-    if source.arch.startswith("gfx"):
+    if source.arch.startswith("gfx") or "\n\t.loc" not in binary.assembly:
         return binary
     lean = compile_cuda(source.text, source.arch, name=source.file_name, allow_spills=True, line_info=False)
     return lean if lean.kernels == binary.kernels else binary

@@ -352,6 +352,8 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
                 continue
             for space in spaces:
                 one = space.request
+                if one.batch and one.batch.tiles:  # whose products are told one by one, which the runtime does not
+                    continue
                 key = (one.batch is not None, one.scheme.name, one.fragment.name, one.design.name, one.choices.promote)
                 rows = found.setdefault(key, (one, {}))[1]
                 for row in _best_of_tiles(space.columns, space.order):

@@ -14,7 +14,7 @@ from gemmgen.errors import SpecError
 from gemmgen.export import prose
 from gemmgen.export.manifest import MANIFEST, NEWEST_SCHEMA, decided
 from gemmgen.library import python, shim
-from gemmgen.library.kernel import FINISH, finish_source
+from gemmgen.library.kernel import FINISH, finish_source, images
 from gemmgen.library.made import Library
 from gemmgen.library.tables import formats, rows
 from gemmgen.render import render_text
@@ -155,7 +155,7 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
                 "sizes": [list(size) for size in served[kernel.built.plan.hash].sizes] if kernel.built.plan.hash in served else [],
                 "estimate": kernel.estimate.model_dump(mode="json") if kernel.estimate else None,
                 "pack_formats": {operand: packed[kernel.label, operand] or None for operand in "ab"},
-                "images": [{"file": f"src/code/{image.file}", "arch": image.arch} for image in _images_of(library, kernel.label)],
+                "images": [{"file": f"src/code/{image.file}", "arch": image.arch} for image in images(kernel)],
                 "source": f"kernels/{kernel.label}{kernel.built.source.suffix}",
                 "launches": [{"symbol": launch.symbol, "role": launch.role, "threads": launch.threads} for launch in kernel.built.source.launches],
                 **({"standing": told} if (told := standing(kernel.built.plan)) else {}),
@@ -174,8 +174,3 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "sha256": {file: hashlib.sha256(content).hexdigest() for file, content in sorted(files.items())},
     }
 
-
-def _images_of(library: Library, label: str) -> tuple[Any, ...]:
-    from gemmgen.library.kernel import images
-
-    return next(images(kernel) for kernel in library.kernels if kernel.label == label)

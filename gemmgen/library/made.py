@@ -7,28 +7,32 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gemmgen.build import Built, build
-from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import ResourceError
 from gemmgen.explore.dispatch import Estimate, Rule, estimated
-from gemmgen.library.choice import Candidate, Choice, Pool, pool, weights
+from gemmgen.library.choice import Candidate, Choice, Pool, gpu_name, pool, weights
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.kernel import Image, Kernel, finish_images, images
 from gemmgen.library.tables import Rules
 from gemmgen.plan import Plan
 from gemmgen.render import render
 from gemmgen.solve import solve
+from gemmgen.solve.request import PLAIN, PLAIN_POLICY
 from gemmgen.spec import loads
 
 OLDEST = 75
 """The first of NVIDIA's architectures that the compilers at hand know, for which portable kernels are compiled to PTX."""
 FALLBACK_SIZE = 2048
 """Rows, columns and sum of the product that portable kernels are planned for."""
+FALLBACK_TILE = {"block": [64, 64, 16], "warp": [32, 64, 16]}
+"""Of those that drivers compile when they are first called: small text, and shared memory and registers that any GPU has."""
 TRIES = 16
 """How often a choice is made anew because the compiler refuses kernels of it."""
 
@@ -72,7 +76,7 @@ class Library:
         """Of the GPUs that it has kernels for, each once."""
         return tuple(dict.fromkeys(gpu.arch for gpu in self.loaded.gpus))
 
-    @property
+    @cached_property
     def images(self) -> tuple[Image, ...]:
         """All machine code."""
         return (*(image for kernel in self.kernels for image in images(kernel)), *self.finish)
@@ -109,15 +113,15 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         finish = tuple(finish_images(library_archs(library), f"sm_{OLDEST}" if library.file.fallback and not library.maker.code_per_arch else None))
     kernels, labels = [], {}
     for served in choice.kernels:
+        if served.plan.hash in labels:  # another GPU of the same architecture has it already
+            continue
         stem = f"{served.plan.gpu.name}_{served.plan.layout}"
         number = sum(label.startswith(f"{stem}_") for label in labels.values()) + 1
         labels[served.plan.hash] = f"{stem}_{number}"
         kernels.append(Kernel(f"{stem}_{number}", built[served.plan.hash], _estimate(served.candidate, choice), served.reason))
-    for plans in portable:
-        one = built[plans[0].hash]
-        name = f"portable_{plans[0].layout}" + (f"_{plans[0].gpu.limits.warp_size}" if library.maker.code_per_arch else "")
-        others = tuple(built[plan.hash].binary for plan in plans[1:])
-        kernels.append(Kernel(name, replace(one, others=others), None, "no other kernel serves the problem on this device", is_fallback=True))
+    for plan in portable:
+        label = f"portable_{plan.layout}" + (f"_{plan.arch}" if library.maker.code_per_arch else "")
+        kernels.append(Kernel(label, built[plan.hash], None, "no other kernel serves the problem on this device", is_fallback=True))
     return Library(library, choice, tuple(kernels), finish, tuple(_rules(library, choice, labels)))
 
 
@@ -127,14 +131,14 @@ def library_archs(library: LoadedLibrary) -> list[str]:
 
 
 def _accepted(
-    found: Pool, portable: Sequence[Sequence[Plan]], each: Callable[..., Iterable[Any]], progress: Callable[[str], None],
+    found: Pool, portable: Sequence[Plan], each: Callable[..., Iterable[Any]], progress: Callable[[str], None],
 ) -> tuple[Choice, dict[str, Built]]:
     """(the first choice of which the compiler accepts all, its kernels and the portable ones by their plans' hashes)."""
     built: dict[str, Built] = {}
     refused: ResourceError | None = None
     for _ in range(TRIES):
         choice = found.choose()
-        wanted = {plan.hash: plan for plan in (*(one.plan for one in choice.kernels), *(plan for plans in portable for plan in plans))}
+        wanted = {plan.hash: plan for plan in (*(one.plan for one in choice.kernels), *portable)}
         left = [plan for key, plan in wanted.items() if key not in built]
         if not left:
             return choice, built
@@ -157,33 +161,25 @@ def compiled(plan: Plan) -> Built | ResourceError:
         return error
 
 
-def _portable_plans(library: LoadedLibrary) -> list[list[Plan]]:
-    """Of each layout the plans of the kernels that serve what no other does: one for all GPUs where a driver compiles them, else one for each architecture
-    of those that share a text."""
-    found = []
-    for layout in library.file.layouts:
-        for gpus in _portable_gpus(library):
-            plans = [_portable_plan(gpu, layout) for gpu in gpus]
-            found.append(list({plan.arch: plan for plan in plans}.values()))
-    return found
+def _portable_plans(library: LoadedLibrary) -> list[Plan]:
+    """The kernels that serve what no other does: of each layout one for all GPUs where their drivers compile it, else one for each architecture."""
+    return [_portable_plan(gpu, layout, library.maker.code_per_arch) for layout in library.file.layouts for gpu in _portable_gpus(library)]
 
 
-def _portable_plan(gpu: Gpu, layout: str) -> Plan:
+def _portable_plan(gpu: str, layout: str, per_arch: bool) -> Plan:
     size = dict.fromkeys("mnk", FALLBACK_SIZE)
-    spec = {"problem": {"layout": layout, **size}, "split": {"scheme": "fp32"}, "fragment": {"policy": "fma"}, "target": {"gpu": gpu.name}}
-    plan = solve(loads(spec, "portable kernel"))
-    return replace(plan, gpu=gpu)
+    return solve(loads({
+        "problem": {"layout": layout, **size}, "split": {"scheme": PLAIN}, "fragment": {"policy": PLAIN_POLICY}, "target": {"gpu": gpu},
+        "tile": {} if per_arch else FALLBACK_TILE, "build": {"allow_spills": True},  # some registers in memory are better than no kernel
+    }, "portable kernel"))
 
 
-def _portable_gpus(library: LoadedLibrary) -> list[list[Gpu]]:
-    """GPUs to plan portable kernels for, those together that run the same text."""
-    if not library.maker.code_per_arch:
-        rows = [gpu for gpu in GPUS.rows() if gpu.vendor == library.maker.name and gpu.arch_number >= OLDEST]
-        return [[min(rows, key=lambda gpu: gpu.arch_number)]]
-    widths: dict[int, list[Gpu]] = {}
-    for gpu in {gpu.arch: gpu for gpu in reversed(library.gpus)}.values():
-        widths.setdefault(gpu.limits.warp_size, []).append(gpu)
-    return list(widths.values())
+def _portable_gpus(library: LoadedLibrary) -> list[str]:
+    """GPUs to plan portable kernels for, as specs name them."""
+    if library.maker.code_per_arch:
+        return [gpu_name(library, gpu) for gpu in {gpu.arch: gpu for gpu in reversed(library.gpus)}.values()]
+    rows = [gpu for gpu in GPUS.rows() if gpu.vendor == library.maker.name and gpu.arch_number >= OLDEST]
+    return [min(rows, key=lambda gpu: gpu.arch_number).name]
 
 
 def _estimate(one: Candidate, choice: Choice) -> Estimate:

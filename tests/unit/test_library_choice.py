@@ -1,0 +1,201 @@
+"""Which kernels a library gets: the choice against all sets, what it may rest on, and specs on GPUs that they were not written for."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
+from gemmgen.explore.dispatch import non_negative
+from gemmgen.library import choice
+from gemmgen.library.choice import Candidate, Pool
+from gemmgen.library.file import library_from
+from gemmgen.library.made import _estimate, choose
+
+SIZES = ((64, 64, 64, 1), (512, 512, 512, 1), (4096, 4096, 4096, 1), (64, 4096, 4096, 1))
+
+
+def library(sizes=SIZES, **more):
+    return library_from({"name": "lab", "gpus": ["a100", "h100"], "layouts": ["nn", "nt"], "sizes": [list(size[:3]) for size in sizes],
+                         "use": [{"scheme": "ootomo"}], **more})
+
+
+def candidates(seed: int, of: choice.LoadedLibrary, each: int = 5) -> list[Candidate]:
+    """Some for each GPU and layout, with drawn times and plans of which only the hash is asked for."""
+    draw = np.random.default_rng(seed)
+    found = []
+    for gpu in of.gpus:
+        for layout in of.file.layouts:
+            for number in range(each):
+                seconds = np.exp(draw.normal(0, 1, len(of.sizes)))
+                plan = SimpleNamespace(hash=f"{gpu.name} {layout} {number}", gpu=gpu, layout=layout)
+                found.append(Candidate("here", gpu, layout, seconds, seconds, settled=plan))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_set_is_much_better_than_what_is_chosen(seed):
+    of = library(kernels_at_most=6)
+    pool = Pool(of, candidates(seed, of))
+    chosen = pool.choose()
+    groups = [(gpu.name, layout) for gpu in of.gpus for layout in of.file.layouts]
+    assert {(one.candidate.gpu.name, one.candidate.layout) for one in chosen.kernels} == set(groups)
+    assert len(chosen.kernels) == 6
+    logs, weights = choice.costs(pool.candidates, groups, of.sizes)
+    best = min(float(logs[list(some)].min(axis=0) @ weights) for some in combinations(range(len(pool.candidates)), 6))
+    assert np.log(chosen.least) <= best + 1e-12
+    assert best - 1e-12 <= np.log(chosen.ratio) <= best + 0.35
+
+
+def test_each_size_is_served_by_the_fastest_of_its_group():
+    of = library(kernels_at_most=8)
+    chosen = Pool(of, candidates(7, of)).choose()
+    for gpu in of.gpus:
+        for layout in of.file.layouts:
+            mine = [one for one in chosen.kernels if (one.candidate.gpu.name, one.candidate.layout) == (gpu.name, layout)]
+            assert sorted(size for one in mine for size in one.sizes) == sorted(of.sizes)
+            for one in mine:
+                for size in one.sizes:
+                    at = of.sizes.index(size)
+                    assert one.candidate.seconds[at] == min(other.candidate.seconds[at] for other in mine)
+
+
+def test_the_first_kernel_is_the_one_for_large_products():
+    """One that is good at all small sizes gains more, and would leave large products to a bad one."""
+    of = library(kernels_at_most=4)
+    found = candidates(1, of, each=1)
+    for gpu in of.gpus:
+        for layout in of.file.layouts:
+            seconds = np.array([9.0, 9.0, 0.5, 9.0])
+            found.append(Candidate("here", gpu, layout, seconds, seconds, settled=SimpleNamespace(hash=f"large {gpu.name} {layout}", gpu=gpu, layout=layout)))
+    assert all(one.plan.hash.startswith("large") for one in Pool(of, found).choose().kernels)
+
+
+def test_near_ties_go_to_the_solvers_own_choice():
+    of = library(kernels_at_most=4)
+    found = []
+    for gpu in of.gpus:
+        for layout in of.file.layouts:
+            for name, seconds, preferred in (("other", 1.0, ()), ("own", 1.01, range(4))):
+                times = np.full(4, seconds)
+                found.append(Candidate("here", gpu, layout, times, times, frozenset(preferred), settled=SimpleNamespace(hash=name, gpu=gpu, layout=layout)))
+    assert {one.plan.hash for one in Pool(of, found).choose().kernels} == {"own"}
+
+
+def test_what_the_compiler_refuses_is_not_chosen_again():
+    of = library(kernels_at_most=4)
+    pool = Pool(of, candidates(3, of, each=2))
+    refused = ResourceError("kernel", "spills registers to memory")
+    first = pool.choose().kernels[0].plan
+    pool.refuse(first, refused)
+    again = pool.choose()
+    assert first.hash not in {one.plan.hash for one in again.kernels}
+    assert again.refused == ((first, refused),)
+    pool.refuse(again.kernels[0].plan, refused)
+    with pytest.raises(InfeasibleSpec) as caught:
+        pool.choose()
+    assert caught.value.problem.startswith("no [[use]] has a kernel for a100, nn")
+
+
+def test_fewer_kernels_than_groups_are_refused():
+    of = library(kernels_at_most=3)
+    with pytest.raises(SpecError) as caught:
+        Pool(of, candidates(0, of)).choose()
+    assert caught.value.needs == "at least 4"
+
+
+def test_packed_use_takes_kernels_of_one_format(monkeypatch):
+    """The format whose kernels are best together, though others have faster ones at some size."""
+    monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
+    of = library(kernels_at_most=8, packed=True)
+    times = {"x1": (1, 9, 9, 9), "x2": (9, 1, 9, 9), "y1": (2, 2, 9, 9), "y2": (9, 9, 1, 1), "": (1, 1, 0.9, 1)}
+    found = [
+        Candidate("here", gpu, layout, np.array(seconds, float), np.array(seconds, float), label=name[:1],
+                  settled=SimpleNamespace(hash=f"{name} {gpu.name} {layout}", gpu=gpu, layout=layout))
+        for gpu in of.gpus for layout in of.file.layouts for name, seconds in times.items()
+    ]
+    assert {one.plan.hash.split()[0] for one in Pool(of, found).choose().kernels} == {"y1", "y2"}
+
+
+# ---- with the solver
+
+
+SMALL = ((128, 128, 128), (1024, 1024, 1024))
+
+
+def solved(**more):
+    return library_from({"name": "lab", "gpus": ["a100"], "layouts": ["nn"], "sizes": [list(size) for size in SMALL], "kernels_at_most": 2, **more})
+
+
+FIXED = {"split": {"scheme": "ootomo", "where": "prepass"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 3}}
+
+
+def test_candidates_times_are_the_models_at_every_size():
+    [pool_of] = [choice.pool(solved(use=[FIXED]))]
+    one = pool_of.candidates[0]
+    assert one.plan.block == (64, 64, 32)
+    for at, (m, n, k, _) in enumerate(pool_of.library.sizes):
+        hints = type(one.plan.hints)(m, n, k)
+        from dataclasses import replace
+
+        assert one.seconds[at] == pytest.approx(replace(one.plan, hints=hints).model["seconds"], rel=1e-9)
+
+
+def test_all_kernels_promote_as_the_specs_own_sizes_ask():
+    """A kernel for short sums serves long ones, too: it must not err more because it was chosen at a short one."""
+    own = {one.plan.promote for one in choice.pool(solved(use=[{"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32]}}])).candidates}
+    assert own == {128}
+
+
+def test_a_spec_on_another_gpu_keeps_what_is_there(tmp_path):
+    (tmp_path / "hopper.toml").write_text(
+        '[split]\nscheme = "ootomo"\n[fragment]\npolicy = "wgmma"\n[tile]\nblock = [64, 64, 64]\nwarp = [64, 64, 64]\n[target]\ngpu = "h100"\n'
+    )
+    use = [{"spec": str(tmp_path / "hopper.toml")}]
+    on_a100 = choice.pool(solved(use=use))
+    assert on_a100.relaxed and "left open" in on_a100.relaxed[0]
+    assert {one.request.fragment.policy for one in on_a100.candidates} == {"mma"}
+    own = choice.pool(solved(use=use, gpus=["h100"]))
+    assert not own.relaxed
+    assert {(one.request.fragment.policy, one.plan.block) for one in own.candidates} == {("wgmma", (64, 64, 64))}
+
+
+def test_where_no_kernel_is_found_the_reason_is_told():
+    with pytest.raises(InfeasibleSpec) as caught:
+        choose(solved(use=[{"scheme": "ootomo", "gpus": ["a100"]}, ], gpus=["a100", "h100"], kernels_at_most=4))
+    assert "no [[use]] has a kernel for h100, nn" in caught.value.problem
+    with pytest.raises(InfeasibleSpec) as caught:
+        choose(solved(use=[{"scheme": "bf16x3"}], gpus=["t4"]))
+    assert "bf16" in caught.value.got
+
+
+def test_strided_batches_are_weighed_as_one_launch():
+    fixed = {"split": {"scheme": "ootomo"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [64, 64, 64]}}
+    found = choice.pool(solved(use=[fixed], gpus=["h100"], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))
+    kinds = {one.plan.kind: one for one in found.candidates}
+    assert set(kinds) == {"gemm", "strided"}
+    assert kinds["gemm"].seconds[1] == pytest.approx(64 * kinds["gemm"].seconds[0])
+    assert kinds["strided"].seconds[1] < kinds["gemm"].seconds[1] / 4
+    grouped = choice.pool(solved(use=[{"scheme": "ootomo"}], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))
+    assert {one.plan.of_products for one in grouped.candidates} == {False}
+    assert found.choose().kernels[0].reason.startswith("predicted to be the fastest here at")
+
+
+def test_estimates_tell_the_models_times():
+    found = choice.pool(solved(use=[FIXED], sizes=[[size, size, size] for size in (128, 256, 512, 1024, 2048, 4096)]))
+    chosen = found.choose()
+    one = chosen.kernels[0].candidate
+    told = _estimate(one, chosen).seconds(*np.array(chosen.sizes)[:, :3].T)
+    assert np.abs(np.log(told / one.single)).max() < 0.25
+
+
+def test_least_squares_that_are_not_negative():
+    draw = np.random.default_rng(5)
+    for _ in range(20):
+        matrix, wanted = draw.normal(size=(12, 4)), draw.normal(size=12)
+        found = non_negative(matrix, wanted)
+        gradient = matrix.T @ (matrix @ found - wanted)
+        assert (found >= 0).all() and (gradient >= -1e-9).all() and np.abs(gradient * found).max() < 1e-9  # Karush, Kuhn and Tucker's conditions

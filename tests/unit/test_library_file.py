@@ -1,0 +1,108 @@
+"""LIB.toml: what is accepted, what is refused and how, and what it refers to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gemmgen.errors import GemmgenError
+from gemmgen.library.file import BATCHES, PACKED_ROWS, SIZES, json_schema, library_from, load_library
+from gemmgen.paths import SPECS
+
+GOOD = {"name": "lab", "gpus": ["a100"], "use": [{"scheme": "ootomo"}]}
+TABLE = {
+    "gemmgen_dispatch": 1, "title": "one", "kernels": {"k1": {
+        "name": "x", "identity": "x", "gpu": "a100", "layout": "nn", "spec": {"split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}},
+        "estimate": {"tile": [64, 64], "slices": 1, "sms": 108, "launch": 1e-6, "wave": 0.0, "step": 1e-9, "operand": 0.0, "output": 0.0},
+    }}, "parts": [{"gpu": "a100", "layout": "nn", "rules": [{"at_most": {}, "kernel": "k1"}]}],
+}
+
+
+def test_shipped_libraries_load():
+    for path in sorted((SPECS / "libraries").glob("*.toml")):
+        loaded = load_library(path)
+        assert loaded.name == path.stem
+        assert loaded.place == f"specs/libraries/{path.name}"
+
+
+def test_the_schema_is_the_models(request):
+    path = SPECS / "library.schema.json"
+    if request.config.getoption("--update-golden"):
+        path.write_text(json.dumps(json_schema(), indent=2) + "\n")
+    assert json.loads(path.read_text()) == json_schema(), "gemmgen schema --library > specs/library.schema.json"
+
+
+def test_what_is_left_out_is_the_usual():
+    loaded = library_from(GOOD)
+    file = loaded.file
+    assert (file.layouts, file.kernels_at_most, file.packed, file.fallback, file.shim) == (("nn", "nt", "tn", "tt"), 24, False, True, ())
+    assert loaded.sizes == tuple((*size, 1) for size in SIZES)
+    assert loaded.kinds == ("gemm",)
+    packed = library_from({**GOOD, "packed": True})
+    assert {(rows, 4096, 4096, 1) for rows in PACKED_ROWS} <= set(packed.sizes)
+    assert len(set(packed.sizes)) == len(packed.sizes)
+    batched = library_from({**GOOD, "batched": True})
+    assert set(BATCHES) <= set(batched.sizes) and batched.kinds == ("gemm", "strided")
+    assert library_from({**GOOD, "sizes": [[8, 8, 8], [8, 8, 8, 2], [8, 8, 8]]}).sizes == ((8, 8, 8, 1), (8, 8, 8, 2))
+
+
+def test_files_are_sought_beside_the_librarys(tmp_path, monkeypatch):
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "own.toml").write_text('[split]\nscheme = "half"\n[target]\ngpu = "h100"\n')
+    (tmp_path / "table.json").write_text(json.dumps(TABLE))
+    (tmp_path / "lib.toml").write_text(
+        'name = "lab"\ngpus = ["a100", "h100"]\n[[use]]\nspec = "specs/own.toml"\ngpus = ["h100"]\n[[use]]\ntable = "table.json"\n'
+        '[[use]]\n[use.split]\nscheme = "ootomo"\n[use.tile]\nblock = [64, 64, 32]\n'
+    )
+    monkeypatch.chdir("/")
+    loaded = load_library(tmp_path / "lib.toml")
+    (place, spec, gpus), (_, inline, every) = loaded.specs
+    assert place.endswith("lib.toml: [[use]] 1") and spec.spec.split.scheme == "half" and gpus == {"h100"}
+    assert inline.spec.tile.block == (64, 64, 32) and inline.spec.split.scheme == "ootomo" and every == {"a100", "h100"}
+    assert list(loaded.tables[0][1].kernels) == ["k1"]
+
+
+BAD = {
+    "no file": ("lib.json", None, "lib.json", "is not a library's file"),
+    "unknown key": ({"names": "x"}, None, "names", "unknown key"),
+    "no gpus": ({"gpus": []}, None, "gpus", "is not acceptable"),
+    "unknown gpu": ({"gpus": ["a1000"]}, None, "gpus", "unknown GPU"),
+    "two vendors": ({"gpus": ["a100", "mi300x"]}, "GPUs of one vendor", "gpus", "are of several vendors"),
+    "one gpu twice": ({"gpus": ["a100", "a100"]}, "each once, which a100 is not", "gpus", "is not acceptable"),
+    "no layout": ({"layouts": ["xx"]}, None, "layouts", "is not acceptable"),
+    "name of C": ({"name": "free"}, "my_free", "name", "is not acceptable"),
+    "name with a hyphen": ({"name": "my-lab"}, "small letters", "name", "is not acceptable"),
+    "two underscores": ({"name": "my__lab"}, "single underscores", "name", "is not acceptable"),
+    "no kernels": ({"kernels_at_most": 0}, None, "kernels_at_most", "is not acceptable"),
+    "a size of two": ({"sizes": [[64, 64]]}, None, "sizes", None),
+    "an empty size": ({"sizes": [[64, 0, 64]]}, None, "sizes", "is not acceptable"),
+    "another vendor's shim": ({"shim": ["hipblas"]}, "cublas, torch, jax", "shim", "hipblas is not what programs for NVIDIA's GPUs call"),
+    "unknown shim": ({"shim": ["mkl"]}, None, "shim", "is not acceptable"),
+    "no use": ({"use": []}, None, "use", "is not acceptable"),
+    "an empty use": ({"use": [{}]}, "none of them", "[use] 0", "is not acceptable"),
+    "two sources": ({"use": [{"scheme": "half", "table": "x.json"}]}, "scheme and table", "[use] 0", "is not acceptable"),
+    "source and sections": ({"use": [{"scheme": "half", "tile": {}}]}, "scheme and [use.tile]", "[use] 0", "is not acceptable"),
+    "a spec's error": ({"use": [{"split": {"scheme": "half"}, "accuracy": {"relative_frobenius": 1e-6}}]}, "one of them", "[[use]] 1: [accuracy]", None),
+    "no such spec": ({"use": [{"spec": "none.toml"}]}, None, "none.toml", "cannot be read"),
+    "no such table": ({"use": [{"table": "none.json"}]}, None, "none.json", "cannot be read as a dispatch table"),
+    "a gpu of none": ({"use": [{"scheme": "half", "gpus": ["h100"]}]}, "a100", "[[use]] 1 gpus", "names a GPU that the library is not for"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_refused(case, tmp_path):
+    change, needs, where, problem = BAD[case]
+    with pytest.raises(GemmgenError) as caught:
+        load_library(tmp_path / change) if isinstance(change, str) else library_from({**GOOD, **change})
+    error = caught.value
+    assert where in error.where
+    assert problem is None or error.problem.startswith(problem)
+    assert needs is None or needs in str(error)
+
+
+def test_products_of_other_types_or_kinds_are_none_of_a_librarys(tmp_path):
+    (tmp_path / "batch.toml").write_text('[problem]\nkind = "strided"\n[target]\ngpu = "a100"\n')
+    with pytest.raises(GemmgenError) as caught:
+        library_from({**GOOD, "use": [{"spec": str(tmp_path / "batch.toml")}]})
+    assert "batched = true" in str(caught.value)

@@ -1,0 +1,260 @@
+"""A library's folder: what is in it, that a C compiler alone builds it, what it offers, and that nothing is lost when it is written.
+
+Machine code is stood in for: the files are what matters here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gemmgen import road
+from gemmgen.build import Binary, Built
+from gemmgen.catalog.table import read_toml
+from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.library import contents, made, write
+from gemmgen.library.file import library_from
+from gemmgen.library.kernel import FINISH, Image
+from gemmgen.render import render
+
+SPEC = {"layouts": ["nn"], "kernels_at_most": 1, "sizes": [[512, 512, 512]],
+        "use": [{"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 3}}]}
+
+
+def stand_in(plan) -> Built:
+    """A plan's kernels with a few bytes for machine code."""
+    source = render(plan)
+    kernels = {launch.symbol: SimpleNamespace(static_shared_bytes=0) for launch in source.launches}
+    target = plan.arch if plan.arch.startswith("sm_") else "sm_75"
+    binary = Binary(arch=plan.arch, code=f"code of {plan.hash}".encode(), assembly=f".version 9.0\n.target {target}\n", kernels=kernels, compiler="NVRTC 13.5",
+                    log="", key="", source_name=source.file_name, from_cache=False, seconds=0.0)
+    return Built(plan, source, binary)
+
+
+def stand_in_finish(archs, portable=None):
+    found = [Image(f"{FINISH}_{arch}", arch, ".cubin", b"epilogue") for arch in archs]
+    return (*found, *([Image(FINISH, portable.replace("sm", "compute"), ".ptx", b".version 6.4\n\0")] if portable else []))
+
+
+@pytest.fixture(scope="module")
+def library_of():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made, "compiled", stand_in)
+        patch.setattr(made, "finish_images", stand_in_finish)
+        yield lambda name="lab", **more: made.made(library_from({"name": name, "gpus": ["a100"], **SPEC, **more}))
+
+
+@pytest.fixture(scope="module")
+def folder(library_of, tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("library") / "lab"
+    write(library_of(), place)
+    return place
+
+
+def need(*tools: str) -> None:
+    for tool in tools:
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs {tool}")
+
+
+def run(*command, cwd: Path) -> str:
+    done = subprocess.run([str(one) for one in command], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+WARNED = ("-std=gnu99", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
+
+
+def compiled_shared(folder: Path, name: str, out: Path) -> Path:
+    run("gcc", *WARNED, "-O1", "-fPIC", "-fvisibility=hidden", "-Iinclude", "-Isrc/code", "-shared", f"src/{name}.c", "src/code.c", "-o", out, "-ldl",
+        "-lpthread", cwd=folder)
+    return out
+
+
+def test_the_manifest_tells_all_files_and_kernels(folder):
+    told = json.loads((folder / "manifest.json").read_text())
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert set(told["sha256"]) == files - {"manifest.json"}
+    assert told["schema_version"] == 2 and told["kind"] == "library" and told["abi"] == 1
+    kernel, fallback = told["kernels"]
+    assert kernel["label"] == "a100_nn_1" and kernel["reason"] and not kernel["fallback"] and kernel["sizes"] == [[512, 512, 512, 1]]
+    assert fallback["fallback"] and fallback["estimate"] is None and told["fallback"] == ["portable_nn"]
+    for one in told["kernels"]:
+        assert {one["source"], *(image["file"] for image in one["images"])} <= files
+    assert (folder / "src/code/portable_nn.ptx").read_bytes().endswith(b"\0")
+
+
+def test_the_same_library_gives_the_same_bytes(library_of):
+    assert contents.all_files(library_of()) == contents.all_files(library_of())
+
+
+def test_only_its_own_functions_are_seen(folder, tmp_path):
+    need("gcc", "nm")
+    seen = run("nm", "-D", "--defined-only", compiled_shared(folder, "lab", tmp_path / "liblab.so"), cwd=folder).splitlines()
+    names = {line.split()[-1] for line in seen}
+    header = (folder / "include/lab.h").read_text()
+    assert names and all(name.startswith("lab_") and f"{name}(" in header for name in names)
+
+
+def test_two_libraries_of_one_plan_link_into_one_program(folder, library_of, tmp_path):
+    """As archives, whose symbols meet; each embeds its own code."""
+    need("gcc", "ar")
+    write(library_of("other"), tmp_path / "other")
+    (tmp_path / "user.c").write_text(
+        '#include "lab.h"\n#include "other.h"\n#include <stdio.h>\n'
+        'int main(void) { return puts(lab_kernel_name(0)) < 0 || puts(other_kernel_name(0)) < 0 || lab_kernels() != 2 || other_kernels() != 2; }\n'
+    )
+    for name, place in (("lab", folder), ("other", tmp_path / "other")):
+        for file in (f"src/{name}.c", "src/code.c"):
+            run("gcc", "-std=gnu99", "-c", f"-D{name.upper()}_STATIC", "-fvisibility=hidden", "-Iinclude", "-Isrc/code", file, "-o",
+                tmp_path / f"{name}_{Path(file).stem}.o", cwd=place)
+        run("ar", "rcs", f"lib{name}.a", f"{name}_{name}.o", f"{name}_code.o", cwd=tmp_path)
+    run("gcc", "user.c", f"-I{folder / 'include'}", "-Iother/include", "-L.", "-llab", "-lother", "-ldl", "-lpthread", "-o", "user", cwd=tmp_path)
+    first, second = run("./user", cwd=tmp_path).split()
+    assert first == second
+
+
+def test_machine_code_is_in_the_object_as_it_is(folder, tmp_path):
+    need("gcc")
+    code = (folder / "src/code/a100_nn_1.cubin").read_bytes()
+    assert code in compiled_shared(folder, "lab", tmp_path / "liblab.so").read_bytes()
+
+
+def test_an_earlier_library_is_replaced_and_the_users_files_stay(library_of, tmp_path):
+    place = tmp_path / "lab"
+    write(library_of(), place)
+    (place / "src" / "mine.c").write_text("mine")
+    write(library_of(layouts=["nt"]), place)
+    code = {path.name for path in (place / "src/code").iterdir()}
+    assert "a100_nt_1.cubin" in code and "a100_nn_1.cubin" not in code
+    assert (place / "src" / "mine.c").read_text() == "mine"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_folder_with_something_else_is_refused_and_left(library_of, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.c").write_text("mine")
+    with pytest.raises(GemmgenError) as caught:
+        write(library_of(), tmp_path)
+    assert caught.value.problem == "is a folder that holds something else"
+    assert [path.name for path in tmp_path.iterdir()] == ["src"]
+    write(library_of(), tmp_path, force=True)
+    assert (tmp_path / "src" / "main.c").read_text() == "mine" and (tmp_path / "src" / "lab.c").exists()
+
+
+def test_what_fails_on_the_way_leaves_what_was_there(library_of, tmp_path, monkeypatch):
+    place = tmp_path / "lab"
+    write(library_of(), place)
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    import os
+
+    rename, count = os.rename, iter(range(1000))
+
+    def failing(source, target):
+        if next(count) == 25:
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with pytest.raises(GemmgenError):
+        write(library_of(layouts=["nt"]), place)
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+
+
+def test_a_manifest_that_leads_elsewhere_removes_nothing(library_of, tmp_path):
+    place = tmp_path / "lab"
+    write(library_of(), place)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept.txt").write_text("kept")
+    (place / "link").symlink_to(outside)
+    manifest = json.loads((place / "manifest.json").read_text())
+    manifest["sha256"] |= {"../outside/kept.txt": "", "link/kept.txt": ""}
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    write(library_of(), place)
+    assert (outside / "kept.txt").read_text() == "kept"
+
+
+def test_amds_have_code_for_each_architecture(library_of, tmp_path):
+    files = contents.all_files(library_of(gpus=["mi300x", "mi210"], kernels_at_most=2, use=[{"scheme": "auto"}]))
+    code = {Path(name).name for name in files if name.startswith("src/code/")}
+    assert {"portable_nn_gfx942.co", "portable_nn_gfx90a.co", "mi300x_nn_1.co", "mi210_nn_1.co"} <= code
+    assert not any(name.endswith(".ptx") for name in code)
+
+
+def test_without_a_fallback_there_is_no_portable_kernel(library_of):
+    library = library_of(fallback=False)
+    assert [kernel.is_fallback for kernel in library.kernels] == [False]
+    assert not [image for image in library.images if image.suffix == ".ptx"]
+
+
+def test_gpus_of_one_architecture_share_a_kernel(library_of):
+    library = library_of(gpus=["a100", "a800"], kernels_at_most=2)
+    assert [kernel.label for kernel in library.kernels] == ["a100_nn_1", "portable_nn"]
+
+
+def test_the_road_and_the_verb_write_it(library_of, tmp_path, gemmgen):
+    library_of  # noqa: B018 - its stand-ins are in place
+    (tmp_path / "lab.toml").write_text(
+        'name = "lab"\ngpus = ["a100"]\nlayouts = ["nn"]\nkernels_at_most = 1\nsizes = [[512, 512, 512]]\n[[use]]\nscheme = "ootomo"\n')
+    assert read_toml(tmp_path / "lab.toml")["name"] == "lab"
+    ran = gemmgen("library", tmp_path / "lab.toml", "--dry-run", "--json")
+    assert (ran.code, json.loads(ran.out)["kernels"][0]["gpu"]) == (0, "a100")
+    ran = gemmgen("library", tmp_path / "lab.toml", "-o", tmp_path / "out", "--quiet")
+    assert ran.code == 0 and "a100_nn_1" in ran.out
+    assert (tmp_path / "out" / "manifest.json").exists()
+    assert road.library(tmp_path / "lab.toml", tmp_path / "out").name == "lab"
+    ran = gemmgen("library", tmp_path / "lab.toml")
+    assert ran.code == 2 and "--output" in ran.err
+    ran = gemmgen("library", tmp_path / "lab.toml", "--dry-run", "-o", tmp_path / "out")
+    assert ran.code == 2
+
+
+def test_two_parts_that_write_one_file_are_refused(library_of, monkeypatch):
+    monkeypatch.setattr(contents, "PARTS", (lambda library: {"example.c": b""},))
+    with pytest.raises(SpecError):
+        contents.all_files(library_of())
+
+
+# ---- CMake
+
+
+MATRIX = [(shared, arrays, added) for shared in (False, True) for arrays in (False, True) for added in (False, True)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("shared", "arrays", "added"), MATRIX)
+def test_cmake_builds_it_without_a_warning(folder, tmp_path, shared, arrays, added):
+    """By itself with an install, and within another project, whose own install takes nothing of it along."""
+    need("cmake", "gcc", "nm", "pkg-config")
+    flags = "-DCMAKE_C_FLAGS=-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Werror"
+    options = [f"-DLAB_SHARED={'ON' if shared else 'OFF'}", f"-DLAB_ARRAYS={'ON' if arrays else 'OFF'}", flags]
+    prefix = tmp_path / "prefix"
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / "main.c").write_text('#include "lab.h"\nint main(void) { return lab_abi() != LAB_ABI; }\n')
+    (tmp_path / "user" / "plug.c").write_text('#include "lab.h"\nint plug(void);\nint plug(void) { return lab_kernels(); }\n')
+    find = f"add_subdirectory({folder} lab)" if added else "find_package(lab REQUIRED)"
+    (tmp_path / "user" / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.18)\nproject(user LANGUAGES C)\n{find}\nadd_executable(user main.c)\n"
+        "target_link_libraries(user PRIVATE lab::lab)\nadd_library(plug SHARED plug.c)\ntarget_link_libraries(plug PRIVATE lab::lab)\n"
+        "install(TARGETS user RUNTIME DESTINATION bin)\n"
+    )
+    if not added:
+        run("cmake", "-S", folder, "-B", tmp_path / "build", *options, cwd=tmp_path)
+        run("cmake", "--build", tmp_path / "build", cwd=tmp_path)
+        assert "Skipped" in subprocess.run(["ctest", "--test-dir", tmp_path / "build"], capture_output=True, text=True).stdout
+        run("cmake", "--install", tmp_path / "build", "--prefix", prefix, cwd=tmp_path)
+        assert "-llab" in run("pkg-config", "--with-path", prefix / "lib/pkgconfig", "--libs", "lab", cwd=tmp_path)
+    run("cmake", "-S", "user", "-B", "user-build", f"-DCMAKE_PREFIX_PATH={prefix}", *options, cwd=tmp_path)
+    run("cmake", "--build", "user-build", cwd=tmp_path)
+    run(tmp_path / "user-build" / "user", cwd=tmp_path)
+    run("cmake", "--install", "user-build", "--prefix", tmp_path / "installed", cwd=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "installed").rglob("*") if path.is_file()) == ["user"]
+    if not shared:
+        assert "lab_" not in run("nm", "-D", "--defined-only", tmp_path / "user-build" / "libplug.so", cwd=tmp_path)
