@@ -29,8 +29,8 @@ def run(
     log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="Also keep the log there: JSON lines, a line for each kind of call.")] = None,
     record: Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Write each call there, in order.")] = None,
     levels: Annotated[Path | None, typer.Option("--levels", metavar="FILE", help="A kernel or an error for each place of the program.")] = None,
-    largest_error: Annotated[float, typer.Option("--largest-error", min=0, metavar="NUMBER", help=(
-        "Only kernels whose expected error is at most that, where no level is given; 0: any."))] = 0,
+    largest_error: Annotated[float | None, typer.Option("--largest-error", min=0, metavar="NUMBER", help=(
+        "Only kernels whose expected error is at most that, where no level is given; 0: any; default: 4e-6, as FP32's own."))] = None,
     min_gain: Annotated[float, typer.Option("--min-gain", min=0, metavar="NUMBER", help=(
         "Take a call that is predicted to be so many times as fast as the vendor's; 0: whatever a kernel serves."))] = 1,
     check: Annotated[bool, typer.Option("--check", help="Read what kernels counted, after each call; this waits for the GPU.")] = False,

@@ -32,7 +32,7 @@ class Settings:
         log: where each process adds what it took and passed on, as JSON lines.
         record: where each call goes, in order, as JSON lines.
         levels: a file of levels.
-        largest_error: that a call's kernel may have, of those whose level says nothing; 0 is any.
+        largest_error: the expected error that a call's kernel may have where no level says otherwise; 0 is any, None the preload library's own rule.
         min_gain: how many times as fast as the vendor's a call must be predicted to be; 0 takes all that a kernel serves.
         check: read each call's counters, which waits for the GPU.
         frames: of the call stack, how many a place is told by.
@@ -42,7 +42,7 @@ class Settings:
     log: Path | None = None
     record: Path | None = None
     levels: Path | None = None
-    largest_error: float = 0
+    largest_error: float | None = None
     min_gain: float = 1
     check: bool = False
     frames: int = 1
@@ -59,7 +59,7 @@ def environment(built: Built, settings: Settings, base: Mapping[str, str]) -> di
         return ":".join([str(path), *others])
 
     wanted: dict[str, object] = {
-        "LOG": settings.log, "RECORD": settings.record, "LEVELS": settings.levels, "LARGEST_ERROR": settings.largest_error or None,
+        "LOG": settings.log, "RECORD": settings.record, "LEVELS": settings.levels, "LARGEST_ERROR": settings.largest_error,
         "MIN_GAIN": settings.min_gain if settings.min_gain != 1 else None, "CHECK": 1 if settings.check else None,
         "FRAMES": settings.frames if settings.frames != 1 else None,
     }

@@ -1,4 +1,7 @@
-/* The library of kernels with a second kernel that is twice as fast and errs by one in a thousand: preloaded behind the preload library. */
+/*
+ * The library of kernels with a second kernel that is twice as fast, errs by one in a thousand and is taken wherever such an error is allowed: preloaded behind
+ * the preload library.
+ */
 #define _GNU_SOURCE
 #include "lab.h"
 
@@ -10,9 +13,15 @@ int lab_select(const lab_problem *problem, const lab_target *target, lab_choice 
 {
     int (*next)(const lab_problem *, const lab_target *, lab_choice *) =
         (int (*)(const lab_problem *, const lab_target *, lab_choice *))dlsym(RTLD_NEXT, "lab_select");
-    int code = next(problem, target, choice);
-    if (!code && choice->kernel == LOSSY)
+    lab_problem given = *problem;
+    int code;
+    if (!given.kernel && (given.largest_error == 0 || given.largest_error >= 1e-3))
+        given.kernel = 1 + LOSSY;
+    code = next(&given, target, choice);
+    if (!code && choice->kernel == LOSSY) {
         choice->seconds /= 2;
+        choice->is_fallback = 0;
+    }
     return code;
 }
 

@@ -535,6 +535,13 @@ def solver(tmp_path_factory) -> dict[str, str]:
     return dropped_in.environment(preload=False, LD_PRELOAD=str(library))
 
 
+def test_kernels_less_accurate_than_fp32_are_taken_where_they_are_asked_for(solver):
+    """A mixed library's fast kernel is not what a program that asks for FP32 gets."""
+    for how, kernel in (({}, "reference"), ({"LAB_LARGEST_ERROR": "1e-4"}, "reference"), ({"LAB_LARGEST_ERROR": "0"}, "reference_fallback")):
+        ran = run_python(CALLS + "one()", LD_PRELOAD=f"{shim.build(dropped_in.folder()).preload}:{solver['LD_PRELOAD']}", **how)
+        assert [line["kernel"] for line in ran.log] == [kernel]
+
+
 def program_of(script: str, tmp_path: Path) -> list[str]:
     return [sys.executable, "-S", "-c", f"{dropped_in.PRELUDE.read_text()}\n{script}", str(tmp_path / "result.npy")]
 
