@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, erf, inf, log2, sqrt
 from typing import Any
 
@@ -224,11 +225,15 @@ def word_sizes(scheme: Scheme, unit: MatrixUnit | None, data: Distribution, oper
     is where MixPert's eq. 9 and FP16's subnormal numbers come in. What is left of an FP32 number is a multiple of its last place, so it is nothing
     where the words reach further.
     """
+    return _word_sizes(scheme, bool(unit and unit.flushes_subnormals), data, operand)
+
+
+@lru_cache(maxsize=1024)  # a search asks at every interval of promotion, and the answer depends on none
+def _word_sizes(scheme: Scheme, flushes: bool, data: Distribution, operand: str) -> WordSizes:
     words = scheme.words_of(operand, packed_alike=scheme.alike)
     count = len(words)
     if scheme.exact:
         return WordSizes((1.0, *[0.0] * count), (1.0, *[0.0] * count), 0.0, 0.0, True)
-    flushes = bool(unit and unit.flushes_subnormals)
     absolute = np.zeros(count + 1)  # sums over binades of |.| and of squares
     squares = np.zeros(count + 1)
     lost = lost_mean = 0.0

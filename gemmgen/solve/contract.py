@@ -11,6 +11,7 @@ for the error of arithmetic that people know, on all the data of `EVERYWHERE`, o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import sqrt
 
 from gemmgen.catalog.number import FORMATS, ROUNDINGS
@@ -120,6 +121,7 @@ def contract(loaded: LoadedSpec, roundoff: float = 0.0) -> Contract | None:
     return None
 
 
+@cache
 def fp32_estimate(k: int, data: Distribution) -> float:
     """Of a sequential FP32 dot product."""
     return predicted(SCHEMES.get("fp32"), None, k, 0, data).estimate

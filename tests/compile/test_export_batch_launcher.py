@@ -17,11 +17,12 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 from programs import need, run
 
+SMALL = [[32, 32, 32, 128], [32, 64, 32, 128]]
 CASES = {
-    "grouped": {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}},
+    "grouped": {"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "batch": {"tiles": SMALL}, "target": {"gpu": "h200"}},
     "grouped, listed": {"problem": {"kind": "grouped"}, "split": {"scheme": "fp32"}, "batch": {"walk": "workgroups"}, "target": {"gpu": "mi210"}},
     "strided": {"problem": {"kind": "strided"}, "split": {"scheme": "fp32"}, "target": {"gpu": "mi210"}},
-    "pointers, listed": {"problem": {"kind": "pointers"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups"}, "target": {"gpu": "h200"}},
+    "pointers, listed": {"problem": {"kind": "pointers"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups", "tiles": SMALL}, "target": {"gpu": "h200"}},
 }
 EVENTS = """
 #if defined(__cplusplus)

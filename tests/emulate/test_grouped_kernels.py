@@ -20,7 +20,7 @@ from gemmgen.verify.batch import QUESTIONS, ragged
 MATRIX = [[32, 32, 32, 128], [64, 64, 32, 128]]
 LANES = [[16, 16, 16, 128], [32, 32, 16, 128]]
 CASES = {
-    "listed": ("a100", "ootomo", "grouped", "workgroups", "nn", None), "stays": ("h200", "ootomo", "grouped", "persistent", "nt", MATRIX),
+    "listed": ("a100", "ootomo", "grouped", "workgroups", "nn", MATRIX), "every tile": ("a100", "ootomo", "grouped", "workgroups", "nn", None), "stays": ("h200", "ootomo", "grouped", "persistent", "nt", MATRIX),
     "held": ("t4", "ootomo", "grouped", "persistent", "tn", MATRIX), "table 3": ("a100", "fp32", "grouped", "workgroups", "nn", None),
     "lanes stay": ("t4", "fp32", "grouped", "persistent", "tt", LANES), "strided": ("a100", "ootomo", "strided", "persistent", "nn", MATRIX),
     "pointers": ("rtx4090", "bf16x3", "pointers", "workgroups", "nn", MATRIX), "tf32": ("a100", "tf32x3", "grouped", "persistent", "tn", MATRIX),

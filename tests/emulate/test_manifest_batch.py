@@ -20,13 +20,13 @@ SIZES = ((20, 17, 9), (0, 5, 5), (16, 16, 0), (35, 33, 12))
 
 
 @pytest.mark.parametrize(("kind", "walk", "layout", "more"), [
-    ("grouped", "persistent", "nt", {"split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}}),
+    ("grouped", "persistent", "nt", {"split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}, "batch": {"tiles": [[32, 32, 32, 128], [64, 64, 32, 128]]}}),
     ("strided", "workgroups", "nn", {"split": {"scheme": "fp32"}, "target": {"gpu": "a800"}}),
     ("pointers", "workgroups", "tn", {"split": {"scheme": "fp32"}, "target": {"gpu": "a800"}}),
 ], ids=["grouped", "strided, listed", "pointers, listed"])
 def test_the_manifest_is_enough_to_launch_a_batch(kind, walk, layout, more, tmp_path):
-    plan = solve(loads({"problem": {"kind": kind, "layout": layout, "m": 264, "n": 264, "k": 264, "matrices": 64}, "batch": {"walk": walk},
-                        "build": {"allow_spills": True}, **more}))
+    plan = solve(loads({"problem": {"kind": kind, "layout": layout, "m": 264, "n": 264, "k": 264, "matrices": 64}, "build": {"allow_spills": True}, **more,
+                        "batch": {"walk": walk} | more.get("batch", {})}))
     source = render(plan)
     binary = build(source)
     export(plan, source, binary, tmp_path / "out")

@@ -18,17 +18,17 @@ from gemmgen.verify.batch import QUESTIONS, ragged
 from assembled import assembled
 from ways import tailed
 
-SMALL = {"block": [64, 64, 32], "warp": [64, 64, 32]}
+SMALL, SQUARE = ({"block": [64, n, 32], "warp": [64, n, 32]} for n in (32, 64))
 WAYS = {
     "packed words": {},
     "clusters": {"tile": {"cluster": 2}},
     "taking turns": {"pipeline": {"consumers": "pingpong"}},
     "taking turns in clusters of four": {"pipeline": {"consumers": "pingpong"}, "tile": {"cluster": 4}},
-    "side by side, transposed": {"problem": {"layout": "tt"}, "tile": {"block": [64, 128, 32]}},
-    "below one another": {"problem": {"layout": "nt"}, "tile": {"block": [128, 64, 32], "cluster": 2}},
+    "side by side, transposed": {"problem": {"layout": "tt"}, "tile": {"block": [64, 64, 32]}},
+    "below one another": {"problem": {"layout": "nt"}, "tile": {"block": [128, 32, 32], "cluster": 2}},
     "pointers": {"problem": {"kind": "pointers", "layout": "tn"}},
     "non-finite as they come": {"split": {"special": "fast"}},
-    "32-bit words": {"split": {"scheme": "tf32x3", "promote": 32}, "tile": {"block": [64, 64, 16], "warp": [64, 64, 16]}},
+    "32-bit words": {"split": {"scheme": "tf32x3", "promote": 32}, "tile": {"block": [64, 16, 16], "warp": [64, 16, 16]}},
     "odd groups of columns": {"tile": {"block": [64, 72, 32], "warp": [64, 72, 32]}},
 }
 
@@ -77,10 +77,10 @@ def test_more_products_than_lanes_of_a_warp_are_told_apart():
     one = np.ones((1, 1), np.float32)
     products = [
         Product(one[:, :0] * 1, one[:0] * 1, one * at, beta=1.0) if at % 7 == 0 else Product(one[:0], one) if at % 50 == 1 else Product(one * at, one)
-        for at in range(120)
+        for at in range(60)
     ]
     found = batch(device, plan, source, products)
-    assert [c.tolist() for c in found.products] == [[] if at % 50 == 1 and at % 7 else [[float(at)]] for at in range(120)]
+    assert [c.tolist() for c in found.products] == [[] if at % 50 == 1 and at % 7 else [[float(at)]] for at in range(60)]
     assert found.intact
 
 
@@ -107,10 +107,12 @@ def test_what_is_not_finite_is_repaired_from_its_own_operands_and_counted_once()
 def test_a_batch_that_two_kernels_share(monkeypatch):
     """Large products go to packed words, small ones to the grouped design, and each result to its place."""
     large = road.build(loads({
-        "problem": {"kind": "grouped"}, "split": {"scheme": "ootomo", "promote": 64}, "tile": {"cluster": 1, **SMALL}, "pipeline": {"stages": 3},
+        "problem": {"kind": "grouped"}, "split": {"scheme": "ootomo", "promote": 64}, "tile": {"cluster": 1, **SQUARE}, "pipeline": {"stages": 3},
         "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
     }))
-    small = road.build(loads({"problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups"}, "target": {"gpu": "h200"}}))
+    small = road.build(loads({
+        "problem": {"kind": "grouped"}, "split": {"scheme": "ootomo"}, "batch": {"walk": "workgroups", "tiles": [[32, 32, 32, 128]]}, "target": {"gpu": "h200"},
+    }))
     for name in ("PASS_SECONDS", "CLASS_SECONDS"):  # of so few products no class gains what another kernel takes
         monkeypatch.setattr(f"gemmgen.model.batch.{name}", 0.0)
     rng = np.random.default_rng(5)
@@ -125,7 +127,7 @@ def test_a_batch_that_two_kernels_share(monkeypatch):
 
 
 def test_the_workspace_holds_what_the_list_says():
-    plan = planned(tile={"cluster": 2})
+    plan = planned(tile={"cluster": 2, **SQUARE})
     listed = plan.design.listed(plan, np.array([[65, 70, 40], [0, 9, 9], [1, 1, 0], [64, 64, 65]]))
     # the longest k first; tiles of 64x64x32: 2x2 of 2 stages, none, 1x1 of none, 1x1 of 3 stages; a block of the split pass takes 128 rows and 64 k
     assert listed.rows["entry"].tolist() == [3, 0, 2]

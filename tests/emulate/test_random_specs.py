@@ -33,33 +33,33 @@ def shards(few, *, drawn):
     ])
 
 
-@shards(SHARDS, drawn=(10, examples(50, SHARDS)))
+@shards(SHARDS, drawn=(5, examples(50, SHARDS)))
 def test_a_random_spec_ends_in_a_verified_kernel_or_a_typed_refusal(shard, each):
     outcomes = check_many(each, SEED + shard, specs(sides=SIDES), emulated)
     assert sum(outcomes.values()) >= each
     assert outcomes["verified"] and outcomes["refused"], outcomes
 
 
-@shards(8, drawn=(10, examples(25, SHARDS)))
+@shards(8, drawn=(5, examples(25, SHARDS)))
 def test_a_random_spec_of_the_other_design_does_so_too(shard, each):
     outcomes = check_many(each, SEED + shard, bulk_specs(), emulated)
     assert outcomes["refused"] and outcomes["verified"] + outcomes["compiled"], outcomes
 
 
-@shards(3, drawn=(10, examples(25, 2 * SHARDS)))
+@shards(3, drawn=(5, examples(25, 2 * SHARDS)))
 def test_a_random_spec_for_amd_does_so_too(shard, each):
     outcomes = check_many(each, SEED + shard, specs(sides=AMD_SIDES, gpus=EMULATED_AMD), emulated)
     assert outcomes["verified"] and outcomes["refused"], outcomes
 
 
-@shards(4, drawn=(2, examples(6, 2 * SHARDS)))
+@shards(4, drawn=(1, examples(6, 2 * SHARDS)))
 def test_a_random_spec_for_amd_that_leaves_much_open_is_verified(shard, each):
     """The search finds what builds, unless what is fixed cannot be."""
     outcomes = check_many(each, SEED + shard, open_specs(specs(sides=AMD_SIDES, gpus=EMULATED_AMD)), emulated)
     assert outcomes["verified"], outcomes
 
 
-@shards(4, drawn=(2, examples(6, SHARDS)))
+@shards(4, drawn=(1, examples(6, SHARDS)))
 def test_a_random_spec_that_leaves_much_open_is_verified(shard, each):
     outcomes = check_many(each, SEED + shard, open_specs(specs(sides=SIDES)), emulated)
     assert outcomes["verified"] + outcomes["compiled"], outcomes

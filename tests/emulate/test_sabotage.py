@@ -90,8 +90,8 @@ FAULTS = {
     "a stage multiplied one tile late": ("ootomo", swap("stage = stages + slot * STAGE_BYTES", "stage = stages + (slot == 0 ? STAGES - 1 : slot - 1) * STAGE_BYTES"), permutation),
     "the last tile never fetched": ("ootomo", swap("if (index + STAGES - 1 < stage_count) fill", "if (index + STAGES < stage_count) fill"), permutation),
     "promotion that forgets to clear": ("ootomo", swap("acc_main[i][j][r] = 0.0f;", ""), accuracy),
-    "no promotion until the end": ("ootomo", swap("if (--until_promotion == 0) {", "if (false) {"), positive),
     "swizzle on one side only": ("ootomo", swap("swizzle(row, chunk) * 16)", "chunk * 16)"), permutation),
+    "no promotion until the end": ("ootomo", swap("if (--until_promotion == 0) {", "if (false) {"), positive),
     "column of the wrong fragment": ("ootomo", swap("column0 + j * 8", "column0 + (j ^ 1) * 8", 1), permutation),
     "fp32, rows of A from the wrong place": ("fp32", swap("load_four(r + 4, address + 4 * ROW_BYTES", "load_four(r + 4, address + 8 * ROW_BYTES"), permutation),
     "fp32, four rows on with the same swizzle": ("fp32", swap("swizzle(4, step) - step)", "0)"), permutation),
@@ -101,9 +101,9 @@ FAULTS = {
     "fp32, operands cut to tf32": ("fp32", swap("return __float_as_uint(x); }", "return __float_as_uint(x) & ~0x1fffu; }"), permutation),
     "fp32, operands cut to tf32, by the bound": ("fp32", swap("return __float_as_uint(x); }", "return __float_as_uint(x) & ~0x1fffu; }"), accuracy),
     "fp32, the last bit of the operands lost": ("fp32", swap("return __float_as_uint(x); }", "return __float_as_uint(x) & ~1u; }"), permutation),
-    "fp32, products cut before they are added": ("fp32", swap("fmaf(a[4 * i + k], b[4 * j + k], c[4 * i + j])", "__fadd_rz(__fmul_rz(a[4 * i + k], b[4 * j + k]), c[4 * i + j])"), probes),
-    "fp32, sums cut, by the bound": ("fp32", swap("= fmaf(a[4 * i + k], b", "= __fmaf_rz(a[4 * i + k], b"), positive),
     "fp32, subnormal numbers flushed": ("fp32", swap("return __float_as_uint(x); }", "return (__float_as_uint(x) & 0x7f800000u) ? __float_as_uint(x) : 0; }"), far),
+    "fp32, sums cut, by the bound": ("fp32", swap("= fmaf(a[4 * i + k], b", "= __fmaf_rz(a[4 * i + k], b"), positive),
+    "fp32, products cut before they are added": ("fp32", swap("fmaf(a[4 * i + k], b[4 * j + k], c[4 * i + j])", "__fadd_rz(__fmul_rz(a[4 * i + k], b[4 * j + k]), c[4 * i + j])"), probes),
     "row scale forgotten": ("scaled", swap("-row_exponent(a_absmax[row]) - row_exponent", "-14 - row_exponent"), permutation),
 }
 

@@ -42,7 +42,7 @@ WAYS = {
 GROUPS_OF_TWO = {
     "portable": dict(tile={**TILE, "group": 2}),
     "portable, slices": dict(tile={**TILE, "group": 2}, split_k=2),
-    "warpgroups": dict(SMALL_GROUPS, tile={**SMALL_GROUPS["tile"], "group": 2}),
+    "warpgroups": dict(SMALL_GROUPS, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 1, "group": 2}),
     "warpgroups in clusters": dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2, "group": 2}, stages=3),
     "mfma": dict(AMD_WAYS["mfma"], tile={**TILE, "group": 2}),
 }

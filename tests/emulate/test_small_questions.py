@@ -25,7 +25,7 @@ ORDERS = {
     "portable, through registers": dict(loads="spread", fragment_buffers=1),
     "warpgroups": SMALL_GROUPS,
     "warpgroups, after two stages": dict(SMALL_GROUPS, promote=128),
-    "warpgroups in clusters": dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=3),
+    "warpgroups in clusters": dict(HOPPER, tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}, stages=3),
     "mfma": dict(gpu="mi210", fragment_buffers=2),
     "wmma of RDNA4": dict(gpu="rx9070xt", fragment_buffers=1),
 }
@@ -49,7 +49,7 @@ def device_of(name: str, table: str) -> EmulatorDevice:
 def test_both_orders_of_warps_and_copies_give_the_reference(name):
     """Enough k for every stage to be filled again, and more than a block of C."""
     plan, source, binary = built(name, "ORDERS")
-    a, b, _ = integers(70, 33, 9 * plan.block[2] + 5)
+    a, b, _ = integers(70, 33, (2 * plan.stages + 1) * plan.block[2] + 5)
     for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
         c = gemm(EmulatorDevice(plan, source, binary, schedule=schedule), plan, source, a, b).c
         assert np.array_equal(c, a @ b), schedule.name

@@ -14,19 +14,19 @@ from gemmgen.verify import Judge
 from assembled import assembled
 from ways import tailed
 
-SMALL = {"block": [64, 64, 32], "warp": [64, 64, 32]}
+SMALL = {"block": [64, 16, 32], "warp": [64, 16, 32]}
 WAYS = {
     "packed words": {},
     "clusters": {"tile": {"cluster": 2}},
     "taking turns": {"pipeline": {"consumers": "pingpong"}},
-    "side by side, transposed": {"problem": {"layout": "tt"}, "tile": {"block": [64, 128, 32]}},
+    "side by side, transposed": {"problem": {"layout": "tt"}, "tile": {"block": [64, 32, 32]}},
     "A in registers": {"split": {"where": "mixed"}},
     "A in registers, clusters": {"split": {"where": "mixed"}, "tile": {"cluster": 2}, "problem": {"layout": "nt"}},
     "row scales": {"split": {"scheme": "scaled"}},
     "slices of k": {"problem": {"m": 64, "n": 64, "matrices": 2}, "tile": {"split_k": 2}},
     "slices of k in clusters": {"problem": {"m": 64, "n": 64, "matrices": 2}, "tile": {"split_k": 2, "cluster": 2}},
     "non-finite as they come": {"split": {"special": "fast"}},
-    "32-bit words": {"split": {"scheme": "tf32x3", "promote": 32}, "tile": {"block": [64, 64, 16], "warp": [64, 64, 16]}},
+    "32-bit words": {"split": {"scheme": "tf32x3", "promote": 32}, "tile": {"block": [64, 16, 16], "warp": [64, 16, 16]}},
     "odd groups of columns": {"tile": {"block": [64, 72, 32], "warp": [64, 72, 32]}},
 }
 

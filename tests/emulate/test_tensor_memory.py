@@ -49,6 +49,7 @@ def emulator(plan, source, binary):
     {"split": {"scheme": "ootomo4"}}, {"n": 48, "group": 16, "k": 16}, {"tile": {"split_k": 3}}, {"pipeline": {"stages": 2}},
 ], 2), ids=str)
 def test_kernels_are_right_around_the_unit(options):
+    """A whole report."""
     plan, source, binary = kernel(**options)
     size = (plan.block[0] + 5, plan.block[1] - 3, oracles.wrapping_k(plan) + 5)
     assert_passed(verify(plan, source, binary, emulator(plan, source, binary), size=size))

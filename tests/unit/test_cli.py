@@ -175,8 +175,8 @@ def test_tables_list_and_tell(gemmgen, verb, table):
     listing = gemmgen(verb).out
     rows = json.loads(gemmgen(verb, "--json").out)
     assert [row["name"] for row in rows] == table.names()
-    for name in table.names():
-        assert name in listing
+    assert all(name in listing for name in table.names())
+    for name in table.names()[:: len(table.names()) // 4]:
         assert table.get(name).source in gemmgen(verb, name).out
         assert json.loads(gemmgen(verb, name, "--json").out)["name"] == name
 

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 from elf_file import BASE, elf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmgen.build import msgpack
@@ -75,6 +75,7 @@ def test_counts_of_every_width():
     assert msgpack.unpack(b"\xca\x3f\xc0\x00\x00") == 1.5  # binary32
 
 
+@settings(max_examples=30)
 @given(VALUES, st.data())
 def test_truncated_values_are_refused(value, data):
     whole = packed(value)

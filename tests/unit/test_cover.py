@@ -54,7 +54,7 @@ def parts(plan) -> set[tuple]:
     interval = plan.promote and (plan.promote > plan.block[2]) - (plan.promote < plan.block[2])  # several stages, one, or less
     return {
         (kind, "way", plan.where, plan.loads), (kind, "A", plan.where, plan.layout[0]), (kind, "B", plan.where, plan.layout[1]), (kind, plan.layout),
-        ("scheme", plan.scheme.name, plan.design.stays), (plan.gpu.arch, plan.fragment.policy), (kind, "slices", plan.split_k > 1, plan.scheme.normalize),
+        ("scheme", plan.scheme.name), (plan.gpu.arch, plan.fragment.policy), (kind, "slices", plan.split_k > 1, plan.scheme.normalize),
         (kind, "buffers", plan.fragment_buffers), (kind, "turns", plan.cluster, plan.consumers), (kind, "fragment", shape, plan.fragment.instructions),
         (kind, "promotion", interval), (kind, "stages", min(plan.stages, 5)), (kind, "shared k", plan.block[2] > plan.warp[2]),
         (kind, "whole rows", plan.splits_whole), (kind, "fallback", bool(plan.fallback)),

@@ -10,6 +10,7 @@ from gemmgen.solve import solve
 
 
 @pytest.mark.slow
+@pytest.mark.long  # scikit-learn takes seconds to import
 def test_features_are_standardised_and_not_integers():
     z = demo._features()
     assert z.shape == (1797, 64) and z.dtype == np.float32

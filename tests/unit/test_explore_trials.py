@@ -307,6 +307,7 @@ def test_ctrl_c_ends_in_order_and_keeps_rows(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_example_of_the_documentation_goes_from_start_to_frontier(tmp_path, capsys):
     import importlib.util
 

@@ -477,7 +477,7 @@ def test_header_and_example_are_clean(case, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["grouped", "strided", "pointers, listed"])
+@pytest.mark.parametrize("case", ["one tile", "grouped", "strided", "pointers, listed"])
 def test_the_launcher_compiles_and_links_with_the_example(case, tmp_path):
     """What the README says to do by hand; nvcc holds the arguments against the kernel's own."""
     nvcc, gxx, ar = need("nvcc", "g++", "ar")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -52,17 +52,22 @@ def room_of(module: str) -> str:
     return name if name in ROOMS or not hasattr(gemmgen, name) else ""
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Every import of a file, wherever it stands."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imports(path: Path) -> list[str]:
     """The full name of every module that a file imports anywhere, if only for type checkers."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    found: list[str] = []
+    for node in statements(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+            found += [alias.name for alias in node.names]
+        else:
             assert not node.level, f"{path}:{node.lineno}: a relative import"
-            if node.module == "gemmgen":
-                yield from (f"gemmgen.{alias.name}" for alias in node.names)
-            else:
-                yield node.module
+            found += [f"gemmgen.{alias.name}" for alias in node.names] if node.module == "gemmgen" else [node.module]
+    return found
 
 
 def module_of(path: Path) -> str:
@@ -76,10 +81,10 @@ def import_graph() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         found = graph[module] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in statements(path):
             if isinstance(node, ast.Import):
                 found.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 inner = {f"{node.module}.{alias.name}" for alias in node.names}
                 found.update(inner & modules.keys())
                 if inner - modules.keys():
