@@ -67,7 +67,7 @@ ROWS = {
     "8 bits by FP16, in two": (E5M2, Candidate("by_f16", 16, 24, inner=4)),
 }
 FAST = ("A100's", "sums to nearest", "A: two registers", "A: the words of a register", "A: two lanes", "B: of integers", "an opaque type")
-FEW = ("very narrow", "very wide", "terms downwards", "subnormal words flushed", "even k first", "B: words of a register")
+FEW = ("very narrow", "very wide", "terms downwards", "subnormal words flushed", "even k first", "B: words of a register", "C of a warpgroup")
 """Of what is hidden, what `make test-fast` looks for, and what `make test` besides."""
 
 
