@@ -270,6 +270,16 @@ def test_an_instruction_without_a_row_is_probed_by_its_mnemonic():
     assert instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90") is FRAGMENTS.get(F16) is instruction(F16, "sm_90")
 
 
+@pytest.mark.parametrize("name", ["wgmma_m64n16k16_f16", pytest.param("wgmma_m64n24k16_bf16", marks=pytest.mark.long)])
+def test_a_wider_instruction_is_its_rows(name):
+    fragment = instruction(name, "sm_90")
+    gpu = FakeGpu(by_row("exact", 16))
+    maps = find_maps(Raw(fragment, gpu.open(fragment)))
+    assert maps.same_as(fragment) and not maps.same_as(FRAGMENTS.get("wgmma_m64n8k16_f16"))
+    other = FakeGpu(by_row("exact", 16), {"c": swapped((0, 1), 1)})
+    assert not find_maps(Raw(fragment, other.open(fragment))).same_as(fragment)
+
+
 @pytest.mark.parametrize("name", [
     "mma.sync.aligned.m16n8k8.row.col.s32.bf16.bf16.s32", "mma.sync.aligned.m16n8k12.row.col.f32.f16.f16.f32", "mma.sync.aligned.m2n2k2.row.col.f32.f16.f16.f32",
     "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", "wgmma.of.any.kind",
