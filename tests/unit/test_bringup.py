@@ -10,7 +10,7 @@ import pytest
 from fake_gpu import FakeGpu, aligning, by_row, flushed, in_order, with_words
 
 from gemmgen.bringup import bring_up
-from gemmgen.bringup.candidates import EXTREMES, Candidate, Found
+from gemmgen.bringup.candidates import EXTREMES, Candidate, Found, prove
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.egemm import profile
 from gemmgen.bringup.instruction import Instruction, probe_instruction
@@ -19,6 +19,7 @@ from gemmgen.bringup.maps import Maps, find_maps
 from gemmgen.bringup.named import instruction
 from gemmgen.bringup.probe import Raw
 from gemmgen.bringup.report import changes
+from gemmgen.bringup.rules import Traits
 from gemmgen.bringup.sums import Order
 from gemmgen.bringup.unit import differences, text_of, unit_row
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
@@ -174,6 +175,19 @@ def test_the_bits_of_a_nan_are_told_and_no_rule_asks_for_them():
     one = probed(FakeGpu(changed(by_row("truncate", 16, 25), nans(0x7FC00000))), F16)
     assert one.found.fits and one.traits.found["NaN"].text == "0x7fc00000"
     assert one.traits.value("Inf") and one.traits.value("negative zeros") == "+0"
+
+
+@pytest.mark.parametrize(("hidden_bits", "fits"), [(24, True), (23, False)])
+def test_the_proof_decides_between_rules_that_were_not_told_apart(hidden_bits, fits):
+    fragment = FRAGMENTS.get("mma_m16n8k8_f16")
+    gpu = FakeGpu(by_row("truncate", 8, hidden_bits))
+    raw = Raw(fragment, gpu.open(fragment))
+    dots, order = Dots(raw, find_maps(raw)), Order((tuple(range(8)),), 0)
+    found = Found(Candidate("truncate", 8, 26), True, [Candidate("tree", 8), Candidate("truncate", 8, 24)], 3, [], 0)
+    with np.errstate(all="ignore"):
+        prove(dots, order, Traits(), found, 2000)
+    assert (found.fits, found.candidate, found.same) == (fits, Candidate("truncate", 8, 24), [])
+    assert bool(found.against) != fits and found.described is None
 
 
 # ---------------------------------------------------------------- maps
