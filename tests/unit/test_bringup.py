@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_gpu import FakeGpu, aligning, by_row, flushed, in_order, with_words
 
 from gemmgen.bringup import bring_up
-from gemmgen.bringup.candidates import EXTREMES, Candidate, Found, prove
+from gemmgen.bringup.candidates import EXTREMES, Candidate, Found, every, predicted, prove
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.egemm import profile
 from gemmgen.bringup.instruction import Instruction, probe_instruction
 from gemmgen.bringup.fragments import row_text
-from gemmgen.bringup.maps import Maps, find_maps
+from gemmgen.bringup.maps import Maps, exact_words, find_maps
 from gemmgen.bringup.named import instruction
 from gemmgen.bringup.probe import Raw
 from gemmgen.bringup.report import changes
@@ -87,6 +88,26 @@ def test_a_hidden_row_is_found(name):
     assert one.found.agreeing == one.found.proof >= 0.8 * PROOF - 256 and not one.found.against
     carried = rule.fraction_bits == 11  # 8 products below 4 and a sum below 2 have 5 bits more: cut to 16 or to more is one
     assert [other.sum_bits for other in one.found.same] == list(range(16, 23)) * carried, one.found.same
+
+
+MEASURED = np.load(Path(__file__).parents[1] / "data" / "tensor_core_dots.npz")
+"""600 dot products each that GPUs returned; a block of products a set."""
+SETS = sorted({name.rsplit("_", 1)[0] for name in MEASURED.files})
+BITS = {"V100": 23, "A100": 24, "Ada": 24, "L40S": 24, "H100": 25, "B200": 25}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ("V100_fp16", "H100_tf32") else pytest.mark.slow) for name in SETS])
+def test_what_gpus_returned_leaves_one_rule(name):
+    """Of all that a row can say, told apart as a bring-up does it."""
+    gpu, word = name.split("_")[0], {"fp16": "f16"}.get(name.split("_")[1], name.split("_")[1])
+    a, b, c, d = (MEASURED[f"{name}_{x}"] for x in "abcd")
+    a, b = exact_words(word, a), exact_words(word, b)
+    live = every(word, a.shape[1])
+    assert len(live) > 500
+    with np.errstate(all="ignore"):
+        for part in (slice(0, 60), slice(60, 600)):
+            live = [one for one in live if np.array_equal(predicted(one, word, a[part], b[part], c[part]), d[part].view(np.uint32))]
+    assert live == [Candidate("truncate", a.shape[1], BITS[gpu])]
 
 
 # ---------------------------------------------------------------- units that no row says
