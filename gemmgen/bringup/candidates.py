@@ -265,7 +265,28 @@ def _cancel(rng: np.random.Generator, form: Format, order: Order, a: np.ndarray,
 
 
 def prove(dots: Dots, order: Order, traits: Traits, found: Found, products: int, seed: int = 1) -> None:
-    """Random products, beside what the rule says of them; into `found`. Where it does not give them, beside what the traits say."""
+    """Random products, beside what the rule says of them; into `found`.
+
+    Where it does not give them all, the next of those that were not told from it is held against them; where none does, what the traits say.
+    """
+    _held_against(dots, order, found, products, seed)
+    while found.fits and found.agreeing < found.proof and found.same:
+        found.candidate, *found.same = found.same
+        found.kinds, found.against = {}, []
+        _held_against(dots, order, found, products, seed)
+    found.fits = found.fits and found.agreeing == found.proof
+    unit = None if found.fits else described(order, traits, dots.form)
+    if unit:
+        agreeing = proof = 0
+        for kinds, a, b, c in random_tiles(dots, min(products, _EXPLAINED), seed + 1):
+            d = dots.tiles(a, b, c)
+            said = unit(decode(dots.word, a)[:, :, None], decode(dots.word, b).transpose(0, 2, 1)[:, None], c)
+            same = (_bits(d) == _bits(said))[kinds != KINDS.index(EXTREMES)]
+            proof, agreeing = proof + same.size, agreeing + int(same.sum())
+        found.described = Explained(unit.text, proof, agreeing)
+
+
+def _held_against(dots: Dots, order: Order, found: Found, products: int, seed: int) -> None:
     for kinds, a, b, c in random_tiles(dots, products, seed):
         d = dots.tiles(a, b, c)
         sequence = order.sequence
@@ -280,16 +301,6 @@ def prove(dots: Dots, order: Order, traits: Traits, found: Found, products: int,
             for at, i, j in np.argwhere(~same[of_kind])[: _SHOWN - len(here)]:
                 tile = np.flatnonzero(of_kind)[at]
                 found.against.append({"kind": kind} | _shown(dots, a[tile, i], b[tile, :, j], c[tile, i, j], d[tile, i, j], said[tile, i, j]))
-    found.fits = found.fits and found.agreeing == found.proof
-    unit = None if found.fits else described(order, traits, dots.form)
-    if unit:
-        agreeing = proof = 0
-        for kinds, a, b, c in random_tiles(dots, min(products, _EXPLAINED), seed + 1):
-            d = dots.tiles(a, b, c)
-            said = unit(decode(dots.word, a)[:, :, None], decode(dots.word, b).transpose(0, 2, 1)[:, None], c)
-            same = (_bits(d) == _bits(said))[kinds != KINDS.index(EXTREMES)]
-            proof, agreeing = proof + same.size, agreeing + int(same.sum())
-        found.described = Explained(unit.text, proof, agreeing)
 
 
 def _shown(dots: Dots, a: np.ndarray, b: np.ndarray, c: np.float32, d: np.float32, said: np.float32) -> dict[str, object]:

@@ -55,10 +55,10 @@ class Profile:
         if self.single_21 == self.draws:
             return (
                 f"half multiplication with single-precision accumulation: all {self.draws} sums are identical to d_FLOAT bit-wisely up to {BITS} mantissa "
-                "bits, which is required by the extended-precision computation"
+                "bits, which is required by the extended-precision computation; four instructions (Algorithm 1) emulate one of extended precision"
             )
         if self.half == self.draws:
-            return f"all {self.draws} sums are d_HALF: the operation is in half precision, and extended precision needs Dekker's 16 instructions"
+            return f"all {self.draws} sums are d_HALF: the operation is in half precision, of which Dekker's 16 instructions emulate one of extended precision"
         return f"neither primitive: {self.half} sums are d_HALF, {self.single_21} are d_FLOAT up to {BITS} mantissa bits"
 
     @property

@@ -7,7 +7,7 @@ The row is not whole: clocks, rates and what kernels reach of them are for other
 from __future__ import annotations
 
 from gemmgen.bringup.session import Session, Value
-from gemmgen.catalog.gpu import GPUS, Gpu, Limits, Rates
+from gemmgen.catalog.gpu import GPUS, Limits, Rates
 from gemmgen.catalog.vendor import vendor_of
 
 _ASSUMED = ("registers_per_thread", "register_allocation_unit", "shared_allocation_unit")
@@ -53,8 +53,3 @@ def _text(session: Session, values: dict[str, Value], title: str) -> str:
 
 def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else f"{value:.6g}"
-
-
-def known_gpu(name: str) -> Gpu:
-    """The row of a GPU, for the emulator."""
-    return GPUS.get(name, where="--gpu")

@@ -26,6 +26,8 @@ def _value(one: Instruction) -> Value:
     if one.maps is None:
         return Value(name, None, f"{one.error.where}: {one.error.problem}" if one.error else "not probed", "not found")
     maps, how = one.maps, _how(one.maps)
+    if maps.same_as(one.fragment) and not maps.fits:  # of a width that no power of two is
+        return Value(name, "as shipped", how)
     if not maps.fits:
         return Value(name, "no bit rows", f"{how}; {'; '.join(maps.complaints)}", "not found")
     bits = {label: _bits(held.bits) for label in "abc" if (held := getattr(maps, label))}

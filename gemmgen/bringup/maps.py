@@ -87,10 +87,19 @@ class Maps:
         return [f"{name}: {held.odd}" for name in "abc" if (held := getattr(self, name)) and held.odd]
 
     def same_as(self, fragment: Fragment) -> bool:
-        """Whether a row of the catalog has the same maps."""
+        """Whether a row of the catalog, or a wider instruction of it, has the same maps, place by place."""
         if fragment.map_source == "constructed":  # which has no row
             return False
-        return all((held.bits if held else None) == getattr(fragment, name) for name in "abc" for held in (getattr(self, name),))
+        for name in "abc":
+            held, row = getattr(self, name), getattr(fragment, name)
+            if held is None and row is None:
+                continue
+            if held is None or row is None or held.rows.shape != (1 << len(row.lanes), row.register_count, row.packed_count):
+                return False
+            known = np.array([row.element(*place) for place in np.ndindex(held.rows.shape)]).reshape(*held.rows.shape, 2)
+            if (known[..., 0] != held.rows).any() or (known[..., 1] != held.columns).any():
+                return False
+        return True
 
 
 def find_maps(raw: Raw) -> Maps:

@@ -96,7 +96,7 @@ def markdown(told: Mapping[str, Any], session: Session) -> str:
         lines += ["## What changed since the last time", ""] + [f"- {one}" for one in told["changed"]] + ([] if told["changed"] else ["Nothing."]) + [""]
     lines += ["## Instructions", "", "| instruction | maps | sums | rule | told apart by | random products |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [_line(one) for one in session.instructions]
-    odd = [one for one in session.instructions if one.error or one.maps and not one.maps.fits]
+    odd = [one for one in session.instructions if one.error or one.maps and not one.maps.fits and not one.maps.same_as(one.fragment)]
     lines += ["", "Maps without bit rows, and what was not probed to the end:", ""] if odd else []
     for one in odd:
         if one.error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gemmgen.cli.output import Progress, emit, emit_json, write_files
+from gemmgen.cli.output import Progress, emit, emit_json, is_folder, write_files
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, SpecError
 from gemmgen.files import read
 
@@ -49,10 +50,9 @@ def bringup(
     something that was sought was not found.
     """
     from gemmgen.bringup import REPORT, bring_up
-    from gemmgen.bringup.facts import known_gpu
     from gemmgen.bringup.named import instruction
     from gemmgen.bringup.probe import EmulatedMachine, GpuMachine
-    from gemmgen.cli.output import is_folder
+    from gemmgen.catalog.gpu import GPUS
 
     if (device is BringupDevice.emulator) != (gpu is not None):
         raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu,
@@ -62,7 +62,7 @@ def bringup(
     if before is None and is_folder(output) and any(output.iterdir()):
         raise SpecError("--output", "is a folder with other things in it", got=str(output),
                         needs="a new folder, or one that a bring-up wrote", remedy="another -o")
-    machine = EmulatedMachine(known_gpu(gpu)) if gpu else GpuMachine(device.value)
+    machine = EmulatedMachine(GPUS.get(gpu, where="--gpu")) if gpu else GpuMachine(device.value)
     chosen = [instruction(one, machine.arch) for one in only] if only else None
     progress = Progress("bringup", quiet or as_json)
     session, told, files = bring_up(
@@ -82,8 +82,6 @@ def row_name(text: str) -> str:
     Raises:
         SpecError: it cannot be one.
     """
-    import re
-
     from gemmgen.catalog.table import IDENTIFIER
 
     if not re.fullmatch(IDENTIFIER, text):

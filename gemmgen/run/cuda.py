@@ -22,21 +22,11 @@ _EMULATOR = "--device emulator"
 
 def why_not(target: Target) -> DeviceError | None:
     """None when a GPU that runs `target`'s machine code is here, else the reason it cannot be used."""
+    if reason := _no_gpu():
+        return reason
+    import cupy
+
     arch = target.arch
-    try:
-        import cupy
-    except ImportError as error:
-        absent = error.name == "cupy"
-        return DeviceError(
-            _PLACE, "cupy is not installed" if absent else "cupy is installed and cannot be imported", got=_first_line(error),
-            needs="cupy for CUDA 13, with what it depends on", remedy=f"pip install 'gemmgen[cuda-gpu]', or {_EMULATOR}",
-        )
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # cupy's CUDARuntimeError, or whatever else it makes of a driver that is not there
-        return _refusal(cupy, _first_line(error))
-    if count == 0:
-        return _refusal(cupy, "cudaErrorNoDevice: 0 GPUs")
     capability = int(cupy.cuda.Device().compute_capability)
     # A cubin runs on its own compute capability and on later minor ones of the same major.
     # What is made for one target alone, sm_90a, runs on no other.
@@ -49,6 +39,23 @@ def why_not(target: Target) -> DeviceError | None:
             remedy=f"[target] gpu for this GPU, or {_EMULATOR}",
         )
     return None
+
+
+def _no_gpu() -> DeviceError | None:
+    """None when any GPU is here, else why there is none."""
+    try:
+        import cupy
+    except ImportError as error:
+        absent = error.name == "cupy"
+        return DeviceError(
+            _PLACE, "cupy is not installed" if absent else "cupy is installed and cannot be imported", got=_first_line(error),
+            needs="cupy for CUDA 13, with what it depends on", remedy=f"pip install 'gemmgen[cuda-gpu]', or {_EMULATOR}",
+        )
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # cupy's CUDARuntimeError, or whatever else it makes of a driver that is not there
+        return _refusal(cupy, _first_line(error))
+    return _refusal(cupy, "cudaErrorNoDevice: 0 GPUs") if count == 0 else None
 
 
 def _first_line(error: Exception) -> str:
@@ -86,13 +93,12 @@ def driver_facts() -> dict[str, Any]:
     Raises:
         DeviceError: there is no GPU, or no cupy.
     """
-    try:
-        import cupy
+    if reason := _no_gpu():
+        raise reason
+    import cupy
 
-        runtime = cupy.cuda.runtime
-        told = runtime.getDeviceProperties(cupy.cuda.Device().id)
-    except Exception as error:
-        raise DeviceError(_PLACE, "no CUDA GPU answers", got=_first_line(error), remedy=_EMULATOR) from None
+    runtime = cupy.cuda.runtime
+    told = runtime.getDeviceProperties(cupy.cuda.Device().id)
     megahertz = told.get("memoryClockRate", 0) / 1e3
     facts = {
         "title": told["name"].decode(), "arch": f"sm_{told['major']}{told['minor']}", "sms": told["multiProcessorCount"], "warp_size": told["warpSize"],

@@ -116,3 +116,7 @@ class UnplannedDevice(EmulatorDevice):
         package, name = gpu.maker.emulator
         made_for = getattr(import_module(package), name)
         self._emulator = made_for(binary.assembly, gpu.unit, source=source.text, source_name=source.file_name, processes=1)
+        self._facts = {"name": self.name, "target": source.arch, "wavefront_size": gpu.limits.warp_size}
+
+    def facts(self) -> dict[str, Any]:
+        return self._facts

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_gpu import FakeGpu, aligning, by_row, flushed, in_order, with_words
 
 from gemmgen.bringup import bring_up
-from gemmgen.bringup.candidates import EXTREMES, Candidate, Found
+from gemmgen.bringup.candidates import EXTREMES, Candidate, Found, every, predicted, prove
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.egemm import profile
 from gemmgen.bringup.instruction import Instruction, probe_instruction
 from gemmgen.bringup.fragments import row_text
-from gemmgen.bringup.maps import Maps, find_maps
+from gemmgen.bringup.maps import Maps, exact_words, find_maps
 from gemmgen.bringup.named import instruction
 from gemmgen.bringup.probe import Raw
 from gemmgen.bringup.report import changes
+from gemmgen.bringup.rules import Traits
 from gemmgen.bringup.sums import Order
 from gemmgen.bringup.unit import differences, text_of, unit_row
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
@@ -67,7 +69,7 @@ ROWS = {
     "8 bits by FP16, in two": (E5M2, Candidate("by_f16", 16, 24, inner=4)),
 }
 FAST = ("A100's", "sums to nearest", "A: two registers", "A: the words of a register", "A: two lanes", "B: of integers", "an opaque type")
-FEW = ("very narrow", "very wide", "terms downwards", "subnormal words flushed", "even k first", "B: words of a register")
+FEW = ("very narrow", "very wide", "terms downwards", "subnormal words flushed", "even k first", "B: words of a register", "C of a warpgroup")
 """Of what is hidden, what `make test-fast` looks for, and what `make test` besides."""
 
 
@@ -86,6 +88,26 @@ def test_a_hidden_row_is_found(name):
     assert one.found.agreeing == one.found.proof >= 0.8 * PROOF - 256 and not one.found.against
     carried = rule.fraction_bits == 11  # 8 products below 4 and a sum below 2 have 5 bits more: cut to 16 or to more is one
     assert [other.sum_bits for other in one.found.same] == list(range(16, 23)) * carried, one.found.same
+
+
+MEASURED = np.load(Path(__file__).parents[1] / "data" / "tensor_core_dots.npz")
+"""600 dot products each that GPUs returned; a block of products a set."""
+SETS = sorted({name.rsplit("_", 1)[0] for name in MEASURED.files})
+BITS = {"V100": 23, "A100": 24, "Ada": 24, "L40S": 24, "H100": 25, "B200": 25}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ("V100_fp16", "H100_tf32") else pytest.mark.slow) for name in SETS])
+def test_what_gpus_returned_leaves_one_rule(name):
+    """Of all that a row can say, told apart as a bring-up does it."""
+    gpu, word = name.split("_")[0], {"fp16": "f16"}.get(name.split("_")[1], name.split("_")[1])
+    a, b, c, d = (MEASURED[f"{name}_{x}"] for x in "abcd")
+    a, b = exact_words(word, a), exact_words(word, b)
+    live = every(word, a.shape[1])
+    assert len(live) > 500
+    with np.errstate(all="ignore"):
+        for part in (slice(0, 60), slice(60, 600)):
+            live = [one for one in live if np.array_equal(predicted(one, word, a[part], b[part], c[part]), d[part].view(np.uint32))]
+    assert live == [Candidate("truncate", a.shape[1], BITS[gpu])]
 
 
 # ---------------------------------------------------------------- units that no row says
@@ -174,6 +196,19 @@ def test_the_bits_of_a_nan_are_told_and_no_rule_asks_for_them():
     one = probed(FakeGpu(changed(by_row("truncate", 16, 25), nans(0x7FC00000))), F16)
     assert one.found.fits and one.traits.found["NaN"].text == "0x7fc00000"
     assert one.traits.value("Inf") and one.traits.value("negative zeros") == "+0"
+
+
+@pytest.mark.parametrize(("hidden_bits", "fits"), [(24, True), (23, False)])
+def test_the_proof_decides_between_rules_that_were_not_told_apart(hidden_bits, fits):
+    fragment = FRAGMENTS.get("mma_m16n8k8_f16")
+    gpu = FakeGpu(by_row("truncate", 8, hidden_bits))
+    raw = Raw(fragment, gpu.open(fragment))
+    dots, order = Dots(raw, find_maps(raw)), Order((tuple(range(8)),), 0)
+    found = Found(Candidate("truncate", 8, 26), True, [Candidate("tree", 8), Candidate("truncate", 8, 24)], 3, [], 0)
+    with np.errstate(all="ignore"):
+        prove(dots, order, Traits(), found, 2000)
+    assert (found.fits, found.candidate, found.same) == (fits, Candidate("truncate", 8, 24), [])
+    assert bool(found.against) != fits and found.described is None
 
 
 # ---------------------------------------------------------------- maps
@@ -268,6 +303,16 @@ def test_an_instruction_without_a_row_is_probed_by_its_mnemonic():
     assert maps.fits and not maps.same_as(fragment) and not maps.numbered and same_instruction(maps, hidden_elements(gpu, fragment))
     assert row_text(maps, "a test").startswith('name = "mma_m16n8k8_bf16"')
     assert instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_90") is FRAGMENTS.get(F16) is instruction(F16, "sm_90")
+
+
+@pytest.mark.parametrize("name", ["wgmma_m64n16k16_f16", pytest.param("wgmma_m64n24k16_bf16", marks=pytest.mark.long)])
+def test_a_wider_instruction_is_its_rows(name):
+    fragment = instruction(name, "sm_90")
+    gpu = FakeGpu(by_row("exact", 16))
+    maps = find_maps(Raw(fragment, gpu.open(fragment)))
+    assert maps.same_as(fragment) and not maps.same_as(FRAGMENTS.get("wgmma_m64n8k16_f16"))
+    other = FakeGpu(by_row("exact", 16), {"c": swapped((0, 1), 1)})
+    assert not find_maps(Raw(fragment, other.open(fragment))).same_as(fragment)
 
 
 @pytest.mark.parametrize("name", [

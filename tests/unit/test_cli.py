@@ -342,6 +342,7 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
         "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "bench-batches": ["--plot", tmp_path / "batches.csv"], "gpus": [], "schemes": [], "fragments": [], "schema": [],
         "tune": ["mlp", "--threshold", "0.1", "--gpu", "a100", "--size", "batch=16", "--levels", "half", "--device", "model"],
         "library": [tmp_path / "lab.toml", "--dry-run"], "results": [tmp_path, "VALUES (1)"], "explore": ["small_cpu", "--dry-run"], "choose": [tmp_path / "trials", "--kernels", "1"],
+        "bringup": ["--device", "emulator", "--gpu", "a100", "--only", "mma_m8n8k16_s8", "--products", "100", "-o", tmp_path / "found"],
         "report": [tmp_path / "trials", "-o", tmp_path / "report.html"], "learn": [tmp_path / "trials", "--gpu", GPU],
     }
     (tmp_path / "lab.toml").write_text(

@@ -9,7 +9,7 @@ import pytest
 
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError
-from gemmgen.run import why_not
+from gemmgen.run import driver_facts, why_not
 
 
 class CUDARuntimeError(RuntimeError):
@@ -76,3 +76,23 @@ def test_cupy_that_lacks_what_it_depends_on(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     reason = told()
     assert "cannot be imported" in reason.problem and "a_module_that_is_not_there" in reason.got
+
+
+def test_what_the_driver_tells_has_the_names_of_rows(monkeypatch):
+    """And a driver that no longer tells a clock leaves it out."""
+    with pytest.raises(DeviceError, match="cupy is installed and there is no NVIDIA driver"):
+        install(monkeypatch, NO_DRIVER, driver=0)
+        driver_facts("cuda")
+    install(monkeypatch, 1)
+    properties = {
+        "name": b"a GPU", "major": 9, "minor": 0, "multiProcessorCount": 132, "warpSize": 32, "maxThreadsPerBlock": 1024,
+        "maxThreadsPerMultiProcessor": 2048, "maxBlocksPerMultiProcessor": 32, "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 233472,
+        "sharedMemPerBlockOptin": 232448, "reservedSharedMemPerBlock": 1024, "l2CacheSize": 50 << 20, "totalGlobalMem": 150 << 30, "memoryBusWidth": 6144,
+    }
+    cupy = sys.modules["cupy"]
+    cupy.cuda.runtime.getDeviceProperties, cupy.cuda.Device = lambda number: properties, lambda: SimpleNamespace(id=0)
+    told = driver_facts("cuda")
+    limits = GPUS.get("h200").limits.model_dump()
+    assert {name: told[name] for name in limits if name in told} == {name: value for name, value in limits.items() if name in told}
+    assert (told["arch"], told["l2_mib"], told["sms"]) == ("sm_90", 50, 132) and len(told.keys() & limits.keys()) == 8
+    assert "boost_mhz" not in told and "dram_gb_per_s" not in told
