@@ -29,7 +29,7 @@ def choice_text(library: LoadedLibrary, choice: Choice, labels: dict[str, str] |
         "",
         table(("kernel", "layout", "scheme", "policy", "kind", "block", "slices", "for", "why"), [
             ((labels or {}).get(one.plan.hash, one.plan.gpu.name), one.plan.layout, one.plan.scheme.name, one.plan.fragment.policy, one.plan.kind,
-             "x".join(map(str, one.plan.block)), str(one.plan.split_k), f"{len(one.sizes)} sizes", one.reason)
+             "x".join(map(str, one.plan.block)), str(one.plan.split_k), f"{len(one.sizes)} size{'s' * (len(one.sizes) != 1)}", one.reason)
             for one in choice.kernels
         ]),
     ]
@@ -41,14 +41,17 @@ def choice_value(choice: Choice) -> dict[str, Any]:
     return {
         "candidates": choice.candidates, "sizes": [list(size) for size in choice.sizes], "ratio": choice.ratio, "no_set_has_less": choice.least,
         "kernels": [
-            {"gpu": one.plan.gpu.name, "layout": one.plan.layout, "plan": one.plan.hash, "scheme": one.plan.scheme.name, "policy": one.plan.fragment.policy, "kind": one.plan.kind,
+            {"gpu": one.plan.gpu.name, "layout": one.plan.layout, "plan": one.plan.hash, "scheme": one.plan.scheme.name,
+             "policy": one.plan.fragment.policy, "kind": one.plan.kind,
              "block": list(one.plan.block), "split_k": one.plan.split_k, "from": one.candidate.place, "sizes": [list(size) for size in one.sizes],
              "reason": one.reason}
             for one in choice.kernels
         ],
         "left_open": list(choice.relaxed),
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
-        "refused": [{"plan": plan.hash, "gpu": plan.gpu.name, "layout": plan.layout, "problem": error.problem, "has": error.has} for plan, error in choice.refused],
+        "refused": [
+            {"plan": plan.hash, "gpu": plan.gpu.name, "layout": plan.layout, "problem": error.problem, "has": error.has} for plan, error in choice.refused
+        ],
     }
 
 

@@ -1,7 +1,9 @@
 """Which kernels a library holds: at most so many, of all GPUs and layouts together, that make its sizes fast.
 
 For each GPU and layout the solver's plans at every size are candidates, the best one of each tile; the model tells what each of them takes at all
-sizes. What is made small is the geometric mean of times over the best known, every GPU and layout counting as much: the kernel that gains most is taken, again and again (`gemmgen.explore.choose.gaining`), so that each GPU and layout gets one before any gets two.
+sizes. Each GPU and layout first gets the kernel that is best where a size weighs as much as there is to compute: large products must not suffer from
+small ones. Then what is made small is the geometric mean of times over the best known, every GPU and layout counting as much and a size by the square root
+of its mean extent: the kernel that gains most is taken, again and again (`gemmgen.explore.choose.gaining`).
 """
 
 from __future__ import annotations

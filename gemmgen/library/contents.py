@@ -141,11 +141,11 @@ def manifest(library: Library, files: Mapping[str, bytes]) -> dict[str, Any]:
         "chosen": {
             "kernels_at_most": loaded.file.kernels_at_most, "candidates": choice.candidates, "sizes": [list(size) for size in choice.sizes],
             "ratio": round(choice.ratio, 4), "no_set_has_less": round(choice.least, 4), "packed": loaded.file.packed,
-            "statement": "ratio: geometric mean of predicted time over that of the best candidate, every GPU and layout as much and sizes by the square root of "
-                         "their mean extent; no set of so many kernels has less than the other",
+            "statement": "ratio: geometric mean of predicted time over that of the best candidate, every GPU and layout as much and sizes by the square root "
+                         "of their mean extent; no set of so many kernels has less than the other",
         },
-        "decided_by": "the first rule that holds where `rules` has the architecture and layout, else the kernel with the least estimate of those that the device runs; "
-                      "the fallback where there is none",
+        "decided_by": "the first rule that holds where `rules` has the architecture and layout, else the kernel with the least estimate of those that the "
+                      "device runs; the fallback where there is none",
         "kernels": [
             {
                 "label": kernel.label, "kernel": kernel.built.source.name, "plan": kernel.built.plan.hash, "layout": kernel.built.plan.layout,

@@ -91,7 +91,9 @@ class LibraryFile(Strict):
         None, description="[m, n, k], or [m, n, k, products] of a strided batch, that kernels are chosen for; left out: squares from 64 to 16384, skewed ones, "
         "and batches of small ones where `batched` asks for kernels of these"
     )
-    batched: bool = Field(False, description="whether kernels that take a strided batch in one launch are chosen from, too; others take its products one by one")
+    batched: bool = Field(
+        False, description="whether kernels that take a strided batch in one launch are chosen from, too; others take its products one by one"
+    )
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
     fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
     shim: Annotated[tuple[Literal[*SHIMS], ...], Field(strict=False)] = Field(

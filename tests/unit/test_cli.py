@@ -103,6 +103,15 @@ def test_files_of_two_specs_of_one_name_or_of_another_gpu_tell_which(gemmgen, ti
     assert [path.name for path in (tmp_path / "gpu").iterdir()] == ["tiny_h100.cu"]
 
 
+def test_another_layout_than_the_specs(gemmgen, tiny, tmp_path):
+    turned = render(solve(load(tiny).laid_out("tt"))).text
+    assert gemmgen("render", tiny, "--layout", "tt").out == turned != gemmgen("render", tiny).out
+    assert gemmgen("render", tiny, "--gpu", "h100", "--layout", "tt", "-o", f"{tmp_path}/out/").code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tiny_h100_tt.cu"]
+    ran = gemmgen("export", tiny, "--layout", "xx", "-o", tmp_path / "no")
+    assert ran.code == 2 and "--layout: is unknown" in ran.err and "nn, nt, tn, tt" in ran.err and not (tmp_path / "no").exists()
+
+
 def test_render_json(gemmgen, tiny):
     plan = solve(load(tiny))
     value = json.loads(gemmgen("render", tiny, "--json").out)
@@ -332,9 +341,11 @@ def test_every_verb_speaks_json(gemmgen, tiny, tmp_path, judged, monkeypatch, ve
         "verify": [tiny, "--device", "emulator"], "render": [tiny], "build": [tiny, "-o", tmp_path / "built"], "export": [tiny, "-o", tmp_path / "exported"],
         "explain": [tiny], "bench": ["--plot", tmp_path / "bench.csv"], "bench-batches": ["--plot", tmp_path / "batches.csv"], "gpus": [], "schemes": [], "fragments": [], "schema": [],
         "tune": ["mlp", "--threshold", "0.1", "--gpu", "a100", "--size", "batch=16", "--levels", "half", "--device", "model"],
-        "results": [tmp_path, "VALUES (1)"], "explore": ["small_cpu", "--dry-run"], "choose": [tmp_path / "trials", "--kernels", "1"],
+        "library": [tmp_path / "lab.toml", "--dry-run"], "results": [tmp_path, "VALUES (1)"], "explore": ["small_cpu", "--dry-run"], "choose": [tmp_path / "trials", "--kernels", "1"],
         "report": [tmp_path / "trials", "-o", tmp_path / "report.html"], "learn": [tmp_path / "trials", "--gpu", GPU],
     }
+    (tmp_path / "lab.toml").write_text(
+        'name = "lab"\ngpus = ["a100"]\nlayouts = ["nn"]\nkernels_at_most = 1\nsizes = [[512, 512, 512]]\n[[use]]\nscheme = "half"\n')
     if verb in ("choose", "report", "learn"):
         with Writer(tmp_path / "trials") as writer:
             for row in timed(plans(few=2), sizes(6)):

@@ -20,7 +20,9 @@ from gemmgen.errors import GemmgenError, SpecError
 from gemmgen.library import contents, made, write
 from gemmgen.library.file import library_from
 from gemmgen.library.kernel import FINISH, Image
+from gemmgen.paths import SPECS
 from gemmgen.render import render
+from schema_check import violations
 
 SPEC = {"layouts": ["nn"], "kernels_at_most": 1, "sizes": [[512, 512, 512]],
         "use": [{"split": {"scheme": "ootomo"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "pipeline": {"stages": 3}}]}
@@ -79,6 +81,8 @@ def compiled_shared(folder: Path, name: str, out: Path) -> Path:
 
 def test_the_manifest_tells_all_files_and_kernels(folder):
     told = json.loads((folder / "manifest.json").read_text())
+    schema = json.loads((SPECS / "library_manifest.schema.json").read_text())
+    assert violations(told, schema, schema) == []
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert set(told["sha256"]) == files - {"manifest.json"}
     assert told["schema_version"] == 2 and told["kind"] == "library" and told["abi"] == 1
