@@ -55,10 +55,9 @@ def helper(out: Path, *flags: str) -> ctypes.CDLL:
     return found
 
 
-def driver_file() -> str:
-    """Where the driver lies that this process has."""
-    ctypes.CDLL("libcuda.so.1")
-    return next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libcuda.so" in line)
+def loaded(name: str) -> str:
+    """Where a library lies that this process has."""
+    return next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if f"/{name}" in line)
 
 
 def problem(m: int, n: int, k: int, a: int, b: int, c: int, **more: Any) -> Problem:
@@ -110,7 +109,7 @@ def overhead(folder: Path, stand_in: bool, out: Path) -> None:
         block = cupy.zeros(1 << 26, cupy.uint8)
         memory, synchronize = block.data.ptr, cupy.cuda.Device().synchronize
         name = json.loads((folder / "manifest.json").read_text())["name"].upper()
-        driver = driver_file()
+        driver = loaded("libcuda.so")
         recorder = helper(out, "-DRECORDS", "-Wl,--no-as-needed", driver)
         calls = Calls(folder, built(folder, out))
         recording = Calls(folder, built(folder, out, f'-D{name}_DRIVER_FILES="{recorder.file}"'))
@@ -170,6 +169,7 @@ class Race:
         for name, call in contenders.items():
             for i in range(3):
                 call(i % len(self.sets))
+            cupy.cuda.Device().synchronize()
             counts[name] = max(3, min(200, int(seconds / 10 / max(self._once(call, 5), 1e-6))))
         for _ in range(9):
             for name, call in contenders.items():
@@ -210,21 +210,21 @@ def gemm_of(calls: Calls, race: Race, kernel: int = 0) -> Any:
 
 
 def sgemm_of(race: Race) -> Any:
+    """cuBLAS's own function: cupy's would set the stream once more, and with it the workspace back."""
     import cupy
-    from cupy_backends.cuda.libs import cublas
 
-    one, zero = (ctypes.c_float(x) for x in (1.0, 0.0))
-    cupy.matmul(race.sets[0][0][:2], race.sets[0][1])  # makes the handle
-    handle = cupy.cuda.device.get_cublas_handle()
+    cupy.matmul(race.sets[0][0][:2], race.sets[0][1])  # loads cuBLAS and makes the handle
+    handle, cublas = ctypes.c_void_p(cupy.cuda.device.get_cublas_handle()), ctypes.CDLL(loaded("libcublas.so"))
     scratch = cupy.empty(32 << 20, cupy.uint8)  # a workspace of our own, so that capturing allocates none
+    one, zero = (ctypes.c_float(x) for x in (1.0, 0.0))
 
     def call(i: int) -> None:
-        a, b, c = race.sets[i]
-        cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
-        if hasattr(cublas, "setWorkspace"):
-            cublas.setWorkspace(handle, scratch.data.ptr, scratch.nbytes)
-        cublas.sgemm(handle, 0, 0, race.n, race.m, race.k, ctypes.addressof(one), b.data.ptr, race.n, a.data.ptr, race.k, ctypes.addressof(zero),
-                     c.data.ptr, race.n)
+        a, b, c = (ctypes.c_void_p(x.data.ptr) for x in race.sets[i])
+        cublas.cublasSetStream_v2(handle, stream_pointer())
+        cublas.cublasSetWorkspace_v2(handle, ctypes.c_void_p(scratch.data.ptr), ctypes.c_size_t(scratch.nbytes))
+        code = cublas.cublasSgemm_v2(handle, 0, 0, race.n, race.m, race.k, ctypes.byref(one), b, race.n, a, race.k, ctypes.byref(zero), c, race.n)
+        if code:
+            raise SystemExit(f"cublasSgemm: {code}")
 
     return call
 

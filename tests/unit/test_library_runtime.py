@@ -18,6 +18,8 @@ from gemmgen.export import prose
 from gemmgen.library import tables
 from gemmgen.library.kernel import Kernel, portable_ptx
 from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 from standin import GCC, LARGEST_EXTENT, NAME, Choice, Library, Packed, Problem, Target, sized
 from ways import WAYS, plan_of
 
@@ -138,6 +140,33 @@ def test_what_a_block_of_a_smaller_gpu_has_no_shared_memory_for_is_not_taken(mad
 def test_kernels_without_an_estimate_come_after_those_with_one_and_before_fallbacks(made):
     choice = choice_of(made, problem(64, 64, 64, transpose_a=1, lda=64))
     assert made.kernels[choice.kernel].label == "tn"
+
+
+@needs_gcc
+def test_a_batch_goes_to_a_kernel_for_batches_or_takes_as_many_times_as_it_has_products(tmp_path):
+    one = plan_of(**WAYS["warpgroups"])
+    together = solve(loads({
+        "problem": {"kind": "strided", "m": 256, "n": 256, "k": 256, "matrices": 64}, "split": {"scheme": "ootomo", "promote": 64},
+        "tile": {"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1, "split_k": 1}, "pipeline": {"stages": 3}, "fragment": {"policy": "wgmma"},
+        "target": {"gpu": "h100"}, "build": {"allow_spills": True},
+    }))
+    batched = estimate(together)
+    library = Library(tmp_path, [of_plan("one", one, estimate(one, launch=4e-6)), of_plan("together", together, batched)], archs=["sm_90"], emulates=False)
+    strides = {"stride_a": 65536, "stride_b": 65536, "stride_c": 65536}
+    batch = choice_of(library, problem(256, 256, 256, batch=64, **strides), "sm_90", 132)
+    assert batch.kernel == 1
+    waves = -(-16 * 64 // 132)
+    assert batch.seconds == pytest.approx(batched.launch + waves * (batched.wave + batched.step * 256) + 64 * (batched.operand * 2 + batched.output) * 65536)
+    assert batch.workspace_bytes == together_bytes(library, 64) and batch.workspace_bytes_packed == 0
+    assert choice_of(library, problem(256, 256, 256), "sm_90", 132).kernel == 0
+    forced = choice_of(library, problem(256, 256, 256, batch=64, kernel=1, **strides), "sm_90", 132)
+    assert forced.seconds == pytest.approx(64 * choice_of(library, problem(256, 256, 256), "sm_90", 132).seconds)
+    rows = choice_of(library, problem(256, 256, 256, batch=64, **{**strides, "stride_b": 0}), "sm_90", 132)
+    assert (rows.kernel, rows.seconds) == (0, choice_of(library, problem(256 * 64, 256, 256), "sm_90", 132).seconds), "one product of more rows"
+
+
+def together_bytes(library: Library, batch: int) -> int:
+    return library.kernels[1].built.source.interface.workspace(256, 256, 256, batch).bytes
 
 
 @needs_gcc
