@@ -3,6 +3,7 @@
 # make test       tests of every kind that this machine can run
 # make test-all   the same and the long tail: every combination, every whole report, thousands of random specs
 # make mutants    put single faults into a copy and see whether the tests notice: an hour or more; ARGS="--room split" for fewer
+# make rocm       fetch what exports for AMD are compiled and linked against in tests, into .rocm: 70 MB from Debian, without root
 # make clean      remove what those above made
 #
 # Nothing is needed but Linux, Python 3.11 or later and a way to pypi.org: no GPU,
@@ -17,9 +18,9 @@ PYTHON ?=
 # Compiled modules and rewritten assertions are kept, which a setting of the user's may forbid.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n auto --maxprocesses 8 --dist worksteal --durations=25
 
-.PHONY: help demo test-fast test test-all mutants clean
+.PHONY: help demo test-fast test test-all mutants rocm clean
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,6p
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n 1,7p
 
 demo: $(INSTALLED)
 	@$(RUN) -m gemmgen.demo
@@ -36,8 +37,15 @@ test-all: $(INSTALLED)
 mutants: $(INSTALLED)
 	@$(RUN) tests/mutants/run.py $(ARGS)
 
+# ROCm 5.2's headers and runtime, and a clang that is new enough for the kernels: the one that came with it is not.
+rocm:
+	@mkdir -p .rocm/packages
+	@cd .rocm/packages && apt-get download libamdhip64-dev libamdhip64-5 libhsa-runtime64-1 libhsakmt1 libamd-comgr2 \
+	    clang-19 clang-tools-19 lld-19 libllvm19 libclang-cpp19 libclang-common-19-dev
+	@cd .rocm && for package in packages/*.deb; do dpkg -x $$package .; done && rm -r packages
+
 clean:
-	rm -rf $(VENV) build-out dist .pytest_cache .hypothesis
+	rm -rf $(VENV) .rocm build-out dist .pytest_cache .hypothesis
 	find gemmgen tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each candidate is run, because a name on the PATH may be a stub that only complains.

@@ -1,7 +1,7 @@
 """Where the data that ships with gemmgen lies.
 
-In a source checkout `templates/` and `specs/` are top-level folders; in a wheel
-they lie inside the package. Both are looked up beside this file and never along
+In a source checkout `templates/`, `specs/` and `cmake/` are top-level folders; in a wheel
+they lie inside the package. All are looked up beside this file and never along
 `sys.path`, where an old install could answer first.
 """
 
@@ -19,3 +19,4 @@ def _shipped(name: str) -> Path:
 
 TEMPLATES = _shipped("templates")
 SPECS = _shipped("specs")
+CMAKE = _shipped("cmake")

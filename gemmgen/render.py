@@ -21,6 +21,7 @@ from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
 from gemmgen.paths import TEMPLATES
 from gemmgen.plan import Plan
+from gemmgen.unused import without_unused
 
 HEADER_WIDTH = 140
 """Columns of a value in a kernel's header."""
@@ -152,7 +153,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
     Args:
         launches: by role.
     """
-    return _environment().get_template("gemm.j2").render(
+    return without_unused(_environment().get_template("gemm.j2").render(
         plan=plan, outlier=OUTLIER,
         platform=f"platform/{plan.gpu.maker.platform}.j2",
         atom_file=plan.design.atom(plan.fragment),
@@ -177,7 +178,7 @@ def _text(plan: Plan, name: str, launches: Mapping[str, abi.Launch]) -> str:
             norms_outer=plan_module.NORMS_OUTER,
             norms_threads=plan_module.NORMS_THREADS,
         ),
-    )
+    ))
 
 
 def render_text(template: str, **values: Any) -> str:

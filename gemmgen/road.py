@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -63,11 +64,12 @@ NOBODY: Watcher = _Nobody()
 # ---- the stops
 
 
-def load(spec: Spec, gpu: str | None = None) -> LoadedSpec:
+def load(spec: Spec, gpu: str | None = None, layout: str | None = None) -> LoadedSpec:
     """A spec, checked.
 
     Args:
         gpu: instead of its own: a name under specs/gpus, or a .toml file.
+        layout: instead of its own: `nn`, `nt`, `tn` or `tt`.
 
     Raises:
         SpecError: the file or a value in it is not acceptable.
@@ -75,13 +77,15 @@ def load(spec: Spec, gpu: str | None = None) -> LoadedSpec:
     from gemmgen import spec as specs
 
     if isinstance(spec, specs.LoadedSpec):
-        return spec.on(gpu)
-    if isinstance(spec, Mapping):
-        return specs.loads(dict(spec)).on(gpu)
-    return specs.load(Path(spec), gpu)
+        loaded = spec.on(gpu)
+    elif isinstance(spec, Mapping):
+        loaded = specs.loads(dict(spec)).on(gpu)
+    else:
+        loaded = specs.load(Path(spec), gpu)
+    return loaded.laid_out(layout)
 
 
-def plan(spec: Spec, gpu: str | None = None) -> Plan:
+def plan(spec: Spec, gpu: str | None = None, layout: str | None = None) -> Plan:
     """Everything decided; nothing is compiled.
 
     Raises:
@@ -89,7 +93,7 @@ def plan(spec: Spec, gpu: str | None = None) -> Plan:
     """
     from gemmgen.solve import solve
 
-    return solve(load(spec, gpu))
+    return solve(load(spec, gpu, layout))
 
 
 def explain(spec: Spec, gpu: str | None = None) -> Explanation:
@@ -114,7 +118,7 @@ def frontier(spec: Spec, gpu: str | None = None) -> Frontier:
     return found(load(spec, gpu))
 
 
-def render(spec: Spec, gpu: str | None = None) -> Planned:
+def render(spec: Spec, gpu: str | None = None, layout: str | None = None) -> Planned:
     """Plan and source; nothing is compiled, and a choice that the compiler at hand is known to refuse is passed over.
 
     Raises:
@@ -122,11 +126,11 @@ def render(spec: Spec, gpu: str | None = None) -> Planned:
     """
     from gemmgen.build import first_not_refused
 
-    return first_not_refused(load(spec, gpu))
+    return first_not_refused(load(spec, gpu, layout))
 
 
 def build(
-    spec: Kernel, gpu: str | None = None, *, archs: Callable[[Plan], Iterable[str]] | None = None, progress: Watcher = NOBODY,
+    spec: Kernel, gpu: str | None = None, *, layout: str | None = None, archs: Callable[[Plan], Iterable[str]] | None = None, progress: Watcher = NOBODY,
 ) -> Built:
     """Plan, source and machine code, compiled or from the cache.
 
@@ -141,7 +145,7 @@ def build(
 
     if isinstance(spec, Built):
         return spec
-    return first_that_builds(load(spec, gpu), progress=progress.step, **({"archs": archs} if archs else {}))
+    return first_that_builds(load(spec, gpu, layout), progress=progress.step, **({"archs": archs} if archs else {}))
 
 
 def open_device(kernel: Kernel, device: str = "auto", *, progress: Watcher = NOBODY) -> Device:
@@ -285,13 +289,15 @@ def record(kernel: Built, report: Report, *, progress: Watcher = NOBODY) -> dict
 
 def export(
     kernel: Kernel, directory: str | os.PathLike[str], gpu: str | None = None, *, name: str | None = None, force: bool = False, archs: Iterable[str] = (),
+    layout: str | None = None,
 ) -> list[Path]:
     """Write the folder that another project embeds; all of it, or nothing.
 
     Args:
         name: prefix of the C functions and name of the library.
         force: put the files into a folder that holds others.
-        archs: further architectures to compile for, where machine code for several goes into one library; a `Built` has its own.
+        archs: further architectures to compile for; a `Built` has its own.
+        layout: instead of the spec's; a `Built` has its own.
 
     Returns:
         The files, sorted.
@@ -305,10 +311,10 @@ def export(
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
-    built = build(kernel, gpu, archs=lambda made: exporter.target_archs(made, archs))
+    built = build(kernel, gpu, layout=layout, archs=lambda made: exporter.target_archs(made, archs))
     refused = [refusal.as_dict() for refusal in built.refused]
-    binary = without_line_info(built.source, built.binary)
-    return exporter.export(built.plan, built.source, binary, Path(directory), others=built.others, name=name, force=force, refused=refused)
+    binary, *others = [without_line_info(replace(built.source, arch=one.arch), one) for one in (built.binary, *built.others)]
+    return exporter.export(built.plan, built.source, binary, Path(directory), others=others, name=name, force=force, refused=refused)
 
 
 def library(

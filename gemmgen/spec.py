@@ -87,10 +87,13 @@ def _decided(section: str) -> dict[str, Any]:
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_./-]+$")]
 
+LAYOUTS = ("nn", "nt", "tn", "tt")
+"""Of A and of B: row major as they are (n), or transposed (t)."""
+
 
 class Problem(Strict):
     kind: Literal[*KINDS] = Field("gemm", description="; ".join(f"{name}: {meaning}" for name, meaning in KINDS.items()))
-    layout: Literal["nn", "nt", "tn", "tt"] = Field(
+    layout: Literal[*LAYOUTS] = Field(
         "nn", description="row major A, B as stored (n) or transposed (t)"
     )
     b: Literal[*INPUTS] = Field(
@@ -264,6 +267,19 @@ class LoadedSpec(Strict):
             return self
         target = self.spec.target.model_copy(update={"gpu": gpu})
         return self.model_copy(update={"spec": self.spec.model_copy(update={"target": target})})
+
+    def laid_out(self, layout: str | None) -> LoadedSpec:
+        """The same for operands stored otherwise, as `tn`; None leaves the spec's own.
+
+        Raises:
+            SpecError: there is no such layout.
+        """
+        if layout is None:
+            return self
+        if layout not in LAYOUTS:
+            raise SpecError("--layout", "is unknown", got=layout, needs="one of: " + ", ".join(LAYOUTS), remedy="n: as it is, t: transposed; A first, then B")
+        problem = self.spec.problem.model_copy(update={"layout": layout})
+        return self.model_copy(update={"spec": self.spec.model_copy(update={"problem": problem})})
 
 
 def load(path: str | Path, gpu: str | None = None) -> LoadedSpec:

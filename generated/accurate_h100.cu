@@ -23,18 +23,18 @@ typedef unsigned long long u64;
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
 GG_DEVICE float widen_low(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[0]));
     return x;
 }
 
 GG_DEVICE float widen_high(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[1]));
     return x;
 }
 
@@ -85,7 +85,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
         // word 1: to nearest, ties to even
-        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low, high);
+        packed[1][i / 2] = round_nearest_even(low, high);
     }
 }
 
@@ -223,7 +223,7 @@ GG_DEVICE void split_a(
             float run[16];
 #pragma unroll
             for (int e = 0; e < 16; ++e) run[e] = value[i + e / 4][e % 4];
-            for (int i = 0; i < 16; ++i) run[i] = scaled_element(run[i], exponent);
+            for (int e = 0; e < 16; ++e) run[e] = scaled_element(run[e], exponent);
             u32 packed[WORDS][8];
             split_run(packed, run);
 #pragma unroll
@@ -330,7 +330,7 @@ GG_DEVICE void split_b(
             float value[8];  // what makes 16 bytes of a word
 #pragma unroll
             for (int i = 0; i < 8; ++i) value[i] = values[at / 16][at % 16 + i];
-            for (int i = 0; i < 8; ++i) value[i] = scaled_element(value[i], exponent);
+            for (int e = 0; e < 8; ++e) value[e] = scaled_element(value[e], exponent);
             u32 packed[WORDS][4];
             split_run(packed, value);
             const int stages_k = (k + 63) / 64, panels = (outer + 159) / 160;
@@ -373,7 +373,7 @@ gemmgen_scaled_wgmma_128x160x64_b17e70e2_split(
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 3 stages of k, 64 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 128, BLOCK_N = 160, BLOCK_K = 64;
-constexpr int WARP_M = 64, WARP_N = 160;  // of a warpgroup
+constexpr int WARP_M = 64;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;

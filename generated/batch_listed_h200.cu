@@ -23,18 +23,18 @@ typedef unsigned long long u64;
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
 GG_DEVICE float widen_low(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[0]));
     return x;
 }
 
 GG_DEVICE float widen_high(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[1]));
     return x;
 }
 
@@ -56,7 +56,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
         // word 1: to nearest, ties to even, of the residual times 2^11
-        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+        packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
     }
 }
 
@@ -189,34 +189,6 @@ GG_DEVICE Product product_at(const Products& from, int entry) {
 }
 
 // The tiles, the smallest first.
-constexpr int TILES = 4;
-GG_DEVICE int tile_rows(int tile) { return tile == 0 ? 16 : tile == 1 ? 32 : tile == 2 ? 32 : 64; }  // of C
-GG_DEVICE int tile_columns(int tile) { return tile == 0 ? 32 : tile == 1 ? 32 : tile == 2 ? 64 : 64; }  // of C
-GG_DEVICE int tile_wavefronts(int tile) { return tile == 0 ? 4 : tile == 1 ? 4 : tile == 2 ? 4 : 4; }  // that compute it, BatchGEMM eq. 4
-
-GG_DEVICE int tile_blocks(int tile, int m, int n) {
-    return m <= 0 || n <= 0 ? 0 : ((m - 1) / tile_rows(tile) + 1) * ((n - 1) / tile_columns(tile) + 1);
-}
-
-// BatchGEMM eq. 10: the largest tile that is no larger than C. C of other sizes than whole tiles is cut at the edges.
-GG_DEVICE int largest_tile(int m, int n) {
-    int found = 0;
-#pragma unroll
-    for (int tile = 1; tile < TILES; ++tile)
-        if (tile_rows(tile) <= m && tile_columns(tile) <= n) found = tile;
-    return found;
-}
-
-// Wavefronts of one product that count: more than any GPU holds, and few enough that a sum of them fits an integer.
-GG_DEVICE u32 wavefronts_of(int tile, int m, int n) {
-    const u64 count = m <= 0 || n <= 0 ? 0 : (u64)((m - 1) / tile_rows(tile) + 1) * (u64)((n - 1) / tile_columns(tile) + 1) * (u64)tile_wavefronts(tile);
-    return count < 1048576u ? (u32)count : 1048576u;
-}
-
-// Threads at work: those of the wavefronts that are active, of which the GPU holds so many at once, BatchGEMM eqs. 4 and 9.
-GG_DEVICE long long threads_at_work(u32 wavefronts) {
-    return (long long)min(wavefronts, 1584u) * 32;
-}
 
 // A tile of C: of which product, its first row and column, and the tile's number; -1 where there is nothing more to do.
 struct Work {
@@ -236,7 +208,7 @@ struct Works {
     int turn;
 };
 
-GG_DEVICE bool is_next(const Works& works, int at, int tile) { return at == 0; }
+GG_DEVICE bool is_next(const Works&, int at, int) { return at == 0; }
 GG_DEVICE Work work_at(const Works& works, int at) {
     const Listed one = works.list[works.turn + at];
     return {product_at(works.from, one.entry), one.m0, one.n0, one.tile};

@@ -151,34 +151,6 @@ GG_DEVICE Product product_at(const Products& from, int entry) {
 }
 
 // The tiles, the smallest first.
-constexpr int TILES = 5;
-GG_DEVICE int tile_rows(int tile) { return tile == 0 ? 16 : tile == 1 ? 16 : tile == 2 ? 32 : tile == 3 ? 32 : 64; }  // of C
-GG_DEVICE int tile_columns(int tile) { return tile == 0 ? 16 : tile == 1 ? 32 : tile == 2 ? 32 : tile == 3 ? 64 : 64; }  // of C
-GG_DEVICE int tile_wavefronts(int tile) { return tile == 0 ? 4 : tile == 1 ? 4 : tile == 2 ? 4 : tile == 3 ? 8 : 8; }  // that compute it, BatchGEMM eq. 4
-
-GG_DEVICE int tile_blocks(int tile, int m, int n) {
-    return m <= 0 || n <= 0 ? 0 : ((m - 1) / tile_rows(tile) + 1) * ((n - 1) / tile_columns(tile) + 1);
-}
-
-// BatchGEMM eq. 10: the largest tile that is no larger than C. C of other sizes than whole tiles is cut at the edges.
-GG_DEVICE int largest_tile(int m, int n) {
-    int found = 0;
-#pragma unroll
-    for (int tile = 1; tile < TILES; ++tile)
-        if (tile_rows(tile) <= m && tile_columns(tile) <= n) found = tile;
-    return found;
-}
-
-// Wavefronts of one product that count: more than any GPU holds, and few enough that a sum of them fits an integer.
-GG_DEVICE u32 wavefronts_of(int tile, int m, int n) {
-    const u64 count = m <= 0 || n <= 0 ? 0 : (u64)((m - 1) / tile_rows(tile) + 1) * (u64)((n - 1) / tile_columns(tile) + 1) * (u64)tile_wavefronts(tile);
-    return count < 1048576u ? (u32)count : 1048576u;
-}
-
-// Threads at work: those of the wavefronts that are active, of which the GPU holds so many at once, BatchGEMM eqs. 4 and 9.
-GG_DEVICE long long threads_at_work(u32 wavefronts) {
-    return (long long)min(wavefronts, 1728u) * 32;
-}
 
 // A tile of C: of which product, its first row and column, and the tile's number; -1 where there is nothing more to do.
 struct Work {
@@ -198,7 +170,7 @@ struct Works {
     int turn;
 };
 
-GG_DEVICE bool is_next(const Works& works, int at, int tile) { return at == 0; }
+GG_DEVICE bool is_next(const Works&, int at, int) { return at == 0; }
 GG_DEVICE Work work_at(const Works& works, int at) {
     const Listed one = works.list[works.turn + at];
     return {product_at(works.from, one.entry), one.m0, one.n0, one.tile};
@@ -232,7 +204,6 @@ constexpr int BLOCK_M = 16, BLOCK_N = 16, BLOCK_K = 16;
 constexpr int WARP_M = 8, WARP_N = 8, WARPS_N = 2;
 constexpr int THREADS = 128;
 constexpr int STAGES = 8;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m8n8k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 2, LANE_COLUMNS = 1;  // that a lane multiplies
@@ -356,7 +327,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
             {
                 constexpr int i = 0;
@@ -366,7 +337,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) {
@@ -396,7 +367,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -507,7 +478,6 @@ constexpr int BLOCK_M = 16, BLOCK_N = 32, BLOCK_K = 16;
 constexpr int WARP_M = 16, WARP_N = 8, WARPS_N = 4;
 constexpr int THREADS = 128;
 constexpr int STAGES = 5;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n8k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 4, LANE_COLUMNS = 1;  // that a lane multiplies
@@ -630,7 +600,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
             {
                 constexpr int i = 0;
@@ -640,7 +610,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) {
@@ -670,7 +640,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -776,7 +746,6 @@ constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 16;
 constexpr int WARP_M = 16, WARP_N = 16, WARPS_N = 2;
 constexpr int THREADS = 128;
 constexpr int STAGES = 4;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n16k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
@@ -898,7 +867,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -907,7 +876,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) {
@@ -937,7 +906,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -1043,7 +1012,6 @@ constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
 constexpr int WARP_M = 16, WARP_N = 16, WARPS_N = 4;
 constexpr int THREADS = 256;
 constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n16k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
@@ -1166,7 +1134,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -1175,7 +1143,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) {
@@ -1205,7 +1173,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -1311,7 +1279,6 @@ constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
 constexpr int WARP_M = 32, WARP_N = 16, WARPS_N = 4;
 constexpr int THREADS = 256;
 constexpr int STAGES = 2;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n16k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 8, LANE_COLUMNS = 2;  // that a lane multiplies
@@ -1433,7 +1400,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -1442,7 +1409,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) {
@@ -1472,7 +1439,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {

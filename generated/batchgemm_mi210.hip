@@ -30,13 +30,10 @@ typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 
 typedef float float4 __attribute__((ext_vector_type(4)));
 typedef u32x4 uint4;
-GG_DEVICE uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return uint4{x, y, z, w}; }
 GG_DEVICE u32 __float_as_uint(float x) { return __builtin_bit_cast(u32, x); }
 GG_DEVICE float __uint_as_float(u32 x) { return __builtin_bit_cast(float, x); }
 GG_DEVICE float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 GG_DEVICE float fabsf(float x) { return __builtin_fabsf(x); }
-GG_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
-GG_DEVICE int __clz(int x) { return __builtin_clz((u32)x); }
 template <typename T>
 GG_DEVICE T min(T x, T y) { return x < y ? x : y; }
 template <typename T>
@@ -184,34 +181,6 @@ GG_DEVICE Product product_at(const Products& from, int entry) {
 }
 
 // The tiles, the smallest first.
-constexpr int TILES = 5;
-GG_DEVICE int tile_rows(int tile) { return tile == 0 ? 16 : tile == 1 ? 16 : tile == 2 ? 32 : tile == 3 ? 32 : 64; }  // of C
-GG_DEVICE int tile_columns(int tile) { return tile == 0 ? 16 : tile == 1 ? 32 : tile == 2 ? 32 : tile == 3 ? 64 : 64; }  // of C
-GG_DEVICE int tile_wavefronts(int tile) { return tile == 0 ? 2 : tile == 1 ? 2 : tile == 2 ? 2 : tile == 3 ? 4 : 4; }  // that compute it, BatchGEMM eq. 4
-
-GG_DEVICE int tile_blocks(int tile, int m, int n) {
-    return m <= 0 || n <= 0 ? 0 : ((m - 1) / tile_rows(tile) + 1) * ((n - 1) / tile_columns(tile) + 1);
-}
-
-// BatchGEMM eq. 10: the largest tile that is no larger than C. C of other sizes than whole tiles is cut at the edges.
-GG_DEVICE int largest_tile(int m, int n) {
-    int found = 0;
-#pragma unroll
-    for (int tile = 1; tile < TILES; ++tile)
-        if (tile_rows(tile) <= m && tile_columns(tile) <= n) found = tile;
-    return found;
-}
-
-// Wavefronts of one product that count: more than any GPU holds, and few enough that a sum of them fits an integer.
-GG_DEVICE u32 wavefronts_of(int tile, int m, int n) {
-    const u64 count = m <= 0 || n <= 0 ? 0 : (u64)((m - 1) / tile_rows(tile) + 1) * (u64)((n - 1) / tile_columns(tile) + 1) * (u64)tile_wavefronts(tile);
-    return count < 1048576u ? (u32)count : 1048576u;
-}
-
-// Threads at work: those of the wavefronts that are active, of which the GPU holds so many at once, BatchGEMM eqs. 4 and 9.
-GG_DEVICE long long threads_at_work(u32 wavefronts) {
-    return (long long)min(wavefronts, 832u) * 64;
-}
 
 // A tile of C: of which product, its first row and column, and the tile's number; -1 where there is nothing more to do.
 struct Work {
@@ -231,7 +200,7 @@ struct Works {
     int turn;
 };
 
-GG_DEVICE bool is_next(const Works& works, int at, int tile) { return at == 0; }
+GG_DEVICE bool is_next(const Works&, int at, int) { return at == 0; }
 GG_DEVICE Work work_at(const Works& works, int at) {
     const Listed one = works.list[works.turn + at];
     return {product_at(works.from, one.entry), one.m0, one.n0, one.tile};
@@ -264,7 +233,6 @@ namespace tile_0 {
 constexpr int BLOCK_M = 16, BLOCK_N = 16, BLOCK_K = 16;
 constexpr int WARP_M = 16, WARP_N = 8, WARPS_N = 2;
 constexpr int THREADS = 128;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n8k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 2, LANE_COLUMNS = 1;  // that a lane multiplies
@@ -399,7 +367,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
             {
                 constexpr int i = 0;
@@ -409,7 +377,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
@@ -439,7 +407,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -547,7 +515,6 @@ namespace tile_1 {
 constexpr int BLOCK_M = 16, BLOCK_N = 32, BLOCK_K = 16;
 constexpr int WARP_M = 16, WARP_N = 16, WARPS_N = 2;
 constexpr int THREADS = 128;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m16n16k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 2, LANE_COLUMNS = 2;  // that a lane multiplies
@@ -682,7 +649,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -691,7 +658,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
@@ -721,7 +688,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -824,7 +791,6 @@ namespace tile_2 {
 constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 16;
 constexpr int WARP_M = 32, WARP_N = 16, WARPS_N = 2;
 constexpr int THREADS = 128;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n16k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
@@ -959,7 +925,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -968,7 +934,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
@@ -998,7 +964,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -1101,7 +1067,6 @@ namespace tile_3 {
 constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
 constexpr int WARP_M = 32, WARP_N = 16, WARPS_N = 4;
 constexpr int THREADS = 256;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n16k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
@@ -1236,7 +1201,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -1245,7 +1210,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
@@ -1275,7 +1240,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -1378,7 +1343,6 @@ namespace tile_4 {
 constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
 constexpr int WARP_M = 32, WARP_N = 32, WARPS_N = 2;
 constexpr int THREADS = 256;
-constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m32n32k4 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
 constexpr int LANE_ROWS = 4, LANE_COLUMNS = 4;  // that a lane multiplies
@@ -1513,7 +1477,7 @@ GG_DEVICE void work_off(
                 float four[4];
                 load_shared_16(four, stage + at_a(row, step));
 #pragma unroll
-                for (int e = 0; e < 4; ++e) a_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) a_fragments[buffer][0][0][4 * i + e] = four[e];
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -1522,7 +1486,7 @@ GG_DEVICE void work_off(
 #pragma unroll
                 for (int e = 0; e < 4; ++e) four[e] = load_shared_4(stage + A_BYTES + at_b(step * 4 + e, row / 4) + row % 4 * 4);
 #pragma unroll
-                for (int e = 0; e < 4; ++e) b_fragments[0][0][0][4 * i + e] = four[e];
+                for (int e = 0; e < 4; ++e) b_fragments[buffer][0][0][4 * i + e] = four[e];
             }
         };
         const auto count_stage = [&](u32 stage) __attribute__((always_inline)) {
@@ -1552,7 +1516,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[0][0][i], b_fragments[0][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {

@@ -47,7 +47,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
         // word 1: to nearest, ties to even
-        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low, high);
+        packed[1][i / 2] = round_nearest_even(low, high);
     }
 }
 

@@ -50,7 +50,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS_A][N / 2], const float (&x)[N]) {
         const u32 word_1 = packed[1][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_1), high -= widen_high(word_1);
         // word 2: to nearest, ties to even
-        const u32 word_2 = packed[2][i / 2] = round_nearest_even(low, high);
+        packed[2][i / 2] = round_nearest_even(low, high);
     }
 }
 

@@ -50,7 +50,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_1 = packed[1][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_1), high -= widen_high(word_1);
         // word 2: to nearest, ties to even
-        const u32 word_2 = packed[2][i / 2] = round_nearest_even(low, high);
+        packed[2][i / 2] = round_nearest_even(low, high);
     }
 }
 
@@ -218,7 +218,7 @@ gemmgen_bf16x6_apart_wgmma_128x128x32_0a571801_split(
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 4 stages of k, 32 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 32;
-constexpr int WARP_M = 64, WARP_N = 128;  // of a warpgroup
+constexpr int WARP_M = 64;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;

@@ -37,7 +37,6 @@ GG_DEVICE float __uint_as_float(u32 x) { return __builtin_bit_cast(float, x); }
 GG_DEVICE float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 GG_DEVICE float fabsf(float x) { return __builtin_fabsf(x); }
 GG_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
-GG_DEVICE int __clz(int x) { return __builtin_clz((u32)x); }
 template <typename T>
 GG_DEVICE T min(T x, T y) { return x < y ? x : y; }
 template <typename T>
@@ -94,7 +93,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
         // word 1: to nearest, ties to even, of the residual times 2^11
-        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+        packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
     }
 }
 

@@ -98,7 +98,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 4], const float (&x)[N]) {
         a -= low_1.x, b -= low_1.y;
         c -= high_1.x, d -= high_1.y;
         // word 2: to nearest, ties to even
-        const u32 word_2 = packed[2][i / 4] = round_nearest_even(a, b, c, d);
+        packed[2][i / 4] = round_nearest_even(a, b, c, d);
     }
 }
 
@@ -361,7 +361,7 @@ gemmgen_e4m3x6_wgmma_128x160x64_3443a693_split(
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 4 stages of k, 64 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 128, BLOCK_N = 160, BLOCK_K = 64;
-constexpr int WARP_M = 64, WARP_N = 160;  // of a warpgroup
+constexpr int WARP_M = 64;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;

@@ -36,7 +36,6 @@ GG_DEVICE float __uint_as_float(u32 x) { return __builtin_bit_cast(float, x); }
 GG_DEVICE float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 GG_DEVICE float fabsf(float x) { return __builtin_fabsf(x); }
 GG_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
-GG_DEVICE int __clz(int x) { return __builtin_clz((u32)x); }
 template <typename T>
 GG_DEVICE T min(T x, T y) { return x < y ? x : y; }
 template <typename T>

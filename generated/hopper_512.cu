@@ -23,18 +23,18 @@ typedef unsigned long long u64;
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
 GG_DEVICE float widen_low(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[0]));
     return x;
 }
 
 GG_DEVICE float widen_high(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[1]));
     return x;
 }
 
@@ -60,7 +60,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
         // word 1: to nearest, ties to even, of the residual times 2^11
-        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+        packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
     }
 }
 
@@ -227,8 +227,6 @@ gemmgen_ootomo_wgmma_64x64x64_fb8545ed_split(
 //    = 64    +---------+---------+
 //              WARP_N                   Shared memory holds 7 stages of k, 64 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 64;
-constexpr int WARP_M = 64, WARP_N = 64;  // of a warpgroup
-constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 1;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 256;
 constexpr int STAGES = 7;
@@ -403,7 +401,7 @@ gemmgen_ootomo_wgmma_64x64x64_fb8545ed(
         }
     } else {
         setmaxnreg_inc<240>();
-        const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
+        const int lane = thread % 128;  // lane of the warpgroup
         const int warp_m = 0, warp_n = 0;
         int slot = 0;
         u32 phase = 0;

@@ -219,7 +219,7 @@ gemmgen_tf32x3_wgmma_128x160x32_4c62e8bc_split(
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 3 stages of k, 32 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 128, BLOCK_N = 160, BLOCK_K = 32;
-constexpr int WARP_M = 64, WARP_N = 160;  // of a warpgroup
+constexpr int WARP_M = 64;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;

@@ -66,7 +66,6 @@ GG_DEVICE float place_of(int word) { return word == 0 ? 0x1p+0f : word == 1 ? 0x
 // Splits N elements times 2^e into integers of [-127, 127], four to a register. Each word is to nearest, ties to even, of what
 // the ones before it leave; one that saturates leaves the rest to the next. Without Tops, no element times 2^e is TOP or more, so
 // that only the first word can saturate.
-constexpr float TOP = 127.0f + 127.5f * 0x1p-7f;
 template <bool Tops, int Words, int N>
 GG_DEVICE void split_run(u32 (&packed)[Words][N / 4], const float (&x)[N], int e) {
     constexpr float WHOLE = 0x1.8p+23f;  // added to an integer, that is its low bits
@@ -288,7 +287,7 @@ constexpr int OFFSET = 0x4b400000;
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 6 stages of k, 64 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 128, BLOCK_N = 64, BLOCK_K = 64;
-constexpr int WARP_M = 64, WARP_N = 64;  // of a warpgroup
+constexpr int WARP_M = 64;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;

@@ -26,7 +26,7 @@ GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_t
 // the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
 GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
 
-constexpr int MODULI = 8, WORDS = 1;  // residues of an element, of which a stage has one
+constexpr int MODULI = 8;  // residues of an element, of which a stage has one
 
 // The last bytes of four numbers.
 GG_DEVICE u32 bytes_of(u32 x, u32 y, u32 z, u32 w) { return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410); }

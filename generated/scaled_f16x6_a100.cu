@@ -23,18 +23,18 @@ typedef unsigned long long u64;
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
 GG_DEVICE float widen_low(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[0]));
     return x;
 }
 
 GG_DEVICE float widen_high(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[1]));
     return x;
 }
 
@@ -88,7 +88,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
         low -= widen_low(word_1) * 0x1p-11f, high -= widen_high(word_1) * 0x1p-11f;
         // word 2: to nearest, ties to even, of the residual times 2^22
-        const u32 word_2 = packed[2][i / 2] = round_nearest_even(low * 0x1p+22f, high * 0x1p+22f);
+        packed[2][i / 2] = round_nearest_even(low * 0x1p+22f, high * 0x1p+22f);
     }
 }
 

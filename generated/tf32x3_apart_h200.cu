@@ -228,7 +228,7 @@ GG_DEVICE float given_back(float rest, float promoted) {
 //    = 128   +---------+---------+
 //              WARP_N                   Shared memory holds 3 stages of k, 32 deep, which a further warpgroup fills.
 constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 32;
-constexpr int WARP_M = 64, WARP_N = 128;  // of a warpgroup
+constexpr int WARP_M = 64;  // of a warpgroup
 constexpr int WARPS_N = 1;
 constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
 constexpr int THREADS = 384;

@@ -22,50 +22,6 @@ typedef unsigned long long u64;
 // Address of shared memory as the asynchronous copies and ldmatrix take it.
 GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-GG_DEVICE float widen(u32 bits) { return __uint_as_float(bits); }
-
-GG_DEVICE u32 round_nearest_even(float x) { return __float_as_uint(x); }  // nothing is cut
-
-constexpr int WORDS = 1;
-
-// Splits N elements into words, 1 to a register.
-template <int N>
-GG_DEVICE void split_run(u32 (&packed)[WORDS][N], const float (&x)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        float rest = x[i];  // what is not in the words yet
-        // word 0: to nearest, ties to even
-        packed[0][i] = round_nearest_even(rest);
-    }
-}
-
-// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
-// A word holds every finite element as it is.
-template <int N>
-GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N], const float (&x)[N]) {
-    // Nothing is counted where all magnitudes lie in [0, Inf): as integers, their bits are in the same order.
-    u32 most = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
-        most = max(most, bits);
-    }
-    if (most < 0x7f800000u) return 0;
-
-    u32 counts = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const float magnitude = fabsf(x[i]);
-        float rest = x[i];
-        rest -= widen(packed[0][i]);
-        // Rounding leaves at most one ulp, 2^104 at the top of the range; saturation and Inf leave more.
-        const bool overflow = !(fabsf(rest) <= 0x1p+104f);
-        const bool finite = magnitude < __uint_as_float(0x7f800000u);
-        counts += finite ? (overflow ? 1u << 10 : 0u) : 1u << 20;
-    }
-    return counts;
-}
-
 // Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
 GG_DEVICE void count(u64* counters, u32 counts) {
     if (!__any_sync(0xffffffffu, counts != 0)) return;
@@ -88,7 +44,7 @@ constexpr int THREADS = 256;
 constexpr int STAGES = 6;
 constexpr int GROUP_ROWS = 1;  // row of tiles that is worked off together: a raster group
 constexpr int THIN = 4, WARP_ROWS = 32;
-constexpr int WARPS = 2, WARPS_K = 4;  // along n; those that take turns at the steps of k
+constexpr int WARPS_K = 4;  // along n; those that take turns at the steps of k
 constexpr int LANES_K = 4, LANES = 8;  // lanes of a warp with other k; with other columns
 constexpr int LANE_ROWS = WARP_ROWS / LANES;
 constexpr int STEP_K = LANES_K * 4, STEPS = BLOCK_K / (STEP_K * WARPS_K);  // k of a step; a warp's steps in BLOCK_K

@@ -19,22 +19,19 @@ typedef unsigned long long u64;
 
 #define GG_DEVICE static __device__ __forceinline__
 
-// Address of shared memory as the asynchronous copies and ldmatrix take it.
-GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
-
 GG_DEVICE float widen_low(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(low));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[0]));
     return x;
 }
 
 GG_DEVICE float widen_high(u32 bits) {
-    u16 low, high;
+    u16 halves[2];
     float x;
-    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(bits));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(high));
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[1]));
     return x;
 }
 
@@ -56,7 +53,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
         // word 1: to nearest, ties to even, of the residual times 2^11
-        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+        packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
     }
 }
 
@@ -114,7 +111,7 @@ GG_DEVICE void count(u64* counters, u32 counts) {
 //              WARP_N                   multiplied while 1 is on the way.
 constexpr int BLOCK_M = 64, BLOCK_N = 8, BLOCK_K = 128;
 constexpr int WARP_M = 32, WARP_N = 8, WARP_K = 16;
-constexpr int WARPS_M = 2, WARPS_N = 1, WARPS_K = 8;
+constexpr int WARPS_M = 2, WARPS_N = 1;
 constexpr int THREADS = 512;
 constexpr int STAGES = 2;
 constexpr int FRAGMENT_BUFFERS = 1;
@@ -131,12 +128,6 @@ constexpr int SUMS_BYTES = 16384;  // of shared memory; what a lane counts again
 GG_DEVICE void load_4(float& x, const float* from) {
     asm volatile("ld.global.nc.f32 %0, [%1];"
                  : "=f"(x)
-                 : "l"(from));
-}
-
-GG_DEVICE void load_8(float (&x)[2], const float* from) {
-    asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];"
-                 : "=f"(x[0]), "=f"(x[1])
                  : "l"(from));
 }
 
@@ -157,14 +148,6 @@ GG_DEVICE void load_4_if(float& x, const float* from, bool there) {
         "}\n"
         : "=f"(x)
         : "l"(from), "r"((int)there));
-}
-
-// Four matrices of eight 16-byte rows; lane l gives the address of row l % 8 of matrix l / 8.
-GG_DEVICE void ldmatrix(u32 (&r)[4], u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
 }
 
 // c[16, 8] += a[16, 16] b[16, 8] on the matrix unit, which truncates as it accumulates.

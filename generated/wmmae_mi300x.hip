@@ -30,13 +30,11 @@ typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 
 typedef float float4 __attribute__((ext_vector_type(4)));
 typedef u32x4 uint4;
-GG_DEVICE uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return uint4{x, y, z, w}; }
 GG_DEVICE u32 __float_as_uint(float x) { return __builtin_bit_cast(u32, x); }
 GG_DEVICE float __uint_as_float(u32 x) { return __builtin_bit_cast(float, x); }
 GG_DEVICE float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 GG_DEVICE float fabsf(float x) { return __builtin_fabsf(x); }
 GG_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
-GG_DEVICE int __clz(int x) { return __builtin_clz((u32)x); }
 template <typename T>
 GG_DEVICE T min(T x, T y) { return x < y ? x : y; }
 template <typename T>
@@ -94,7 +92,7 @@ GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
         const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
         low -= widen_low(word_0), high -= widen_high(word_0);
         // word 1: to nearest, ties to even, of the residual times 2^11
-        const u32 word_1 = packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+        packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
     }
 }
 
@@ -181,10 +179,6 @@ GG_DEVICE void load_shared_16(float* x, u32 from) {
 // A lane's part of an operand's fragment, and of C's.
 typedef u32 fragment __attribute__((ext_vector_type(4)));
 typedef float sums __attribute__((ext_vector_type(16)));
-
-GG_DEVICE void load_fragment(fragment& r, u32 address) {
-    r = *(GG_SHARED const fragment*)address;
-}
 
 // c[32, 32] += a[32, 16] b[16, 32] on the matrix unit, by 2 of v_mfma_f32_32x32x8_f16: each
 // takes 8 of the 16 k, 4 of every lane.

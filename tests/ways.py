@@ -48,11 +48,11 @@ _SOLVED: dict[str, Plan] = {}
 
 def plan_of(
     scheme="ootomo", gpu="a100", layout="nn", tile=TILE, fragment=None, promote=64, split_k=1, where="prepass", sums="auto", fallback="none", size=4096,
-    **pipeline,
+    special="exact", **pipeline,
 ) -> Plan:
     return solved(loads({
         "problem": {"layout": layout, "b": SCHEMES.get(scheme).b or "f32", "m": size, "n": size, "k": size},
-        "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback},
+        "split": {"scheme": scheme, "where": where, "promote": promote, "sums": sums, "fallback": fallback, "special": special},
         "fragment": fragment or {}, "tile": {**tile, "split_k": split_k}, "pipeline": pipeline, "target": {"gpu": gpu},
         "build": {"allow_spills": True},
     }))

@@ -25,7 +25,7 @@ class Vendor:
         header_template: of that header.
         code_suffixes: (of the compiler's assembly, of machine code).
         code: its machine code in a sentence; code_of: the same in a list of files, with the target as `{arch}`.
-        code_per_arch: whether a library may hold machine code for several targets, so that files tell which.
+        code_per_arch: whether files of machine code always tell their target; else only where there are several.
         warp: what it calls threads that go in step.
         warp_sizes: threads of one, by the first `arch_number` that has so many.
         most_registers: of a thread, as its instructions can name them; None where a GPU's own row is all there is to say.
@@ -107,7 +107,7 @@ VENDORS: dict[str, Vendor] = {row.name: row for row in (
     Vendor(
         name="nvidia", owner="NVIDIA", arch_prefix="sm_", arch_pattern="sm_[0-9]{2,3}[af]?", api="CUDA", platform="cuda",
         source_suffix=".cu", header_suffix=".cuh", header_template="fragment_header.j2",
-        code_suffixes=(".ptx", ".cubin"), code="the cubin", code_of="the kernels' machine code, for the driver API", code_per_arch=False,
+        code_suffixes=(".ptx", ".cubin"), code="the cubin", code_of="the kernels' machine code for {arch}, for the driver API", code_per_arch=False,
         warp="warp", warp_sizes=((0, 32),), most_registers=255, shared_banks=(32,), first_async=80,
         portable_policies={32: "mma"}, preferred_policies=("wgmma", "tcgen05"),
         lists_targets=False, multiplies_integers=False, tiles_held=False, hoists_fetches=False, static_shared=False, register_kinds=(),

@@ -15,6 +15,7 @@ from gemmgen.cli import explored, explored_report, explored_results, run_library
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
+from gemmgen.paths import CMAKE
 
 if TYPE_CHECKING:
     from gemmgen.plan import Plan
@@ -58,6 +59,8 @@ MOST_CSV = 1 << 24
 
 Specs = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Spec files (.toml); see specs/kernels.")]
 OtherGpu = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="For this GPU instead of the spec's own; see gemmgen gpus.")]
+OtherLayout = Annotated[str | None, typer.Option("--layout", metavar="LAYOUT", help=(
+    "With A and B stored so instead of as the spec says: nn, nt, tn or tt; n is row major, t transposed."))]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")]
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything about this one; a .toml file will do.")]
 
@@ -66,6 +69,8 @@ Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Everything a
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True,
                                           callback=lambda asked: _print_version(asked))] = False,
+    cmake_dir: Annotated[bool, typer.Option("--cmake-dir", help="Print the folder that CMake finds gemmgen in (gemmgen_DIR), and exit.", is_eager=True,
+                                            callback=lambda asked: _print_cmake_dir(asked))] = False,
 ) -> None:
     pass
 
@@ -76,9 +81,15 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def _stem(path: Path, specs: list[Path], gpu: str | None, plan: Plan) -> str:
-    """How files of a spec's kernels are named: after the spec, and the GPU if it is another; two specs of one name by their plans, too."""
-    stem = path.stem + (f"_{Path(gpu).stem}" if gpu else "")
+def _print_cmake_dir(asked: bool) -> None:
+    if asked:
+        emit(str(CMAKE))
+        raise typer.Exit
+
+
+def _stem(path: Path, specs: list[Path], gpu: str | None, layout: str | None, plan: Plan) -> str:
+    """How files of a spec's kernels are named: after the spec, and the GPU and layout if they are others; two specs of one name by their plans, too."""
+    stem = "_".join([path.stem, *([Path(gpu).stem] if gpu else []), *([layout] if layout else [])])
     return stem if sum(other.stem == path.stem for other in specs) == 1 else f"{stem}_{plan.hash}"
 
 
@@ -131,6 +142,7 @@ def verify(
         "Where the record of an AMD kernel's run goes; a run on an AMD GPU leaves one in this folder without it."))] = None,
     as_json: Json = False,
     gpu: OtherGpu = None,
+    layout: OtherLayout = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes on stderr.")] = False,
 ) -> int:
     """Build kernels and check that they are right.
@@ -173,7 +185,7 @@ def verify(
     def serve(path: Path) -> tuple[str, Any, int]:
         start = time.perf_counter()
         progress = Progress(path.name, quiet or as_json)
-        loaded = road.load(path, gpu)
+        loaded = road.load(path, gpu, layout)
         kernel = road.build(loaded, progress=progress)
         if save and not kernel.plan.gpu.maker.recorded:
             raise SpecError("--save", "is for the record of an AMD kernel's run", got=kernel.plan.arch, needs="a spec for a GPU of AMD's",
@@ -202,6 +214,7 @@ def render(
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE|DIR", help=(
         "A file, or a folder (one that exists, or ends in /) for SPEC.cu or .hip; default: stdout."))] = None,
     gpu: OtherGpu = None,
+    layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
     """Print a spec's kernels as source.
@@ -220,13 +233,13 @@ def render(
                         remedy=f"-o {output}/")
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        kernel = road.render(path, gpu)
+        kernel = road.render(path, gpu, layout)
         plan, source, written = kernel.plan, kernel.source, None
         for refusal in kernel.refused:
             what = "printed, though" if refusal.plan == plan else "passed over, since"
             note(f"{path.name}: {what} the compiler refused it before: {refusal}", quiet=as_json)
         if folder:
-            [written] = write_files(folder, {_stem(path, specs, gpu, plan) + source.suffix: source.text}).values()
+            [written] = write_files(folder, {_stem(path, specs, gpu, layout, plan) + source.suffix: source.text}).values()
         elif output:
             [written] = write_paths({Path(output): source.text})
         value = {
@@ -255,6 +268,7 @@ def build(
     specs: Specs,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the files.")] = Path("build-out"),
     gpu: OtherGpu = None,
+    layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
     """Compile a spec's kernels to assembly and machine code.
@@ -269,10 +283,10 @@ def build(
     from gemmgen.verify import standing
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        kernel = road.build(path, gpu)
+        kernel = road.build(path, gpu, layout=layout)
         plan, source, binary = kernel.plan, kernel.source, kernel.binary
         assembly, code = plan.gpu.maker.code_suffixes
-        stem = _stem(path, specs, gpu, plan)
+        stem = _stem(path, specs, gpu, layout, plan)
         files = write_files(output, {stem + source.suffix: source.text, stem + assembly: binary.assembly, stem + code: binary.code})
         value = {
             "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler, "from_cache": binary.from_cache,
@@ -288,7 +302,8 @@ def build(
 
 @app.command(epilog=_examples(
     "gemmgen export specs/kernels/sgemm_a100.toml -o third_party/sgemm",
-    "gemmgen export my.toml -o sgemm/ --name my_sgemm",
+    "gemmgen export my.toml -o sgemm_tn/ --name my_sgemm_tn --layout tn",
+    "gemmgen export specs/kernels/sgemm_a100.toml --arch sm_90 -o sgemm/",
     "gemmgen export my.toml --gpu mi210 --arch gfx90a --arch gfx942 -o sgemm/",
 ))
 def export(
@@ -297,8 +312,9 @@ def export(
     name: Annotated[str | None, typer.Option(help="Prefix of the C functions; default: from scheme, layout and plan.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Put the files into a folder that holds others.")] = False,
     archs: Annotated[list[str] | None, typer.Option("--arch", metavar="ARCH", help=(
-        "Also for this architecture of AMD's, as gfx942, if it has the plan's matrix instruction."))] = None,
+        "Also for this architecture, as sm_90 or gfx942, if it runs the plan's kernels."))] = None,
     gpu: OtherGpu = None,
+    layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
     """Write a folder that another project embeds.
@@ -315,14 +331,15 @@ def export(
 
     if name is not None:
         exporter.check_name(name)  # before the compiler is started
-    kernel = road.build(spec, gpu, archs=lambda plan: exporter.target_archs(plan, archs or ()))
+    kernel = road.build(spec, gpu, layout=layout, archs=lambda plan: exporter.target_archs(plan, archs or ()))
     plan, source, binary = kernel.plan, kernel.source, kernel.binary
     targets = [binary.arch, *(other.arch for other in kernel.others)]
     files = road.export(kernel, output, name=name, force=force)
     value = {
         "name": name or exporter.default_name(plan), "kernel": source.name, "arch": binary.arch, "compiler": binary.compiler,
         "files": [str(file) for file in files], "plan": plan.as_dict(),
-        **({"archs": targets, "standing": standing(plan)} if standing(plan) else {}), **show.refused_facts(kernel.refused),
+        **({"archs": targets} if standing(plan) or len(targets) > 1 else {}), **({"standing": standing(plan)} if standing(plan) else {}),
+        **show.refused_facts(kernel.refused),
     }
     if as_json:
         emit_json(value)
@@ -391,6 +408,7 @@ def explain(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier into this picture.")] = None,
     symbols: Annotated[bool, typer.Option("--symbols", help="List the symbols that a spec's own objective and inequalities may name.")] = False,
     gpu: OtherGpu = None,
+    layout: OtherLayout = None,
     as_json: Json = False,
 ) -> int:
     """Tell what the model decides for a spec, equation by equation with numbers.
@@ -404,7 +422,6 @@ def explain(
     from gemmgen.cli import explain as explaining
     from gemmgen.cli import show
     from gemmgen.solve import judged
-    from gemmgen.spec import load
 
     if symbols:
         emit_json(explaining.symbols()) if as_json else emit(explaining.symbols_text())
@@ -419,7 +436,7 @@ def explain(
         raise SpecError("--plot", "one picture cannot show several frontiers", got=str(plot), needs="one SPEC", remedy="a call for each spec")
 
     def serve(path: Path) -> tuple[str, Any, int]:
-        loaded = load(path, gpu)
+        loaded = road.load(path, gpu, layout)
         found = road.frontier(loaded) if frontier or plot or loaded.spec.accuracy.asked else None
         drawn = write_paths({plot: frontier_image(found, plot.suffix)}) if found and plot else ()
         if candidate:

@@ -2,8 +2,8 @@
 
     export(plan, source, binary, "third_party/sgemm", name="my_sgemm")
 
-writes the kernels with a C launcher, its header, their machine code (a cubin, or a
-code object for each architecture of AMD's), a manifest that is enough to launch that
+writes the kernels with a C launcher, its header, their machine code (a cubin or code
+object for each architecture), a manifest that is enough to launch that
 without either, and the files that build, install and try it. The same plan gives
 the same bytes; only the machine code depends on the compiler, which the manifest
 names.
@@ -52,19 +52,36 @@ def check_name(name: str) -> None:
                         remedy=f"--name my_{name}")
 
 
+def possible_archs(plan: Plan) -> list[str]:
+    """The architectures that run a plan's kernels, oldest first: of GPUs of its vendor in the catalog, whose matrix units the error bound needs.
+
+    They have the plan's matrix instructions and as much shared memory as its kernels ask for. Where fragments tell the first
+    architecture that has them, kernels are written for the plan's own and later ones.
+    """
+    instructions = {rows.fragment.name: rows.fragment for rows in plan.rows_of.values()}.values()
+    found = {
+        gpu.arch: gpu.arch_number for gpu in GPUS.rows()
+        if gpu.vendor == plan.gpu.vendor and all(one.runs_on(gpu.arch) and not one.arch for one in instructions)
+        and all(one.word == "f32" or one.word in gpu.unit.words for one in instructions)
+        and (gpu.maker.lists_targets or gpu.arch_number >= plan.gpu.arch_number)
+        and plan.shared_bytes <= gpu.limits.shared_bytes_per_block and gpu.limits.warp_size == plan.lanes
+    }
+    return sorted({plan.arch: plan.gpu.arch_number, **found}, key=lambda arch: found.get(arch, plan.gpu.arch_number))
+
+
 def target_archs(plan: Plan, asked: Iterable[str]) -> list[str]:
-    """The architectures to compile a plan's kernels for: its own, then the others of `asked`.
+    """The architectures to compile a plan's kernels for: its own, then the others of `asked`, oldest first.
 
     Raises:
-        SpecError: another vendor's or a cubin's, one without the plan's matrix instruction, or one of no known GPU.
+        SpecError: one that does not run them, or of no known GPU.
     """
-    others = [arch for arch in dict.fromkeys(asked) if arch != plan.arch]
-    known = {gpu.arch for gpu in GPUS.rows()}  # whose matrix units the error bound needs
-    possible = [arch for arch in plan.fragment.archs or () if arch in known] or [plan.arch]
+    possible = possible_archs(plan)
+    others = sorted({arch for arch in asked if arch != plan.arch}, key=lambda arch: possible.index(arch) if arch in possible else -1)
     for arch in others:
         if arch not in possible:
+            asks = f"{plan.fragment.instruction}, {plan.shared_bytes} B of shared memory"
             raise SpecError(
-                f"--arch {arch}", f"does not run this plan's kernels ({plan.fragment.instruction})", got=arch,
+                f"--arch {arch}", f"does not run this plan's kernels ({asks}), or no GPU of it is in the catalog", got=arch,
                 needs="one of: " + ", ".join(possible), remedy="another spec or --gpu for this architecture",
             )
     return [plan.arch, *others]

@@ -90,12 +90,13 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         **_of_batches(plan, source, archs, name),
         "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
         "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
-        "code_endings": [code_ending(plan, arch) for arch in archs],
+        "code_endings": [code_ending(plan, archs, arch) for arch in archs],
         **_of_stored_b(plan),
         "target": {
-            "archs": archs, "arch_number": plan.arch.removeprefix("sm_"),
+            "archs": archs, "arch_numbers": " ".join(arch.removeprefix("sm_") for arch in archs),
             # Spelled out, as nvcc may add PTX of the plain architecture to -arch of one's own instructions.
-            "nvcc_arch": f"-gencode arch=compute_{plan.arch[3:]},code={plan.arch}" if plan.fragment.arch else f"-arch={plan.arch}",
+            "nvcc_archs": " ".join(f"-gencode arch=compute_{arch[3:]},code={arch}" for arch in archs)
+            if plan.fragment.arch or len(archs) > 1 else f"-arch={plan.arch}",
             **_wrong_arch(plan, name),
             "offload_archs": " ".join(f"--offload-arch={arch}" for arch in archs),
         },
@@ -185,7 +186,7 @@ def _files(plan: Plan, source: Source, archs: Sequence[str], name: str) -> dict[
     return {
         f"{name}.h": (f"{own}header.h", f"the C header: arguments, errors, accuracy; no {api} in it"),
         f"{name}{source.suffix}": (f"{own}kernel", "kernels and launcher, self-contained"),
-        **{name + code_ending(plan, arch): (None, _code_meaning(plan, arch)) for arch in archs},
+        **{name + code_ending(plan, archs, arch): (None, _code_meaning(plan, arch)) for arch in archs},
         MANIFEST: (None, f"how to launch {code}: symbols, grids, arguments, workspace; hashes of all files"),
         "CMakeLists.txt": ("CMakeLists.txt", "builds and installs a static library and the example"),
         f"{name}.pc": ("package.pc", "the pkg-config file; CMake installs it"),
@@ -215,7 +216,7 @@ def all_files(
     }
     text = files[name + source.suffix].decode()
     files[name + source.suffix] = _called_apart(text, context["kernels"], context["name"], context["guard"]).encode()
-    files |= {name + code_ending(plan, binary.arch): binary.code for binary in binaries}
+    files |= {name + code_ending(plan, archs, binary.arch): binary.code for binary in binaries}
     told = manifest(plan, source, binaries, name, files) | ({"refused": list(refused)} if refused else {})
     files[MANIFEST] = (json.dumps(told, indent=2, allow_nan=False) + "\n").encode()
     return files

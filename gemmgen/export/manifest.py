@@ -24,10 +24,10 @@ NEWEST_SCHEMA = 2
 MANIFEST = "manifest.json"
 
 
-def code_ending(plan: Plan, arch: str) -> str:
-    """How the name of the file with the machine code for `arch` ends: AMD's tells which it is, as there may be several."""
+def code_ending(plan: Plan, archs: Sequence[str], arch: str) -> str:
+    """How the name of the file with the machine code for `arch`, one of `archs`, ends: where there may be several, it tells which it is."""
     _, suffix = plan.gpu.maker.code_suffixes
-    return f"_{arch}{suffix}" if plan.gpu.maker.code_per_arch else suffix
+    return f"_{arch}{suffix}" if plan.gpu.maker.code_per_arch or len(archs) > 1 else suffix
 
 
 def decided(plan: Plan) -> dict[str, Any]:
@@ -54,7 +54,8 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
         },
         "target": {"vendor": plan.gpu.vendor, "arch": binary.arch, "gpu": plan.gpu.name},
         "compiler": binary.compiler,
-        **(_amd(plan, source, binaries, name) if plan.gpu.maker.recorded else {}),
+        **({"standing": standing(plan)} if plan.gpu.maker.recorded else {}),
+        **_code_objects(plan, source, binaries, name),
         "operands": {
             x: {"type": "float" if x != "b" else plan.stored_b.element, "order": "row major", "rows": at["rows"], "columns": at["columns"],
                 **({"holds": plan.stored_b.name} if x == "b" and not plan.stored_b.is_usual else {}),
@@ -113,13 +114,15 @@ def manifest(plan: Plan, source: Source, binaries: Sequence[Binary], name: str, 
     }
 
 
-def _amd(plan: Plan, source: Source, binaries: Sequence[Binary], name: str) -> dict[str, Any]:
-    """What a manifest tells of AMD's kernels alone."""
+def _code_objects(plan: Plan, source: Source, binaries: Sequence[Binary], name: str) -> dict[str, Any]:
+    """The files of machine code, where there may be several."""
+    archs = [binary.arch for binary in binaries]
+    if not plan.gpu.maker.code_per_arch and len(archs) == 1:
+        return {}
     return {
-        "standing": standing(plan),
         "code_objects": [
             {
-                "arch": binary.arch, "file": name + code_ending(plan, binary.arch),
+                "arch": binary.arch, "file": name + code_ending(plan, archs, binary.arch),
                 "kernels": {launch.symbol: resources(binary.kernels[launch.symbol]) for launch in source.launches},
             }
             for binary in binaries

@@ -103,6 +103,15 @@ def test_files_of_two_specs_of_one_name_or_of_another_gpu_tell_which(gemmgen, ti
     assert [path.name for path in (tmp_path / "gpu").iterdir()] == ["tiny_h100.cu"]
 
 
+def test_another_layout_than_the_specs(gemmgen, tiny, tmp_path):
+    turned = render(solve(load(tiny).laid_out("tt"))).text
+    assert gemmgen("render", tiny, "--layout", "tt").out == turned != gemmgen("render", tiny).out
+    assert gemmgen("render", tiny, "--gpu", "h100", "--layout", "tt", "-o", f"{tmp_path}/out/").code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tiny_h100_tt.cu"]
+    ran = gemmgen("export", tiny, "--layout", "xx", "-o", tmp_path / "no")
+    assert ran.code == 2 and "--layout: is unknown" in ran.err and "nn, nt, tn, tt" in ran.err and not (tmp_path / "no").exists()
+
+
 def test_render_json(gemmgen, tiny):
     plan = solve(load(tiny))
     value = json.loads(gemmgen("render", tiny, "--json").out)

@@ -101,6 +101,9 @@ def check(code: str, monkeypatch) -> None:
     elif program == "pytest":
         assert all((ROOT / word).exists() for word in arguments if word.startswith("tests/"))
     elif program == "gemmgen":
+        if arguments[0].startswith("--"):  # of the program itself
+            assert arguments[0] in {option for one in GEMMGEN.params for option in one.opts}
+            return
         verb = GEMMGEN.commands[arguments[0]]
         alone = len(arguments) == 1  # the verb is spoken of, and need not have what it asks for
         given = verb.make_context(verb.name, arguments[1:], resilient_parsing=alone).params

@@ -268,7 +268,7 @@ def test_an_export_for_amd_says_what_was_done_with_it_and_what_never_was(case, t
     assert "standing" not in json.loads((exported(tmp_path / "nvidia") / "manifest.json").read_text())
 
 
-def test_one_export_serves_several_architectures(tmp_path):
+def test_one_export_serves_several_architectures_of_amd(tmp_path):
     plan, source, binary = prepared("mi210-nn")
     assert exporter.target_archs(plan, ["gfx942", "gfx90a", "gfx942"]) == ["gfx90a", "gfx942"]
     files = exporter.export(plan, source, binary, tmp_path / "out", others=[stand_in(plan, source, "gfx942")], name="lab_gemm")
@@ -280,8 +280,42 @@ def test_one_export_serves_several_architectures(tmp_path):
     ]
     assert manifest["code_objects"][0]["kernels"].keys() == {launch.symbol for launch in source.launches}
     assert "set(kernel_architectures gfx90a gfx942)" in (tmp_path / "out" / "CMakeLists.txt").read_text()
-    assert "--offload-arch=gfx90a --offload-arch=gfx942" in (tmp_path / "out" / "README.md").read_text()
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert "--offload-arch=gfx90a --offload-arch=gfx942" in readme and "ROCm 6.4 or later" in readme
     assert "(gfx90a), and for gfx942" in (tmp_path / "out" / "lab_gemm.h").read_text()
+
+
+def test_one_export_serves_several_architectures_of_nvidia(tmp_path):
+    """Matrix instructions of one generation run on the later ones, and so do kernels that use no more shared memory than those have."""
+    plan, source, binary = prepared()
+    assert exporter.target_archs(plan, ["sm_90", "sm_80", "sm_89", "sm_90"]) == ["sm_80", "sm_89", "sm_90"]
+    others = [stand_in(plan, source, arch) for arch in ("sm_89", "sm_90")]
+    files = {file.name for file in exporter.export(plan, source, binary, tmp_path / "out", others=others, name="lab_gemm")}
+    cubins = [f"lab_gemm_{arch}.cubin" for arch in ("sm_80", "sm_89", "sm_90")]
+    assert {file for file in files if file.endswith(".cubin")} == set(cubins)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert violations(manifest, SCHEMA, SCHEMA) == []
+    assert [one["file"] for one in manifest["code_objects"]] == cubins and "standing" not in manifest
+    cmake, readme, header = ((tmp_path / "out" / file).read_text() for file in ("CMakeLists.txt", "README.md", "lab_gemm.h"))
+    assert "set(kernel_architectures 80 89 90)" in cmake and all(file.removeprefix("lab_gemm") in cmake for file in cubins)
+    assert " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in (80, 89, 90)) in readme
+    assert "(sm_80), and for sm_89, sm_90" in header and "sm_80, sm_89, sm_90" in readme
+    assert "code_objects" not in json.loads((exported(tmp_path / "one") / "manifest.json").read_text())
+
+
+def test_kernels_do_not_go_back_to_an_earlier_architecture():
+    """Whatever instructions that one has: the text was made for the plan's own."""
+    plan, *_ = prepared(fragment={"policy": "wmma"})
+    assert plan.fragment.runs_on("sm_75") and "sm_75" not in exporter.possible_archs(plan)
+    assert exporter.possible_archs(replace(plan, gpu=GPUS.get("t4")))[:2] == ["sm_75", "sm_80"]
+
+
+def test_an_architecture_with_less_shared_memory_than_the_kernels_ask_for_is_refused():
+    plan, *_ = prepared(tile={"block": [128, 128, 32], "warp": [64, 32, 32]}, pipeline={"stages": 4})
+    assert plan.shared_bytes > GPUS.get("rtx3090").limits.shared_bytes_per_block
+    with pytest.raises(SpecError, match="shared memory") as refused:
+        exporter.target_archs(plan, ["sm_86"])
+    assert "sm_90" in refused.value.needs and "sm_86" not in refused.value.needs
 
 
 @pytest.mark.parametrize("worse", ["gfx90a", "gfx942"])
@@ -361,7 +395,7 @@ def test_the_example_hands_b_over_as_the_kernel_reads_it(case, tmp_path):
 
 @pytest.mark.parametrize(("case", "arch", "needs"), [
     ("mi210-nn", "gfx1100", "gfx908, gfx90a, gfx942, gfx950"), ("mi210-nn", "gfx9000", "gfx90a"), ("rx7900xtx-nt", "gfx90a", "gfx1100"),
-    ("ootomo-nn", "sm_90", "sm_80"), ("ootomo-nn", "gfx90a", "sm_80"), ("wgmma-nt", "sm_90", "sm_90a"),
+    ("ootomo-nn", "sm_75", "sm_80"), ("ootomo-nn", "gfx90a", "sm_80"), ("wgmma-nt", "sm_90", "sm_90a"),
 ])
 def test_an_architecture_without_the_plans_instruction_is_refused(case, arch, needs):
     with pytest.raises(SpecError) as refused:
@@ -610,7 +644,7 @@ def test_a_kernel_that_overlaps_is_launched_so_where_one_of_ours_came_before(tmp
 
 def test_an_instruction_of_one_target_is_compiled_for_it_alone(tmp_path):
     folder = exported(tmp_path / "out", "wgmma-nt")
-    assert "set(kernel_architecture 90a)" in (folder / "CMakeLists.txt").read_text()
+    assert "set(kernel_architectures 90a)" in (folder / "CMakeLists.txt").read_text()
     assert "-gencode arch=compute_90a,code=sm_90a" in (folder / "README.md").read_text()
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["target"]["arch"] == "sm_90a"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
 import pytest
+import test_export_batch as batch
 from programs import need, run
-from test_export import exported, toolkit
+from test_export import AMD, CASES, exported, toolkit
 
 from gemmgen import road
 from gemmgen.build import read_cubin
+from gemmgen.catalog.gpu import GPUS
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +64,45 @@ def test_a_wrong_architecture_is_told_with_the_right_flag(case, arch, told, tmp_
     [nvcc] = need("nvcc")
     folder = exported(tmp_path / "out", case)
     assert told in failing(nvcc, "-std=c++17", f"-arch={arch}", "-c", "lab_gemm.cu", cwd=folder)
+
+
+STRICT = ("-std=c++17", "--Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror")
+BATCHES = [case for case, spec in batch.CASES.items() if GPUS.get(spec["target"]["gpu"]).vendor == "nvidia"]
+
+
+def targets(*archs):
+    return [f"-gencode=arch=compute_{arch[3:]},code={arch}" for arch in archs]
+
+
+@pytest.mark.parametrize("case", [
+    "ootomo-nn", *(pytest.param(case, marks=pytest.mark.long) for case in (*CASES, *BATCHES) if case != "ootomo-nn" and case not in AMD)])
+def test_nvcc_and_its_host_compiler_have_nothing_to_say(case, tmp_path):
+    """Front ends alone; the kernels of other schemes are test_warnings.py's."""
+    [nvcc] = need("nvcc")
+    folder = (exported if case in CASES else batch.exported)(tmp_path / "out", case)
+    arch = json.loads((folder / "manifest.json").read_text())["target"]["arch"]
+    run(nvcc, *STRICT, *targets(arch), "-fdevice-syntax-only", "-c", "lab_gemm.cu", "-o", "front.o", cwd=folder)
+
+
+@pytest.mark.long
+def test_one_source_is_compiled_for_all_architectures_and_each_has_its_cubin(tmp_path):
+    [nvcc] = need("nvcc")
+    spec = {"split": {"scheme": "fp32"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"}}
+    road.export(spec, tmp_path / "out", name="lab_gemm", archs=["sm_90", "sm_89"])
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    archs = ["sm_80", "sm_89", "sm_90"]
+    assert [one["arch"] for one in manifest["code_objects"]] == archs
+    for one in manifest["code_objects"]:
+        code = (tmp_path / "out" / one["file"]).read_bytes()
+        assert b".visible .entry" not in code
+        assert {symbol: used.registers for symbol, used in read_cubin(code).items()} == {
+            symbol: used["registers"] for symbol, used in one["kernels"].items()}
+    (tmp_path / "kept").mkdir()
+    run(nvcc, *STRICT, *targets(*archs), "--keep", "--keep-dir", tmp_path / "kept", "-c", "lab_gemm.cu", cwd=tmp_path / "out")
+    made = [read_cubin(path.read_bytes()) for path in (tmp_path / "kept").glob("*.cubin")]
+    assert len(made) == 3 and all(set(kernels) == {f"lab_gemm_kernel_{launch['role']}" for launch in manifest["launches"]} for kernels in made)
+    older = failing(nvcc, "-std=c++17", "-arch=sm_75", "-c", "lab_gemm.cu", cwd=tmp_path / "out")
+    assert "lab_gemm is for sm_80 and later" in older
 
 
 HOST = """cmake_minimum_required(VERSION 3.18)

@@ -59,7 +59,7 @@ def test_the_wheel_renders_the_checkouts_bytes(installed, tmp_path, gemmgen):
 
 def test_the_wheel_holds_every_template_spec_and_module(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
-    for folder, place in (("templates", "gemmgen/templates"), ("specs", "gemmgen/specs"), ("gemmgen", "gemmgen")):
+    for folder, place in (("templates", "gemmgen/templates"), ("specs", "gemmgen/specs"), ("cmake", "gemmgen/cmake"), ("gemmgen", "gemmgen")):
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 assert f"{place}/{path.relative_to(ROOT / folder)}" in inside

@@ -46,6 +46,15 @@ def test_a_spec_is_a_file_a_dictionary_or_what_load_gave():
     assert road.explain(TINY).plan.hash == road.plan(TINY).hash
 
 
+def test_another_layout_than_the_specs():
+    turned = {**TINY, "problem": {**TINY["problem"], "layout": "tn"}}
+    assert road.plan(TINY, layout="tn") == road.plan(turned) and road.render(TINY, layout="tn").source == road.render(turned).source
+    assert road.plan(turned, layout="nn") == road.plan(TINY) and road.plan(turned, layout=None).layout == "tn"
+    with pytest.raises(SpecError) as refused:
+        road.load(TINY, layout="nm")
+    assert refused.value.where == "--layout" and refused.value.needs == "one of: nn, nt, tn, tt"
+
+
 def test_a_kernel_is_built_once_and_used_twice(monkeypatch):
     kernel = road.build(TINY)
     monkeypatch.setattr("gemmgen.build.first_that_builds", None)  # it would be called for a second build
