@@ -101,7 +101,7 @@ WAYS = {
     "packed integers, fewer of A": dict(scheme="mixpert2", promote=0, tile=DEEP, layout="tn", split_k=2),
     "tiles of k": dict(scheme="mixpert4_tile", promote=0, tile=DEEP, stages=3, layout="tn"),
     "tiles of k, through registers": dict(
-        scheme="mixpert_full_tile", promote=0, loads="spread", fragment_buffers=1, tile=TINY, layout="tt"),
+        scheme="mixpert_full_tile", promote=0, loads="spread", fragment_buffers=1, tile=TILE, layout="tt"),
     "tiles of k, sixteen at a time, slices": dict(
         gpu="t4", scheme="mixpert1_tile", promote=0, split_k=2, fragment_buffers=2, tile=DEEP),
     "outliers fall back": dict(scheme="mixpert1", fallback="fp32", promote=0, tile=TINY),
@@ -109,7 +109,7 @@ WAYS = {
     "slices of packed words": dict(split_k=5, stages=3),
     "slices with row scales": dict(split_k=2, scheme="scaled", tile=TINY),
     "fp32, before shared memory, slices": dict(scheme="fp32", promote=0, where="shared", layout="tn", split_k=2, fragment_buffers=1),
-    "fp32, between multiply-adds": dict(scheme="fp32", promote=0, where="shared", loads="spread", layout="nt", tile={"block": [32, 64, 32], "warp": [16, 32, 32]}),
+    "fp32, between multiply-adds": dict(scheme="fp32", promote=0, where="shared", loads="spread", layout="nt"),
     "fp32, on a T4": dict(scheme="fp32", promote=0, gpu="t4", loads="grouped", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
     "wmma": dict(fragment={"policy": "wmma"}, stages=3, fragment_buffers=2),
     "wmma, split before shared memory": dict(fragment={"policy": "wmma"}, where="shared", layout="nt", gpu="t4", tile=TINY),
