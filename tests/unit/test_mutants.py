@@ -39,6 +39,7 @@ def test_the_list_is_of_all_rooms_and_both_vendors():
         "explore_report", "library", "library_python",
         "explore_report", "library", "library_choice",
         "drop_in", "explore_report", "library",
+        "explore_report", "bringup",
     }
     assert all(sum(mutant.vendor == vendor for mutant in MUTANTS) >= 15 for vendor in runner.VENDORS)
     assert sum(bool(mutant.equivalent) for mutant in MUTANTS) <= runner.ALLOWED
