@@ -141,7 +141,7 @@ GG_DEVICE void load_shared_16(float* x, u32 from) {
 
 // c += a b, this lane's rows and columns over four k, one after another, each rounded to nearest: the sums of a sequential dot product in FP32.
 template <int ROWS, int COLUMNS>
-GG_DEVICE void multiply_add(float (&c)[ROWS * COLUMNS], const float (&a)[4 * ROWS], const float (&b)[4 * COLUMNS]) {
+GG_DEVICE void fma_outer(float (&c)[ROWS * COLUMNS], const float (&a)[4 * ROWS], const float (&b)[4 * COLUMNS]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k)
 #pragma unroll
@@ -407,7 +407,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -688,7 +688,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -964,7 +964,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -1240,7 +1240,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
@@ -1516,7 +1516,7 @@ GG_DEVICE void work_off(
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j) multiply_add<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
+                for (int j = 0; j < FRAGMENTS_N; ++j) fma_outer<LANE_ROWS, LANE_COLUMNS>(acc_main[i][j], a_fragments[buffer][0][i], b_fragments[buffer][0][j]);
         };
 #pragma unroll 1
         for (int index = 0; index < stage_count; ++index) {
