@@ -52,7 +52,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
 
 class Estimate(Strict):
     """Seconds of a product: launch + waves (wave + step ceil(k / slices)) + operand (m k + k n) + output m n,
-    where waves = ceil(ceil(m / tile m) ceil(n / tile n) slices / sms); of several in one launch tiles, operands and outputs are all of theirs."""
+    where waves = ceil(ceil(m / tile m) ceil(n / tile n) slices / sms)."""
 
     tile: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], Annotated[int, Field(ge=1, le=4096)]], Field(strict=False)] = Field(
         description="m and n of a thread block"
@@ -73,7 +73,7 @@ class Estimate(Strict):
         return np.stack([np.ones_like(m), waves, waves * np.ceil(k / slices), (m * k + k * n) * batch, m * n * batch])
 
     def seconds(self, m: Any, n: Any, k: Any, batch: Any = 1) -> np.ndarray:
-        """Of `batch` products in one launch, of these sizes, numbers or [sizes] each."""
+        """Of `batch` products in one launch, of these sizes, numbers or [sizes] each: tiles, operands and outputs are those of all."""
         return np.array([self.launch, self.wave, self.step, self.operand, self.output]) @ self.terms(self.tile, self.slices, self.sms, m, n, k, batch)
 
     def __str__(self) -> str:
