@@ -561,6 +561,11 @@ class Scheme(Row):
         """Whether it serves rows of any magnitude that FP32 has, and not only those near 1."""
         return self.exact or self.normalize != "none"
 
+    @property
+    def spans_fp32(self) -> bool:
+        """Whether every normal FP32 number is in its words' range: by scales, or as the leading words have FP32's exponents."""
+        return self.whole_range or FORMATS[self.leading].max_exponent >= FORMATS["f32"].max_exponent
+
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
         """From the largest contribution to the smallest."""

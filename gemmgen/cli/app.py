@@ -382,10 +382,14 @@ def library(
     if dry_run:
         choice = made.choose(loaded, progress.step)
         progress.clear()
+        for told in choice.notes:
+            note(told, quiet or as_json)
         emit_json({"name": loaded.name, **libraries.choice_value(choice)}) if as_json else emit(libraries.choice_text(loaded, choice))
         return EXIT_OK
     found = road.library(loaded, output, force=force, progress=progress)
     progress.clear()
+    for told in found.choice.notes:
+        note(told, quiet or as_json)
     emit_json(libraries.value(found, output)) if as_json else emit(libraries.text(found, output))
     return EXIT_OK
 

@@ -47,6 +47,7 @@ def choice_value(choice: Choice) -> dict[str, Any]:
              "reason": one.reason}
             for one in choice.kernels
         ],
+        "notes": list(choice.notes),
         "left_open": list(choice.relaxed),
         "left_out": [{"from": place, "gpu": gpu, "layout": layout, "why": why} for place, gpu, layout, why in choice.left_out],
         "refused": [

@@ -66,15 +66,15 @@ class Estimate(Strict):
     output: Seconds = Field(description="seconds of an element of C")
 
     @staticmethod
-    def terms(tile: Sequence[int], slices: int, sms: int, m: Any, n: Any, k: Any) -> np.ndarray:
-        """What the five coefficients are multiplied by, [5] or [5, products]; whole numbers up to 2^53 are exact."""
-        m, n, k = (np.asarray(one, float) for one in (m, n, k))
-        waves = np.ceil(np.ceil(m / tile[0]) * np.ceil(n / tile[1]) * slices / sms)
-        return np.stack([np.ones_like(m), waves, waves * np.ceil(k / slices), m * k + k * n, m * n])
+    def terms(tile: Sequence[int], slices: int, sms: int, m: Any, n: Any, k: Any, batch: Any = 1) -> np.ndarray:
+        """What the five coefficients are multiplied by, [5] or [5, sizes]; whole numbers up to 2^53 are exact."""
+        m, n, k, batch = (np.asarray(one, float) for one in (m, n, k, batch))
+        waves = np.ceil(np.ceil(m / tile[0]) * np.ceil(n / tile[1]) * slices * batch / sms)
+        return np.stack([np.ones_like(m), waves, waves * np.ceil(k / slices), (m * k + k * n) * batch, m * n * batch])
 
-    def seconds(self, m: Any, n: Any, k: Any) -> np.ndarray:
-        """Of products of these sizes, numbers or [products] each."""
-        return np.array([self.launch, self.wave, self.step, self.operand, self.output]) @ self.terms(self.tile, self.slices, self.sms, m, n, k)
+    def seconds(self, m: Any, n: Any, k: Any, batch: Any = 1) -> np.ndarray:
+        """Of `batch` products in one launch, of these sizes, numbers or [sizes] each: tiles, operands and outputs are those of all."""
+        return np.array([self.launch, self.wave, self.step, self.operand, self.output]) @ self.terms(self.tile, self.slices, self.sms, m, n, k, batch)
 
     def __str__(self) -> str:
         told = [f"{1e6 * self.launch:.3g}"] if self.launch else []
@@ -217,7 +217,7 @@ def estimated(seconds: np.ndarray, sizes: np.ndarray, weights: np.ndarray, tile:
 
     Args:
         seconds: [shapes] of the kernel.
-        sizes: [shapes, 3] of m, n, k.
+        sizes: [shapes, 3] of m, n, k, or [shapes, 4] with the products of one launch.
         weights: [shapes].
 
     """

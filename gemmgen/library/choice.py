@@ -2,7 +2,8 @@
 
 For each GPU and layout the solver's plans at every size are candidates, the best one of each tile; the model tells what each of them takes at all
 sizes. Each GPU and layout first gets the kernel that is best where a size weighs as much as there is to compute: large products must not suffer from
-small ones. Then what is made small is the geometric mean of times over the best known, every GPU and layout counting as much and a size by the square root
+small ones. Kernels that take a strided batch in one launch are for batches alone, and each GPU and layout gets one of these next, where there is room.
+Then what is made small is the geometric mean of times over the best known, every GPU and layout counting as much and a size by the square root
 of its mean extent: the kernel that gains most is taken, again and again (`gemmgen.explore.choose.gaining`).
 """
 
@@ -46,7 +47,8 @@ class Candidate:
 
     Attributes:
         place: what names it: a `[[use]]` of the file.
-        seconds: [sizes], predicted, of all products of a size; single: the same of one of them.
+        seconds: [sizes], predicted, of all products of a size, inf where it is not for it; single: the same of one of them.
+        strided: whether one launch takes a strided batch: it is for sizes of several products alone.
         preferred: of which of the sizes it is the solver's own choice.
         symbols: its decisions as the design's symbols.
         settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
@@ -63,6 +65,7 @@ class Candidate:
     settled: Plan | None = None
     estimate: Estimate | None = None
     label: str = ""
+    strided: bool = False
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -79,6 +82,10 @@ class Candidate:
         found = np.full(len(self.seconds), 1 + TIE)
         found[list(self.preferred)] = 1
         return found
+
+    def seconds_of(self, sizes: np.ndarray) -> np.ndarray:
+        """[sizes] predicted, of [sizes, 4] in one launch each; of one that a spec and not a dispatch table gives."""
+        return _seconds(self.request, [[value for _, value in self.symbols]], sizes.astype(float))[0]
 
     @cached_property
     def plan(self) -> Plan:
@@ -129,6 +136,7 @@ class Choice:
         least: the same, below which no set of so many kernels comes.
         refused: plans that the compiler refused, and why.
         left_out: (place, GPU, layout, why) where a spec has no kernel.
+        notes: what is to be known of it, in words.
     """
 
     sizes: tuple[Size, ...]
@@ -139,6 +147,7 @@ class Choice:
     refused: tuple[tuple[Plan, GemmgenError], ...] = ()
     left_out: tuple[tuple[str, str, str, str], ...] = ()
     relaxed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -173,13 +182,14 @@ class Pool:
                 needs=f"at least {len(groups)}", remedy=f"kernels_at_most = {len(groups)}, or fewer gpus or layouts",
             )
         left = [one for one in self.candidates if not self.refused or one.plan.hash not in self.refused]
-        lacking = next((group for group in groups if not any((one.gpu.name, one.layout) == group for one in left)), None)
+        lacking = next((group for group in groups if not any((one.gpu.name, one.layout) == group and not one.strided for one in left)), None)
         if lacking:
             raise self._nothing_for(*lacking)
         if file.packed:
             left = one_format(left, groups, sizes, max(1, file.kernels_at_most // len(groups)))
         logs, heavy = costs(left, groups, sizes)
-        first = [_best_of_large(left, logs, group, groups, sizes) for group in groups]
+        large = [_best_of_large(left, logs, group, groups, sizes, strided) for strided in (False, True) for group in groups]
+        first = [at for at in large if at is not None][: file.kernels_at_most]
         taken, cost, least = gaining(logs, heavy, file.kernels_at_most, first)
         of = {group: [at for at in taken if (left[at].gpu.name, left[at].layout) == group] for group in groups}
         kernels = []
@@ -189,6 +199,7 @@ class Pool:
             kernels += sorted(served, key=lambda one: -len(one.sizes))
         return Choice(
             sizes, tuple(kernels), len(self.candidates), float(np.exp(cost)), float(np.exp(least)), tuple(self.refused.values()), self.left_out, self.relaxed,
+            narrow(kernels) if file.shim else (),
         )
 
     def _nothing_for(self, gpu: str, layout: str) -> GemmgenError:
@@ -215,9 +226,23 @@ def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], si
     return logs.reshape(len(candidates), len(heavy)), heavy / heavy.sum()
 
 
-def _best_of_large(candidates: Sequence[Candidate], logs: np.ndarray, group: tuple[str, str], groups: Sequence[tuple[str, str]], sizes: Sequence[Size]) -> int:
-    """The candidate of a GPU and layout that costs the least where a size weighs as much as there is to compute."""
-    mine = [at for at, one in enumerate(candidates) if (one.gpu.name, one.layout) == group]
+def narrow(kernels: Sequence[Served]) -> tuple[str, ...]:
+    """Notes of schemes whose words do not span FP32's range, which the data of unmodified programs may need."""
+    found = {(one.candidate.place, one.plan.scheme.name): one.plan.scheme for one in kernels if not one.plan.scheme.spans_fp32}
+    return tuple(
+        f"{place}: {name} has {scheme.leading} words, which hold no magnitude above {scheme.words_of('a')[0].largest:.4g} and lose what is small; "
+        'programs that call through a shim may bring any of FP32\'s: scheme = "scaled", or [use.accuracy] as = "fp32"'
+        for (place, name), scheme in found.items()
+    )
+
+
+def _best_of_large(
+    candidates: Sequence[Candidate], logs: np.ndarray, group: tuple[str, str], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], strided: bool,
+) -> int | None:
+    """The candidate of a GPU and layout, for batches or not, that costs the least where a size weighs as much as there is to compute; None: there is none."""
+    mine = [at for at, one in enumerate(candidates) if (one.gpu.name, one.layout) == group and one.strided == strided]
+    if not mine:
+        return None
     start = groups.index(group) * len(sizes)
     return mine[int((logs[mine, start : start + len(sizes)] @ weights(sizes) ** 6).argmin())]
 
@@ -230,18 +255,20 @@ def weights(sizes: Sequence[Size]) -> np.ndarray:
 def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], each: int) -> list[Candidate]:
     """The candidates of each GPU and layout that read B's words in one format: the one with which `each` kernels cost the least.
 
-    Where none packs B, all remain.
+    Where none packs B, all remain; and so do those for strided batches, which packed words never reach.
     """
     found = []
     for group in groups:
         mine = [one for one in candidates if (one.gpu.name, one.layout) == group]
         logs, weights = costs(mine, [group], sizes)
         formats: dict[str | None, list[int]] = {}
+        strided = [at for at, one in enumerate(mine) if one.strided]
         for at, one in enumerate(mine):
-            formats.setdefault(one.format, []).append(at)
+            if not one.strided:
+                formats.setdefault(one.format, []).append(at)
         formats = {of: places for of, places in formats.items() if of} or formats
-        best = min(formats.values(), key=lambda places: gaining(logs[places], weights, each)[1])
-        found += [mine[at] for at in best]
+        best = min(formats.values(), key=lambda places: gaining(logs[places + strided], weights, each)[1])
+        found += [mine[at] for at in best + strided]
     return found
 
 
@@ -367,11 +394,11 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
                              remedy="other sizes, or another scheme")
     candidates = []
     for one, rows in found.values():
-        single = _seconds(one, list(rows), singly)
-        seconds = single * every[:, 3] if one.batch is None else _seconds(one, list(rows), every)
+        single, strided = _seconds(one, list(rows), singly), one.batch is not None
+        seconds = np.where(every[:, 3] > 1, _seconds(one, list(rows), every), np.inf) if strided else single * every[:, 3]
         for at, (row, preferred) in enumerate(rows.items()):
             symbols = tuple(zip(one.design.symbols, row))
-            candidates.append(Candidate(place, gpu, one.loaded.spec.problem.layout, seconds[at], single[at], frozenset(preferred), one, symbols))
+            candidates.append(Candidate(place, gpu, one.loaded.spec.problem.layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided))
     return candidates
 
 

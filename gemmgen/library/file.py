@@ -38,7 +38,10 @@ SIZES = (*((size, size, size) for size in SQUARES), *SKEWED)
 """[m, n, k] that kernels are chosen for where a file names none: squares, few rows, few columns, short and long sums."""
 PACKED_ROWS = (64, 128, 256, 512, 1024, 4096)
 """Rows of the products by a 4096 x 4096 matrix that was packed, for which kernels of packed use are chosen besides."""
-BATCHES = ((64, 64, 64, 1024), (128, 128, 128, 256), (256, 256, 256, 256), (512, 512, 64, 256), (1024, 1024, 256, 64))
+BATCHES = (
+    (64, 64, 64, 1024), (128, 128, 128, 256), (256, 256, 256, 256), (512, 512, 64, 256), (1024, 1024, 256, 64),
+    (1024, 128, 1024, 128), (1024, 1024, 128, 128), (128, 1024, 1024, 128),  # attention's, whose heads are 128 wide
+)
 """[m, n, k, products] of strided batches likewise, where a library is to have kernels for these."""
 MOST_KERNELS = 1000
 SECTIONS = ("split", "accuracy", "fragment", "tile", "pipeline", "solve", "build")
@@ -91,8 +94,9 @@ class LibraryFile(Strict):
         None, description="[m, n, k], or [m, n, k, products] of a strided batch, that kernels are chosen for; left out: squares from 64 to 16384, skewed ones, "
         "and batches of small ones where `batched` asks for kernels of these"
     )
-    batched: bool = Field(
-        False, description="whether kernels that take a strided batch in one launch are chosen from, too; others take its products one by one"
+    batched: bool | None = Field(
+        None, description="whether kernels that take a strided batch in one launch are chosen from, too; others take its products one by one. "
+        "Left out: where there is a shim, as programs bring batches"
     )
     packed: bool = Field(False, description="whether kernels for few rows of A and for many read B's words in one format, so that B may be packed once")
     fallback: bool = Field(True, description="whether what no kernel serves is computed by portable ones in FP32, which the library then holds, too")
@@ -145,18 +149,23 @@ class LoadedLibrary:
         return self.gpus[0].maker
 
     @property
+    def batched(self) -> bool:
+        """Whether it has kernels for strided batches."""
+        return bool(self.file.shim) if self.file.batched is None else self.file.batched
+
+    @property
     def sizes(self) -> tuple[tuple[int, int, int, int], ...]:
         """(m, n, k, products) that kernels are chosen for, each once."""
         found = self.file.sizes
         if found is None:
             packed = tuple((rows, 4096, 4096) for rows in PACKED_ROWS) if self.file.packed else ()
-            found = SIZES + packed + (BATCHES if self.file.batched else ())
+            found = SIZES + packed + (BATCHES if self.batched else ())
         return tuple(dict.fromkeys((*size, 1) if len(size) == 3 else size for size in found))
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """Of the problems that kernels are chosen from, as a spec says it."""
-        return ("gemm", "strided") if self.file.batched else ("gemm",)
+        return ("gemm", "strided") if self.batched else ("gemm",)
 
 
 def load_library(path: str | Path) -> LoadedLibrary:

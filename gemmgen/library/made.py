@@ -183,11 +183,19 @@ def _portable_gpus(library: LoadedLibrary) -> list[str]:
 
 
 def _estimate(one: Candidate, choice: Choice) -> Estimate:
-    """A kernel's time as the runtime knows it: fitted to the model's, but a dispatch table's own where one tells it."""
+    """A kernel's time as the runtime knows it: fitted to the model's, but a dispatch table's own where one tells it.
+
+    Of one that takes batches in one launch, to batches alone, more and fewer products than those of the library's sizes among them.
+    """
     if one.estimate is not None:
         return one.estimate
-    sizes = np.array(choice.sizes)[:, :3]
-    return estimated(one.judged_single, sizes, weights(choice.sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
+    sizes, seconds = np.array(choice.sizes)[:, :3], one.judged_single
+    if one.strided:
+        batches = {(*size[:3], max(2, size[3] * times // 4)) for size in choice.sizes if size[3] > 1 for times in (1, 4, 16)}
+        sizes = np.array(sorted(batches))
+        seconds = one.seconds_of(sizes)
+        return estimated(seconds, sizes, weights(sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
+    return estimated(seconds, sizes, weights(choice.sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
 
 
 def _rules(library: LoadedLibrary, choice: Choice, labels: dict[str, str]) -> Iterator[Rules]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
 from gemmgen.explore.dispatch import non_negative
 from gemmgen.library import choice
 from gemmgen.library.choice import Candidate, Pool
-from gemmgen.library.file import library_from
+from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import _estimate, choose
 
 SIZES = ((64, 64, 64, 1), (512, 512, 512, 1), (4096, 4096, 4096, 1), (64, 4096, 4096, 1))
@@ -120,6 +122,39 @@ def test_packed_use_takes_kernels_of_one_format(monkeypatch):
     assert {one.plan.hash.split()[0] for one in Pool(of, found).choose().kernels} == {"y1", "y2"}
 
 
+def strided_among(of: choice.LoadedLibrary) -> list[Candidate]:
+    """For each GPU and layout three kernels of two formats for single products, and two for strided batches alone, of no format."""
+    times = {"x1": (1, 9, 9, 9), "x2": (9, 1, 1, 9), "y1": (2, 2, 2, 9), "small batches": (np.inf, np.inf, 1, 3), "large batches": (np.inf, np.inf, 2, 2)}
+    return [
+        Candidate("here", gpu, layout, np.array(seconds, float), np.array(seconds, float), label=name[:1], strided="batches" in name,
+                  settled=SimpleNamespace(hash=f"{name} {gpu.name} {layout}", gpu=gpu, layout=layout))
+        for gpu in of.gpus for layout in of.file.layouts for name, seconds in times.items()
+    ]
+
+
+BATCHED = ((64, 64, 64, 1), (4096, 4096, 4096, 1), (64, 64, 64, 8), (4096, 4096, 256, 8))
+
+
+@pytest.mark.parametrize(("most", "batches"), [(4, 0), (6, 2), (8, 4)])
+def test_with_packed_words_each_group_gets_a_kernel_for_batches_where_there_is_room(most, batches, monkeypatch):
+    """Those for large products of either kind, however much smaller ones gain; single products have one format all the same."""
+    monkeypatch.setattr(Candidate, "format", property(lambda self: None if self.strided else self.label))
+    of = library(kernels_at_most=most, packed=True, batched=True)
+    monkeypatch.setattr(type(of), "sizes", BATCHED)
+    chosen = Pool(of, strided_among(of)).choose().kernels
+    strided = [one for one in chosen if one.candidate.strided]
+    assert [one.plan.hash.split()[0] for one in strided] == ["large"] * batches
+    assert not any(size[3] == 1 for one in strided for size in one.sizes)
+    assert {one.plan.hash[0] for one in chosen if not one.candidate.strided} == {"x"} and len(chosen) == most
+
+
+def test_where_kernels_for_batches_alone_are_left_there_is_none():
+    of = library(kernels_at_most=4)
+    found = [one for one in candidates(3, of, each=1)]
+    with pytest.raises(InfeasibleSpec):
+        Pool(of, [replace(one, strided=one.layout == "nt") for one in found]).choose()
+
+
 # ---- with the solver
 
 
@@ -139,8 +174,6 @@ def test_candidates_times_are_the_models_at_every_size():
     assert one.plan.block == (64, 64, 32)
     for at, (m, n, k, _) in enumerate(pool_of.library.sizes):
         hints = type(one.plan.hints)(m, n, k)
-        from dataclasses import replace
-
         assert one.seconds[at] == pytest.approx(replace(one.plan, hints=hints).model["seconds"], rel=1e-9)
 
 
@@ -181,7 +214,9 @@ def test_strided_batches_are_weighed_as_one_launch():
     assert kinds["strided"].seconds[1] < kinds["gemm"].seconds[1] / 4
     grouped = choice.pool(solved(use=[{"scheme": "ootomo"}], gpus=["mi300x"], batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]]))
     assert {one.plan.of_products for one in grouped.candidates} == {False}
-    assert found.choose().kernels[0].reason.startswith("predicted to be the fastest here at")
+    chosen = found.choose()
+    assert {one.plan.kind: one.sizes for one in chosen.kernels} == {"gemm": ((128, 128, 128, 1),), "strided": ((128, 128, 128, 64),)}
+    assert chosen.kernels[0].reason.startswith("predicted to be the fastest here at")
 
 
 def test_estimates_tell_the_models_times():
@@ -190,6 +225,29 @@ def test_estimates_tell_the_models_times():
     one = chosen.kernels[0].candidate
     told = _estimate(one, chosen).seconds(*np.array(chosen.sizes)[:, :3].T)
     assert np.abs(np.log(told / one.single)).max() < 0.25
+
+
+def test_estimates_of_kernels_for_batches_tell_the_models_times_of_batches():
+    fixed = {"split": {"scheme": "scaled"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [128, 128, 64]}}
+    found = choice.pool(solved(use=[fixed], gpus=["h100"], packed=True, batched=True, sizes=[[4096, 4096, 4096], *map(list, BATCHES)]))
+    chosen = found.choose()
+    [one] = [one.candidate for one in chosen.kernels if one.plan.kind == "strided"]
+    more = [(1024, 128, 1024, 32), (1024, 1024, 128, 200), (300, 300, 300, 100), (2048, 128, 2048, 64)]
+    sizes = np.array([*BATCHES, *more])
+    off = _estimate(one, chosen).seconds(*sizes.T) / one.seconds_of(sizes)
+    assert one.seconds_of(sizes[:1])[0] == pytest.approx(one.seconds[1])
+    assert 1 / 1.2 < off.min() and off.max() < 1.2
+
+
+def test_words_that_do_not_span_fp32_behind_a_shim_are_told(gemmgen, tmp_path):
+    (tmp_path / "lab.toml").write_text(
+        'name = "lab"\ngpus = ["a100"]\nlayouts = ["nn"]\nkernels_at_most = 1\nsizes = [[512, 512, 512]]\nshim = ["cublas"]\n'
+        '[[use]]\n[use.split]\nscheme = "ootomo"\nwhere = "prepass"\n[use.tile]\nblock = [64, 64, 32]\nwarp = [32, 32, 32]\n[use.pipeline]\nstages = 3\n')
+    ran = gemmgen("library", tmp_path / "lab.toml", "--dry-run")
+    assert ran.code == 0 and "[[use]] 1: ootomo has f16 words" in ran.err and "above 6.55e+04" in ran.err and 'scheme = "scaled"' in ran.err
+    assert not choose(solved(use=[FIXED])).notes, "no shim, no program that does not know what it calls"
+    narrow = {one.name for one in SCHEMES.rows() if not one.spans_fp32}
+    assert {"ootomo", "half", "egemm"} <= narrow and not narrow & {"scaled", "bf16x3", "tf32x3", "fp32", "mixpert3", "e4m3x6", "residues8"}
 
 
 def test_least_squares_that_are_not_negative():

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import GemmgenError
 from gemmgen.library.file import BATCHES, PACKED_ROWS, SIZES, json_schema, library_from, load_library
 from gemmgen.paths import SPECS
@@ -24,6 +25,8 @@ def test_shipped_libraries_load():
         loaded = load_library(path)
         assert loaded.name == path.stem
         assert loaded.place == f"specs/libraries/{path.name}"
+        for _, spec, _ in loaded.specs if loaded.file.shim else ():
+            assert SCHEMES.get(spec.spec.split.scheme).spans_fp32, "unmodified programs bring any of FP32's magnitudes"
 
 
 def test_the_schema_is_the_models(request):
@@ -44,6 +47,9 @@ def test_what_is_left_out_is_the_usual():
     assert len(set(packed.sizes)) == len(packed.sizes)
     batched = library_from({**GOOD, "batched": True})
     assert set(BATCHES) <= set(batched.sizes) and batched.kinds == ("gemm", "strided")
+    shim = library_from({**GOOD, "shim": ["torch"]})
+    assert shim.batched and shim.sizes == batched.sizes and not library_from({**GOOD, "shim": ["torch"], "batched": False}).batched
+    assert {(1024, 128, 1024, 128), (1024, 1024, 128, 128), (128, 1024, 1024, 128)} <= set(BATCHES), "attention's"
     assert library_from({**GOOD, "sizes": [[8, 8, 8], [8, 8, 8, 2], [8, 8, 8]]}).sizes == ((8, 8, 8, 1), (8, 8, 8, 2))
 
 

@@ -150,15 +150,16 @@ def test_a_batch_goes_to_a_kernel_for_batches_or_takes_as_many_times_as_it_has_p
         "tile": {"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1, "split_k": 1}, "pipeline": {"stages": 3}, "fragment": {"policy": "wgmma"},
         "target": {"gpu": "h100"}, "build": {"allow_spills": True},
     }))
-    batched = estimate(together)
-    library = Library(tmp_path, [of_plan("one", one, estimate(one, launch=4e-6)), of_plan("together", together, batched)], archs=["sm_90"], emulates=False)
+    batched = estimate(together, launch=1e-6)
+    library = Library(tmp_path, [of_plan("one", one, estimate(one)), of_plan("together", together, batched)], archs=["sm_90"], emulates=False)
     strides = {"stride_a": 65536, "stride_b": 65536, "stride_c": 65536}
     batch = choice_of(library, problem(256, 256, 256, batch=64, **strides), "sm_90", 132)
     assert batch.kernel == 1
     waves = -(-16 * 64 // 132)
     assert batch.seconds == pytest.approx(batched.launch + waves * (batched.wave + batched.step * 256) + 64 * (batched.operand * 2 + batched.output) * 65536)
     assert batch.workspace_bytes == together_bytes(library, 64) and batch.workspace_bytes_packed == 0
-    assert choice_of(library, problem(256, 256, 256), "sm_90", 132).kernel == 0
+    assert choice_of(library, problem(256, 256, 256), "sm_90", 132).kernel == 0, "its estimate is of batches"
+    assert choice_of(library, problem(256, 256, 256, kernel=2), "sm_90", 132).kernel == 1
     forced = choice_of(library, problem(256, 256, 256, batch=64, kernel=1, **strides), "sm_90", 132)
     assert forced.seconds == pytest.approx(64 * choice_of(library, problem(256, 256, 256), "sm_90", 132).seconds)
     rows = choice_of(library, problem(256, 256, 256, batch=64, **{**strides, "stride_b": 0}), "sm_90", 132)
