@@ -443,7 +443,6 @@ gemmgen_ootomo_mfma_128x128x16_6fa7e8e5(
             until_promotion = 2;
         }
     }
-    promote();
 
     // What the sums left in the unit's accumulators, and the other accumulators with it.
 #pragma unroll

@@ -46,7 +46,7 @@ def folder(kind: str = "cublas") -> Path:
     """A library's folder with its shim's sources, built, and the stand-ins in its folder `vendor`."""
     kept.append(held := tempfile.TemporaryDirectory(prefix="dropped-in-"))
     made = Path(held.name)
-    for file in reference.folder().iterdir():
+    for file in (reference.path(), reference.folder() / f"{reference.NAME}.h"):
         shutil.copy(file, made)
     for file, content in shim.files(SimpleNamespace(name=reference.NAME, guard=reference.NAME.upper(), shim=(kind,))).items():
         (made / file).parent.mkdir(exist_ok=True)

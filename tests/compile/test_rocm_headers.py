@@ -8,7 +8,7 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from programs import need
-from rocm import need_rocm
+from rocm_headers import need_rocm
 from test_hip_export import CASES, FURTHER
 
 BATCHES = {

@@ -48,6 +48,15 @@ def test_nor_does_a_kernel_of_any_way(way, special, tmp_path):
     assert told(source.text, source.arch, tmp_path) == ""
 
 
+def test_nor_does_one_warpgroup_that_shares_k_with_others(tmp_path):
+    """It gathers its part by its number, which is told although there is one alone."""
+    tile = {"block": [64, 64, 64], "warp": [64, 64, 64]}
+    plan = plan_of(scheme="bf16x3", gpu="h100", fragment={"policy": "wgmma"}, tile=tile, stages=3, split_k=4, consumers="cooperative")
+    assert plan.numbers["groups"] == 1
+    source = render(plan)
+    assert told(source.text, source.arch, tmp_path) == ""
+
+
 @pytest.mark.parametrize(("arch", "mark"), [("sm_80", "__device__"), ("gfx90a", "__attribute__((device))")])
 def test_a_function_that_nothing_calls_would_be_told(arch, mark, tmp_path):
     assert "idle" in told(f"static {mark} unsigned idle() {{ return 1; }}\n", arch, tmp_path)

@@ -154,8 +154,8 @@ def asking(gpu: str = "h100", k: int = 4096, split=None, **asked):
 def test_what_is_chosen_gives_the_error_and_nothing_faster_does(gpu, asked):
     loaded = asking(gpu, **asked)
     plan, agreed = solve(loaded), contract(loaded)
-    unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
-    assert agreed.times(plan.scheme, unit, plan.promote) <= 1
+    unit = plan.unit if plan.fragment.on_matrix_unit else None
+    assert agreed.times(plan.scheme, unit, plan.promote, plan.compensates) <= 1
     seconds = plan.model["seconds"]
     for scheme in SCHEMES.rows():
         for promote in (None, 0):
@@ -163,8 +163,8 @@ def test_what_is_chosen_gives_the_error_and_nothing_faster_does(gpu, asked):
                 other = solve(asking(gpu, split={"scheme": scheme.name} | ({} if promote is None else {"promote": promote})))
             except InfeasibleSpec:
                 continue
-            on_unit = other.gpu.unit if other.fragment.on_matrix_unit else None
-            if agreed.times(scheme, on_unit, other.promote) <= 1:
+            on_unit = other.unit if other.fragment.on_matrix_unit else None
+            if agreed.times(scheme, on_unit, other.promote, other.compensates) <= 1:
                 assert seconds <= other.model["seconds"] * 1.0001, (scheme.name, promote)
 
 
@@ -181,7 +181,7 @@ def test_as_fp32_holds_whole_rows_of_fp32(k):
     plan = solve(asking("a100", k=k, **{"as": "fp32"}))
     assert plan.scheme.whole_range or plan.scheme.format.max_exponent == 127
     for data in ("uniform", "positive", "spread"):
-        unit = plan.gpu.unit if plan.fragment.on_matrix_unit else None
+        unit = plan.unit if plan.fragment.on_matrix_unit else None
         assert predicted(plan.scheme, unit, k, plan.promote, DISTRIBUTIONS[data]).estimate <= fp32_estimate(k, DISTRIBUTIONS[data])
 
 

@@ -127,7 +127,7 @@ def test_no_branch_is_left_out(statement):
 
 def known_of(plan) -> dict[str, float]:
     """Every symbol's value at a plan, the papers' and the error's among them."""
-    own = error.error_numbers(plan.scheme, plan.gpu.unit, plan.promote, max(plan.hints.k, 1)) if plan.promote else {}
+    own = error.error_numbers(plan.scheme, plan.unit, plan.promote, max(plan.hints.k, 1)) if plan.promote else {}
     return papers.numbers(plan.model) | (solved(error.EQUATIONS, own) if own else {})
 
 
@@ -192,7 +192,7 @@ def test_what_an_explanation_prints_is_true(name):
         assert (line.tag, line.symbol) in symbols
         have = predicted.get(line.tag, known)
         if line.sign is None:
-            assert set(equation.variables) & set(papers.LATENCIES), line
+            assert not have.keys() >= set(equation.variables), line  # it lacks a number: a latency, or what sums in FP32 alone have
         elif line.sign == "=":
             assert line.figure == pytest.approx(equation.value(have), rel=1e-12, abs=0), line
         else:
