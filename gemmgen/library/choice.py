@@ -398,7 +398,8 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
         seconds = np.where(every[:, 3] > 1, _seconds(one, list(rows), every), np.inf) if strided else single * every[:, 3]
         for at, (row, preferred) in enumerate(rows.items()):
             symbols = tuple(zip(one.design.symbols, row))
-            candidates.append(Candidate(place, gpu, one.loaded.spec.problem.layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided))
+            layout = one.loaded.spec.problem.layout
+            candidates.append(Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided))
     return candidates
 
 
