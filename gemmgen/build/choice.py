@@ -16,9 +16,9 @@ be trusted is no entry, there as here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from math import inf
 from typing import Any
 
 from gemmgen.build import build
@@ -106,7 +106,7 @@ def first_that_builds(
     """
     refused: list[Refusal] = []
     progress("decide")
-    for plan in islice(choices(loaded), TRIES):
+    for plan in _considered(loaded):
         source = render(plan)
         progress(f"compile choice {len(refused) + 1}: the compiler refused the others" if refused else "compile")
         try:
@@ -124,6 +124,22 @@ def first_that_builds(
     )
 
 
+def _considered(loaded: LoadedSpec) -> Iterator[Plan]:
+    """Choices of the model that are compiled one after another, TRIES at most.
+
+    Of the second half each has a smaller warp's tile than all before: where so many are refused, a thread holds too many sums.
+    """
+    found, smallest = 0, inf
+    for plan in choices(loaded):
+        size = plan.warp[0] * plan.warp[1]
+        if found >= TRIES // 2 and size >= smallest:
+            continue
+        found, smallest = found + 1, min(smallest, size)
+        yield plan
+        if found == TRIES:
+            return
+
+
 def first_not_refused(loaded: LoadedSpec, *, cache: Cache | None = None) -> Planned:
     """Decide and render, and pass over choices that the compiler at hand is known to refuse. Nothing is compiled.
 
@@ -131,7 +147,7 @@ def first_not_refused(loaded: LoadedSpec, *, cache: Cache | None = None) -> Plan
         UnknownName, InfeasibleSpec: as `solve`.
     """
     refused: list[Refusal] = []
-    for plan in islice(choices(loaded), TRIES):
+    for plan in _considered(loaded):
         source = render(plan)
         if (error := _refused_before(source, cache)) is None:
             return Planned(plan, source, tuple(refused))
