@@ -16,10 +16,10 @@ from ways import AMD_WAYS, WAYS, plan_of
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 
-SHORT = ("warpgroups, clusters", "wmma of RDNA3, integer words")
+SHORT = ("warpgroups, clusters", "warpgroups that split A, clusters, slices", "wmma of RDNA3, integer words")
 """What differs most from the kernels of test_library.py."""
 LONG = (
-    "warpgroups, row scales of whole rows", "warpgroups that split A, clusters, slices", "warpgroups that take turns, slices, clusters", "residues, whole rows", "residues, two warpgroups, cluster",
+    "warpgroups, row scales of whole rows", "warpgroups that take turns, slices, clusters", "residues, whole rows", "residues, two warpgroups, cluster",
     "residues by lanes", "warpgroups, outliers fall back", "warpgroups, tiles of k, slices", "packed integers, tiles of k, level II",
     "warpgroups, words of several types", "slices with row scales", "straight, transposed, slices", "thin columns, k apart, slices", "register, slices",
     "fp32, between multiply-adds", "wmma", "mfma, row scales", "mfma, outliers fall back", "mfma, tiles of k",
