@@ -16,7 +16,7 @@ from gemmgen.batch import KINDS, TLPS, WALKS
 from gemmgen.catalog.input import INPUTS
 from gemmgen.catalog.output import all_outputs
 from gemmgen.catalog.policy import NAMES, UNAVAILABLE
-from gemmgen.catalog.table import Strict, absolute, parse, read_toml, shown
+from gemmgen.catalog.table import Strict, absolute, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import SpecError
@@ -326,7 +326,4 @@ def _parsed(data: dict[str, Any], place: str) -> Spec:
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of a spec file."""
-    schema = Spec.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "gemmgen kernel spec"
-    return schema
+    return schema_of(Spec, "gemmgen kernel spec")

@@ -18,6 +18,7 @@ import numpy as np
 
 from gemmgen.library import kernel as kernel_module
 from gemmgen.library import tables
+from gemmgen.library.interface import ABI
 from gemmgen.library.kernel import FINISH, Image, Kernel, finish_source, images
 from gemmgen.render import render_text
 from gemmgen.run.emulator import EmulatorDevice
@@ -74,7 +75,7 @@ def written(folder: Path, kernels: Sequence[Kernel], *, platform: str, finish: S
         extra: a preprocessor line for the top of the runtime.
     """
     names = {"name": NAME, "guard": GUARD}
-    header = render_text("library/header.h.j2", **names, version_number=10203, largest_extent=LARGEST_EXTENT, alignment=256, least_driver=12000,
+    header = render_text("library/header.h.j2", **names, abi=ABI, version_number=10203, largest_extent=LARGEST_EXTENT, alignment=256, least_driver=12000,
                          least_driver_told="12.0")
     rows = tables.rows(kernels, name=NAME, finish=finish, rules=rules)
     runtime = render_text("library/runtime.c.j2", **names, platform=f"library/platform/{platform}.j2")

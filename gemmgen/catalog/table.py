@@ -59,6 +59,11 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+def schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """The JSON schema of a file that is read as `model`."""
+    return model.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+
+
 class Row(Strict):
     """One row of a table.
 

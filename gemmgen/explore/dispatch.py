@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from gemmgen.catalog.table import Strict, Title, parse
+from gemmgen.catalog.table import Strict, Title, parse, schema_of
 from gemmgen.errors import SpecError
 from gemmgen.files import read
 
@@ -155,10 +155,7 @@ class Table(Strict):
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of a dispatch table."""
-    schema = Table.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "gemmgen dispatch table"
-    return schema
+    return schema_of(Table, "gemmgen dispatch table")
 
 
 def load_table(path: str | Path) -> Table:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model
 
-from gemmgen.catalog.table import IDENTIFIER, Strict, Title, absolute, parse, read_toml, shown
+from gemmgen.catalog.table import IDENTIFIER, Strict, Title, absolute, parse, read_toml, schema_of, shown
 from gemmgen.errors import SpecError, UnknownName
 from gemmgen.paths import SPECS
 from gemmgen.spec import MAX_EXTENT, LoadedSpec, Name, Spec, loads
@@ -305,7 +305,4 @@ def study_from(data: Mapping[str, Any], place: str = "study") -> Study:
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of a study file."""
-    schema = StudyFile.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "gemmgen study"
-    return schema
+    return schema_of(StudyFile, "gemmgen study")

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.output import require_f32
 from gemmgen.catalog.reserved import reserved
-from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.errors import SpecError
 from gemmgen.export import contents, folder
-from gemmgen.files import resolved
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 
@@ -122,13 +121,4 @@ def export(
     check_name(name)
     require_f32(plan.output, "exported C has")
     _refuse_packed(plan)
-    target = Path(directory)
-    try:
-        final = resolved(target)
-        stale = folder.replaceable(target, force)
-        files = contents.all_files(plan, source, [binary, *others], name, refused)
-        folder.write(final, files, stale)
-    except OSError as error:
-        raise GemmgenError(str(target), "cannot be written", got=error.strerror or str(error),
-                           needs="a writable place with room", remedy="another -o, or other permissions") from None
-    return sorted(target / file for file in files)
+    return folder.put(directory, force, lambda: contents.all_files(plan, source, [binary, *others], name, refused))

@@ -88,7 +88,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
     overflows = not plan.scheme.whole_range and plan.scheme.words_of("a")[0].largest < EXAMPLE_OUTLIER
     return {
         **_of_batches(plan, source, archs, name),
-        "name": name, "guard": name.upper(), "plan": plan, "version": _numeric_version(), "arch": plan.arch, "archs": archs,
+        "name": name, "guard": name.upper(), "plan": plan, "version": numeric_version(), "arch": plan.arch, "archs": archs,
         "platform": f"export/platform/{plan.gpu.maker.platform}.j2", "source_suffix": source.suffix,
         "code_endings": [code_ending(plan, archs, arch) for arch in archs],
         **_of_stored_b(plan),
@@ -174,8 +174,8 @@ def _of_batches(plan: Plan, source: Source, archs: Sequence[str], name: str) -> 
     return {"batch": batch.template_values(plan, source, archs, name)} if batch.serves(plan) else {}
 
 
-def _numeric_version() -> str:
-    """CMake knows numbers only."""
+def numeric_version() -> str:
+    """Ours as CMake and C know it: numbers alone."""
     return re.match(r"\d+(\.\d+)*", __version__)[0]
 
 

@@ -6,15 +6,39 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gemmgen.errors import GemmgenError
 from gemmgen.export.manifest import MANIFEST, NEWEST_SCHEMA
-from gemmgen.files import read
+from gemmgen.files import read, resolved
 
 MOST_MANIFEST = 1 << 20
 """Bytes of one; ours have some 10 KB."""
+
+
+def put(directory: str | Path, force: bool, make: Callable[[], Mapping[str, bytes]]) -> list[Path]:
+    """Write a folder of what `make` gives once it is known that the folder may be written; all of it, or nothing.
+
+    Args:
+        force: put the files into a folder that holds others, and over files of the same names.
+
+    Returns:
+        The files, sorted.
+
+    Raises:
+        GemmgenError: the folder holds something else, or cannot be written.
+    """
+    target = Path(directory)
+    try:
+        final = resolved(target)
+        stale = replaceable(target, force)
+        files = make()
+        write(final, files, stale)
+    except OSError as error:
+        raise GemmgenError(str(target), "cannot be written", got=error.strerror or str(error),
+                           needs="a writable place with room", remedy="another -o, or other permissions") from None
+    return sorted(target / file for file in files)
 
 
 def replaceable(target: Path, force: bool) -> set[str]:

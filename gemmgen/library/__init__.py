@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemmgen.errors import GemmgenError
-
 if TYPE_CHECKING:
     from gemmgen.library.made import Library
 
@@ -28,16 +26,6 @@ def write(library: Library, directory: str | Path, *, force: bool = False) -> li
         GemmgenError: the folder holds something else, or cannot be written; or the runtime cannot launch a kernel.
     """
     from gemmgen.export import folder
-    from gemmgen.files import resolved
     from gemmgen.library.contents import all_files
 
-    target = Path(directory)
-    try:
-        final = resolved(target)
-        stale = folder.replaceable(target, force)
-        files = all_files(library)
-        folder.write(final, files, stale)
-    except OSError as error:
-        raise GemmgenError(str(target), "cannot be written", got=error.strerror or str(error),
-                           needs="a writable place with room", remedy="another -o, or other permissions") from None
-    return sorted(target / file for file in files)
+    return folder.put(directory, force, lambda: all_files(library))

@@ -12,16 +12,16 @@ from gemmgen import __version__
 from gemmgen.abi import WORKSPACE_ALIGNMENT
 from gemmgen.errors import SpecError
 from gemmgen.export import prose
+from gemmgen.export.contents import numeric_version
 from gemmgen.export.manifest import MANIFEST, NEWEST_SCHEMA, decided
 from gemmgen.library import python, shim
+from gemmgen.library.interface import ABI
 from gemmgen.library.kernel import FINISH, finish_source, images
 from gemmgen.library.made import Library
 from gemmgen.library.tables import formats, rows
 from gemmgen.render import render_text
 from gemmgen.verify import standing
 
-ABI = 1
-"""Of the C interface, as its header says it."""
 PARTS: tuple[Callable[[Library], Mapping[str, bytes]], ...] = (python.files, shim.files)
 """What else a folder has, each by a function that knows what the library asks for."""
 EXAMPLE_SIZE = (500, 300, 200)
@@ -46,11 +46,6 @@ def title(library: Library) -> str:
     """What it is, in a line."""
     gpus = [gpu.name for gpu in library.loaded.gpus]
     return library.loaded.file.title or f"FP32 matrix products on the matrix units of {', '.join(gpus[:-1]) + ' and ' * (len(gpus) > 1) + gpus[-1]}"
-
-
-def numeric_version() -> str:
-    """CMake and C know numbers only."""
-    return re.match(r"\d+(\.\d+)*", __version__)[0]
 
 
 def least_driver(library: Library) -> int:

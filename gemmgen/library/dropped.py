@@ -11,17 +11,19 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gemmgen.abi import COUNTERS
 from gemmgen.errors import GemmgenError
 from gemmgen.files import read
 from gemmgen.library.shim import Built
 
 MOST_LOG = 1 << 28
 """Bytes of a log, or of a record."""
-COUNTERS = ("a_lossy", "a_overflow", "a_nonfinite", "b_lossy", "b_overflow", "b_nonfinite", "repaired")
+COUNTED = tuple(field for fields in COUNTERS.values() for field in fields)
+"""What a log tells of a call's counters."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Logged:
     def counters(self) -> dict[str, int] | None:
         """Elements that the kernels counted, where calls were checked."""
         checked = [line for line in self.lines if "checked" in line]
-        return {"checked": sum(line["checked"] for line in checked), **{name: sum(line[name] for line in checked) for name in COUNTERS}} if checked else None
+        return {"checked": sum(line["checked"] for line in checked), **{name: sum(line[name] for line in checked) for name in COUNTED}} if checked else None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for a program."""
@@ -170,7 +172,7 @@ def run(built: Built, command: Sequence[str], settings: Settings, *, stdout: int
     """
     with tempfile.TemporaryDirectory(prefix="gemmgen-run-") as folder:
         log = settings.log or Path(folder) / "log.jsonl"
-        asked = Settings(**{**settings.__dict__, "log": log})
+        asked = replace(settings, log=log)
         before = log.stat().st_size if log.exists() else 0
         try:
             code = subprocess.run(list(command), env=environment(built, asked, os.environ), stdout=stdout, check=False).returncode

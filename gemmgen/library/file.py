@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gemmgen.catalog.gpu import GPUS, Gpu
 from gemmgen.catalog.reserved import reserved
-from gemmgen.catalog.table import Strict, Title, absolute, parse, read_toml, shown
+from gemmgen.catalog.table import Strict, Title, absolute, parse, read_toml, schema_of, shown
 from gemmgen.catalog.vendor import Vendor
 from gemmgen.errors import SpecError
 from gemmgen.explore.dispatch import Table, load_table
@@ -149,6 +149,11 @@ class LoadedLibrary:
         return self.gpus[0].maker
 
     @property
+    def archs(self) -> tuple[str, ...]:
+        """Of the GPUs, each once."""
+        return tuple(dict.fromkeys(gpu.arch for gpu in self.gpus))
+
+    @property
     def batched(self) -> bool:
         """Whether it has kernels for strided batches."""
         return bool(self.file.shim) if self.file.batched is None else self.file.batched
@@ -191,10 +196,7 @@ def library_from(data: Mapping[str, Any], place: str = "library") -> LoadedLibra
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of a LIB.toml."""
-    schema = LibraryFile.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "gemmgen library"
-    return schema
+    return schema_of(LibraryFile, "gemmgen library")
 
 
 def _loaded(data: dict[str, Any], place: str, folder: Path | None) -> LoadedLibrary:

@@ -74,7 +74,7 @@ class Library:
     @property
     def archs(self) -> tuple[str, ...]:
         """Of the GPUs that it has kernels for, each once."""
-        return tuple(dict.fromkeys(gpu.arch for gpu in self.loaded.gpus))
+        return self.loaded.archs
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
@@ -110,7 +110,7 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         found = pool(library, each, progress)
         choice, built = _accepted(found, portable, each, progress)
         progress("compile the kernel of epilogues")
-        finish = tuple(finish_images(library_archs(library), f"sm_{OLDEST}" if library.file.fallback and not library.maker.code_per_arch else None))
+        finish = tuple(finish_images(library.archs, f"sm_{OLDEST}" if library.file.fallback and not library.maker.code_per_arch else None))
     kernels, labels = [], {}
     for served in choice.kernels:
         if served.plan.hash in labels:  # another GPU of the same architecture has it already
@@ -123,11 +123,6 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         label = f"portable_{plan.layout}" + (f"_{plan.arch}" if library.maker.code_per_arch else "")
         kernels.append(Kernel(label, built[plan.hash], None, "no other kernel serves the problem on this device", is_fallback=True))
     return Library(library, choice, tuple(kernels), finish, tuple(_rules(library, choice, labels)))
-
-
-def library_archs(library: LoadedLibrary) -> list[str]:
-    """Of its GPUs, each once."""
-    return list(dict.fromkeys(gpu.arch for gpu in library.gpus))
 
 
 def _accepted(
@@ -189,13 +184,12 @@ def _estimate(one: Candidate, choice: Choice) -> Estimate:
     """
     if one.estimate is not None:
         return one.estimate
-    sizes, seconds = np.array(choice.sizes)[:, :3], one.judged_single
     if one.strided:
-        batches = {(*size[:3], max(2, size[3] * times // 4)) for size in choice.sizes if size[3] > 1 for times in (1, 4, 16)}
-        sizes = np.array(sorted(batches))
-        seconds = one.seconds_of(sizes)
-        return estimated(seconds, sizes, weights(sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
-    return estimated(seconds, sizes, weights(choice.sizes), one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
+        sizes = np.array(sorted({(*size[:3], max(2, size[3] * times // 4)) for size in choice.sizes if size[3] > 1 for times in (1, 4, 16)}))
+        seconds, heavy = one.seconds_of(sizes), weights(sizes)
+    else:
+        sizes, seconds, heavy = np.array(choice.sizes)[:, :3], one.judged_single, weights(choice.sizes)
+    return estimated(seconds, sizes, heavy, one.plan.block[:2], one.plan.split_k, one.gpu.rates.sms)
 
 
 def _rules(library: LoadedLibrary, choice: Choice, labels: dict[str, str]) -> Iterator[Rules]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gemmgen import __version__
 from gemmgen.abi import WORKSPACE_ALIGNMENT
 from gemmgen.export import prose
+from gemmgen.library.interface import ABI
 from gemmgen.render import render_text
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def files(library: Library) -> dict[str, bytes]:
     """
     maker = library.maker
     values = {
-        "name": library.name, "guard": library.guard, "shims": library.shim, "version": __version__,
+        "name": library.name, "guard": library.guard, "shims": library.shim, "version": __version__, "abi": ABI,
         "largest_extent": prose.LARGEST_EXTENT, "alignment": WORKSPACE_ALIGNMENT, "arch_prefix": maker.arch_prefix,
         "dlpack_type": maker.dlpack_type, "torch_device": maker.torch_device, "xla_platform": maker.xla_platform,
     }
