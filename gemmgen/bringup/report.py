@@ -15,8 +15,6 @@ SCHEMA_VERSION = 1
 NOT_MEASURED = {
     "rates": "throughput and latency of instructions, of shared memory, L2 and device memory, of launches; clocks under load and power limit",
     "limits by trying": "registers, shared memory, threads, clusters, allocation units from occupancy",
-    "calibration": "the constants of the register table and of the time model, and their error on held-out kernels",
-    "kernels": "the reference set solved, built, verified and timed on the rows found",
 }
 """Parts of a GPU's rows that this bring-up does not seek; they are not in its rows."""
 
@@ -31,7 +29,7 @@ def as_dict(session: Session, seconds: float, before: Mapping[str, Any] | None) 
         "schema_version": SCHEMA_VERSION, "generator": f"gemmgen {__version__}", "device": session.machine.name, "kind": session.machine.kind,
         "arch": session.machine.arch, "name": session.name, "products": session.products, "seed": session.seed, "seconds": round(seconds, 1),
         "values": {value.name: value.as_dict() for value in session.values}, "instructions": [_instruction(one) for one in session.instructions],
-        "left_out_of_the_unit": list(unit_row(session.instructions).left_out), "not_measured": NOT_MEASURED,
+        "left_out_of_the_unit": list(unit_row(session.instructions).left_out), "not_measured": {**NOT_MEASURED, **session.not_sought},
         "shipped": None if session.unit is None else {"unit": session.unit.name, "differences": differences(session.instructions, session.unit)},
     }
     return told | {"changed": None if before is None else changes(before, told)}
@@ -104,7 +102,7 @@ def markdown(told: Mapping[str, Any], session: Session) -> str:
         elif one.maps and not one.maps.fits:
             lines += [f"- `{one.fragment.name}` {complaint}" for complaint in one.maps.complaints]
     lines += _shipped(told) + _against(session) + _traits(session) + _egemm(session) + _facts(session)
-    lines += ["", "## Not measured", "", *(f"- {name}: {what}" for name, what in NOT_MEASURED.items())]
+    lines += ["", "## Not measured", "", *(f"- {name}: {what}" for name, what in told["not_measured"].items())]
     for title, text in session.sections:
         lines += ["", f"## {title}", "", text]
     return "\n".join(lines).rstrip() + "\n"

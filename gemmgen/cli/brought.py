@@ -20,6 +20,7 @@ EXAMPLES = (
 )
 ON_A_GPU, ON_AN_EMULATOR = 1_000_000, 20_000
 """Random products of proof an instruction."""
+KERNELS = 60
 _MOST = 1 << 26
 
 
@@ -38,6 +39,9 @@ def bringup(
         "This instruction, and no others; several of these. A name of gemmgen fragments, or the mnemonic of an mma.sync that has no row."))] = None,
     products: Annotated[int | None, typer.Option("--products", min=1, help=(
         f"Random products of proof an instruction; {ON_A_GPU:,} by default, {ON_AN_EMULATOR:,} of the emulator."))] = None,
+    kernels: Annotated[int | None, typer.Option("--kernels", min=0, help=(
+        f"How many kernels calibrate the models; {KERNELS} by default. 0, and where --only chooses instructions, leaves out the calibration and the reference set."
+    ))] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
@@ -67,6 +71,7 @@ def bringup(
     progress = Progress("bringup", quiet or as_json)
     session, told, files = bring_up(
         machine, row_name(name or output.resolve().name), products=products or (ON_AN_EMULATOR if gpu else ON_A_GPU), chosen=chosen, seed=seed, before=before,
+        kernels=kernels if kernels is not None else 0 if only else KERNELS,
         progress=progress.step,
     )
     progress.clear()

@@ -1,0 +1,82 @@
+"""The models' constants, fitted to kernels for this very target: registers to compiled ones, times to timed ones.
+
+What was held out tells how well, in the row and in the report. Where nothing can be timed, times stay the priors they were.
+"""
+
+from __future__ import annotations
+
+from gemmgen.bringup import row, times
+from gemmgen.bringup.processes import Processes
+from gemmgen.bringup.session import Session, Value
+from gemmgen.bringup.times import Fit, Timed
+from gemmgen.catalog.vendor import vendor_of
+from gemmgen.errors import GemmgenError
+
+
+def measure(session: Session) -> None:
+    """Fit what can be fitted, and write the rows anew."""
+    if not session.kernels or session.gpu_row not in session.rows:
+        session.not_sought["calibration"] = "the constants of the register model and of the time model, and their error on held-out kernels"
+        return
+    with Processes() as pool:
+        _times(session, pool)
+
+
+def _times(session: Session, pool: Processes) -> None:
+    vendor = vendor_of(session.machine.arch)
+    if session.machine.kind != "cuda" or not vendor.timed:
+        session.sections.append(("The model of time", f"Not timed: {session.machine.name} tells no times that count. Its constants are {row.prior(session)}'s, priors."))
+        return
+    place = str(session.place())
+    found = times.timed(place, vendor.name, pool, most=session.kernels, seed=session.seed, progress=session.progress)
+    session.progress("times: fitting")
+    try:
+        fit = times.fitted(found.rows, place, pool)
+    except GemmgenError as error:
+        session.values.append(Value("model of time", None, str(error), "not found"))
+        return
+    learnt = fit.learnt
+    if learnt.reason:
+        session.values.append(Value("model of time", None, learnt.reason, "not found"))
+    else:
+        keep(session, found, fit)
+    session.sections.append(("The model of time", told(found, fit)))
+
+
+def keep(session: Session, found: Timed, fit: Fit) -> None:
+    """Put what was fitted into the session's values and rows."""
+    learnt, text = fit.learnt, errors(fit)
+    for one in learnt.constants:
+        section = ".".join(filter(None, ("measured", one.place[0])))
+        line = (f'{one.place[1]} = {{ value = {one.after:.4g}, source = "fitted to {learnt.rows} times of {found.kernels} kernels on an {learnt.device}" }}'
+                f"  # was {one.before:.4g}, deviation of its logarithm {one.deviation:.2g}")
+        session.constants[section] = "\n".join(filter(None, (session.constants.get(section, f"# {text}" if section == "measured" else ""), line)))
+        session.values.append(Value(f"time {section} {one.place[1]}", float(f"{one.after:.4g}"), f"fitted to {learnt.rows} times", proof=f"deviation {one.deviation:.2g}"))
+    for name, (_, after) in fit.held.items():
+        session.values.append(Value(f"time error of {name}", round(after, 4), "mean |log(measured / predicted)| of what was held out", proof=f"{fit.rows[name]} times"))
+    row.write(session)
+
+
+def errors(fit: Fit) -> str:
+    """How well times are told of what a fit had not seen."""
+    parts = [f"{100 * after:.1f} % of {name} ({fit.rows[name]} times)" for name, (_, after) in fit.held.items()]
+    return "mean error of times that a fit had not seen: " + ", ".join(parts) if parts else "too few times to hold any out"
+
+
+def told(found: Timed, fit: Fit) -> str:
+    """The section of the report."""
+    learnt = fit.learnt
+    if learnt.reason:
+        return f"Nothing was fitted: {learnt.reason}."
+    lines = [
+        f"{found.kernels} kernels of the reference schemes were compiled, judged and timed, each at the size that it was chosen for and at another: {learnt.rows} times.",
+        f"Constants are fitted to all; {len(times.SEEDS)} times a fifth of kernels and of sizes was held out of a fit:", "",
+        "| times | error with the priors | fitted |", "| --- | --- | --- |",
+        *(f"| of {name} ({fit.rows[name]}) | {100 * before:.1f} % | {100 * after:.1f} % |" for name, (before, after) in fit.held.items()),
+    ]
+    all_rows = learnt.errors["fitted"]
+    lines += [f"| all ({all_rows.rows}), fitted to them | {100 * all_rows.before:.1f} % | {100 * all_rows.after:.1f} % |", "",
+              "| constant | prior | fitted | deviation of its logarithm |", "| --- | --- | --- | --- |"]
+    lines += [f"| {'.'.join(filter(None, one.place))} | {one.before:.4g} | {one.after:.4g} | {one.deviation:.2g} |" for one in learnt.constants]
+    lines += ["", *(f"- not timed: {reason}" for reason in found.refused)]
+    return "\n".join(lines).rstrip()

@@ -1,0 +1,167 @@
+"""The whole row of the GPU, and that of its generation, out of all that was told and measured.
+
+Each value has its standing beside it. What nobody told is taken from a row of the same arch, and marked as assumed; where there is
+none, the row stays `gpu.partial.toml`, with what is missing named. Constants of the models that were not fitted are those of the nearest
+generation, priors, and the generation's row names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gemmgen.bringup.session import Session, Value
+from gemmgen.catalog.generation import Constant, Measured
+from gemmgen.catalog.gpu import GPUS, Gpu, Limits, Rates, arch_number, nearest_generation
+from gemmgen.catalog.vendor import vendor_of
+from gemmgen.errors import GemmgenError
+
+PARTIAL = "gpu.partial.toml"
+_FROM_OTHERS = {
+    "tensor_boost_mhz": "the clock beside matrix work, where nobody measured it",
+    "dram_gib": "device_memory_bytes",
+    "f16_tflops": "2 * sms * tensor_boost_mhz * tensor_fma_per_clock.f16",
+    "f32_tflops": "2 * sms * boost_mhz * f32_fma_per_clock",
+}
+"""What follows from other values."""
+
+
+def measure(session: Session) -> None:
+    """The rows, in place of the partial one."""
+    values = known(session)
+    absent = [name for model in (Limits, Rates) for name, one in model.model_fields.items() if name not in values and one.is_required()]
+    unit = f"units/{session.name}.toml"
+    if unit not in session.rows:
+        absent.append(f"matrix_unit ({unit}: no rule was found)")
+    if absent:
+        _stay_partial(session, absent)
+        return
+    session.values += [value for name, value in values.items() if session.found(f"gpu {name}") is None]
+    partial = session.rows.pop(PARTIAL, None)
+    write(session, values)
+    try:
+        gpu = GPUS.get(str(session.place()))
+    except GemmgenError as error:
+        for name in (session.gpu_row, _generation_row(session)):
+            session.rows.pop(name)
+        session.rows |= {PARTIAL: partial} if partial else {}
+        _stay_partial(session, [f"what agrees: {error.where}: {error.problem}" + (f", {error.got}" if error.got is not None else "")])
+        return
+    session.sections.append(("The GPU's row", _told(session, gpu)))
+
+
+def write(session: Session, values: Mapping[str, Value] | None = None) -> None:
+    """The GPU's row and its generation's as they are known now, into the session's rows."""
+    session.rows[session.gpu_row] = gpu_text(session, values or known(session))
+    session.rows[_generation_row(session)] = generation_text(session)
+
+
+def known(session: Session) -> dict[str, Value]:
+    """Values of the row's limits and rates by their names: what was told or measured, what follows from it, what a row of the same arch has."""
+    names = [*Limits.model_fields, *Rates.model_fields]
+    found = {name: value for name in names if (value := session.found(f"gpu {name}"))}
+    like = next((row for row in GPUS.rows() if row.arch == session.machine.arch), None)
+    if like:
+        for model, of in ((Limits, like.limits), (Rates, like.rates)):
+            for name in model.model_fields:
+                if name not in found and name not in _FROM_OTHERS:
+                    found[name] = Value(f"gpu {name}", getattr(of, name), f"as of {like.name}, which has the same arch", "assumed")
+    memory = session.found("gpu device_memory_bytes")
+    if "dram_gib" not in found and (memory or like):
+        found["dram_gib"] = (Value("gpu dram_gib", round(memory.value / 2**30, 1), f"{_FROM_OTHERS['dram_gib']} / 2^30", memory.standing) if memory else
+                             Value("gpu dram_gib", like.rates.dram_gib, f"as of {like.name}, which has the same arch", "assumed"))
+    if "tensor_boost_mhz" not in found and "boost_mhz" in found:
+        found["tensor_boost_mhz"] = Value("gpu tensor_boost_mhz", found["boost_mhz"].value, "as boost_mhz, since nobody measured it", "assumed")
+    for name, clock, rate in (("f16_tflops", "tensor_boost_mhz", "tensor_fma_per_clock"), ("f32_tflops", "boost_mhz", "f32_fma_per_clock")):
+        parts = [found.get(one) for one in ("sms", clock, rate)]
+        if all(parts):
+            sms, mhz, fma = (one.value for one in parts)
+            fma = fma.get("f16") if isinstance(fma, Mapping) else fma
+            if fma:
+                worst = next((one.standing for one in parts if one.standing == "assumed"), "measured")
+                found[name] = Value(f"gpu {name}", float(f"{2e-6 * round(sms) * round(mhz) * round(fma):.6g}"), _FROM_OTHERS[name], worst)
+    return found
+
+
+def _stay_partial(session: Session, absent: list[str]) -> None:
+    text = "Not whole, so that no spec can name it; missing: " + ", ".join(absent) + "."
+    session.values.append(Value("gpu row", None, text, "not found"))
+    session.sections.append(("The GPU's row", text))
+
+
+def gpu_text(session: Session, values: Mapping[str, Value]) -> str:
+    """The GPU's row as TOML."""
+    machine = session.machine
+    title = session.found("gpu title")
+    lines = [
+        f"# Of gemmgen bringup: each value with its standing and how it was found; {session.name}.toml is named by its path.",
+        f'name = "{session.name}"', f'title = "{title.value if title else machine.name}"', f'source = "gemmgen bringup on {machine.name}"',
+        f'vendor = "{vendor_of(machine.arch).name}"', f'arch = "{machine.arch}"', f'matrix_unit = "units/{session.name}.toml"',
+        f'generation = "{_generation_row(session)}"',
+    ]
+    for table, model in (("limits", Limits), ("rates", Rates)):
+        lines += ["", f"[{table}]"]
+        for name, one in model.model_fields.items():
+            if name in values:
+                value = values[name]
+                proof = f"; {value.proof}" if value.proof else ""
+                lines.append(f"{name} = {_toml(value.value, one.annotation is not float)}  # {value.standing}: {_line(value.how + proof)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any, whole: bool) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_toml(inner, whole)}" for name, inner in value.items()) + " }"
+    return str(round(value)) if whole else f"{float(value):.6g}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def prior(session: Session) -> str:
+    """The generation whose constants hold until others are known: the arch's own, or the nearest."""
+    arch = session.machine.arch
+    return nearest_generation(vendor_of(arch), arch_number(arch))
+
+
+def _generation_row(session: Session) -> str:
+    return f"generations/{session.name}.toml"
+
+
+def generation_text(session: Session) -> str:
+    """The generation's row as TOML: what was measured and fitted here, the rest like the nearest generation's."""
+    like = prior(session)
+    machine = session.machine
+    measured = _measured(session)
+    sections = {**({"measured": "\n".join(measured)} if measured else {"measured": ""}), **session.constants}
+    if measured and "measured" in session.constants:
+        fitted = {line.split(" =")[0] for line in session.constants["measured"].splitlines()}
+        sections["measured"] = "\n".join([*(line for line in measured if line.split(" =")[0] not in fitted), session.constants["measured"]])
+    lines = [
+        f"# Constants that are not told here are {like}'s: priors.",
+        f'name = "{session.name}"', f'title = "The constants of {machine.name}"'[:100], f'source = "gemmgen bringup on {machine.name}"',
+        f'vendor = "{vendor_of(machine.arch).name}"', f'like = "{like}"',
+    ]
+    for name, text in sections.items():
+        lines += ["", f"[{name}]", *([text] if text else [])]
+    return "\n".join(lines) + "\n"
+
+
+def _measured(session: Session) -> list[str]:
+    """Lines of the constants that another part measured by itself."""
+    lines = []
+    for name in Measured.model_fields:
+        value = session.found(f"gpu {name}")
+        if value and value.standing == "measured" and isinstance(value.value, int | float):
+            lines.append(f'{name} = {{ value = {value.value:.4g}, source = "measured: {_line(value.how)}" }}')
+    return lines
+
+
+def _told(session: Session, gpu: Gpu) -> str:
+    like = prior(session)
+    standings = [value.standing for value in known(session).values()]
+    counted = ", ".join(f"{standings.count(one)} {one}" for one in ("measured", "told", "assumed") if one in standings)
+    priors = sum(isinstance(getattr(gpu.measured, name), Constant) for name in Measured.model_fields)
+    return (f"`{session.gpu_row}`: {counted}. Specs name it by its path: `[target] gpu = \"{session.gpu_row}\"`, or `--gpu`. "
+            f"Constants of the models, {priors} and those of its designs, are {like}'s until the calibration.")
