@@ -68,7 +68,9 @@ def bring_up(
     )
     try:
         for part in PARTS:
+            begun = time.perf_counter()
             part(session)
+            session.seconds[part.__module__.rpartition(".")[2]] = round(time.perf_counter() - begun, 1)
     finally:
         session.clear()
     told = report.as_dict(session, time.perf_counter() - start, json.loads(before) if before else None)

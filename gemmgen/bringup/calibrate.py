@@ -5,6 +5,8 @@ What was held out tells how well, in the row and in the report. Where nothing ca
 
 from __future__ import annotations
 
+import json
+
 from gemmgen.bringup import row, times
 from gemmgen.bringup.processes import Processes
 from gemmgen.bringup.session import Session, Value
@@ -29,6 +31,7 @@ def _times(session: Session, pool: Processes) -> None:
         return
     place = str(session.place())
     found = times.timed(place, vendor.name, pool, most=session.kernels, seed=session.seed, progress=session.progress)
+    session.rows["times.json"] = listed(found)
     session.progress("times: fitting")
     try:
         fit = times.fitted(found.rows, place, pool)
@@ -55,6 +58,14 @@ def keep(session: Session, found: Timed, fit: Fit) -> None:
     for name, (_, after) in fit.held.items():
         session.values.append(Value(f"time error of {name}", round(after, 4), "mean |log(measured / predicted)| of what was held out", proof=f"{fit.rows[name]} times"))
     row.write(session)
+
+
+def listed(found: Timed) -> str:
+    """The trials as JSON, one a line: what `Row`s of them have of spec, size and time."""
+    kept = ("verdict", "reason", "kernel", "identity", "scheme", "policy", "design", "m", "n", "k", "registers", "seconds", "spread", "predicted_seconds", "error",
+            "clock_mhz", "power_w", "decided", "spec", "compile_seconds", "judge_seconds", "time_seconds", "promote", "device", "gpu", "layout")
+    lines = [json.dumps({name: getattr(row, name) for name in kept}) for row in found.rows]
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def errors(fit: Fit) -> str:

@@ -27,7 +27,7 @@ def as_dict(session: Session, seconds: float, before: Mapping[str, Any] | None) 
     """
     told: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION, "generator": f"gemmgen {__version__}", "device": session.machine.name, "kind": session.machine.kind,
-        "arch": session.machine.arch, "name": session.name, "products": session.products, "seed": session.seed, "seconds": round(seconds, 1),
+        "arch": session.machine.arch, "name": session.name, "products": session.products, "seed": session.seed, "seconds": round(seconds, 1), "part_seconds": session.seconds,
         "values": {value.name: value.as_dict() for value in session.values}, "instructions": [_instruction(one) for one in session.instructions],
         "left_out_of_the_unit": list(unit_row(session.instructions).left_out), "not_measured": {**NOT_MEASURED, **session.not_sought},
         "shipped": None if session.unit is None else {"unit": session.unit.name, "differences": differences(session.instructions, session.unit)},
@@ -89,6 +89,7 @@ def markdown(told: Mapping[str, Any], session: Session) -> str:
     lines = [
         f"# {session.machine.name} ({told['arch']}), brought up", "",
         f"By {told['generator']} in {told['seconds']:g} s, {told['products']} random products of proof an instruction, seed {told['seed']}.", "",
+        "Seconds: " + ", ".join(f"{name} {seconds:g}" for name, seconds in session.seconds.items()) + ".", "",
     ]
     if told["changed"] is not None:
         lines += ["## What changed since the last time", ""] + [f"- {one}" for one in told["changed"]] + ([] if told["changed"] else ["Nothing."]) + [""]

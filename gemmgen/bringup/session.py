@@ -55,6 +55,7 @@ class Session:
         values: what was found; rows: the files to write, by their path in the folder; sections: of the report, (title, Markdown).
         instructions: what each instruction turned out to be.
         constants: sections of the generation's row that were fitted, as TOML, by their names.
+        seconds: that each part took.
         not_sought: parts that were left out, and what they would have told.
     """
 
@@ -71,6 +72,7 @@ class Session:
     sections: list[tuple[str, str]] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     constants: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     not_sought: dict[str, str] = field(default_factory=dict)
     _scratch: TemporaryDirectory[str] | None = None
     _placed: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -138,7 +139,7 @@ def timed(gpu: str, vendor: str, pool: Processes, *, most: int | None = None, se
             task = Task(one.spec, size, made=made, rounds=ROUNDS, slice_ms=SLICE_MS)
             kind, answer = pool.on_gpu("gemmgen.explore.trial:timed", task)
             own = answer if kind == "value" else {"verdict": "failed", "reason": str(answer)}
-            rows.append(_row(gpu, one, size, {**columns, **own}))
+            rows.append(_row(gpu, one, size, {**columns, **own, "predicted_seconds": one.seconds if size == one.size else None}))
             if own["verdict"] != "timed":
                 refused[own["reason"]] = None
     return Timed(tuple(rows), kernels, tuple(refused))
@@ -152,8 +153,6 @@ def _spread(wanted: Sequence[Proposed], most: int | None) -> list[Proposed]:
 
 
 def _row(gpu: str, one: Proposed, size: Size, columns: Mapping[str, Any]) -> Row:
-    import json
-
     m, n, k = size
     row = Row(study="bringup", trial="", kind="kernel", verdict="failed", kernel="", gpu=gpu, m=m, n=n, k=k, layout="nn", spec=json.dumps(one.spec))
     return replace(row, **{name: value for name, value in columns.items() if hasattr(row, name)})

@@ -198,7 +198,7 @@ class Generation(Row):
         place = f"{info.context.place}: like" if isinstance(info.context, File) else "like"
         if like.endswith(".toml"):
             raise SpecError(place, "is a file", got=like, needs="a shipped generation", remedy=", ".join(GENERATION_TABLE.names()))
-        base = GENERATION_TABLE.get(like, where=place).measured.model_dump()
+        base = GENERATION_TABLE.get(like, where=place, hidden=True).measured.model_dump()
         return {**data, "measured": merged(_taken_over(base, like), data.get("measured", {}))}
 
 

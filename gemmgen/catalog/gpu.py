@@ -55,7 +55,8 @@ def generation(number: int) -> str | None:
 
 def nearest_generation(maker: Vendor, number: int) -> str:
     """The vendor's shipped row of specs/generations for an `arch_number`; where none is of it, the one before, or the first."""
-    mine = [(first, unit) for unit, first in GENERATIONS if unit and GENERATION_TABLE.get(unit).vendor == maker.name]
+    shown = GENERATION_TABLE.names()
+    mine = [(first, unit) for unit, first in GENERATIONS if unit in shown and GENERATION_TABLE.get(unit).vendor == maker.name]
     return max([one for one in mine if one[0] <= number], default=mine[0])[1]
 
 
