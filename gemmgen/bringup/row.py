@@ -45,7 +45,7 @@ def measure(session: Session) -> None:
         for name in (session.gpu_row, _generation_row(session)):
             session.rows.pop(name)
         session.rows |= {PARTIAL: partial} if partial else {}
-        _stay_partial(session, [f"what agrees: {error.where}: {error.problem}" + (f", {error.got}" if error.got is not None else "")])
+        _stay_partial(session, [f"{error.where.partition(': ')[2]}: {error.needs or error.problem}"])
         return
     session.sections.append(("The GPU's row", _told(session, gpu)))
 

@@ -1,0 +1,205 @@
+"""The end of a bring-up: the GPU's row, constants of the models fitted to kernels, and the reference set on them."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from fake_gpu import FakeGpu
+from fake_pool import FakePool
+
+from gemmgen.bringup import calibrate, facts, kernels, row, times
+from gemmgen.bringup.session import Session, Value
+from gemmgen.catalog.generation import GENERATION_TABLE
+from gemmgen.catalog.gpu import GPUS, nearest_generation
+from gemmgen.catalog.vendor import VENDORS
+from gemmgen.errors import UnknownName
+from gemmgen.explore.learn import _changed
+from gemmgen.solve import solve
+from gemmgen.spec import load
+
+HIDDEN = {("", "mma_efficiency"): 0.55, ("", "launch_seconds"): 5e-6, ("", "memory_cycles"): 1500.0, ("", "tile_cycles_per_element"): 1.1}
+"""Constants of the made-up GPU, none of which is near the prior."""
+CELLS = (("ootomo", 5, ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (64, 4096, 1024))),)
+BESIDE = {size: tuple(side * 3 // 2 for side in size) for _, _, sizes in CELLS for size in sizes}
+
+
+UNIT = """name = "made_up"
+source = "a test"
+rule = "truncate"
+fraction_bits = 24
+verified = "nothing"
+integers = ["s8"]
+[block]
+f16 = 8
+bf16 = 8
+tf32 = 4
+"""
+
+
+def session_of(kernels=0, told=None):
+    """A session whose first parts are done, on a made-up GPU of sm_80."""
+    machine = FakeGpu(multiply=None, arch="sm_80", told={"sms": 100, "boost_mhz": 1500, "device_memory_bytes": 2**35, **(told or {})})
+    session = Session(machine, None, "made_up", [], 100, kernels=kernels)
+    facts.measure(session)
+    session.rows["units/made_up.toml"] = UNIT
+    return session
+
+
+def hidden_gpu(session, values=HIDDEN):
+    """Its row, with the constants that a calibration is to find."""
+    return _changed(GPUS.get(str(session.place())), values)
+
+
+# ---------------------------------------------------------------- the row
+
+
+def test_the_row_is_whole_and_every_value_has_its_standing():
+    session = session_of()
+    session.values.append(Value("gpu tensor_fma_per_clock", {"f16": 1001.2, "tf32": 500.4}, "chains of independent products", "measured", "5 repeats"))
+    row.measure(session)
+    gpu = GPUS.get(str(session.place()))
+    assert "gpu.partial.toml" not in session.rows and gpu.name == "made_up" and gpu.generation == "generations/made_up.toml"
+    assert (gpu.rates.sms, gpu.rates.tensor_fma_per_clock, gpu.rates.dram_gib) == (100, {"f16": 1001, "tf32": 500}, 32)
+    assert gpu.rates.f16_tflops == pytest.approx(2e-6 * 100 * 1500 * 1001)
+    text = session.rows["made_up.toml"]
+    lines = [line for line in text.partition("[limits]")[2].splitlines() if "=" in line]
+    assert all(line.partition("  # ")[2].startswith(("measured: ", "told: ", "assumed: ")) for line in lines) and len(lines) == 23
+    assert "sms = 100  # told: the driver" in text and "}  # measured: chains of independent products; 5 repeats" in text
+    assert "f32_fma_per_clock = 64  # assumed: as of a100" in text
+    assert tomllib.loads(session.rows["generations/made_up.toml"])["like"] == "ampere"
+    session.clear()
+
+
+def test_what_was_measured_last_goes_before_what_the_driver_says():
+    session = session_of()
+    session.values.append(Value("gpu boost_mhz", 1410, "a chain of FMA", "measured"))
+    session.values.append(Value("gpu sms", None, "tried", "not found"))
+    row.measure(session)
+    assert GPUS.get(str(session.place())).rates.boost_mhz == 1410 and "sms = 100  # told" in session.rows["made_up.toml"]
+    session.clear()
+
+
+def test_constants_that_were_measured_are_in_the_generations_row():
+    session = session_of()
+    session.values.append(Value("gpu launch_seconds", 3.1e-6, "empty kernels in a graph", "measured"))
+    row.measure(session)
+    found = GPUS.get(str(session.place())).measured
+    assert found.launch_seconds.value == 3.1e-6 and found.launch_seconds.source == "measured: empty kernels in a graph"
+    assert found.memory_cycles.assumed
+    session.clear()
+
+
+def test_without_rates_the_row_stays_partial_and_says_what_is_missing(monkeypatch):
+    monkeypatch.setenv("GEMMGEN_HIDE", "gpus/a100,gpus/a100_80gb,gpus/a800")
+    session = session_of()
+    row.measure(session)
+    assert "made_up.toml" not in session.rows and "gpu.partial.toml" in session.rows
+    [value] = [value for value in session.values if value.standing == "not found"]
+    assert value.name == "gpu row" and "tensor_fma_per_clock" in value.how and "registers_per_thread" in value.how and "sms" not in value.how
+
+
+def test_a_row_that_contradicts_itself_is_not_written():
+    session = session_of(told={"shared_bytes_per_block": 200_000})
+    row.measure(session)
+    assert "made_up.toml" not in session.rows and "gpu.partial.toml" in session.rows
+    assert any("shared_bytes_per_block of at most" in value.how for value in session.values if value.name == "gpu row")
+
+
+def test_hidden_rows_are_not_there(monkeypatch):
+    monkeypatch.setenv("GEMMGEN_HIDE", "gpus/h200, gpus/h100,units/hopper,generations/hopper")
+    assert {"h200", "h100"}.isdisjoint(GPUS.names()) and all(one.arch != "sm_90" for one in GPUS.rows())
+    assert nearest_generation(VENDORS["nvidia"], 90) == "ada"  # which is like the hidden one
+    with pytest.raises(UnknownName, match="h200"):
+        GPUS.get("h200")
+    assert GENERATION_TABLE.get("ampere").measured.memory_cycles.assumed
+
+
+# ---------------------------------------------------------------- times
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    """A calibration to the times of a made-up GPU."""
+    session = session_of(kernels=60)
+    row.measure(session)
+    pool = FakePool(hidden_gpu(session))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibrate, "Processes", lambda: pool)
+        patch.setattr(times, "CELLS", CELLS)
+        patch.setattr(times, "BESIDE", BESIDE)
+        patch.setattr(times, "BEST", 8)
+        patch.setattr(times, "SEEDS", (1,))
+        calibrate.measure(session)
+    yield session, pool
+    session.clear()
+
+
+def test_hidden_constants_are_found(calibrated):
+    session, pool = calibrated
+    found = GPUS.get(str(session.place())).measured
+    # Of a rate and a clock times tell the product.
+    assert found.mma_efficiency.value * found.clock_efficiency.value == pytest.approx(0.55 * 0.95, rel=0.1)
+    assert found.launch_seconds.value == pytest.approx(5e-6, rel=0.15)
+    assert found.memory_cycles.value == pytest.approx(1500, rel=0.25)
+    assert found.mma_efficiency.source.startswith("fitted to ") and "a made-up GPU" in found.mma_efficiency.source
+    assert len(set(pool.timed)) == len(pool.timed) and len({size for _, size in pool.timed}) == 8
+
+
+def test_the_error_on_what_was_held_out_is_told(calibrated):
+    session, _ = calibrated
+    errors = {value.name: value.value for value in session.values if value.name.startswith("time error")}
+    assert set(errors) == {"time error of new kernels", "time error of new sizes"} and max(errors.values()) < 0.08
+    assert "# mean error of times that a fit had not seen: " in session.rows["generations/made_up.toml"]
+    [text] = [text for title, text in session.sections if title == "The model of time"]
+    assert "| of new kernels (" in text and "| mma_efficiency | 0.95 |" in text
+    assert session.rows["times.json"].count('"verdict": "timed"') >= 24
+
+
+def test_what_is_wrong_is_told_and_no_constant_rests_on_it(monkeypatch):
+    session = session_of(kernels=60)
+    row.measure(session)
+    pool = FakePool(hidden_gpu(session), wrong="ootomo")
+    monkeypatch.setattr(calibrate, "Processes", lambda: pool)
+    monkeypatch.setattr(times, "CELLS", (("ootomo", 2, ((1024, 1024, 1024),)),))
+    calibrate.measure(session)
+    [value] = [value for value in session.values if value.name == "model of time"]
+    assert value.standing == "not found" and "0 timed rows" in value.how and "[measured]\n" in session.rows["generations/made_up.toml"]
+    session.clear()
+
+
+def test_an_emulator_tells_no_times():
+    session = session_of(kernels=60)
+    session.machine.kind = "emulator"
+    row.measure(session)
+    calibrate.measure(session)
+    assert any("Not timed" in text for _, text in session.sections)
+    session.clear()
+
+
+# ---------------------------------------------------------------- the reference set
+
+
+def test_the_reference_set_is_ranked_and_its_specs_name_the_row(monkeypatch, tmp_path):
+    session = session_of(kernels=60)
+    row.measure(session)
+    pool = FakePool(hidden_gpu(session), wrong="bf16")
+    monkeypatch.setattr(kernels, "Processes", lambda: pool)
+    monkeypatch.setattr(kernels, "REFERENCE", (("ootomo", ((1024, 1024, 1024),)), ("half", ((1024, 1024, 1024),)), ("bf16x3", ((1024, 1024, 1024),)),
+                                               ("e4m3x6", ((1024, 1024, 1024),))))
+    monkeypatch.setattr(times, "BEST", 8)
+    monkeypatch.setattr(times, "DRAWN", 8)
+    kernels.measure(session)
+    [text] = [text for title, text in session.sections if title == "The reference set"]
+    lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| 1024x")]
+    assert [line[1] for line in lines] == ["half", "ootomo", "bf16x3", "e4m3x6", "cublas-sgemm"]
+    assert float(lines[0][2]) < float(lines[1][2]) and lines[2][2] == "not timed" and "made up" in text
+    assert set(session.rows) >= {"specs/ootomo_1024x1024x1024.toml", "specs/half_1024x1024x1024.toml"} and "specs/bf16x3_1024x1024x1024.toml" not in session.rows
+    standing = {value.name: value.standing for value in session.values if value.name.startswith("kernel ")}
+    assert standing["kernel bf16x3_1024x1024x1024"] == "not found" and standing["kernel e4m3x6_1024x1024x1024"] == "told"
+    for name, content in session.rows.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    plan = solve(load(tmp_path / "specs" / "ootomo_1024x1024x1024.toml"))
+    assert plan.gpu.name == "made_up" and plan.hash in {identity for identity, _ in pool.timed}
+    session.clear()
