@@ -44,7 +44,8 @@ def best(options: argparse.Namespace) -> None:
     for (size, scheme), of in sorted(rows.items()):
         first = {kernel_of(row): row for row in sorted(of, key=lambda row: -row.seconds)}
         found = sorted(first.values(), key=lambda row: row.seconds)[: options.each]
-        told.append({"size": size, "scheme": scheme, "kernels": len(first), "specs": [spec_of(row) for row in found], "us": [1e6 * row.seconds for row in found]})
+        specs, us = [spec_of(row) for row in found], [1e6 * row.seconds for row in found]
+        told.append({"size": size, "scheme": scheme, "kernels": len(first), "specs": specs, "us": us})
     options.output.write_text(json.dumps(told, indent=1))
     print(f"{len(told)} sizes, {sum(one['kernels'] for one in told)} kernels")
 
@@ -123,10 +124,15 @@ def raced(size: Size, first: Any, others: list[Any], count: int, options: argpar
     mine, fastest = seconds[made[0].plan.hash], min(seconds.values())
     winner = unlike[min(seconds, key=seconds.get)].plan
     predicted = float(made[0].plan.model["seconds"])
-    print(f"{label:<18} {count:>7} {1e6 * mine:>10.4g} {1e6 * fastest:>9.4g} {mine / fastest:>13.3f} {predicted / mine:>10.2f} {float(np.median(vendor.seconds)) / mine:>11.2f}"
-          f"  {made[0].plan.design.name} {'x'.join(map(str, made[0].plan.block))}" + ("" if mine == fastest else f", best {winner.design.name} {'x'.join(map(str, winner.block))}"))
+    over = float(np.median(vendor.seconds)) / mine
+    print(f"{label:<18} {count:>7} {1e6 * mine:>10.4g} {1e6 * fastest:>9.4g} {mine / fastest:>13.3f} {predicted / mine:>10.2f} {over:>11.2f}"
+          f"  {told(made[0].plan)}" + ("" if mine == fastest else f", best {told(winner)}"), flush=True)
     timing.release_memory()
     return mine / fastest
+
+
+def told(plan: Any) -> str:
+    return f"{plan.design.name} {'x'.join(map(str, plan.block))}"
 
 
 def header() -> None:

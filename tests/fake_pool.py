@@ -68,7 +68,7 @@ class FakePool:
         plan = solve(loads({**spec, "problem": {**spec["problem"], "m": m, "n": n, "k": k}}))
         design = plan.design
         known = design.constants(plan.layout, plan.scheme, plan.fragment, self.hidden, plan.hints) | design.encoded(plan)
-        seconds = float(design.predicted(design.budgets(known, plan.gpu.arch_number))["seconds"]) * float(np.exp(self.draw.normal(0, self.noise)))
+        seconds = float(design.predicted(design.budgets(known, plan.gpu.registers))["seconds"]) * float(np.exp(self.draw.normal(0, self.noise)))
         self.timed.append((plan.hash, task.size))
         if self.wrong and self.wrong in plan.scheme.name:
             return {"verdict": "wrong", "reason": "probes: made up"}

@@ -12,8 +12,8 @@
 | `named` | instructions without a row, by their mnemonics |
 | `instruction` | all of that of one instruction |
 | `session` | what a bring-up knows and finds |
-| `facts`, `fragments`, `unit`, `row`, `calibrate`, `kernels` | its parts, each a file with a function `measure(session)`: the driver's facts, instructions and \
-their maps, the unit's row, the GPU's, constants of the models, the reference set on all of these |
+| `facts`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, instructions and their maps, the unit's row |
+| `row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
 | `times`, `registers` | kernels timed and compiled, and constants fitted to them |
 | `processes` | who solves, compiles and times |
 | `report` | Markdown and JSON, and what changed since the last time |

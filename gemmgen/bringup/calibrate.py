@@ -27,7 +27,8 @@ def measure(session: Session) -> None:
 def _times(session: Session, pool: Processes) -> None:
     vendor = vendor_of(session.machine.arch)
     if session.machine.kind != "cuda" or not vendor.timed:
-        session.sections.append(("The model of time", f"Not timed: {session.machine.name} tells no times that count. Its constants are {row.prior(session)}'s, priors."))
+        text = f"Not timed: {session.machine.name} tells no times that count. Its constants are {row.prior(session)}'s, priors."
+        session.sections.append(("The model of time", text))
         return
     place = str(session.place())
     found = times.timed(place, vendor.name, pool, most=session.kernels, seed=session.seed, progress=session.progress)
@@ -54,16 +55,20 @@ def keep(session: Session, found: Timed, fit: Fit) -> None:
         line = (f'{one.place[1]} = {{ value = {one.after:.4g}, source = "fitted to {learnt.rows} times of {found.kernels} kernels on an {learnt.device}" }}'
                 f"  # was {one.before:.4g}, deviation of its logarithm {one.deviation:.2g}")
         session.constants[section] = "\n".join(filter(None, (session.constants.get(section, f"# {text}" if section == "measured" else ""), line)))
-        session.values.append(Value(f"time {section} {one.place[1]}", float(f"{one.after:.4g}"), f"fitted to {learnt.rows} times", proof=f"deviation {one.deviation:.2g}"))
+        how, proof = f"fitted to {learnt.rows} times", f"deviation {one.deviation:.2g}"
+        session.values.append(Value(f"time {section} {one.place[1]}", float(f"{one.after:.4g}"), how, proof=proof))
     for name, (_, after) in fit.held.items():
-        session.values.append(Value(f"time error of {name}", round(after, 4), "mean |log(measured / predicted)| of what was held out", proof=f"{fit.rows[name]} times"))
+        how, proof = "mean |log(measured / predicted)| of what was held out", f"{fit.rows[name]} times"
+        session.values.append(Value(f"time error of {name}", round(after, 4), how, proof=proof))
     row.write(session)
 
 
 def listed(found: Timed) -> str:
     """The trials as JSON, one a line: what `Row`s of them have of spec, size and time."""
-    kept = ("verdict", "reason", "kernel", "identity", "scheme", "policy", "design", "m", "n", "k", "registers", "seconds", "spread", "predicted_seconds", "error",
-            "clock_mhz", "power_w", "decided", "spec", "compile_seconds", "judge_seconds", "time_seconds", "promote", "device", "gpu", "layout")
+    kept = (
+        "verdict", "reason", "kernel", "identity", "gpu", "device", "scheme", "promote", "policy", "design", "m", "n", "k", "layout", "registers", "seconds",
+        "spread", "predicted_seconds", "error", "clock_mhz", "power_w", "decided", "spec", "compile_seconds", "judge_seconds", "time_seconds",
+    )
     lines = [json.dumps({name: getattr(row, name) for name in kept}) for row in found.rows]
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
@@ -80,7 +85,8 @@ def told(found: Timed, fit: Fit) -> str:
     if learnt.reason:
         return f"Nothing was fitted: {learnt.reason}."
     lines = [
-        f"{found.kernels} kernels of the reference schemes were compiled, judged and timed, each at the size that it was chosen for and at another: {learnt.rows} times.",
+        f"{found.kernels} kernels of the reference schemes were compiled, judged and timed, each at the size that it was chosen for and at another:"
+        f" {learnt.rows} times.",
         f"Constants are fitted to all; {len(times.SEEDS)} times a fifth of kernels and of sizes was held out of a fit:", "",
         "| times | error with the priors | fitted |", "| --- | --- | --- |",
         *(f"| of {name} ({fit.rows[name]}) | {100 * before:.1f} % | {100 * after:.1f} % |" for name, (before, after) in fit.held.items()),

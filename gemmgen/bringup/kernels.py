@@ -69,6 +69,10 @@ class Kernel:
         return next((columns for _, columns in self.tried if columns["verdict"] != "refused"), None)
 
 
+Begun = tuple[Kernel, list[tuple[Proposed, Future[Any]]]]
+"""A kernel, and its candidates on their way through the compiler."""
+
+
 def measure(session: Session) -> None:
     """Solve, build, verify, time; the specs and the table."""
     if not session.kernels or session.gpu_row not in session.rows:
@@ -84,7 +88,7 @@ def measure(session: Session) -> None:
     keep(session, found, timing)
 
 
-def solved(gpu: str, reference: Sequence[tuple[str, Sequence[Size]]], choices: int, pool: Processes, seed: int) -> list[tuple[Kernel, list[tuple[Proposed, Future[Any]]]]]:
+def solved(gpu: str, reference: Sequence[tuple[str, Sequence[Size]]], choices: int, pool: Processes, seed: int) -> list[Begun]:
     """The kernels, each with its candidates, on their way through the compiler."""
     wanted = [Kernel(scheme, size) for scheme, sizes in reference for size in sizes]
     asked = [
@@ -99,7 +103,7 @@ def solved(gpu: str, reference: Sequence[tuple[str, Sequence[Size]]], choices: i
     return found
 
 
-def race(found: Sequence[tuple[Kernel, list[tuple[Proposed, Future[Any]]]]], pool: Processes, timing: bool, progress: Any) -> None:
+def race(found: Sequence[Begun], pool: Processes, timing: bool, progress: Any) -> None:
     """What became of every candidate; timed, one after another, where that counts."""
     rivals: dict[Size, float | None] = {}
     for kernel, begun in found:
@@ -118,7 +122,7 @@ def race(found: Sequence[tuple[Kernel, list[tuple[Proposed, Future[Any]]]]], poo
             kernel.rival = rivals[kernel.size]
 
 
-def verify(found: Sequence[tuple[Kernel, Any]], pool: Processes, device: str, progress: Any) -> None:
+def verify(found: Sequence[Begun], pool: Processes, device: str, progress: Any) -> None:
     """`gemmgen verify` of every chosen kernel, each once."""
     begun: dict[str, Any] = {}
     for kernel, _ in found:
@@ -149,20 +153,21 @@ def verified(spec: Mapping[str, Any], device: str) -> tuple[bool, str]:
 # ---- what is kept
 
 
-def keep(session: Session, found: Sequence[tuple[Kernel, Any]], timing: bool) -> None:
+def keep(session: Session, found: Sequence[Begun], timing: bool) -> None:
     """Specs, values and the table of the report."""
     kernels = [kernel for kernel, _ in found]
     for kernel in kernels:
         name = f"kernel {kernel.name}"
         if kernel.best is None or not (kernel.verified and kernel.verified[0]):
-            reason = kernel.verified[1] if kernel.verified else kernel.reason or "; ".join(columns["reason"] for _, columns in kernel.tried) or "no kernel fits the GPU"
+            reason = kernel.verified[1] if kernel.verified else kernel.reason or "; ".join(columns["reason"] for _, columns in kernel.tried)
             session.values.append(Value(name, None, reason, "not found" if kernel.tried else "told"))
             continue
         one, columns = kernel.best
         session.rows[f"specs/{kernel.name}.toml"] = spec_text(one.spec, session, columns)
         seconds = columns.get("seconds")
         how = f"verified: {kernel.verified[1]}" + (f"; {columns['rounds']} rounds" if seconds else "; not timed")
-        session.values.append(Value(name, round(seconds * 1e6, 3) if seconds else "verified", how, proof=f"spread {100 * columns['spread']:.1f} %" if seconds else ""))
+        proof = f"spread {100 * columns['spread']:.1f} %" if seconds else ""
+        session.values.append(Value(name, round(seconds * 1e6, 3) if seconds else "verified", how, proof=proof))
     session.sections.append(("The reference set", table(kernels, timing)))
 
 
@@ -172,7 +177,8 @@ def table(kernels: Sequence[Kernel], timing: bool) -> str:
         lines = ["Not timed: this device tells no times that count. Solved, built and verified:", "", "| kernel | chosen | verified |", "| --- | --- | --- |"]
         return "\n".join(lines + [f"| {one.name} | {_chosen(one)} | {_verified(one)} |" for one in kernels])
     lines = [
-        "Of each scheme and size the fastest of the model's first choice and others that it holds nearly as fast, beside the vendor's SGEMM; ranked by time at each size.", "",
+        "Of each scheme and size the fastest of the model's first choice and others that it holds nearly as fast, beside the vendor's SGEMM;"
+        " ranked by time at each size.", "",
         "| size | scheme | us | TFLOP/s | over SGEMM | first choice over it | predicted over measured | error | kernel | verified |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]

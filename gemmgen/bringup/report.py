@@ -27,9 +27,11 @@ def as_dict(session: Session, seconds: float, before: Mapping[str, Any] | None) 
     """
     told: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION, "generator": f"gemmgen {__version__}", "device": session.machine.name, "kind": session.machine.kind,
-        "arch": session.machine.arch, "name": session.name, "products": session.products, "seed": session.seed, "seconds": round(seconds, 1), "part_seconds": session.seconds,
+        "arch": session.machine.arch, "name": session.name, "products": session.products, "seed": session.seed, "seconds": round(seconds, 1),
+        "part_seconds": session.seconds,
         "values": {value.name: value.as_dict() for value in session.values}, "instructions": [_instruction(one) for one in session.instructions],
-        "left_out_of_the_unit": list(unit_row(session.instructions).left_out), "not_measured": {**NOT_MEASURED, **session.not_sought},
+        "left_out_of_the_unit": list(unit_row(session.instructions).left_out),
+        "not_measured": {**NOT_MEASURED, **session.not_sought},
         "shipped": None if session.unit is None else {"unit": session.unit.name, "differences": differences(session.instructions, session.unit)},
     }
     return told | {"changed": None if before is None else changes(before, told)}

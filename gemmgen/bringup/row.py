@@ -36,7 +36,7 @@ def measure(session: Session) -> None:
     if absent:
         _stay_partial(session, absent)
         return
-    session.values += [value for name, value in values.items() if session.found(f"gpu {name}") is None]
+    session.values += [value for name, value in values.items() if session.known(f"gpu {name}") is None]
     partial = session.rows.pop(PARTIAL, None)
     write(session, values)
     try:
@@ -59,14 +59,14 @@ def write(session: Session, values: Mapping[str, Value] | None = None) -> None:
 def known(session: Session) -> dict[str, Value]:
     """Values of the row's limits and rates by their names: what was told or measured, what follows from it, what a row of the same arch has."""
     names = [*Limits.model_fields, *Rates.model_fields]
-    found = {name: value for name in names if (value := session.found(f"gpu {name}"))}
+    found = {name: value for name in names if (value := session.known(f"gpu {name}"))}
     like = next((row for row in GPUS.rows() if row.arch == session.machine.arch), None)
     if like:
         for model, of in ((Limits, like.limits), (Rates, like.rates)):
             for name in model.model_fields:
                 if name not in found and name not in _FROM_OTHERS:
                     found[name] = Value(f"gpu {name}", getattr(of, name), f"as of {like.name}, which has the same arch", "assumed")
-    memory = session.found("gpu device_memory_bytes")
+    memory = session.known("gpu device_memory_bytes")
     if "dram_gib" not in found and (memory or like):
         found["dram_gib"] = (Value("gpu dram_gib", round(memory.value / 2**30, 1), f"{_FROM_OTHERS['dram_gib']} / 2^30", memory.standing) if memory else
                              Value("gpu dram_gib", like.rates.dram_gib, f"as of {like.name}, which has the same arch", "assumed"))
@@ -92,7 +92,7 @@ def _stay_partial(session: Session, absent: list[str]) -> None:
 def gpu_text(session: Session, values: Mapping[str, Value]) -> str:
     """The GPU's row as TOML."""
     machine = session.machine
-    title = session.found("gpu title")
+    title = session.known("gpu title")
     lines = [
         f"# Of gemmgen bringup: each value with its standing and how it was found; {session.name}.toml is named by its path.",
         f'name = "{session.name}"', f'title = "{title.value if title else machine.name}"', f'source = "gemmgen bringup on {machine.name}"',
@@ -152,7 +152,7 @@ def _measured(session: Session) -> list[str]:
     """Lines of the constants that another part measured by itself."""
     lines = []
     for name in Measured.model_fields:
-        value = session.found(f"gpu {name}")
+        value = session.known(f"gpu {name}")
         if value and value.standing == "measured" and isinstance(value.value, int | float):
             lines.append(f'{name} = {{ value = {value.value:.4g}, source = "measured: {_line(value.how)}" }}')
     return lines

@@ -82,7 +82,7 @@ class Session:
         """The GPU's row, among `rows`; a row's name is its file's."""
         return f"{self.name}.toml"
 
-    def found(self, name: str) -> Value | None:
+    def known(self, name: str) -> Value | None:
         """What is known under a name: of several values the last, which was sought with what came before."""
         return next((value for value in reversed(self.values) if value.name == name and value.value is not None), None)
 

@@ -1,4 +1,4 @@
-"""Generations of GPUs: what kernels reach of the vendor's figures, and what they wait for, as the model of time takes it.
+"""Generations of GPUs: what kernels reach of the vendor's figures, and what they wait for, as the model of time takes it; and what compilers give threads.
 
 A row tells all constants, or is `like` another and tells those that differ. Each has a source that says whether it was
 measured, fitted, set by hand or assumed; what is taken over from another generation is assumed, and says so.
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.table import LINE, File, Prose, Row, Strict, Table, Title
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import SpecError
@@ -182,24 +183,49 @@ class Generation(Row):
     Attributes:
         title: its full name.
         like: the shipped generation whose constants hold where this row tells none.
+        registers: constants of the register model.
     """
 
     title: Title
     vendor: Literal[tuple(VENDORS)]
     like: Annotated[str, Field(pattern=LINE)] | None = None
     measured: Measured
+    registers: Registers
 
     @model_validator(mode="before")
     @classmethod
     def _inherits(cls, data: Any, info: ValidationInfo) -> Any:
-        like = data.get("like") if isinstance(data, dict) else None
-        if not isinstance(like, str):
+        if not isinstance(data, dict):
             return data
-        place = f"{info.context.place}: like" if isinstance(info.context, File) else "like"
-        if like.endswith(".toml"):
-            raise SpecError(place, "is a file", got=like, needs="a shipped generation", remedy=", ".join(GENERATION_TABLE.names()))
-        base = GENERATION_TABLE.get(like, where=place, hidden=True).measured.model_dump()
-        return {**data, "measured": merged(_taken_over(base, like), data.get("measured", {}))}
+        place = info.context.place if isinstance(info.context, File) else "generation"
+        like, own = data.get("like"), data.get("registers", {})
+        of_registers = own.get("like", like) if isinstance(own, dict) else like
+        if isinstance(like, str):
+            base = _shipped(like, f"{place}: like").measured.model_dump()
+            data = {**data, "measured": merged(_taken_over(base, like), data.get("measured", {}))}
+        if isinstance(of_registers, str):
+            base = _shipped(of_registers, f"{place}: [registers] like" if of_registers != like else f"{place}: like").registers
+            data = {**data, "registers": with_own(base, own, f"as {of_registers}'s: {base.source}")}
+        return data
+
+
+def _shipped(name: str, place: str) -> Generation:
+    """The row that another is like."""
+    if name.endswith(".toml"):
+        raise SpecError(place, "is a file", got=name, needs="a shipped generation", remedy=", ".join(GENERATION_TABLE.names()))
+    return GENERATION_TABLE.get(name, where=place, hidden=True)
+
+
+def with_own(base: Registers, own: Any, source: str) -> Any:
+    """The constants of the register model with those that a row tells itself; offsets of single targets hold where a row tells none.
+
+    Args:
+        source: of all where the row tells none.
+    """
+    if not isinstance(own, dict):
+        return own
+    known = base.model_dump(exclude={"since"} if "offset" in own else None)
+    return merged({**known, "source": source}, own)
 
 
 GENERATION_TABLE = Table("generation", "generations", Generation)

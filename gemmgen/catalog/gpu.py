@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from gemmgen.catalog.generation import GENERATION_TABLE, Measured, merged
+from gemmgen.catalog.generation import GENERATION_TABLE, Measured, merged, with_own
 from gemmgen.catalog.number import UnitWord
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.table import LINE, File, Row, Strict, Table, Title
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.catalog.vendor import VENDORS, Vendor, vendor_of
@@ -151,6 +152,7 @@ class Gpu(Row):
         matrix_unit: the row of specs/units that says how its matrix unit rounds; a .toml file is sought beside the row's own.
         generation: the row of specs/generations, or a .toml file likewise, whose measured rates it has; by default that of the arch.
         measured: what kernels reach of its figures: the generation's, but for those that the row tells itself.
+        registers: what compilers give threads for its arch: likewise.
         batch_threads: threads at work from which on a batch's tiling is parallel enough, as calibrated; None where nobody has.
     """
 
@@ -162,6 +164,7 @@ class Gpu(Row):
     rates: Rates
     generation: Annotated[str, Field(pattern=LINE, max_length=200)]
     measured: Measured
+    registers: Registers
     batch_threads: Annotated[int, Field(ge=1, le=1 << 30)] | None = None
     _folder: Path | None = PrivateAttr(None)  # of the row's file, from which a unit's file is sought
 
@@ -179,7 +182,12 @@ class Gpu(Row):
         row = GENERATION_TABLE.get(name, where=place, relative_to=file and file.folder)
         if row.vendor != maker.name:
             raise ValueError(f"a generation of {maker.name}'s, whose arch {arch} is; {row.name} is {row.vendor}'s")
-        return {**data, "generation": name, "measured": merged(row.measured.model_dump(), data.get("measured", {}))}
+        own = data.get("registers", {})
+        registers = with_own(row.registers, own, row.registers.source)
+        since = {first: offset for first, offset in row.registers.since.items() if arch_number(first) <= arch_number(arch)}
+        if since and isinstance(own, dict) and "offset" not in own:
+            registers["offset"] = since[max(since, key=arch_number)]
+        return {**data, "generation": name, "measured": merged(row.measured.model_dump(), data.get("measured", {})), "registers": registers}
 
     @model_validator(mode="after")
     def _consistent(self, info: ValidationInfo) -> Gpu:

@@ -40,7 +40,7 @@ def bringup(
     products: Annotated[int | None, typer.Option("--products", min=1, help=(
         f"Random products of proof an instruction; {ON_A_GPU:,} by default, {ON_AN_EMULATOR:,} of the emulator."))] = None,
     kernels: Annotated[int | None, typer.Option("--kernels", min=0, help=(
-        f"How many kernels calibrate the models; {KERNELS} by default. 0, and where --only chooses instructions, leaves out the calibration and the reference set."
+        f"How many kernels calibrate the models; {KERNELS} by default. 0 leaves out the calibration and the reference set, as does --only by itself."
     ))] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")] = False,

@@ -1005,25 +1005,25 @@ CODE = {
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
-    "when_ring * ring + tile_sums + generation + (1 + 1.15 * amd) * kept_registers"): (
+    "when_ring * ring + tile_sums + generation + per_kept * kept_registers"): (
         lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, words, per_short_sum, short_sums, when_at_once, at_once,
         per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes, per_staged,
-        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation, amd,
+        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation, per_kept,
         kept_registers: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums +
         when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both *
         shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted +
-        when_ring * ring + tile_sums + generation + (1 + 1.15 * amd) * kept_registers
+        when_ring * ring + tile_sums + generation + per_kept * kept_registers
     ),
     # Q33
-    "min(register_budget, ceil(demand + (1 - amd) * 0.6 * kept_registers))": (
-        lambda register_budget, demand, amd, kept_registers: min(register_budget, ceil(demand + (1 - amd) * 0.6 * kept_registers))
+    "min(register_budget, ceil(demand + spare_kept * kept_registers))": (
+        lambda register_budget, demand, spare_kept, kept_registers: min(register_budget, ceil(demand + spare_kept * kept_registers))
     ),
     # Q34
     (
     "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
-    "0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)"): (
-        lambda WM, WN, tile_k, held, fragment_buffers, amd, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12)
-        + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)
+    "0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"): (
+        lambda WM, WN, tile_k, held, fragment_buffers, spare_kept, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1)
+        * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)
     ),
     # Q28
     "(M + N) * K * moduli": (
@@ -1076,9 +1076,9 @@ CODE = {
         lambda stages, WM, WN, WK, warp_size: stages * (WM + WN) * WK / warp_size
     ),
     # S6
-    "1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers + 20": (
-        lambda accumulator_registers, raw_registers, fragment_registers: 1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers
-        + 20
+    "per_sum * accumulator_registers + per_raw * raw_registers + per_fragment * fragment_registers + generation": (
+        lambda per_sum, accumulator_registers, per_raw, raw_registers, per_fragment, fragment_registers, generation: per_sum * accumulator_registers +
+        per_raw * raw_registers + per_fragment * fragment_registers + generation
     ),
     # S8
     "where(plane_bytes + 4 * M * N <= l2_size, 0, plane_bytes + 4 * M * N)": (
@@ -1245,9 +1245,9 @@ CODE = {
         lambda lane_rows: 4 * lane_rows
     ),
     # D9
-    "1.12 * accumulator_registers + 1.4 * raw_registers + where(large_strided > 0, 31, 47)": (
-        lambda accumulator_registers, raw_registers, large_strided: 1.12 * accumulator_registers + 1.4 * raw_registers + where(large_strided > 0, 31,
-        47)
+    "per_sum * accumulator_registers + per_raw * raw_registers + where(large_strided > 0, generation_strided, generation)": (
+        lambda per_sum, accumulator_registers, per_raw, raw_registers, large_strided, generation_strided, generation: per_sum * accumulator_registers
+        + per_raw * raw_registers + where(large_strided > 0, generation_strided, generation)
     ),
     # D20
     "where(plane_bytes + 4 * M * N <= l2_size, 0, 4 * (where(BM < BN, ceil(M / BM) * N + M, ceil(N / BN) * M + N) * K + M * N))": (

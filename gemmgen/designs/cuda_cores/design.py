@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.registers import Registers
 from gemmgen.designs.cuda_cores import equations
 from gemmgen.designs.portable import refusals
 from gemmgen.designs.portable.design import Portable
@@ -26,8 +27,8 @@ class CudaCores(Portable):
     def serves(self, fragment: Fragment) -> bool:
         return not fragment.on_matrix_unit
 
-    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
-        return equations.predict(numbers, arch_number)
+    def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
+        return equations.predict(numbers, table)
 
-    def looked_up(self, name: str, value: Any, arch_number: int) -> dict[str, Any]:
-        return equations.coefficients(arch_number, value) if name == "loop" else {}
+    def looked_up(self, name: str, value: Any, table: Registers) -> dict[str, Any]:
+        return equations.coefficients(table, value) if name == "loop" else {}
