@@ -239,6 +239,30 @@ class HipDevice:
         )
         self._runtime("hipEventRecord", self._events[1], None)
 
+    def registers(self, symbol: str) -> int:
+        """32-bit vector registers of a lane, as loaded."""
+        function = self._runtime("hipModuleGetFunction", self._module, symbol.encode())
+        return self._runtime("hipFuncGetAttribute", self._runtime.hip.hipFunction_attribute.HIP_FUNC_ATTRIBUTE_NUM_REGS, function)
+
+    def takes(self, symbol: str, blocks: int, threads: int, shared_bytes: int = 0, cluster: int = 1, opt_in: bool = True) -> bool:
+        """Whether a launch is not refused, of a kernel that takes one pointer, which is null; there are no clusters, and all shared memory is for the asking."""
+        if cluster > 1:
+            return False
+        try:
+            self.launch(symbol, blocks, threads, shared_bytes, [("pointer", _Buffer(0, 0))])
+            self._runtime("hipDeviceSynchronize")
+        except DeviceError:
+            return False
+        return True
+
+    def resident(self, symbol: str, threads: int, shared_bytes: int = 0) -> int:
+        """How many such blocks a CU holds at once, by the driver's occupancy query; 0 where it refuses such a block."""
+        function = self._runtime("hipModuleGetFunction", self._module, symbol.encode())
+        try:
+            return self._runtime("hipModuleOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared_bytes)
+        except DeviceError:
+            return 0
+
     def download(self, buffer: _Buffer, dtype: Any, count: int) -> np.ndarray:
         array = np.empty(count, dtype)
         if array.nbytes > buffer.nbytes:
