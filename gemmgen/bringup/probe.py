@@ -7,7 +7,7 @@ Nothing here knows which lane holds which element, nor how the unit rounds: `map
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -24,8 +24,9 @@ from gemmgen.errors import DeviceError
 from gemmgen.fragment_header import fragment_header
 from gemmgen.model.resources import occupancy
 from gemmgen.render import Source, render_text
-from gemmgen.run import Device, driver_facts, open_on
+from gemmgen.run import Device, driver_facts, open_on, sensors_of
 from gemmgen.run.emulator import UnplannedDevice
+from gemmgen.run.sensors import Sensors
 
 REGISTERS, LOADED = "bringup_registers", "bringup_loaded"
 """The kernels: an instruction on registers as they are; fragments of a library's type, loaded from memory."""
@@ -69,6 +70,18 @@ class Kernels(Device, Protocol):
         """How many such blocks an SM holds at once, by the driver's occupancy query."""
         ...
 
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
+        """Launches with nothing between them, one for each list of arguments.
+
+        Args:
+            overlaps: each may start while the one before still runs.
+        """
+        ...
+
+    def copy_seconds(self, nbytes: int, to_device: bool) -> float | None:
+        """What a copy between page-locked memory of the host and the device takes; None where that is not measured."""
+        ...
+
 
 class Machine(Protocol):
     """A device as a bring-up sees it.
@@ -86,6 +99,7 @@ class Machine(Protocol):
     def open(self, fragment: Fragment) -> Device: ...
     def kernels(self, source: Source) -> Kernels: ...
     def facts(self) -> Mapping[str, Any]: ...
+    def sensors(self) -> Sensors | None: ...
 
 
 class GpuMachine:
@@ -111,6 +125,9 @@ class GpuMachine:
 
     def facts(self) -> Mapping[str, Any]:
         return self._told
+
+    def sensors(self) -> Sensors | None:
+        return sensors_of(self.kind)
 
 
 class EmulatedMachine:
@@ -143,6 +160,9 @@ class EmulatedMachine:
         known = ("sms", "l2_mib", "dram_gb_per_s", "boost_mhz", *type(self._gpu.limits).model_fields)
         return {"title": self.name, "arch": self.arch} | {name: told[name] for name in known}
 
+    def sensors(self) -> None:
+        return None
+
 
 class EmulatedKernels(UnplannedDevice):
     """Kernels of a source on the emulator, which refuses what the GPU's row does not hold. What is launched to see whether it is refused does not run."""
@@ -164,6 +184,13 @@ class EmulatedKernels(UnplannedDevice):
         used = self._used[symbol]
         return occupancy(self._limits, threads, used.registers, used.static_shared_bytes + shared_bytes).blocks
 
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
+        for one in args:
+            self.launch(symbol, blocks, threads, 0, one, overlaps)
+
+    def copy_seconds(self, nbytes: int, to_device: bool) -> None:
+        return None
+
 
 def plain_source(template: str, arch: str, name: str, **values: Any) -> Source:
     """A text of any other kernels for a target.
@@ -176,6 +203,24 @@ def plain_source(template: str, arch: str, name: str, **values: Any) -> Source:
     begins = {kind: partial(_begins, words[kind]) for kind in ("kernel", "holding", "any")}
     text = render_text(f"bringup/{template}", platform={**words, "name": maker.platform}, begins=begins, **values)
     return Source(name=name, text=text, suffix=maker.source_suffix, interface=None, arch=arch, allow_spills=True)
+
+
+def chain_forms(fragment: Fragment) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(chains, threads of a block) of the kernels that measure an instruction: one chain of one warp or warpgroup, and as many as keep an SM at work."""
+    if fragment.from_shared:  # the unit works off a warpgroup's products one after another
+        return (1, fragment.threads), (2, 2 * fragment.threads)
+    return (1, fragment.threads), (max(2, min(8, 64 // fragment.c.register_count)), 512)
+
+
+def multiply_source(fragment: Fragment, arch: str) -> Source:
+    """The kernels that measure an instruction.
+
+    Raises:
+        SpecError: lanes hold none of its operands.
+    """
+    m, n, _ = fragment.shape
+    return plain_source("multiply.j2", fragment.arch or arch, f"bringup_{fragment.name}", fragment=fragment, header=fragment_header(fragment),
+                        forms=chain_forms(fragment), registers=register_counts(fragment), m=m, n=n)
 
 
 def _begins(words: str, **numbers: int) -> str:

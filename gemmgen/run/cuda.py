@@ -13,6 +13,7 @@ from gemmgen.build import Binary
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.errors import DeviceError
 from gemmgen.run import KernelArguments, Target
+from gemmgen.run.sensors import Sensors, open_sensors
 
 _SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -114,6 +115,13 @@ def driver_facts() -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value}
 
 
+def sensors() -> Sensors | None:
+    """Of the current GPU; None where they cannot be read."""
+    import cupy
+
+    return open_sensors(cupy.cuda.Device().pci_bus_id)
+
+
 class _Attribute(ctypes.Structure):
     """CUlaunchAttribute."""
 
@@ -180,6 +188,7 @@ class CudaDevice:
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
         self.name = properties["name"].decode()
         self._events: list[Any] = []
+        self._copied: tuple[Any, int, Any] = (None, -1, None)  # page-locked memory, its bytes, as many on the device
 
     def zeros(self, nbytes: int, name: str) -> Any:
         return self._cupy.zeros(max(nbytes, 1), self._cupy.uint8)
@@ -255,6 +264,34 @@ class CudaDevice:
             return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared_bytes)
         except driver.CUDADriverError:
             return 0
+
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
+        """Launches with nothing between them, one for each list of arguments.
+
+        Args:
+            overlaps: each may start while the one before still runs.
+        """
+        runs = [self.prepared(symbol, blocks, threads, 0, one, overlaps and at > 0, direct=True) for at, one in enumerate(args)]
+        for run in runs:
+            run()
+        self._cupy.cuda.get_current_stream().synchronize()
+
+    def copy_seconds(self, nbytes: int, to_device: bool) -> float:
+        """What a copy between page-locked memory of the host and the device takes."""
+        cuda = self._cupy.cuda
+        if self._copied[1] != nbytes:
+            self._copied = cuda.alloc_pinned_memory(nbytes), nbytes, self._cupy.empty(nbytes, self._cupy.uint8)
+        host, _, here = self._copied
+        stream = cuda.get_current_stream()
+        events = cuda.Event(), cuda.Event()
+        events[0].record()
+        if to_device:
+            here.data.copy_from_host_async(host.ptr, nbytes, stream)
+        else:
+            here.data.copy_to_host_async(host.ptr, nbytes, stream)
+        events[1].record()
+        events[1].synchronize()
+        return cuda.get_elapsed_time(*events) / 1e3
 
     def _mark(self) -> None:
         event = self._cupy.cuda.Event()

@@ -118,6 +118,10 @@ def driver_facts() -> dict[str, Any]:
     }
 
 
+def sensors() -> None:
+    """None are read."""
+
+
 def _text(value: str | bytes) -> str:
     """hip-python gives a C string as text or, in older versions, as bytes."""
     return value.decode() if isinstance(value, bytes) else value
@@ -245,7 +249,7 @@ class HipDevice:
         return self._runtime("hipFuncGetAttribute", self._runtime.hip.hipFunction_attribute.HIP_FUNC_ATTRIBUTE_NUM_REGS, function)
 
     def takes(self, symbol: str, blocks: int, threads: int, shared_bytes: int = 0, cluster: int = 1, opt_in: bool = True) -> bool:
-        """Whether a launch is not refused, of a kernel that takes one pointer, which is null; there are no clusters, and all shared memory is for the asking."""
+        """Whether a launch is not refused, of a kernel that takes one pointer, which is null. There are no clusters, and shared memory needs no opt-in."""
         if cluster > 1:
             return False
         try:
@@ -262,6 +266,15 @@ class HipDevice:
             return self._runtime("hipModuleOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared_bytes)
         except DeviceError:
             return 0
+
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
+        """Launches one after another, one for each list of arguments; none overlaps another."""
+        for one in args:
+            self.launch(symbol, blocks, threads, 0, one)
+
+    def copy_seconds(self, nbytes: int, to_device: bool) -> None:
+        """Not measured."""
+        return None
 
     def download(self, buffer: _Buffer, dtype: Any, count: int) -> np.ndarray:
         array = np.empty(count, dtype)
