@@ -24,8 +24,8 @@ Raw values, what kernels reach, by medians:
 | `rate dram read_gb_per_s`, `rate dram write_gb_per_s`, `rate dram copy_gb_per_s`, `rate dram latency_ns` | 10^9 bytes a second |
 | `rate async_copy bytes_per_clock`, `rate bulk_copy bytes_per_clock` | L2 to shared memory, of one SM while all copy |
 | `rate host to_device_gb_per_s`, `rate host from_device_gb_per_s` | page-locked memory |
-| `rate launch gap_us`, `rate launch dependent_gap_us`, `rate launch round_trip_us` | end of a kernel to the next one's first instruction; seen from the host |
-| `rate clock sustained_mhz`, `rate clock sustained_tflops`, `rate clock power_w`, `rate clock power_limit_w` | FP16 products of random words, about half a second |
+| `rate launch gap_us`, `rate launch dependent_gap_us`, `rate launch round_trip_us` | from a kernel to the next; seen from the host |
+| `rate clock sustained_mhz`, `rate clock sustained_tflops`, `rate clock power_w`, `rate clock power_limit_w` | FP16 products, half a second |
 """
 
 from __future__ import annotations
