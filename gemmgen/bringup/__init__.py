@@ -12,7 +12,8 @@
 | `named` | instructions without a row, by their mnemonics |
 | `instruction` | all of that of one instruction |
 | `session` | what a bring-up knows and finds |
-| `facts`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, instructions and their maps, the unit's row |
+| `facts`, `limits`, `rates`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by trying, rates by
+  microbenchmarks, instructions and their maps, the unit's row |
 | `row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
 | `times`, `registers` | kernels timed and compiled, and constants fitted to them |
 | `processes` | who solves, compiles and times |
@@ -26,14 +27,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gemmgen.bringup import calibrate, facts, fragments, kernels, report, row, unit
+from gemmgen.bringup import calibrate, facts, fragments, kernels, limits, rates, report, row, unit
 from gemmgen.bringup.probe import Machine
 from gemmgen.bringup.session import Session
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.gpu import arch_number, generation
 from gemmgen.catalog.unit import UNITS
 
-PARTS: tuple[Callable[[Session], None], ...] = (facts.measure, fragments.measure, unit.measure, row.measure, calibrate.measure, kernels.measure)
+PARTS: tuple[Callable[[Session], None], ...] = (
+    facts.measure, limits.measure, rates.measure, fragments.measure, unit.measure, facts.write_row, row.measure, calibrate.measure, kernels.measure,
+)
 """In order; a part may read what those before it found."""
 REPORT = "report.json"
 

@@ -11,6 +11,7 @@ from gemmgen.bringup import row, times
 from gemmgen.bringup.processes import Processes
 from gemmgen.bringup.session import Session, Value
 from gemmgen.bringup.times import Fit, Timed
+from gemmgen.catalog.generation import Constant
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
 
@@ -49,17 +50,17 @@ def _times(session: Session, pool: Processes) -> None:
 
 def keep(session: Session, found: Timed, fit: Fit) -> None:
     """Put what was fitted into the session's values and rows."""
-    learnt, text = fit.learnt, errors(fit)
+    learnt = fit.learnt
+    session.told_of_times = [errors(fit)]
+    how = f"fitted to {learnt.rows} times of {found.kernels} kernels on {learnt.device}"
     for one in learnt.constants:
-        section = ".".join(filter(None, ("measured", one.place[0])))
-        line = (f'{one.place[1]} = {{ value = {one.after:.4g}, source = "fitted to {learnt.rows} times of {found.kernels} kernels on an {learnt.device}" }}'
-                f"  # was {one.before:.4g}, deviation of its logarithm {one.deviation:.2g}")
-        session.constants[section] = "\n".join(filter(None, (session.constants.get(section, f"# {text}" if section == "measured" else ""), line)))
-        how, proof = f"fitted to {learnt.rows} times", f"deviation {one.deviation:.2g}"
-        session.values.append(Value(f"time {section} {one.place[1]}", float(f"{one.after:.4g}"), how, proof=proof))
+        told_before = f"; {one.before:.4g} before, deviation of its logarithm {one.deviation:.2g}"
+        session.constants[one.place] = Constant(value=float(f"{one.after:.4g}"), source=how + told_before)
+        name = f"time {'.'.join(filter(None, one.place))}"
+        session.put(Value(name, float(f"{one.after:.4g}"), how, proof=f"deviation of its logarithm {one.deviation:.2g}", tolerance=max(0.05, 2 * one.deviation)))
     for name, (_, after) in fit.held.items():
         how, proof = "mean |log(measured / predicted)| of what was held out", f"{fit.rows[name]} times"
-        session.values.append(Value(f"time error of {name}", round(after, 4), how, proof=proof))
+        session.put(Value(f"time error of {name}", round(after, 4), how, proof=proof, tolerance=0.5))
     row.write(session)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gemmgen.bringup.session import Session, Value
-from gemmgen.catalog.generation import Constant, Measured
-from gemmgen.catalog.gpu import GPUS, Gpu, Limits, Rates, arch_number, nearest_generation
+from gemmgen.catalog.generation import Constant
+from gemmgen.catalog.gpu import GPUS, Limits, Rates, arch_number, nearest_generation
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
 
@@ -40,14 +40,14 @@ def measure(session: Session) -> None:
     partial = session.rows.pop(PARTIAL, None)
     write(session, values)
     try:
-        gpu = GPUS.get(str(session.place()))
+        GPUS.get(str(session.place()))
     except GemmgenError as error:
         for name in (session.gpu_row, _generation_row(session)):
             session.rows.pop(name)
         session.rows |= {PARTIAL: partial} if partial else {}
         _stay_partial(session, [f"{error.where.partition(': ')[2]}: {error.needs or error.problem}"])
         return
-    session.sections.append(("The GPU's row", _told(session, gpu)))
+    session.sections.append(("The GPU's row", _told(session)))
 
 
 def write(session: Session, values: Mapping[str, Value] | None = None) -> None:
@@ -131,37 +131,49 @@ def _generation_row(session: Session) -> str:
 
 def generation_text(session: Session) -> str:
     """The generation's row as TOML: what was measured and fitted here, the rest like the nearest generation's."""
-    like = prior(session)
-    machine = session.machine
-    measured = _measured(session)
-    sections = {**({"measured": "\n".join(measured)} if measured else {"measured": ""}), **session.constants}
-    if measured and "measured" in session.constants:
-        fitted = {line.split(" =")[0] for line in session.constants["measured"].splitlines()}
-        sections["measured"] = "\n".join([*(line for line in measured if line.split(" =")[0] not in fitted), session.constants["measured"]])
+    like, machine = prior(session), session.machine
     lines = [
         f"# Constants that are not told here are {like}'s: priors.",
-        f'name = "{session.name}"', f'title = "The constants of {machine.name}"'[:100], f'source = "gemmgen bringup on {machine.name}"',
-        f'vendor = "{vendor_of(machine.arch).name}"', f'like = "{like}"',
+        f'name = "{session.name}"', f'title = "{f"The constants of {machine.name}"[:100]}"', f'source = "gemmgen bringup on {machine.name}"',
+        f'vendor = "{vendor_of(machine.arch).name}"', f'like = "{like}"', "", "[measured]", *(f"# {text}" for text in session.told_of_times),
     ]
-    for name, text in sections.items():
-        lines += ["", f"[{name}]", *([text] if text else [])]
-    return "\n".join(lines) + "\n"
+    sections: dict[str, list[str]] = {}
+    for (section, name), one in {**of_rates(session), **session.constants}.items():
+        sections.setdefault(section, []).append(f'{name} = {{ value = {one.value:.4g}, source = "{_line(one.source)}" }}')
+    lines += sections.pop("", [])
+    for section, own in sections.items():
+        lines += ["", f"[measured.{section}]", *own]
+    return "\n".join([*lines, *(["", session.registers] if session.registers else [])]) + "\n"
 
 
-def _measured(session: Session) -> list[str]:
-    """Lines of the constants that another part measured by itself."""
-    lines = []
-    for name in Measured.model_fields:
-        value = session.known(f"gpu {name}")
-        if value and value.standing == "measured" and isinstance(value.value, int | float):
-            lines.append(f'{name} = {{ value = {value.value:.4g}, source = "measured: {_line(value.how)}" }}')
-    return lines
+def of_rates(session: Session) -> dict[tuple[str, str], Constant]:
+    """Constants that rates tell, by section and name: better priors than another generation's."""
+
+    def rate(name: str) -> float | None:
+        value = session.known(f"rate {name}")
+        return float(value.value) if value and value.standing == "measured" else None
+
+    maker = vendor_of(session.machine.arch)
+    lanes = session.known("gpu warp_size")
+    policy = maker.portable_policies.get(lanes.value if lanes else 0)
+    fma, dram = session.known("gpu tensor_fma_per_clock"), session.known("gpu dram_gb_per_s")
+    portable = [reached for one in session.fragments if (one.policy, one.word) == (policy, "f16") and (reached := rate(f"{one.name} fma_per_clock"))]
+    gap, copied = rate("launch gap_us"), rate("dram copy_gb_per_s")
+    known = {
+        ("", "mma_efficiency"): max(portable) / fma.value["f16"] if portable and fma and fma.value.get("f16") else None,
+        ("", "dram_efficiency"): copied / dram.value if copied and dram else None,
+        ("", "l2_bytes_per_clock"): rate("l2 bytes_per_clock"),
+        ("", "launch_seconds"): gap * 1e-6 if gap else None,
+        ("wgmma", "sustained_f16_tflops"): rate("clock sustained_tflops") if any(one.from_shared for one in session.fragments) else None,
+    }
+    return {
+        place: Constant(value=min(value, 1.0) if place[1].endswith("_efficiency") else value, source="measured: by microbenchmarks of the bring-up")
+        for place, value in known.items() if value
+    }
 
 
-def _told(session: Session, gpu: Gpu) -> str:
-    like = prior(session)
+def _told(session: Session) -> str:
     standings = [value.standing for value in known(session).values()]
     counted = ", ".join(f"{standings.count(one)} {one}" for one in ("measured", "told", "assumed") if one in standings)
-    priors = sum(isinstance(getattr(gpu.measured, name), Constant) for name in Measured.model_fields)
     return (f"`{session.gpu_row}`: {counted}. Specs name it by its path: `[target] gpu = \"{session.gpu_row}\"`, or `--gpu`. "
-            f"Constants of the models, {priors} and those of its designs, are {like}'s until the calibration.")
+            f"Constants of the models that rates do not tell ({len(of_rates(session))} they do) are {prior(session)}'s until they are calibrated.")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from gemmgen.bringup.instruction import Instruction
 from gemmgen.bringup.probe import Machine
 from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.generation import Constant
 from gemmgen.catalog.unit import MatrixUnit
 
 Standing = Literal["measured", "told", "assumed", "not found"]
@@ -27,6 +28,7 @@ class Value:
         how: how it was found, or why not.
         standing: see above.
         proof: what supports it: random products that agree, repeats, their spread.
+        tolerance: what of it may differ from one time to the next without having changed, relative.
     """
 
     name: str
@@ -34,9 +36,11 @@ class Value:
     how: str
     standing: Standing = "measured"
     proof: str = ""
+    tolerance: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        return {"value": self.value, "standing": self.standing, "how": self.how, "proof": self.proof}
+        known = {"value": self.value, "standing": self.standing, "how": self.how, "proof": self.proof}
+        return known | {"tolerance": self.tolerance} if self.tolerance else known
 
 
 @dataclass
@@ -54,7 +58,8 @@ class Session:
         progress: called with what is done next.
         values: what was found; rows: the files to write, by their path in the folder; sections: of the report, (title, Markdown).
         instructions: what each instruction turned out to be.
-        constants: sections of the generation's row that were fitted, as TOML, by their names.
+        constants: of the generation's row, that were fitted, by section and name; told_of_times: how well, a sentence each.
+        registers: the sections of the register model's constants that were fitted, as TOML.
         seconds: that each part took.
         not_sought: parts that were left out, and what they would have told.
     """
@@ -71,7 +76,9 @@ class Session:
     rows: dict[str, str] = field(default_factory=dict)
     sections: list[tuple[str, str]] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
-    constants: dict[str, str] = field(default_factory=dict)
+    constants: dict[tuple[str, str], Constant] = field(default_factory=dict)
+    told_of_times: list[str] = field(default_factory=list)
+    registers: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     not_sought: dict[str, str] = field(default_factory=dict)
     _scratch: TemporaryDirectory[str] | None = None
@@ -101,3 +108,19 @@ class Session:
         if self._scratch:
             self._scratch.cleanup()
             self._scratch = None
+
+    def value(self, name: str) -> Value | None:
+        """The value of a name; None where there is none."""
+        return next((one for one in self.values if one.name == name), None)
+
+    def put(self, value: Value) -> None:
+        """Add a value, or replace the one of its name in its place."""
+        at = next((at for at, one in enumerate(self.values) if one.name == value.name), None)
+        self.values[len(self.values) if at is None else at : len(self.values) if at is None else at + 1] = [value]
+
+    def found(self, name: str, value: Any, how: str, proof: str = "") -> None:
+        """Add what was measured of a thing that the driver may have told, beside what it told."""
+        before = self.value(name)
+        if before is not None and before.standing == "told":
+            how += "; the driver tells the same" if before.value == value else f"; the driver tells {before.value}"
+        self.put(Value(name, value, how, "measured", proof))

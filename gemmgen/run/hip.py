@@ -118,6 +118,10 @@ def driver_facts() -> dict[str, Any]:
     }
 
 
+def sensors() -> None:
+    """None are read."""
+
+
 def _text(value: str | bytes) -> str:
     """hip-python gives a C string as text or, in older versions, as bytes."""
     return value.decode() if isinstance(value, bytes) else value
@@ -238,6 +242,39 @@ class HipDevice:
             "hipModuleLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared_bytes, None, arguments.addresses, None,
         )
         self._runtime("hipEventRecord", self._events[1], None)
+
+    def registers(self, symbol: str) -> int:
+        """32-bit vector registers of a lane, as loaded."""
+        function = self._runtime("hipModuleGetFunction", self._module, symbol.encode())
+        return self._runtime("hipFuncGetAttribute", self._runtime.hip.hipFunction_attribute.HIP_FUNC_ATTRIBUTE_NUM_REGS, function)
+
+    def takes(self, symbol: str, blocks: int, threads: int, shared_bytes: int = 0, cluster: int = 1, opt_in: bool = True) -> bool:
+        """Whether a launch is not refused, of a kernel that takes one pointer, which is null. There are no clusters, and shared memory needs no opt-in."""
+        if cluster > 1:
+            return False
+        try:
+            self.launch(symbol, blocks, threads, shared_bytes, [("pointer", _Buffer(0, 0))])
+            self._runtime("hipDeviceSynchronize")
+        except DeviceError:
+            return False
+        return True
+
+    def resident(self, symbol: str, threads: int, shared_bytes: int = 0) -> int:
+        """How many such blocks a CU holds at once, by the driver's occupancy query; 0 where it refuses such a block."""
+        function = self._runtime("hipModuleGetFunction", self._module, symbol.encode())
+        try:
+            return self._runtime("hipModuleOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared_bytes)
+        except DeviceError:
+            return 0
+
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
+        """Launches one after another, one for each list of arguments; none overlaps another."""
+        for one in args:
+            self.launch(symbol, blocks, threads, 0, one)
+
+    def copy_seconds(self, nbytes: int, to_device: bool) -> None:
+        """Not measured."""
+        return None
 
     def download(self, buffer: _Buffer, dtype: Any, count: int) -> np.ndarray:
         array = np.empty(count, dtype)

@@ -10,6 +10,7 @@ from fake_pool import FakePool
 
 from gemmgen.bringup import calibrate, facts, kernels, row, times
 from gemmgen.bringup.session import Session, Value
+from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS, nearest_generation
 from gemmgen.catalog.vendor import VENDORS
@@ -42,6 +43,7 @@ def session_of(kernels=0, told=None):
     machine = FakeGpu(multiply=None, arch="sm_80", told={"sms": 100, "boost_mhz": 1500, "device_memory_bytes": 2**35, **(told or {})})
     session = Session(machine, None, "made_up", [], 100, kernels=kernels)
     facts.measure(session)
+    facts.write_row(session)
     session.rows["units/made_up.toml"] = UNIT
     return session
 
@@ -56,7 +58,7 @@ def hidden_gpu(session, values=HIDDEN):
 
 def test_the_row_is_whole_and_every_value_has_its_standing():
     session = session_of()
-    session.values.append(Value("gpu tensor_fma_per_clock", {"f16": 1001.2, "tf32": 500.4}, "chains of independent products", "measured", "5 repeats"))
+    session.put(Value("gpu tensor_fma_per_clock", {"f16": 1001.2, "tf32": 500.4}, "chains of independent products", "measured", "5 repeats"))
     row.measure(session)
     gpu = GPUS.get(str(session.place()))
     assert "gpu.partial.toml" not in session.rows and gpu.name == "made_up" and gpu.generation == "generations/made_up.toml"
@@ -82,10 +84,16 @@ def test_what_was_measured_last_goes_before_what_the_driver_says():
 
 def test_constants_that_were_measured_are_in_the_generations_row():
     session = session_of()
-    session.values.append(Value("gpu launch_seconds", 3.1e-6, "empty kernels in a graph", "measured"))
+    session.fragments = [FRAGMENTS.get("mma_m16n8k16_f16"), FRAGMENTS.get("mma_m16n8k8_f16"), FRAGMENTS.get("mma_m16n8k16_bf16")]
+    session.put(Value("gpu tensor_fma_per_clock", {"f16": 1000}, "chains"))
+    for name, reached in zip(("mma_m16n8k16_f16", "mma_m16n8k8_f16", "mma_m16n8k16_bf16"), (640.0, 320.0, 990.0)):
+        session.put(Value(f"rate {name} fma_per_clock", reached, "chains"))
+    session.put(Value("rate launch gap_us", 3.1, "empty kernels in a graph"))
+    session.put(Value("rate dram copy_gb_per_s", None, "the clock changed", "not found"))
     row.measure(session)
     found = GPUS.get(str(session.place())).measured
-    assert found.launch_seconds.value == 3.1e-6 and found.launch_seconds.source == "measured: empty kernels in a graph"
+    assert found.launch_seconds.value == 3.1e-6 and found.launch_seconds.source.startswith("measured: ")
+    assert found.mma_efficiency.value == 0.64 and found.dram_efficiency.assumed
     assert found.memory_cycles.assumed
     session.clear()
 
