@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 
-from gemmgen.bringup import row, times
+from gemmgen.bringup import registers, row, times
 from gemmgen.bringup.processes import Processes
 from gemmgen.bringup.session import Session, Value
 from gemmgen.bringup.times import Fit, Timed
 from gemmgen.catalog.generation import Constant
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
 
@@ -22,7 +23,33 @@ def measure(session: Session) -> None:
         session.not_sought["calibration"] = "the constants of the register model and of the time model, and their error on held-out kernels"
         return
     with Processes() as pool:
+        _registers(session, pool)
         _times(session, pool)
+
+
+def _registers(session: Session, pool: Processes) -> None:
+    session.progress("registers: kernels compiled for the target")
+    place = session.place()
+    gpu = GPUS.get(str(place))
+    rows, refused, compiler = registers.measured(gpu, str(place), pool, most=session.kernels, seed=session.seed)
+    try:
+        fit = registers.fit(rows, refused, gpu, compiler)
+    except GemmgenError as error:
+        session.put(Value("registers", None, str(error), "not found"))
+        return
+    session.registers = fit.section
+    row.write(session)
+    told = "mean relative error of registers, of kernels that a fit had not seen"
+    session.put(Value("registers error", round(fit.after, 4), told, proof=f"{fit.kernels} kernels compiled by {compiler}", tolerance=0.5))
+    lines = [
+        f"{fit.kernels} kernels were compiled by {compiler} for {gpu.arch}; {fit.refused} were refused or spill, and tell nothing. Each of the others was left"
+        " out of one of four fits, and told by it.", "",
+        "| design, loop | kernels | error with the prior | fitted |", "| --- | --- | --- | --- |",
+        *(f"| {name} | {count} | {100 * before:.1f} % | {100 * after:.1f} % |" for name, (count, before, after) in fit.groups.items()),
+        f"| all | {fit.kernels - fit.refused} | {100 * fit.before:.1f} % | {100 * fit.after:.1f} % |",
+        f"| all that the launch bound does not limit | {fit.free[0]} | {100 * fit.free[1]:.1f} % | {100 * fit.free[2]:.1f} % |",
+    ]
+    session.sections.append(("The register model", "\n".join(lines)))
 
 
 def _times(session: Session, pool: Processes) -> None:
@@ -57,7 +84,8 @@ def keep(session: Session, found: Timed, fit: Fit) -> None:
         told_before = f"; {one.before:.4g} before, deviation of its logarithm {one.deviation:.2g}"
         session.constants[one.place] = Constant(value=float(f"{one.after:.4g}"), source=how + told_before)
         name = f"time {'.'.join(filter(None, one.place))}"
-        session.put(Value(name, float(f"{one.after:.4g}"), how, proof=f"deviation of its logarithm {one.deviation:.2g}", tolerance=max(0.05, 2 * one.deviation)))
+        proof = f"deviation of its logarithm {one.deviation:.2g}"
+        session.put(Value(name, float(f"{one.after:.4g}"), how, proof=proof, tolerance=max(0.05, 2 * one.deviation)))
     for name, (_, after) in fit.held.items():
         how, proof = "mean |log(measured / predicted)| of what was held out", f"{fit.rows[name]} times"
         session.put(Value(f"time error of {name}", round(after, 4), how, proof=proof, tolerance=0.5))

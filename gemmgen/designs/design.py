@@ -129,6 +129,8 @@ class Design:
         order: in words, which of the candidates wins that the model cannot tell apart; {symbol} stands for an equation's number.
         of_registers: the symbols that a thread's demand for registers rests on, and what there is of them: where the compiler spills, another
             value of one of these may help most.
+        register_section: of a row's [registers], the section whose constants its register model takes, the empty word for its top; None where it has none
+            of its own.
         telling: all that changes a kernel's main loop for the compiler; groups and slices of k hardly do.
         shaping: the symbols of `plan_equations` and others before them that depend on the GPU and shape the text or the launches.
         gatherer: what gathers its part of slices of k.
@@ -162,6 +164,7 @@ class Design:
     equation_groups: tuple[tuple[str, tuple[Equation, ...]], ...] = ()
     order: str = ""
     of_registers: tuple[str, ...] = ("WM", "WN", "BK", "register_budget")
+    register_section: str | None = None
     shaping: tuple[str, ...] = ()
     gatherer: str = "block"
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"

@@ -19,6 +19,7 @@ SINGLE_BUFFER = Constraint(
 
 class CudaCores(Portable):
     name = "cuda_cores"
+    register_section = "plain"
     constraints = tuple(SINGLE_BUFFER if one.number == SINGLE_BUFFER.number else one for one in Portable.constraints)
     equation_groups = tuple((title, equations.ALL if title == "Registers" else group) for title, group in Portable.equation_groups)
     held = "grouped"

@@ -102,6 +102,7 @@ HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register"
 
 class Portable(Design):
     name = "portable"
+    register_section = ""
     own = (FRAGMENT_BUFFERS, SUMS)
     takes_stored_b = True
     words = {

@@ -27,6 +27,7 @@ PREDICTED = tuple(one for one in portable.PREDICTED if one.number != "C13")
 
 class PortableResidues(portable.Portable):
     name = "residues_portable"
+    register_section = None
     family = "residues"
     own = (portable.FRAGMENT_BUFFERS,)
     takes_stored_b = False

@@ -93,6 +93,7 @@ class Facts:
 
 class Straight(Design):
     name = "straight"
+    register_section = "straight"
     places_itself = True
     words = {
         "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),

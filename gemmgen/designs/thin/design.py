@@ -97,6 +97,7 @@ class Facts:
 
 class Thin(Design):
     name = "thin"
+    register_section = "thin"
     places_itself = True
     words = {
         "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),
