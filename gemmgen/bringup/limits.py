@@ -12,6 +12,7 @@ What a driver tells decides only between sizes that explain the same answers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import gcd
@@ -27,8 +28,10 @@ MOST_THREADS, MOST_SHARED, MOST_CLUSTER = 1 << 14, 1 << 22, 64
 """Where trying ends, several times beyond any GPU of today."""
 _ALL = 600
 """Registers that no GPU gives a thread."""
-_STEPS = 40
-"""Kernels of growing registers, one register apart."""
+_STEPS, _BEFORE = 44, 8
+"""Kernels of growing registers, one register apart, and how many of them come before registers should bind."""
+_MOST_RESERVED = 1 << 14
+"""Shared bytes that a block loses to the system, several times beyond any of today."""
 _WIDEST_UNIT = 64
 """Registers a thread of the widest allocation unit that is thought of."""
 
@@ -169,13 +172,10 @@ def register_files(blocks: dict[int, int], threads: int, warp: int, most: int) -
 def _registers(session: Session, tried: Tried, threads_per_sm: int, blocks_per_sm: int) -> None:
     per_thread = tried.registers_per_thread()
     session.found("gpu registers_per_thread", per_thread, "the most of a kernel that launches; the compiler gives no more, or what needs more is refused")
-    warps = REGISTER_PARTITIONS
-    while warps * tried.warp * blocks_per_sm < threads_per_sm:
-        warps += REGISTER_PARTITIONS
-    threads = warps * tried.warp
-    most = threads_per_sm // threads
+    threads = REGISTER_PARTITIONS * tried.warp
+    most = min(blocks_per_sm, threads_per_sm // threads)
     coarse = tried.register_blocks(threads, [need for need in (64, 96, 128, 192, 240) if need < per_thread])
-    first = max(16, max(registers * count for registers, count in coarse.items()) // most)
+    first = max(16, max(registers * count for registers, count in coarse.items()) // most - _BEFORE)  # from where on registers bind
     needs = {*range(first, min(first + _STEPS, per_thread)), *(need for need in range(first, per_thread - 8, 17))}
     blocks = tried.register_blocks(threads, needs)
     files = register_files(blocks, threads, tried.warp, most)
@@ -204,17 +204,14 @@ def shared_files(sizes: dict[int, int]) -> list[File]:
         sizes: dynamic shared bytes by blocks.
     """
     values = sorted(sizes.values())
-    unit = 0
-    for one in values:
-        unit = gcd(unit, one - values[0])
-    if not unit:
-        return []
+    step = functools.reduce(gcd, (one - values[0] for one in values), 0)
     found = []
-    for reserved in range(-values[0] % unit, (1 << 14) + 1, unit):
-        low = max(blocks * (size + reserved) for blocks, size in sizes.items())
-        high = min(blocks * (size + reserved + unit) for blocks, size in sizes.items())
-        if low < high:
-            found.append(File(unit, low, high, reserved))
+    for unit in (one for one in range(4, step + 1) if step % one == 0):
+        for reserved in range(-values[0] % unit, _MOST_RESERVED + 1, unit):
+            low = max(blocks * (size + reserved) for blocks, size in sizes.items())
+            high = min(blocks * (size + reserved + unit) for blocks, size in sizes.items())
+            if low < high:
+                found.append(File(unit, low, high, reserved))
     return found
 
 
@@ -229,12 +226,13 @@ def _shared(session: Session, tried: Tried, blocks_per_sm: int) -> None:
     how = f"occupancy: the largest of which an SM holds {min(sizes, default=2)} to {max(sizes, default=2)} blocks"
     known = [one for one in files if _agrees(one, told)]
     chosen = next(iter(known or files), None)
+    others = sorted({one.unit for one in known or files} - {chosen and chosen.unit})
     if chosen is None:
         for name in ("shared_allocation_unit", "shared_bytes_per_sm", "shared_bytes_reserved_per_block"):
             if name not in told:
                 session.put(Value(f"gpu {name}", None, f"{how}: no unit explains it", "not found"))
         return
-    session.found("gpu shared_allocation_unit", chosen.unit, how)
+    session.found("gpu shared_allocation_unit", chosen.unit, how + (f"; {', '.join(map(str, others))} explain it too" if others else ""))
     session.found("gpu shared_bytes_reserved_per_block", chosen.reserved, how)
     whole = told.get("shared_bytes_per_sm")
     value = whole if whole is not None and chosen.low <= whole < chosen.high else chosen.low

@@ -97,7 +97,7 @@ class Machine(Protocol):
     arch: str
 
     def open(self, fragment: Fragment) -> Device: ...
-    def kernels(self, source: Source) -> Kernels: ...
+    def kernels(self, source: Source) -> Kernels | EmulatedKernels: ...
     def facts(self) -> Mapping[str, Any]: ...
     def sensors(self) -> Sensors | None: ...
 
@@ -152,8 +152,8 @@ class EmulatedMachine:
         text = source(fragment, self.arch)
         return UnplannedDevice(self._gpu, text, build(text))
 
-    def kernels(self, source: Source) -> Kernels:
-        return EmulatedKernels(self._gpu, source, build(source))
+    def kernels(self, source: Source) -> EmulatedKernels:
+        return EmulatedKernels(self._gpu, build(source))
 
     def facts(self) -> Mapping[str, Any]:
         told = self._gpu.limits.model_dump() | self._gpu.rates.model_dump()
@@ -164,11 +164,10 @@ class EmulatedMachine:
         return None
 
 
-class EmulatedKernels(UnplannedDevice):
-    """Kernels of a source on the emulator, which refuses what the GPU's row does not hold. What is launched to see whether it is refused does not run."""
+class EmulatedKernels:
+    """What an emulated GPU takes and holds, by its row. Nothing runs: there is no clock, and whether a launch is refused takes none."""
 
-    def __init__(self, gpu: Gpu, source: Source, binary: Binary):
-        super().__init__(gpu, source, binary)
+    def __init__(self, gpu: Gpu, binary: Binary):
         self._limits, self._used = gpu.limits, binary.kernels
 
     def registers(self, symbol: str) -> int:
@@ -183,13 +182,6 @@ class EmulatedKernels(UnplannedDevice):
     def resident(self, symbol: str, threads: int, shared_bytes: int = 0) -> int:
         used = self._used[symbol]
         return occupancy(self._limits, threads, used.registers, used.static_shared_bytes + shared_bytes).blocks
-
-    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
-        for one in args:
-            self.launch(symbol, blocks, threads, 0, one, overlaps)
-
-    def copy_seconds(self, nbytes: int, to_device: bool) -> None:
-        return None
 
 
 def plain_source(template: str, arch: str, name: str, **values: Any) -> Source:

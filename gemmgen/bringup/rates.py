@@ -58,6 +58,8 @@ CLOCK_CHANGE = 0.02
 """Between the slowest and the fastest clock of one value's repeats: beyond it the value is refused."""
 SECONDS = 4e-4
 """That a measured launch is made to take: a hundred times what the coarsest timer resolves."""
+WARMTH, SUSTAINED = 0.2, 0.6
+"""Seconds of work before the first measurement, and of the load under which clock and power are looked at."""
 TICKS = {"cuda": 1e9, "hip": 1e8}
 """A second's, of the timer that all processors share: ns by PTX, 100 MHz of AMD's constant clock."""
 COUNTS_20_BITS = "gfx11"
@@ -309,9 +311,10 @@ class Rates:
 
     def _processors(self) -> None:
         told = self.session.value("gpu sms")
-        blocks = 64 * 1024 // 64
+        blocks = 1024  # several of each SM of any GPU
         steps = self.bench.scaled("fma_8", blocks, 1024)
-        end = time.perf_counter() + 0.2
+        end = time.perf_counter() + WARMTH
+        run = self.bench.run("fma_8", blocks, 1024, steps)
         while time.perf_counter() < end:  # out of idle clocks
             run = self.bench.run("fma_8", blocks, 1024, steps)
         if run.processors > 1:
@@ -541,18 +544,18 @@ class Rates:
             nbytes = 128 * MIB
             times = [self.kernels.copy_seconds(nbytes, to_device) for _ in range(REPEATS)]
             if None in times:
-                self._missing(f"rate host {name}", "copies of page-locked memory are not measured with this driver")
+                self.lines.append(f"| host {name} | | | | not measured with this driver |")
                 continue
             found = Measured(tuple(1e-9 * nbytes / seconds for seconds in times), (1.0,))
             self._plain(f"host {name}", found.value, found.spread, 0.0, RAW[f"host {name}"], f"{REPEATS} repeats of 128 MiB, spread {100 * found.spread:.2g} %")
 
-    def _sustained(self, seconds: float = 0.6) -> None:
+    def _sustained(self) -> None:
         """Clock, and power where it is told, after a while under the fastest instruction of FP16 words."""
         self.session.progress("clock under load")
         names = [name for name, one in self.instructions.items() if one.word == "f16" and not isinstance(self.built[name], GemmgenError)]
         rate = {name: one.value for name in names if (one := self.session.value(f"rate {name} fma_per_clock")) and one.value}
         if not rate:
-            for name in ("sustained_mhz", "sustained_tflops", "power_w", "power_limit_w"):
+            for name in ("sustained_mhz", "sustained_tflops"):
                 self._missing(f"rate clock {name}", "no instruction of FP16 words was measured")
             return
         name = max(rate, key=rate.get)
@@ -560,8 +563,8 @@ class Rates:
         bench, form = Bench(self.machine, kernels, kernels.upload(_words(fragment), "words"), self.mhz), Form.of(self.instructions[name])
         steps = bench.scaled(form.wide, self.sms, form.threads, seconds=5e-3)
         sensors, looks, runs = self.machine.sensors(), [], []
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
+        end = time.perf_counter() + SUSTAINED
+        while not runs or time.perf_counter() < end:
             batch = [bench.launch(form.wide, self.sms, form.threads, steps) for _ in range(4)]
             if sensors and (look := sensors.read()):  # while they run
                 looks.append(look)
@@ -571,7 +574,7 @@ class Rates:
         work = 2e-12 * self.sms * form.issuers * form.per_step * m * n * k * steps
         clocks = Measured(tuple(run.mhz for run in late), (1.0,))
         speeds = Measured(tuple(work / run.span for run in late), (1.0,))
-        proof = f"{len(late)} launches of 5 ms after {seconds * 2 / 3:.1f} s, from {runs[0].mhz:.0f} MHz at first"
+        proof = f"{len(late)} launches of 5 ms after {SUSTAINED * 2 / 3:.1f} s, from {runs[0].mhz:.0f} MHz at first"
         self._plain("clock sustained_mhz", clocks.value, clocks.spread, clocks.value, f"{RAW['clock sustained_mhz']}, by {name}", proof)
         self._plain("clock sustained_tflops", speeds.value, speeds.spread, clocks.value, f"{RAW['clock sustained_tflops']}, by {name}", proof)
         watts = [look.power_w for look in looks[len(looks) * 2 // 3 :]]
@@ -580,12 +583,10 @@ class Rates:
             self._plain("clock power_w", median(watts), (max(watts) - min(watts)) / median(watts), clocks.value,
                         RAW["clock power_w"] + (f"; slowed by {slowed}" if slowed else ""), f"{len(watts)} looks")
         else:
-            self._missing("rate clock power_w", "no sensors")
+            self.lines.append("| clock power_w | | | | no sensors |")
         limit = sensors and sensors.power_limit()
         if limit:
             self.session.put(Value("rate clock power_limit_w", limit, "the board's, by NVML", "told"))
-        else:
-            self._missing("rate clock power_limit_w", "no sensors")
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,15 @@ def driver_facts() -> dict[str, Any]:
     if not gpus:
         raise _refusal("hipGetDeviceCount", "hipErrorNoDevice")
     first = gpus[0]
+    told = runtime("hipGetDeviceProperties", first.number)
+    limits = {
+        "threads_per_block": "maxThreadsPerBlock", "threads_per_sm": "maxThreadsPerMultiProcessor", "shared_bytes_per_block": "sharedMemPerBlock",
+        "device_memory_bytes": "totalGlobalMem",
+    }
     return {
-        "title": first.name, "arch": first.arch, "warp_size": first.wavefront_size, "compute_units": first.compute_units,
+        "title": first.name, "arch": first.arch, "warp_size": first.wavefront_size, "compute_units": first.compute_units, "sms": first.compute_units,
+        **{name: int(value) for name, field in limits.items() if (value := getattr(told, field, 0))},
+        **{name: value for name, value in (("l2_mib", getattr(told, "l2CacheSize", 0) / 2**20), ("boost_mhz", getattr(told, "clockRate", 0) / 1e3)) if value},
         "driver_version": runtime("hipDriverGetVersion"), "runtime_version": runtime("hipRuntimeGetVersion"),
     }
 
