@@ -70,6 +70,12 @@ class Wgmma(Strict):
     overlap_seconds: _constant(0, 1e-3, "from a split pass's end to the first product of a kernel that was launched meanwhile")
     split_power_share: _constant(0, 1, "of the split pass's time, what a chip at its power limit is longer at work for it")
     cluster_seconds: _constant(0, 1e-3, "what forming clusters and their two barriers cost a launch")
+    moving_share: _constant(*_Share, "of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both")
+    compensated_cluster_share: _constant(0, 1, "how much longer blocks of a cluster take whose sums are compensated")
+    integers_beside_share: _constant(0, 1, "how much longer integer products of warpgroups side by side take than those of one at a time")
+    integer_power_share: _constant(0.01, 10, "of the power of a 16-bit product at the same rate, what one of digits takes, which leave a bit of their byte")
+    scaled_tile_operations: _constant(0, 100, "operations for each sum of a tile of k with scales of its own on its way out of the unit")
+    uneven_store_cycles: _constant(0, 100, "cycles an element of C, of an SM, where rows do not all begin at 16 bytes and so leave in single elements")
 
 
 class Straight(Strict):
@@ -111,6 +117,20 @@ class Tcgen05(Strict):
     split_power_share: _constant(0, 1, "of the split pass's time, what a chip at its power limit is longer at work for it")
 
 
+class Residues(Strict):
+    """Of the passes before kernels of residues."""
+
+    pass_share: _constant(0.1, 100, "how long the passes take, over what their traffic asks for")
+    pass_seconds: _constant(0, 1e-3, "what they take besides, and besides their launches")
+
+
+class Batches(Strict):
+    """Of batches that are divided between two kernels."""
+
+    pass_seconds: _constant(0, 1e-3, "what a kernel with a pass before it takes longer, however little it is given")
+    class_seconds: _constant(0, 1e-3, "what a second class of products takes beside its own work: launches, and an end of its own at which SMs idle")
+
+
 class Measured(Strict):
     """The model's constants."""
 
@@ -133,8 +153,10 @@ class Measured(Strict):
     tcgen05: Tcgen05 | None = None
     straight: Straight | None = None
     thin: Thin | None = None
+    residues: Residues | None = None
+    batches: Batches | None = None
 
-    def of(self, policy: Literal["wgmma", "tcgen05", "straight", "thin"], place: str) -> Any:
+    def of(self, policy: Literal["wgmma", "tcgen05", "straight", "thin", "residues", "batches"], place: str) -> Any:
         """The constants of kernels of a policy, or of a design that has its own.
 
         Args:

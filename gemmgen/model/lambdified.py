@@ -779,8 +779,9 @@ CODE = {
         shared_cycles)) / (stages - 1)
     ),
     # W41
-    "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
-        lambda tile_k, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)
+    "where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
+        lambda tile_k, moved_operations, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock
+        * BK / max(tile_k, 1), 0)
     ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
@@ -808,18 +809,20 @@ CODE = {
     # W40
     (
     "where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK / "
-    "max(promote, 1) / (0.5 * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), 0)"): (
-        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, f32_fma_per_clock,
+    "max(promote, 1) / (moving_rate * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), "
+    "0)"): (
+        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, moving_rate, f32_fma_per_clock,
         tensor_cycles: where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM *
-        BN * BK / max(promote, 1) / (0.5 * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) /
+        BN * BK / max(promote, 1) / (moving_rate * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) /
         f32_fma_per_clock), 0)
     ),
     # W30
     (
     "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0)"
-    " & (cluster > 1), 1 + 0.05, 1)"): (
-        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster: 2 * products * batch * ceil(M / BM) *
-        BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 + 0.05, 1)
+    " & (cluster > 1), 1 + clustered, 1)"): (
+        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered: 2 * products * batch *
+        ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 +
+        clustered, 1)
     ),
     # W32
     (
@@ -974,8 +977,8 @@ CODE = {
         lambda moduli, M, BM, N, BN, K, unit_rate: 2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
     ),
     # Q35
-    "1.35 * split_bytes / dram_rate + 6e-06": (
-        lambda split_bytes, dram_rate: 1.35 * split_bytes / dram_rate + 6e-06
+    "pass_share * split_bytes / dram_rate + pass_seconds": (
+        lambda pass_share, split_bytes, dram_rate, pass_seconds: pass_share * split_bytes / dram_rate + pass_seconds
     ),
     # Q24
     (
