@@ -202,7 +202,7 @@ class Gpu(Row):
             raise ValueError(f"registers_per_thread of at most {maker.most_registers} and shared_banks = {banks}, where the vendor is {self.vendor}")
         file = info.context if isinstance(info.context, File) else File(f"specs/gpus/{self.name}.toml", Path())
         self._folder = file.folder
-        UNITS.get(self.matrix_unit, where=f"{file.place}: matrix_unit", relative_to=self._folder)
+        UNITS.get(self.matrix_unit, where=f"{file.place}: matrix_unit", relative_to=self._folder, hidden=True)
         own = self.matrix_unit.endswith(".toml")
         if not own and self.matrix_unit != (known := generation(self.arch_number)):
             raise ValueError(
@@ -237,7 +237,7 @@ class Gpu(Row):
 
     @property
     def unit(self) -> MatrixUnit:
-        return UNITS.get(self.matrix_unit, relative_to=self._folder)
+        return UNITS.get(self.matrix_unit, relative_to=self._folder, hidden=True)
 
 
 GPUS = Table("GPU", "gpus", Gpu)
