@@ -23,11 +23,12 @@ def measure(session: Session) -> None:
         session.not_sought["calibration"] = "the constants of the register model and of the time model, and their error on held-out kernels"
         return
     with Processes() as pool:
-        _registers(session, pool)
-        _times(session, pool)
+        fit_registers(session, pool)
+        fit_times(session, pool)
 
 
-def _registers(session: Session, pool: Processes) -> None:
+def fit_registers(session: Session, pool: Processes) -> None:
+    """The register model's constants, into the generation's row; whatever the device is."""
     session.progress("registers: kernels compiled for the target")
     place = session.place()
     gpu = GPUS.get(str(place))
@@ -52,7 +53,8 @@ def _registers(session: Session, pool: Processes) -> None:
     session.sections.append(("The register model", "\n".join(lines)))
 
 
-def _times(session: Session, pool: Processes) -> None:
+def fit_times(session: Session, pool: Processes) -> None:
+    """The constants of the model of time, likewise; where kernels can be timed."""
     vendor = vendor_of(session.machine.arch)
     if session.machine.kind != "cuda" or not vendor.timed:
         text = f"Not timed: {session.machine.name} tells no times that count. Its constants are {row.prior(session)}'s, priors."

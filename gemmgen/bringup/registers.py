@@ -168,10 +168,11 @@ _MOVED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Of a section: what is shifted, what is scaled."""
 
 
-def predicted(rows: Sequence[Compiled], table: Registers) -> np.ndarray:
-    """[rows] registers by the model, of rows of one design."""
+def predicting(rows: Sequence[Compiled]) -> Callable[[Registers], np.ndarray]:
+    """[rows] registers by the model, of rows of one design, with any constants."""
     numbers = {name: np.array([row.numbers[name] for row in rows]) for name in rows[0].numbers if name != "loop"}
-    return np.broadcast_to(design_called(rows[0].design).registers(numbers, table)["registers"], len(rows)).astype(float)
+    design = design_called(rows[0].design)
+    return lambda table: np.broadcast_to(design.registers(numbers, table)["registers"], len(rows)).astype(float)
 
 
 def fitted(rows: Sequence[Compiled], table: Registers) -> Registers:
@@ -180,7 +181,7 @@ def fitted(rows: Sequence[Compiled], table: Registers) -> Registers:
         section = mine[0].section
         shifts, slopes = _MOVED[section]
         moves = [(section, name, loop) for name in shifts] + [(section, name, loop) for name in slopes if _value(table, (section, name, loop))]
-        table = _descended(table, moves, set(shifts), lambda trial, mine=mine: _cost(mine, trial))
+        table = _descended(table, moves, set(shifts), _cost(mine))
     return table
 
 
@@ -192,10 +193,14 @@ def groups(rows: Sequence[Compiled]) -> dict[tuple[str, int | None], list[Compil
     return found
 
 
-def _cost(rows: Sequence[Compiled], table: Registers) -> float:
-    real = np.array([row.registers for row in rows], float)
-    error = (predicted(rows, table) - real) / real / NOTICED
-    return float((np.sqrt(1 + error**2) - 1).sum())
+def _cost(rows: Sequence[Compiled]) -> Callable[[Registers], float]:
+    real, predicted = np.array([row.registers for row in rows], float), predicting(rows)
+
+    def cost(table: Registers) -> float:
+        error = (predicted(table) - real) / real / NOTICED
+        return float((np.sqrt(1 + error**2) - 1).sum())
+
+    return cost
 
 
 def _descended(table: Registers, moves: Sequence[Move], shifts: set[str], cost: Callable[[Registers], float]) -> Registers:
@@ -264,7 +269,8 @@ def fit(rows: Sequence[Compiled], refused: int, gpu: Gpu, compiler: str) -> Fit:
     for number in range(FOLDS):
         table = fitted([row for row, own in zip(known, fold) if own != number], gpu.registers)
         for at in np.flatnonzero(fold == number):
-            before[at], after[at] = predicted([known[at]], gpu.registers)[0], predicted([known[at]], table)[0]
+            told = predicting([known[at]])
+            before[at], after[at] = told(gpu.registers)[0], told(table)[0]
     before, after = np.abs(before / real - 1), np.abs(after / real - 1)
     free = np.array([row.registers < _budget(row, gpu) - FREE for row in known])
     by_group = {}

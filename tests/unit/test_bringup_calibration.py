@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 from fake_gpu import FakeGpu
 from fake_pool import FakePool
 
-from gemmgen.bringup import calibrate, facts, kernels, row, times
+from gemmgen.bringup import calibrate, facts, kernels, registers, row, times
+from gemmgen.bringup.registers import asked
 from gemmgen.bringup.session import Session, Value
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS, nearest_generation
+from gemmgen.catalog.registers import Slopes
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import UnknownName
 from gemmgen.explore.learn import _changed
+from gemmgen.model.registers import SLOPE_OF
 from gemmgen.solve import solve
-from gemmgen.spec import load
+from gemmgen.spec import load, loads
 
 HIDDEN = {("", "mma_efficiency"): 0.55, ("", "launch_seconds"): 5e-6, ("", "memory_cycles"): 1500.0, ("", "tile_cycles_per_element"): 1.1}
 """Constants of the made-up GPU, none of which is near the prior."""
@@ -123,6 +127,60 @@ def test_hidden_rows_are_not_there(monkeypatch):
     assert GENERATION_TABLE.get("ampere").measured.memory_cycles.assumed
 
 
+# ---------------------------------------------------------------- registers
+
+
+def shifted(table):
+    """A compiler's constants that no row has: it keeps more beside what is held, and more of the narrow fragments."""
+    slopes = table.slopes.model_copy(update={"per_narrow": tuple(1.3 * value for value in table.slopes.per_narrow)})
+    straight = table.straight.model_copy(update={"offset": 34.0})
+    return table.model_copy(update={"offset": tuple(value + 14 for value in table.offset), "slopes": slopes, "straight": straight})
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """A session whose register model was calibrated to a made-up compiler; what its row said before; the compiler's constants."""
+    session = session_of(kernels=36)
+    row.measure(session)
+    before = GPUS.get(str(session.place()))
+    hidden = before.model_copy(update={"registers": shifted(before.registers)})
+    with pytest.MonkeyPatch.context() as patch:
+        few = [one for one in registers.CELLS if one[1]["scheme"] in ("ootomo", "bf16x6") and "fragment_buffers" not in one[1]]
+        patch.setattr(registers, "CELLS", few)
+        calibrate.fit_registers(session, FakePool(hidden, noise=0.01))
+    yield session, before, hidden.registers
+    session.clear()
+
+
+def test_a_compilers_hidden_constants_are_found(compiled):
+    session, before, hidden = compiled
+    found = GPUS.get(str(session.place()))
+    for scheme, size in (("ootomo", (300, 500, 700)), ("bf16x6", (2000, 2000, 900)), ("ootomo", (200, 200, 200))):
+        spec = {"problem": dict(zip("mnk", size)), "split": {"scheme": scheme}, "target": {"gpu": "a100"}}
+        design, numbers = (plan := solve(loads(spec))).design, asked(plan)
+        numbers.pop("loop", None)
+        real, prior, now = (float(design.registers(numbers, table)["registers"]) for table in (hidden, before.registers, found.registers))
+        assert abs(now - real) <= 0.06 * real and abs(now - real) <= abs(prior - real)
+    assert found.registers.source.startswith("fitted to ") and "by a made-up compiler for sm_80; mean error " in found.registers.source
+
+
+def test_the_error_of_registers_is_that_of_kernels_left_out(compiled):
+    session, _, _ = compiled
+    error = session.value("registers error")
+    assert error.value < 0.05 and error.standing == "measured"
+    [text] = [text for title, text in session.sections if title == "The register model"]
+    last = text.splitlines()[-2].split(" | ")
+    assert float(last[2].split()[0]) > 2 * float(last[3].split()[0])
+    assert float(last[3].split()[0]) == pytest.approx(100 * error.value, abs=0.1)
+
+
+def test_a_row_that_was_not_fitted_has_its_neighbours_registers():
+    assert GPUS.get("rtx3090").registers.offset == GENERATION_TABLE.get("ampere").registers.since["sm_86"] != GPUS.get("a100").registers.offset
+    assert GPUS.get("rtx3090").registers.slopes == GENERATION_TABLE.get("hopper").registers.slopes
+    assert GPUS.get("mi300x").registers.slopes == GENERATION_TABLE.get("cdna2").registers.slopes != GENERATION_TABLE.get("hopper").registers.slopes
+    assert set(Slopes.model_fields) == set(SLOPE_OF)
+
+
 # ---------------------------------------------------------------- times
 
 
@@ -133,23 +191,28 @@ def calibrated():
     row.measure(session)
     pool = FakePool(hidden_gpu(session))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibrate, "Processes", lambda: pool)
         patch.setattr(times, "CELLS", CELLS)
         patch.setattr(times, "BESIDE", BESIDE)
-        patch.setattr(times, "BEST", 8)
+        patch.setattr(times, "BEST", 4)
+        patch.setattr(times, "DRAWN", 16)
         patch.setattr(times, "SEEDS", (1,))
-        calibrate.measure(session)
+        calibrate.fit_times(session, pool)
     yield session, pool
     session.clear()
 
 
 def test_hidden_constants_are_found(calibrated):
     session, pool = calibrated
-    found = GPUS.get(str(session.place())).measured
+    gpu = GPUS.get(str(session.place()))
+    found = gpu.measured
     # Of a rate and a clock times tell the product.
     assert found.mma_efficiency.value * found.clock_efficiency.value == pytest.approx(0.55 * 0.95, rel=0.1)
     assert found.launch_seconds.value == pytest.approx(5e-6, rel=0.15)
-    assert found.memory_cycles.value == pytest.approx(1500, rel=0.25)
+    for m, n, k in ((700, 900, 500), (3000, 3000, 1000), (128, 8192, 2048)):  # kernels and sizes that it never timed
+        spec = {"problem": {"m": m, "n": n, "k": k}, "split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}
+        plan = solve(loads(spec))
+        real, now = (float(replace(plan, gpu=one).model["seconds"]) for one in (pool.hidden, gpu))
+        assert now == pytest.approx(real, rel=0.1)
     assert found.mma_efficiency.source.startswith("fitted to ") and "a made-up GPU" in found.mma_efficiency.source
     assert len(set(pool.timed)) == len(pool.timed) and len({size for _, size in pool.timed}) == 8
 
@@ -168,9 +231,8 @@ def test_what_is_wrong_is_told_and_no_constant_rests_on_it(monkeypatch):
     session = session_of(kernels=60)
     row.measure(session)
     pool = FakePool(hidden_gpu(session), wrong="ootomo")
-    monkeypatch.setattr(calibrate, "Processes", lambda: pool)
     monkeypatch.setattr(times, "CELLS", (("ootomo", 2, ((1024, 1024, 1024),)),))
-    calibrate.measure(session)
+    calibrate.fit_times(session, pool)
     [value] = [value for value in session.values if value.name == "model of time"]
     assert value.standing == "not found" and "0 timed rows" in value.how and "[measured]\n" in session.rows["generations/made_up.toml"]
     session.clear()
@@ -180,7 +242,7 @@ def test_an_emulator_tells_no_times():
     session = session_of(kernels=60)
     session.machine.kind = "emulator"
     row.measure(session)
-    calibrate.measure(session)
+    calibrate.fit_times(session, None)
     assert any("Not timed" in text for _, text in session.sections)
     session.clear()
 
