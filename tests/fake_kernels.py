@@ -71,6 +71,7 @@ class FakeRates:
     banks: int = 32
     bank_bytes: int = 4
     l2_mib: float = 33.5
+    l2_near_mib: float = 20.0
     l2_latency: float = 250.0
     l2_bytes: float = 41.0
     dram_latency: float = 800.0
@@ -127,12 +128,13 @@ class FakeKernels:
 
     # -------------------------------------------------------- launches
 
-    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Any], overlaps: bool = False) -> None:
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Any], overlaps: bool = False) -> float:
         for one in args:
             (_, out), _, *numbers = one
             _, duration, place, _ = (value for _, value in numbers)
             out.view(np.uint64)[4 * place : 4 * place + 4] = duration, self._now, self._now + duration, 0
             self._now += duration + (self.rates.dependent_gap_ns if overlaps else self.rates.gap_ns)
+        return 12e-6 * len(args)
 
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
         (_, out), _, *numbers = args
@@ -166,7 +168,8 @@ class FakeKernels:
         if symbol == "shared_stride":
             return threads // 32 * 8 * steps * self._conflicts([(lane * x + (lane & 1) * y) % 8192 for lane in range(32)])
         if symbol == "chase":
-            return steps * (rates.dram_latency if keep or x * 128 > rates.l2_mib * 2**20 else rates.l2_latency)
+            far = keep or x * 128 > rates.l2_mib * 2**20
+            return steps * (rates.dram_latency if far else rates.l2_latency * (2 if x * 128 > rates.l2_near_mib * 2**20 else 1))
         if symbol in ("read_memory", "write_memory", "copy_memory"):
             nbytes = 16 * x * steps * (2 if symbol == "copy_memory" else 1)
             near = 16 * x < rates.l2_mib * 2**20

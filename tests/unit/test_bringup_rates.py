@@ -10,7 +10,7 @@ from fake_gpu import FakeGpu, FakeLimits, FakeRates, by_row
 from gemmgen.bringup import facts, limits, rates
 from gemmgen.bringup.limits import register_files, shared_files
 from gemmgen.bringup.probe import EmulatedMachine
-from gemmgen.bringup.rates import NO_CLOCK, find_banks, find_capacity, power_of_two
+from gemmgen.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
 from gemmgen.bringup.report import changes
 from gemmgen.bringup.session import Session
 from gemmgen.catalog.fragment import FRAGMENTS
@@ -115,7 +115,7 @@ def test_planted_rates_are_found(whole):
         "f32 fma_per_clock": fast.fma, "shared bytes_per_clock": fast.shared, "shared latency_cycles": fast.shared_latency, "shared bank_bytes": 4,
         "l2 latency_cycles": fast.l2_latency, "l2 bytes_per_clock": fast.l2_bytes, "dram read_gb_per_s": 1900, "dram copy_gb_per_s": 1900,
         "dram latency_ns": fast.dram_latency / 1.7, "launch gap_us": 0.9, "launch dependent_gap_us": 0.4, "host to_device_gb_per_s": 25,
-        "async_copy bytes_per_clock": 41, "bulk_copy bytes_per_clock": 41, "clock sustained_mhz": 1700, "f32 latency_cycles": 4,
+        "async_copy bytes_per_clock": 41, "bulk_copy bytes_per_clock": 41, "clock sustained_mhz": 1700, "launch round_trip_us": 12, "f32 latency_cycles": 4,
         "clock sustained_tflops": 2e-6 * 77 * 1700 * 1990,
     }  # fmt: skip
     assert {name: raw[name] for name in expected} == pytest.approx(expected, rel=2e-3)
@@ -173,10 +173,14 @@ def test_costs_that_do_not_end_growing_tell_no_banks():
     assert find_banks(lambda stride, odd: stride) is None and find_banks(lambda stride, odd: 1) is None
 
 
-@pytest.mark.parametrize("size", [3.0, 47.0, 130.0])
-def test_a_caches_size_is_where_latency_leaves_it(size):
-    assert find_capacity(lambda mib: 250 if mib <= size else 600 + 100 * (1 - size / mib), 512) == pytest.approx(size, rel=0.03)
-    assert find_capacity(lambda mib: 250 + mib / 100, 512) is None
+@pytest.mark.parametrize("sizes", [(3.0,), (47.0,), (28.0, 60.0)])
+def test_a_caches_size_is_where_latency_leaves_it(sizes):
+    """Of a cache whose nearer part ends before, as well; a tenth beyond its end some reads are still served."""
+    def latency(mib):
+        return 250 + sum(300 / (1 + at) * min(1, max(0, (mib / size - 0.97) * 10)) for at, size in enumerate(sizes))
+
+    assert find_capacities(latency, 384) == pytest.approx(list(sizes), rel=0.04)
+    assert find_capacities(lambda mib: 250 + mib / 2, 384) == []
 
 
 def test_peaks_are_powers_of_two_but_for_what_clocks_cannot_tell():
