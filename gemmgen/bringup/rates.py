@@ -65,7 +65,7 @@ TICKS = {"cuda": 1e9, "hip": 1e8}
 COUNTS_20_BITS = "gfx11"
 """Targets whose counter of cycles wraps around within a millisecond: cycles are the timer's there, at the clock of a short launch."""
 STEP, MOST_L2_MIB = 1.08, 384
-STEP, MOST_L2_MIB = 1.08, 384
+"""How much longer a read takes, from one working set to one a fifth larger, where a cache ends; the largest, beyond which caches of addresses end, too."""
 LINE = 128
 """Bytes of a line of the caches, and between two reads that follow one another."""
 _MOST_MEMORY = 1 << 31
