@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gemmgen.bringup.probe import chain_forms
-from gemmgen.catalog.fragment import find
+from gemmgen.catalog.fragment import Fragment, find
 
 
 @dataclass
@@ -90,6 +91,10 @@ class FakeKernels:
         self.limits, self.rates, self.source, self.name = limits, rates, source, "made up"
         self._now, self._count, self.launches = 1000, {}, []
 
+    @cached_property
+    def _fragment(self) -> Fragment:
+        return find(self.source.name.removeprefix("bringup_"), "a test")
+
     # -------------------------------------------------------- limits
 
     def registers(self, symbol: str) -> int:
@@ -156,7 +161,7 @@ class FakeKernels:
         if symbol in ("fma_1", "shared_chase"):
             return steps * (128 * 4 if symbol == "fma_1" else rates.shared_latency)
         if symbol.startswith("chains_"):
-            fragment = find(self.source.name.removeprefix("bringup_"), "a test")
+            fragment = self._fragment
             per_step = 4 if fragment.from_shared else 32
             if symbol == "chains_1":
                 return per_step * steps * rates.latency

@@ -346,12 +346,12 @@ class Rates:
         value = int(round(told.value)) if near else int(round(found.clock))
         how = f"{found.clock:.1f} MHz under {what}, by the SM's clock beside the timer of all"
         how += "; within 1 % of the boost clock, and taken as that" if near else ""
-        self.session.found(f"gpu {name}", value, how, found.proof)
+        self.session.found(f"gpu {name}", value, how, found.proof, tolerance=CLOCK_CHANGE)
         return value
 
     def _tflops(self, name: str, mhz: float, fma: int) -> None:
         value = float(f"{2e-6 * self.sms * mhz * fma:.5g}")
-        self.session.put(Value(f"gpu {name}", value, f"2 x {self.sms} SMs x {mhz:g} MHz x {fma} multiply-adds", "measured"))
+        self.session.put(Value(f"gpu {name}", value, f"2 x {self.sms} SMs x {mhz:g} MHz x {fma} multiply-adds", tolerance=CLOCK_CHANGE))
 
     # ------------------------------------------------------------ matrix instructions
 
@@ -451,7 +451,8 @@ class Rates:
         size = self._l2_size()
         told = self.session.value("gpu l2_mib")
         if told is None and size is not None:
-            self.session.put(Value("gpu l2_mib", round(size), "the working set from which on latency is device memory's, to a whole MiB"))
+            how = "the working set from which on latency is device memory's, to a whole MiB"
+            self.session.put(Value("gpu l2_mib", round(size), how, tolerance=0.05))
         elif told is None:
             self._missing("gpu l2_mib", "no working set from which on latency grows, nor does the driver tell")
         self._bandwidth(float((told.value if told else None) or size or 4))
@@ -489,7 +490,7 @@ class Rates:
         if told is None and reached:
             best = max(reached, key=reached.get)
             how = f"the most that a kernel reaches, by {best}: the peak is more, and the driver does not tell it"
-            self.session.put(Value("gpu dram_gb_per_s", reached[best], how))
+            self.session.put(Value("gpu dram_gb_per_s", reached[best], how, tolerance=0.05))
         elif told is None:
             self._missing("gpu dram_gb_per_s", "the chip throttled while memory was read, and the driver does not tell it")
         memory = self.session.value("gpu device_memory_bytes")
