@@ -89,7 +89,7 @@ class FakeKernels:
 
     def __init__(self, limits: FakeLimits, rates: FakeRates, source: Any):
         self.limits, self.rates, self.source, self.name = limits, rates, source, "made up"
-        self._now, self._count, self.launches = 1000, {}, []
+        self._now, self._count, self._chased = 1000, {}, None
 
     @cached_property
     def _fragment(self) -> Fragment:
@@ -144,6 +144,8 @@ class FakeKernels:
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
         (_, out), _, *numbers = args
         steps, x, y, keep = (value for _, value in numbers)
+        if symbol == "fill_chain":
+            self._chased = None
         if symbol in ("fill_chain", "stamp"):
             return
         mhz = self.rates.mhz(symbol, self._count.get(symbol, 0))
@@ -173,7 +175,8 @@ class FakeKernels:
         if symbol == "shared_stride":
             return threads // 32 * 8 * steps * self._conflicts([(lane * x + (lane & 1) * y) % 8192 for lane in range(32)])
         if symbol == "chase":
-            far = keep or x * 128 > rates.l2_mib * 2**20
+            again, self._chased = self._chased == keep and steps * threads * 128 < rates.l2_mib * 2**20, keep
+            far = x * 128 > rates.l2_mib * 2**20 and not again
             return steps * (rates.dram_latency if far else rates.l2_latency * (2 if x * 128 > rates.l2_near_mib * 2**20 else 1))
         if symbol in ("read_memory", "write_memory", "copy_memory"):
             nbytes = 16 * x * steps * (2 if symbol == "copy_memory" else 1)
