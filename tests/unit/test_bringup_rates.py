@@ -15,6 +15,7 @@ from gemmgen.bringup.report import changes
 from gemmgen.bringup.session import Session
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS, Limits, Rates
+from gemmgen.errors import BuildError
 
 F16, WGMMA = "mma_m16n8k16_f16", "wgmma_m64n8k16_f16"
 
@@ -84,6 +85,7 @@ def test_answers_that_no_unit_explains_leave_none():
     assert shared_files({2: 1000, 3: 1000, 4: 900}) == [] == shared_files({2: 1000})
 
 
+@pytest.mark.slow
 def test_an_emulated_row_that_was_changed_is_found():
     """By kernels of the compiler: what it gives a thread is tried against the row."""
     gpu = GPUS.get("a100")
@@ -156,6 +158,25 @@ def test_a_rate_is_refused_where_the_clock_changed():
     assert session.value("gpu dram_gb_per_s").standing == session.value("gpu l2_mib").standing == "told"
     assert session.value("gpu boost_mhz").value == 1710 and "1700.0 MHz" in session.value("gpu boost_mhz").how
     assert session.value("gpu dram_gib").value == 80
+
+
+def test_words_that_nobody_asked_for_are_not_missed():
+    session = found(FakeGpu(by_row("exact", 16)), limits.measure, rates.measure, fragments=("mma_m8n8k16_s8",))
+    assert session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}
+    assert not [one.name for one in session.values if one.standing == "not found" and one.name != "gpu dram_gib"]
+
+
+def test_an_instruction_that_the_compiler_refuses_is_told(monkeypatch):
+    class Refusing(FakeGpu):
+        def kernels(self, source):
+            if source.name == f"bringup_{F16}":
+                raise BuildError(source.name, "is refused")
+            return super().kernels(source)
+
+    session = found(Refusing(by_row("exact", 16)), limits.measure, rates.measure, fragments=(F16, "mma_m8n8k16_s8"))
+    refused = session.value(f"rate {F16} fma_per_clock")
+    assert refused.standing == "not found" and "is refused" in refused.how
+    assert session.value("gpu f16_tflops").standing == "not found" and session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}
 
 
 @pytest.mark.parametrize(("lanes", "banks", "width"), [(32, 32, 4), (32, 64, 4), (32, 32, 8), (64, 32, 4), (64, 64, 4), (32, 16, 4), (32, 16, 16)])
