@@ -89,7 +89,9 @@ class FakeKernels:
 
     def __init__(self, limits: FakeLimits, rates: FakeRates, source: Any):
         self.limits, self.rates, self.source, self.name = limits, rates, source, "made up"
-        self._now, self._count, self._chased = 1000, {}, None
+        self._now, self._count, self._chased = 1000, {}, None  # ticks, launches of each kernel, where the last chase began
+        self._wraps = 1 << (20 if source.arch.startswith("gfx11") else 62)
+        self._tick_ns = 10 if source.arch.startswith("gfx") else 1
 
     @cached_property
     def _fragment(self) -> Fragment:
@@ -138,7 +140,7 @@ class FakeKernels:
             (_, out), _, *numbers = one
             _, duration, place, _ = (value for _, value in numbers)
             out.view(np.uint64)[4 * place : 4 * place + 4] = duration, self._now, self._now + duration, 0
-            self._now += duration + (self.rates.dependent_gap_ns if overlaps else self.rates.gap_ns)
+            self._now += duration + (self.rates.dependent_gap_ns if overlaps else self.rates.gap_ns) // self._tick_ns
         return 12e-6 * len(args)
 
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
@@ -152,8 +154,8 @@ class FakeKernels:
         self._count[symbol] = self._count.get(symbol, 0) + 1
         cycles = max(1.0, self._cycles(symbol, blocks, threads, steps, x, y, keep, mhz) * max(1, blocks // (4 * self.rates.sms)))
         told = out.view(np.uint64)[: 4 * blocks].reshape(blocks, 4)
-        told[:] = np.array([round(cycles), self._now, self._now + round(1e3 * cycles / mhz), 0], np.uint64)
-        told[:, 3] = np.arange(blocks) % self.rates.sms
+        told[:] = np.array([round(cycles) % self._wraps, self._now, self._now + round(1e3 * cycles / mhz / self._tick_ns), 0], np.uint64)
+        told[:, 3] = np.arange(blocks) % self.rates.sms if self._tick_ns == 1 else 0  # AMD's do not tell
         self._now = int(told[0, 2]) + 1000
 
     def _cycles(self, symbol: str, blocks: int, threads: int, steps: int, x: int, y: int, keep: int, mhz: float) -> float:
@@ -173,7 +175,8 @@ class FakeKernels:
         if symbol == "shared_read":
             return 1024 * 8 * 16 * steps / rates.shared
         if symbol == "shared_stride":
-            return threads // 32 * 8 * steps * self._conflicts([(lane * x + (lane & 1) * y) % 8192 for lane in range(32)])
+            lanes = self.limits.warp_size
+            return threads // lanes * 8 * steps * self._conflicts([(lane * x + (lane & 1) * y) % 8192 for lane in range(lanes)])
         if symbol == "chase":
             again, self._chased = self._chased == keep and steps * threads * 128 < rates.l2_mib * 2**20, keep
             far = x * 128 > rates.l2_mib * 2**20 and not again

@@ -160,6 +160,25 @@ def test_a_rate_is_refused_where_the_clock_changed():
     assert session.value("gpu dram_gib").value == 80
 
 
+CDNA = FakeLimits(64, registers_per_sm=131072, registers_per_thread=512, register_allocation_unit=512, shared_bytes_per_sm=65536, compiler=512,
+                  shared_bytes_per_block=65536, shared_bytes_reserved_per_block=0, shared_allocation_unit=512, cluster=1, without_opt_in=65536)
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
+def test_another_vendors_gpu_is_measured_alike(arch):
+    """Its timer is slower, kernels do not tell on which SM they run, and of one target the counter of cycles wraps around."""
+    held = CDNA if arch == "gfx90a" else FakeLimits(32, registers_per_sm=196608, registers_per_thread=256, register_allocation_unit=768, compiler=256, cluster=1)
+    name = {"gfx90a": "mfma_m16n16k16_f16", "gfx1100": "rdna3_m16n16k16_f16"}[arch]
+    gpu = FakeGpu(by_row("exact", 16), limits=held, rates=FakeRates(banks=32), told={"sms": 77}, arch=arch, kind="hip")
+    session = found(gpu, limits.measure, rates.measure, fragments=(name,))
+    planted = {key: value for key, value in asdict(held).items() if key in Limits.model_fields and key != "warp_size"}
+    assert values(session, Limits) == {**planted, "shared_banks": 32}
+    expected = {"sms": 77, "boost_mhz": 1700, "f32_fma_per_clock": 128, "tensor_fma_per_clock": {"f16": 1024}}
+    assert {key: values(session, Rates)[key] for key in expected} == expected
+    assert session.value(f"rate {name} fma_per_clock").value == pytest.approx(1003, rel=2e-3)
+    assert session.value("rate launch gap_us").value == 0.9 and session.value("rate bulk_copy bytes_per_clock") is None
+
+
 def test_words_that_nobody_asked_for_are_not_missed():
     session = found(FakeGpu(by_row("exact", 16)), limits.measure, rates.measure, fragments=("mma_m8n8k16_s8",))
     assert session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}
