@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gemmgen.bringup.probe import chain_forms
-from gemmgen.catalog.fragment import find
+from gemmgen.catalog.fragment import Fragment, find
 
 
 @dataclass
@@ -71,6 +72,7 @@ class FakeRates:
     banks: int = 32
     bank_bytes: int = 4
     l2_mib: float = 33.5
+    l2_near_mib: float = 20.0
     l2_latency: float = 250.0
     l2_bytes: float = 41.0
     dram_latency: float = 800.0
@@ -87,7 +89,13 @@ class FakeKernels:
 
     def __init__(self, limits: FakeLimits, rates: FakeRates, source: Any):
         self.limits, self.rates, self.source, self.name = limits, rates, source, "made up"
-        self._now, self._count, self.launches = 1000, {}, []
+        self._now, self._count, self._chased = 1000, {}, None  # ticks, launches of each kernel, where the last chase began
+        self._wraps = 1 << (20 if source.arch.startswith("gfx11") else 62)
+        self._tick_ns = 10 if source.arch.startswith("gfx") else 1
+
+    @cached_property
+    def _fragment(self) -> Fragment:
+        return find(self.source.name.removeprefix("bringup_"), "a test")
 
     # -------------------------------------------------------- limits
 
@@ -127,24 +135,27 @@ class FakeKernels:
 
     # -------------------------------------------------------- launches
 
-    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Any], overlaps: bool = False) -> None:
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Any], overlaps: bool = False) -> float:
         for one in args:
             (_, out), _, *numbers = one
             _, duration, place, _ = (value for _, value in numbers)
             out.view(np.uint64)[4 * place : 4 * place + 4] = duration, self._now, self._now + duration, 0
-            self._now += duration + (self.rates.dependent_gap_ns if overlaps else self.rates.gap_ns)
+            self._now += duration + (self.rates.dependent_gap_ns if overlaps else self.rates.gap_ns) // self._tick_ns
+        return 12e-6 * len(args)
 
     def launch(self, symbol: str, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool = False) -> None:
         (_, out), _, *numbers = args
         steps, x, y, keep = (value for _, value in numbers)
+        if symbol == "fill_chain":
+            self._chased = None
         if symbol in ("fill_chain", "stamp"):
             return
         mhz = self.rates.mhz(symbol, self._count.get(symbol, 0))
         self._count[symbol] = self._count.get(symbol, 0) + 1
         cycles = max(1.0, self._cycles(symbol, blocks, threads, steps, x, y, keep, mhz) * max(1, blocks // (4 * self.rates.sms)))
         told = out.view(np.uint64)[: 4 * blocks].reshape(blocks, 4)
-        told[:] = np.array([round(cycles), self._now, self._now + round(1e3 * cycles / mhz), 0], np.uint64)
-        told[:, 3] = np.arange(blocks) % self.rates.sms
+        told[:] = np.array([round(cycles) % self._wraps, self._now, self._now + round(1e3 * cycles / mhz / self._tick_ns), 0], np.uint64)
+        told[:, 3] = np.arange(blocks) % self.rates.sms if self._tick_ns == 1 else 0  # AMD's do not tell
         self._now = int(told[0, 2]) + 1000
 
     def _cycles(self, symbol: str, blocks: int, threads: int, steps: int, x: int, y: int, keep: int, mhz: float) -> float:
@@ -154,7 +165,7 @@ class FakeKernels:
         if symbol in ("fma_1", "shared_chase"):
             return steps * (128 * 4 if symbol == "fma_1" else rates.shared_latency)
         if symbol.startswith("chains_"):
-            fragment = find(self.source.name.removeprefix("bringup_"), "a test")
+            fragment = self._fragment
             per_step = 4 if fragment.from_shared else 32
             if symbol == "chains_1":
                 return per_step * steps * rates.latency
@@ -164,9 +175,12 @@ class FakeKernels:
         if symbol == "shared_read":
             return 1024 * 8 * 16 * steps / rates.shared
         if symbol == "shared_stride":
-            return threads // 32 * 8 * steps * self._conflicts([(lane * x + (lane & 1) * y) % 8192 for lane in range(32)])
+            lanes = self.limits.warp_size
+            return threads // lanes * 8 * steps * self._conflicts([(lane * x + (lane & 1) * y) % 8192 for lane in range(lanes)])
         if symbol == "chase":
-            return steps * (rates.dram_latency if keep or x * 128 > rates.l2_mib * 2**20 else rates.l2_latency)
+            again, self._chased = self._chased == keep and steps * threads * 128 < rates.l2_mib * 2**20, keep
+            far = x * 128 > rates.l2_mib * 2**20 and not again
+            return steps * (rates.dram_latency if far else rates.l2_latency * (2 if x * 128 > rates.l2_near_mib * 2**20 else 1))
         if symbol in ("read_memory", "write_memory", "copy_memory"):
             nbytes = 16 * x * steps * (2 if symbol == "copy_memory" else 1)
             near = 16 * x < rates.l2_mib * 2**20

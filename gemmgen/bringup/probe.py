@@ -70,8 +70,8 @@ class Kernels(Device, Protocol):
         """How many such blocks an SM holds at once, by the driver's occupancy query."""
         ...
 
-    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
-        """Launches with nothing between them, one for each list of arguments.
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> float:
+        """Launches with nothing between them, one for each list of arguments; seconds from the first call to the end of all, seen from the host.
 
         Args:
             overlaps: each may start while the one before still runs.

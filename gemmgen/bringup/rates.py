@@ -64,6 +64,8 @@ TICKS = {"cuda": 1e9, "hip": 1e8}
 """A second's, of the timer that all processors share: ns by PTX, 100 MHz of AMD's constant clock."""
 COUNTS_20_BITS = "gfx11"
 """Targets whose counter of cycles wraps around within a millisecond: cycles are the timer's there, at the clock of a short launch."""
+STEP, MOST_L2_MIB = 1.08, 384
+"""How much longer a read takes, from one working set to one a fifth larger, where a cache ends; the largest, beyond which caches of addresses end, too."""
 LINE = 128
 """Bytes of a line of the caches, and between two reads that follow one another."""
 _MOST_MEMORY = 1 << 31
@@ -209,7 +211,7 @@ RAW = {
     "shared bytes_per_clock": "shared memory of an SM, bytes in a clock", "shared latency_cycles": "a read that needs the one before, cycles",
     "shared bank_bytes": "width of a bank, bytes",
     "l2 latency_cycles": "a read that needs the one before, cycles", "l2 bytes_per_clock": "bytes an SM gets in a clock while all read",
-    "l2 mib": "2^20 bytes that one SM reads again at L2's latency",
+    "l2 mib": "2^20 bytes that are read again sooner than device memory is",
     "dram latency_ns": "a read that needs the one before, ns", "dram read_gb_per_s": "10^9 bytes a second", "dram write_gb_per_s": "10^9 bytes a second",
     "dram copy_gb_per_s": "10^9 bytes a second, read and written",
     "async_copy bytes_per_clock": "from L2 to shared memory past the registers, bytes an SM gets in a clock while all copy",
@@ -275,7 +277,9 @@ class Rates:
         self._sustained()
         table = ["| rate | median | spread | clock, MHz | of |", "| --- | --- | --- | --- | --- |", *self.lines]
         self.session.sections.append(("Rates", "\n".join(table)))
-        self.kernels.release()
+        for kernels in (self.kernels, *self.built.values()):
+            if not isinstance(kernels, GemmgenError):
+                kernels.release()
 
     # ------------------------------------------------------------ what is put down
 
@@ -344,12 +348,12 @@ class Rates:
         value = int(round(told.value)) if near else int(round(found.clock))
         how = f"{found.clock:.1f} MHz under {what}, by the SM's clock beside the timer of all"
         how += "; within 1 % of the boost clock, and taken as that" if near else ""
-        self.session.found(f"gpu {name}", value, how, found.proof)
+        self.session.found(f"gpu {name}", value, how, found.proof, tolerance=CLOCK_CHANGE)
         return value
 
     def _tflops(self, name: str, mhz: float, fma: int) -> None:
         value = float(f"{2e-6 * self.sms * mhz * fma:.5g}")
-        self.session.put(Value(f"gpu {name}", value, f"2 x {self.sms} SMs x {mhz:g} MHz x {fma} multiply-adds", "measured"))
+        self.session.put(Value(f"gpu {name}", value, f"2 x {self.sms} SMs x {mhz:g} MHz x {fma} multiply-adds", tolerance=CLOCK_CHANGE))
 
     # ------------------------------------------------------------ matrix instructions
 
@@ -372,23 +376,25 @@ class Rates:
             latency = bench.repeated(lambda run: run.typical / (form.per_step * alone), form.alone, 1, fragment.threads, alone)
             raw = self._raw(f"{name} fma_per_clock", reached, how=f"multiply-adds of an SM in a clock, {form.text}")
             self._raw(f"{name} latency_cycles", latency, how="from one to the next that needs its sums, cycles")
-            clocks[name] = reached
+            clocks[name] = max(reached, latency, key=lambda one: one.clock)
             if raw and raw > best.get(fragment.word, (0.0, ""))[0]:
                 best[fragment.word] = raw, name
         self._tensor(best, clocks)
 
     def _tensor(self, best: dict[str, tuple[float, str]], clocks: dict[str, Measured]) -> None:
+        words = {one.word for one in self.instructions.values()}
+        for name, sought in (("tensor_fma_per_clock", bool(words - best.keys())), ("tensor_boost_mhz", "f16" in words), ("f16_tflops", "f16" in words)):
+            if sought:  # until it is found
+                self._missing(f"gpu {name}", "of some words no instruction could be measured: the compiler refused it, or the chip throttled")
         if not best:
-            self._missing("gpu tensor_fma_per_clock", "no matrix instruction was measured")
             return
         peaks = {word: power_of_two(raw) for word, (raw, _) in best.items()}
         how = "; ".join(f"{word}: {raw:g} reached by {name}, {100 * raw / peaks[word]:.0f} % of {peaks[word]}" for word, (raw, name) in best.items())
         self.session.put(Value("gpu tensor_fma_per_clock", peaks, f"least powers of two that are not below what was reached; {how}"))
         if "f16" not in best:
-            for name in ("tensor_boost_mhz", "f16_tflops"):
-                self._missing(f"gpu {name}", "no instruction of FP16 words was measured")
             return
-        clock = self._clock("tensor_boost_mhz", clocks[best["f16"][1]], f"bursts of {best['f16'][1]} of random words on all SMs")
+        name = max((name for name in clocks if self.instructions[name].word == "f16"), key=lambda name: clocks[name].clock)
+        clock = self._clock("tensor_boost_mhz", clocks[name], f"bursts of {name}, the fastest clock of all of FP16 words")
         if clock:
             self._tflops("f16_tflops", clock, peaks["f16"])
 
@@ -448,46 +454,41 @@ class Rates:
         size = self._l2_size()
         told = self.session.value("gpu l2_mib")
         if told is None and size is not None:
-            self.session.put(Value("gpu l2_mib", round(size), "the working set that is read again at L2's latency, to a whole MiB"))
+            how = "the working set from which on latency is device memory's, to a whole MiB"
+            self.session.put(Value("gpu l2_mib", round(size), how, tolerance=0.05))
         elif told is None:
-            self._missing("gpu l2_mib", "no working set at which latency leaves L2's, nor does the driver tell")
+            self._missing("gpu l2_mib", "no working set from which on latency grows, nor does the driver tell")
         self._bandwidth(float((told.value if told else None) or size or 4))
 
     def _l2_size(self) -> float | None:
         curve: dict[float, float] = {}
 
         def latency(mib: float) -> float:
-            curve[mib] = self._latency(int(mib * MIB)).value
+            if mib not in curve:
+                curve[mib] = self._latency(int(mib * MIB)).value
             return curve[mib]
 
-        size = find_capacity(latency, min(512, self.most / MIB))
+        steps = find_capacities(latency, min(MOST_L2_MIB, self.most / MIB))
         shown = ", ".join(f"{mib:.3g}: {cycles:.0f}" for mib, cycles in sorted(curve.items()))
-        if size is None:
+        if not steps:
             self._missing("rate l2 mib", f"no step of latency, cycles by MiB {shown}")
             return None
-        self._plain("l2 mib", size, 0.0, 0.0, f"{RAW['l2 mib']}; cycles by MiB {shown}", f"{len(curve)} working sets", 3)
-        return size
+        nearer = f", after steps at {', '.join(f'{one:.3g}' for one in steps[:-1])}" if steps[1:] else ""
+        self._plain("l2 mib", steps[-1], 0.0, 0.0, f"{RAW['l2 mib']}{nearer}", f"{len(curve)} working sets, cycles by MiB {shown}", 3)
+        return steps[-1]
 
     def _bandwidth(self, l2_mib: float) -> None:
-        bench, blocks = self.bench, self.sms
-        turn = 8 * 512 * blocks  # of 16 bytes
-        whole = max(1, int(l2_mib * MIB / 4) // (16 * turn)) * turn
-        steps = bench.scaled("read_memory", blocks, 512, whole, 512 * blocks, first=4)
-        self._raw("l2 bytes_per_clock", bench.repeated(
-            lambda run: 16 * whole * steps / (run.span * run.mhz * 1e6) / self.sms, "read_memory", blocks, 512, steps, whole, 512 * blocks))
-        blocks *= 4
-        turn *= 4
+        self._raw("l2 bytes_per_clock", max((self._l2_bytes(l2_mib, blocks) for blocks in (self.sms, 2 * self.sms)), key=lambda one: one.value))
         reached: dict[str, float] = {}
         for name, symbol, share in (("read", "read_memory", 1), ("write", "write_memory", 1), ("copy", "copy_memory", 2)):
-            count = self.most // 16 // share // turn * turn
-            found = bench.repeated(lambda run: 16e-9 * count * share / run.span, symbol, blocks, 512, 1, count, 512 * blocks)
+            found = max((self._dram(symbol, share, blocks) for blocks in (self.sms, 2 * self.sms, 4 * self.sms)), key=lambda one: one.value)
             if (value := self._raw(f"dram {name}_gb_per_s", found)) is not None:
                 reached[name] = value
         told = self.session.value("gpu dram_gb_per_s")
         if told is None and reached:
             best = max(reached, key=reached.get)
             how = f"the most that a kernel reaches, by {best}: the peak is more, and the driver does not tell it"
-            self.session.put(Value("gpu dram_gb_per_s", reached[best], how))
+            self.session.put(Value("gpu dram_gb_per_s", reached[best], how, tolerance=0.05))
         elif told is None:
             self._missing("gpu dram_gb_per_s", "the chip throttled while memory was read, and the driver does not tell it")
         memory = self.session.value("gpu device_memory_bytes")
@@ -495,6 +496,20 @@ class Rates:
             self.session.put(Value("gpu dram_gib", -(-int(memory.value) // 2**30), "what the driver tells, to the next whole 2^30 bytes", "told"))
         else:
             self._missing("gpu dram_gib", "the driver does not tell")
+
+    def _l2_bytes(self, l2_mib: float, blocks: int) -> Measured:
+        """Bytes an SM gets in a clock while all read about a quarter of L2 again and again."""
+        turn = 8 * 512 * blocks  # of 16 bytes
+        whole = max(1, int(l2_mib * MIB / 4) // (16 * turn)) * turn
+        steps = self.bench.scaled("read_memory", blocks, 512, whole, 512 * blocks, first=4)
+        return self.bench.repeated(
+            lambda run: 16 * whole * steps / (run.span * run.mhz * 1e6) / self.sms, "read_memory", blocks, 512, steps, whole, 512 * blocks)
+
+    def _dram(self, symbol: str, share: int, blocks: int) -> Measured:
+        """10^9 bytes a second, of as much memory as there is to try."""
+        turn = 8 * 512 * blocks
+        count = self.most // 16 // share // turn * turn
+        return self.bench.repeated(lambda run: 16e-9 * count * share / run.span, symbol, blocks, 512, 1, count, 512 * blocks)
 
     def _copies(self) -> None:
         whole = 1 << 19  # of 16 bytes: 8 MiB
@@ -519,12 +534,8 @@ class Rates:
             found = Measured(tuple(gaps), (1.0,))
             proof = f"{REPEATS} repeats of {count} launches, spread {100 * found.spread:.2g} %"
             self._plain(f"launch {name}", found.value, found.spread, 0.0, RAW[f"launch {name}"], proof, 3)
-        trips = []
-        for _ in range(50):
-            start = time.perf_counter()
-            self.bench.kernels.launch("stamp", 1, self.warp, 0, [("pointer", self.memory), ("pointer", self.memory), *(("int", 0) for _ in range(4))])
-            self.kernels.seconds()
-            trips.append(1e6 * (time.perf_counter() - start))
+        arguments = [("pointer", self.memory), ("pointer", self.memory), *(("int", 0) for _ in range(4))]
+        trips = [1e6 * self.kernels.series("stamp", 1, self.warp, [arguments]) for _ in range(50)]
         trips = sorted(trips[10:])
         spread = (trips[-4] - trips[4]) / median(trips)
         proof = f"{len(trips)} repeats, spread of the middle 80 % {100 * spread:.2g} %"
@@ -555,8 +566,7 @@ class Rates:
         names = [name for name, one in self.instructions.items() if one.word == "f16" and not isinstance(self.built[name], GemmgenError)]
         rate = {name: one.value for name in names if (one := self.session.value(f"rate {name} fma_per_clock")) and one.value}
         if not rate:
-            for name in ("sustained_mhz", "sustained_tflops"):
-                self._missing(f"rate clock {name}", "no instruction of FP16 words was measured")
+            self.lines.append("| clock sustained_mhz | | | | no instruction of FP16 words was measured |")
             return
         name = max(rate, key=rate.get)
         fragment, kernels = self.instructions[name], self.built[name]
@@ -673,22 +683,25 @@ def find_banks(cost: Callable[[int, int], float], most: int = 128) -> Banks | No
     return Banks(around // width, 4 * width, costs)
 
 
-def find_capacity(latency: Callable[[float], float], most: float, first: float = 1.0) -> float | None:
-    """MiB up to which reads that follow one another take as long as those of `first` MiB; None where the last takes hardly longer.
+def find_capacities(latency: Callable[[float], float], most: float, first: float = 1.0) -> list[float]:
+    """MiB of the working sets from which on reads that follow one another take longer: the last is the cache's size, those before are of its nearer parts.
 
     Args:
         latency: of a working set of so many MiB.
         most: MiB of the largest working set.
     """
-    near, far = latency(first), latency(most)
-    if far < 1.25 * near:
-        return None
-    middle = (near * far) ** 0.5
-    low = first
-    while 2 * low < most and latency(2 * low) < middle:
-        low *= 2
-    high = min(2 * low, most)
-    while high / low > 1.02:
-        between = (low * high) ** 0.5
-        low, high = (between, high) if latency(between) < middle else (low, between)
-    return (low * high) ** 0.5
+    sizes = [first * 2 ** (at / 4) for at in range(int(4 * math.log2(most / first)) + 1)]
+    costs = [latency(size) for size in sizes]
+    found, at = [], 0
+    while at + 1 < len(sizes):
+        end = at
+        while end + 1 < len(sizes) and costs[end + 1] > STEP * costs[end]:
+            end += 1
+        if end > at:
+            level, low, high = (costs[at] * costs[end]) ** 0.5, sizes[at], sizes[end]
+            while high / low > 1.02:
+                between = (low * high) ** 0.5
+                low, high = (between, high) if latency(between) < level else (low, between)
+            found.append((low * high) ** 0.5)
+        at = max(end, at + 1)
+    return found

@@ -118,9 +118,9 @@ class Session:
         at = next((at for at, one in enumerate(self.values) if one.name == value.name), None)
         self.values[len(self.values) if at is None else at : len(self.values) if at is None else at + 1] = [value]
 
-    def found(self, name: str, value: Any, how: str, proof: str = "") -> None:
+    def found(self, name: str, value: Any, how: str, proof: str = "", tolerance: float = 0.0) -> None:
         """Add what was measured of a thing that the driver may have told, beside what it told."""
         before = self.value(name)
         if before is not None and before.standing == "told":
             how += "; the driver tells the same" if before.value == value else f"; the driver tells {before.value}"
-        self.put(Value(name, value, how, "measured", proof))
+        self.put(Value(name, value, how, "measured", proof, tolerance))

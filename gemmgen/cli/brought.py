@@ -46,11 +46,12 @@ def bringup(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
 ) -> int:
-    """Find out how a device multiplies matrices, and write rows that say so.
+    """Find out how a device multiplies matrices, what it holds and how fast it is, and write rows that say so.
 
     Launches alone tell which lane holds which element of each matrix
-    instruction, in which order it sums and how it rounds. A folder that has a
-    report of the last time is compared with it. The exit code is 1 where
+    instruction, in which order it sums and how it rounds, where the GPU's limits
+    are and what kernels reach. A folder that has a report of the last time is
+    compared with it. The exit code is 1 where
     something that was sought was not found.
     """
     from gemmgen.bringup import REPORT, bring_up

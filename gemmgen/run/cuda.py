@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -265,16 +266,20 @@ class CudaDevice:
         except driver.CUDADriverError:
             return 0
 
-    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
-        """Launches with nothing between them, one for each list of arguments.
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> float:
+        """Launches with nothing between them, one for each list of arguments; seconds from the first call to the end of all, seen from the host.
 
         Args:
             overlaps: each may start while the one before still runs.
         """
         runs = [self.prepared(symbol, blocks, threads, 0, one, overlaps and at > 0, direct=True) for at, one in enumerate(args)]
+        stream = self._cupy.cuda.get_current_stream()
+        stream.synchronize()
+        start = time.perf_counter()
         for run in runs:
             run()
-        self._cupy.cuda.get_current_stream().synchronize()
+        stream.synchronize()
+        return time.perf_counter() - start
 
     def copy_seconds(self, nbytes: int, to_device: bool) -> float:
         """What a copy between page-locked memory of the host and the device takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -274,10 +275,13 @@ class HipDevice:
         except DeviceError:
             return 0
 
-    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> None:
-        """Launches one after another, one for each list of arguments; none overlaps another."""
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> float:
+        """Launches one after another, one for each list of arguments; seconds from the first call to the end of all. None overlaps another."""
+        start = time.perf_counter()
         for one in args:
             self.launch(symbol, blocks, threads, 0, one)
+        self._runtime("hipDeviceSynchronize")
+        return time.perf_counter() - start
 
     def copy_seconds(self, nbytes: int, to_device: bool) -> None:
         """Not measured."""

@@ -174,6 +174,16 @@ def test_the_error_of_registers_is_that_of_kernels_left_out(compiled):
     assert float(last[3].split()[0]) == pytest.approx(100 * error.value, abs=0.1)
 
 
+def test_a_kernel_is_told_by_a_fit_that_has_not_seen_it(monkeypatch):
+    gpu = GPUS.get("a100")
+    numbers = asked(solve(loads({"problem": dict.fromkeys("mnk", 1024), "split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}})))
+    rows = [registers.Compiled({"number": at}, "portable", "", numbers, 100 + at, 0) for at in range(16)]
+    seen = []
+    monkeypatch.setattr(registers, "fitted", lambda rows, table: seen.append({row.registers for row in rows}) or table)
+    registers.fit(rows, 0, gpu, "none")
+    assert [len(one) for one in seen] == [12, 12, 12, 12, 16] and set.intersection(*seen[:4]) == set()
+
+
 def test_a_row_that_was_not_fitted_has_its_neighbours_registers():
     assert GPUS.get("rtx3090").registers.offset == GENERATION_TABLE.get("ampere").registers.since["sm_86"] != GPUS.get("a100").registers.offset
     assert GPUS.get("rtx3090").registers.slopes == GENERATION_TABLE.get("hopper").registers.slopes

@@ -10,11 +10,12 @@ from fake_gpu import FakeGpu, FakeLimits, FakeRates, by_row
 from gemmgen.bringup import facts, limits, rates
 from gemmgen.bringup.limits import register_files, shared_files
 from gemmgen.bringup.probe import EmulatedMachine
-from gemmgen.bringup.rates import NO_CLOCK, find_banks, find_capacity, power_of_two
+from gemmgen.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
 from gemmgen.bringup.report import changes
 from gemmgen.bringup.session import Session
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS, Limits, Rates
+from gemmgen.errors import BuildError
 
 F16, WGMMA = "mma_m16n8k16_f16", "wgmma_m64n8k16_f16"
 
@@ -84,6 +85,7 @@ def test_answers_that_no_unit_explains_leave_none():
     assert shared_files({2: 1000, 3: 1000, 4: 900}) == [] == shared_files({2: 1000})
 
 
+@pytest.mark.slow
 def test_an_emulated_row_that_was_changed_is_found():
     """By kernels of the compiler: what it gives a thread is tried against the row."""
     gpu = GPUS.get("a100")
@@ -115,7 +117,7 @@ def test_planted_rates_are_found(whole):
         "f32 fma_per_clock": fast.fma, "shared bytes_per_clock": fast.shared, "shared latency_cycles": fast.shared_latency, "shared bank_bytes": 4,
         "l2 latency_cycles": fast.l2_latency, "l2 bytes_per_clock": fast.l2_bytes, "dram read_gb_per_s": 1900, "dram copy_gb_per_s": 1900,
         "dram latency_ns": fast.dram_latency / 1.7, "launch gap_us": 0.9, "launch dependent_gap_us": 0.4, "host to_device_gb_per_s": 25,
-        "async_copy bytes_per_clock": 41, "bulk_copy bytes_per_clock": 41, "clock sustained_mhz": 1700, "f32 latency_cycles": 4,
+        "async_copy bytes_per_clock": 41, "bulk_copy bytes_per_clock": 41, "clock sustained_mhz": 1700, "launch round_trip_us": 12, "f32 latency_cycles": 4,
         "clock sustained_tflops": 2e-6 * 77 * 1700 * 1990,
     }  # fmt: skip
     assert {name: raw[name] for name in expected} == pytest.approx(expected, rel=2e-3)
@@ -158,6 +160,44 @@ def test_a_rate_is_refused_where_the_clock_changed():
     assert session.value("gpu dram_gib").value == 80
 
 
+CDNA = FakeLimits(64, registers_per_sm=131072, registers_per_thread=512, register_allocation_unit=512, shared_bytes_per_sm=65536, compiler=512,
+                  shared_bytes_per_block=65536, shared_bytes_reserved_per_block=0, shared_allocation_unit=512, cluster=1, without_opt_in=65536)
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
+def test_another_vendors_gpu_is_measured_alike(arch):
+    """Its timer is slower, kernels do not tell on which SM they run, and of one target the counter of cycles wraps around."""
+    held = CDNA if arch == "gfx90a" else FakeLimits(32, registers_per_sm=196608, registers_per_thread=256, register_allocation_unit=768, compiler=256, cluster=1)
+    name = {"gfx90a": "mfma_m16n16k16_f16", "gfx1100": "rdna3_m16n16k16_f16"}[arch]
+    gpu = FakeGpu(by_row("exact", 16), limits=held, rates=FakeRates(banks=32), told={"sms": 77}, arch=arch, kind="hip")
+    session = found(gpu, limits.measure, rates.measure, fragments=(name,))
+    planted = {key: value for key, value in asdict(held).items() if key in Limits.model_fields and key != "warp_size"}
+    assert values(session, Limits) == {**planted, "shared_banks": 32}
+    expected = {"sms": 77, "boost_mhz": 1700, "f32_fma_per_clock": 128, "tensor_fma_per_clock": {"f16": 1024}}
+    assert {key: values(session, Rates)[key] for key in expected} == expected
+    assert session.value(f"rate {name} fma_per_clock").value == pytest.approx(1003, rel=2e-3)
+    assert session.value("rate launch gap_us").value == 0.9 and session.value("rate bulk_copy bytes_per_clock") is None
+
+
+def test_words_that_nobody_asked_for_are_not_missed():
+    session = found(FakeGpu(by_row("exact", 16)), limits.measure, rates.measure, fragments=("mma_m8n8k16_s8",))
+    assert session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}
+    assert not [one.name for one in session.values if one.standing == "not found" and one.name != "gpu dram_gib"]
+
+
+def test_an_instruction_that_the_compiler_refuses_is_told(monkeypatch):
+    class Refusing(FakeGpu):
+        def kernels(self, source):
+            if source.name == f"bringup_{F16}":
+                raise BuildError(source.name, "is refused")
+            return super().kernels(source)
+
+    session = found(Refusing(by_row("exact", 16)), limits.measure, rates.measure, fragments=(F16, "mma_m8n8k16_s8"))
+    refused = session.value(f"rate {F16} fma_per_clock")
+    assert refused.standing == "not found" and "is refused" in refused.how
+    assert session.value("gpu f16_tflops").standing == "not found" and session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}
+
+
 @pytest.mark.parametrize(("lanes", "banks", "width"), [(32, 32, 4), (32, 64, 4), (32, 32, 8), (64, 32, 4), (64, 64, 4), (32, 16, 4), (32, 16, 16)])
 def test_banks_are_found_by_strides(lanes, banks, width):
     """Reads of a warp are as many as words of one bank."""
@@ -173,10 +213,14 @@ def test_costs_that_do_not_end_growing_tell_no_banks():
     assert find_banks(lambda stride, odd: stride) is None and find_banks(lambda stride, odd: 1) is None
 
 
-@pytest.mark.parametrize("size", [3.0, 47.0, 130.0])
-def test_a_caches_size_is_where_latency_leaves_it(size):
-    assert find_capacity(lambda mib: 250 if mib <= size else 600 + 100 * (1 - size / mib), 512) == pytest.approx(size, rel=0.03)
-    assert find_capacity(lambda mib: 250 + mib / 100, 512) is None
+@pytest.mark.parametrize("sizes", [(3.0,), (47.0,), (28.0, 60.0)])
+def test_a_caches_size_is_where_latency_leaves_it(sizes):
+    """Of a cache whose nearer part ends before, as well; a tenth beyond its end some reads are still served."""
+    def latency(mib):
+        return 250 + sum(300 / (1 + at) * min(1, max(0, (mib / size - 0.97) * 10)) for at, size in enumerate(sizes))
+
+    assert find_capacities(latency, 384) == pytest.approx(list(sizes), rel=0.04)
+    assert find_capacities(lambda mib: 250 + mib / 2, 384) == []
 
 
 def test_peaks_are_powers_of_two_but_for_what_clocks_cannot_tell():

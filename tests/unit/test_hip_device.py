@@ -128,6 +128,7 @@ def test_too_little_memory_and_other_refusals(monkeypatch):
     device.release()  # says nothing again
 
 
+@pytest.mark.slow
 def test_what_a_gpu_holds_is_asked_and_tried(monkeypatch):
     """Registers as loaded, blocks that reside, and whether a launch is refused."""
     fake = install(monkeypatch, FakeHip())
