@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,6 +71,11 @@ class Timed:
     kernels: int
     refused: tuple[str, ...]
 
+    def beside(self, other: Timed, gpu: str) -> Timed:
+        """Both, as kernels of the row at a path."""
+        rows = tuple(replace(row, gpu=gpu) for row in (*self.rows, *other.rows))
+        return Timed(rows, self.kernels + other.kernels, tuple(dict.fromkeys((*self.refused, *other.refused))))
+
 
 def cells(gpu: str, vendor: str) -> Iterator[tuple[dict[str, Any], Size, int]]:
     """(spec, size, kernels) of every cell, for each policy of the vendor's that might serve it."""
@@ -112,15 +117,21 @@ def _seconds(plan: Plan) -> float:
     return float(plan.model["seconds"])
 
 
-def timed(gpu: str, vendor: str, pool: Processes, *, most: int | None = None, seed: int = 0, progress: Any = lambda text: None) -> Timed:
+def timed(
+    gpu: str, vendor: str, pool: Processes, *, most: int | None = None, firsts: bool = False, done: Collection[str] = (), seed: int = 0,
+    progress: Any = lambda text: None,
+) -> Timed:
     """Solve, compile, judge and time the kernels of the cells.
 
     Args:
         gpu: the path of its row.
         most: kernels; None for all.
+        firsts: of each cell the first choice alone.
+        done: kernels to pass over, by their plans' hashes.
     """
     wanted: list[Proposed] = []
-    for kind, found in pool.all("gemmgen.bringup.times:proposed", [(spec, size, count, seed) for spec, size, count in cells(gpu, vendor)]):
+    asked = [(spec, size, 1 if firsts else count, seed) for spec, size, count in cells(gpu, vendor)]
+    for kind, found in pool.all("gemmgen.bringup.times:proposed", asked):
         wanted += found if kind == "value" else []
     wanted = _spread(wanted, most)
     rows: list[Row] = []
@@ -133,6 +144,8 @@ def timed(gpu: str, vendor: str, pool: Processes, *, most: int | None = None, se
         columns, made = answer if kind == "value" else ({"verdict": "failed", "reason": answer}, b"")
         if not made:
             refused[columns["reason"]] = None
+            continue
+        if columns["identity"] in done:
             continue
         kernels += 1
         for size in (one.size, *filter(None, [BESIDE.get(one.size)])):
