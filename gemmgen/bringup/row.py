@@ -162,7 +162,7 @@ def of_rates(session: Session) -> dict[tuple[str, str], Constant]:
     known = {
         ("", "mma_efficiency"): max(portable) / fma.value["f16"] if portable and fma and fma.value.get("f16") else None,
         ("", "dram_efficiency"): copied / dram.value if copied and dram else None,
-        ("", "l2_bytes_per_clock"): rate("l2 bytes_per_clock"),
+        ("", "l2_bytes_per_clock"): rate("async_copy bytes_per_clock") or rate("l2 bytes_per_clock"),
         ("", "launch_seconds"): gap * 1e-6 if gap else None,
         ("wgmma", "sustained_f16_tflops"): rate("clock sustained_tflops") if any(one.from_shared for one in session.fragments) else None,
     }
