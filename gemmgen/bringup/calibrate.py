@@ -27,12 +27,18 @@ def measure(session: Session) -> None:
         fit_times(session, pool)
 
 
+def _timed(session: Session) -> bool:
+    """Whether kernels can be timed on the device."""
+    return session.machine.kind == "cuda" and vendor_of(session.machine.arch).timed
+
+
 def fit_registers(session: Session, pool: Processes) -> None:
     """The register model's constants, into the generation's row; whatever the device is."""
     session.progress("registers: kernels compiled for the target")
     place = session.place()
     gpu = GPUS.get(str(place))
-    rows, refused, compiler = registers.measured(gpu, str(place), pool, most=session.kernels, seed=session.seed)
+    others = times.candidates(str(place), gpu.vendor, pool, most=session.kernels, seed=session.seed) if _timed(session) else []
+    rows, refused, compiler = registers.measured(gpu, str(place), pool, most=session.kernels, others=[one.spec for one in others], seed=session.seed)
     try:
         fit = registers.fit(rows, refused, gpu, compiler)
     except GemmgenError as error:
@@ -56,7 +62,7 @@ def fit_registers(session: Session, pool: Processes) -> None:
 def fit_times(session: Session, pool: Processes) -> None:
     """The constants of the model of time, likewise; where kernels can be timed."""
     vendor = vendor_of(session.machine.arch)
-    if session.machine.kind != "cuda" or not vendor.timed:
+    if not _timed(session):
         text = f"Not timed: {session.machine.name} tells no times that count. Its constants are {row.prior(session)}'s, priors."
         session.sections.append(("The model of time", text))
         return

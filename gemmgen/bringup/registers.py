@@ -30,7 +30,7 @@ NOTICED = 0.05
 """A relative error beyond which more of it counts less: a few kernels differ in kind."""
 FREE = 3
 """Registers below its budget, from which on a kernel took what it wanted."""
-SHIFT, SCALE = 12.0, 0.2
+SHIFT, SCALE = 8.0, 0.1
 """Standard deviations of how far an offset, in registers, and a slope, relative, may lie from the prior."""
 
 CELLS: tuple[tuple[int, Mapping[str, Any]], ...] = (
@@ -142,8 +142,15 @@ def asked(plan: Plan) -> dict[str, float]:
     return {name: float(value) for name, value in {**known, **({"loop": told["loop"]} if "loop" in told else {})}.items()}
 
 
-def measured(gpu: Gpu, place: str, pool: Processes, *, most: int | None = None, seed: int = 0) -> tuple[list[Compiled], int, str]:
-    """The kernels of the cells, how many were refused, and the compiler's name."""
+def measured(
+    gpu: Gpu, place: str, pool: Processes, *, most: int | None = None, others: Sequence[Mapping[str, Any]] = (), seed: int = 0,
+) -> tuple[list[Compiled], int, str]:
+    """The kernels of the cells, how many were refused, and the compiler's name.
+
+    Args:
+        most: kernels of the cells; None for all.
+        others: settled specs of further kernels, those of which count that the register model has constants for.
+    """
     policies = {True: gpu.portable_policy, False: "fma"}
     specs = [
         one for kind, found in pool.all("gemmgen.bringup.registers:proposed", [(spec, count, seed) for spec, count in cells(place, policies)])
@@ -151,6 +158,7 @@ def measured(gpu: Gpu, place: str, pool: Processes, *, most: int | None = None, 
     ]
     if most is not None and len(specs) > most:
         specs = [specs[at] for at in np.unique(np.linspace(0, len(specs) - 1, most).astype(int))]
+    specs += [spec for spec in others if design_called(spec["pipeline"]["design"]).register_section is not None]
     answers = list(pool.all("gemmgen.bringup.registers:compiled", [(spec,) for spec in specs]))
     found = [answer for kind, answer in answers if kind == "value"]
     return [one for one, _ in found], len(answers) - len(found), found[0][1] if found else ""

@@ -32,7 +32,9 @@ SEEDS = (1, 2, 3)
 """Draws of what is held out: with about 40 kernels, one alone holds out 8."""
 LEARN_SECONDS = 240.0
 
-_WHOLE: tuple[Size, ...] = ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (64, 8192, 1024), (512, 512, 8192))
+_WHOLE: tuple[Size, ...] = (
+    (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (64, 8192, 1024), (512, 512, 8192), (1536, 2048, 768), (1280, 1280, 1280),
+)
 CELLS: tuple[tuple[str, int, tuple[Size, ...]], ...] = (
     ("ootomo", 3, _WHOLE),
     ("bf16x6", 2, ((1024, 1024, 1024), (3072, 3072, 3072))),
@@ -41,11 +43,11 @@ CELLS: tuple[tuple[str, int, tuple[Size, ...]], ...] = (
 )
 """Scheme, kernels of each policy and size, and sizes (m, n, k). A policy that does not serve a scheme or a size is passed over."""
 BESIDE: Mapping[Size, Size] = {
-    (512, 512, 512): (768, 640, 1024), (1024, 1024, 1024): (1536, 2048, 768), (2048, 2048, 2048): (2048, 6144, 1024), (4096, 4096, 4096): (3000, 3000, 2000),
-    (64, 8192, 1024): (128, 4096, 4096), (512, 512, 8192): (256, 256, 16384), (256, 256, 256): (384, 384, 384), (8, 4096, 4096): (16, 8192, 2048),
-    (3072, 3072, 3072): (2047, 2049, 1023), (4, 8192, 8192): (8, 4096, 4096),
+    (512, 512, 512): (768, 640, 1024), (1024, 1024, 1024): (1920, 1664, 896), (2048, 2048, 2048): (2048, 6144, 1024), (4096, 4096, 4096): (3000, 3000, 2000),
+    (64, 8192, 1024): (128, 4096, 4096), (512, 512, 8192): (256, 256, 16384), (1536, 2048, 768): (1024, 3072, 1536), (1280, 1280, 1280): (896, 4096, 512),
+    (256, 256, 256): (384, 384, 384), (8, 4096, 4096): (16, 8192, 2048), (3072, 3072, 3072): (2048, 2304, 1024), (4, 8192, 8192): (8, 4096, 4096),
 }
-"""The other size at which a kernel is timed, that it was not chosen for."""
+"""The other size at which a kernel is timed, that it was not chosen for. Rows are whole lines of memory everywhere: what others cost no equation tells."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,7 @@ def timed(
         firsts: of each cell the first choice alone.
         done: kernels to pass over, by their plans' hashes.
     """
-    wanted: list[Proposed] = []
-    asked = [(spec, size, 1 if firsts else count, seed) for spec, size, count in cells(gpu, vendor)]
-    for kind, found in pool.all("gemmgen.bringup.times:proposed", asked):
-        wanted += found if kind == "value" else []
-    wanted = _spread(wanted, most)
+    wanted = candidates(gpu, vendor, pool, most=most, firsts=firsts, seed=seed)
     rows: list[Row] = []
     refused: dict[str, None] = {}
     kernels = 0
@@ -156,6 +154,15 @@ def timed(
             if own["verdict"] != "timed":
                 refused[own["reason"]] = None
     return Timed(tuple(rows), kernels, tuple(refused))
+
+
+def candidates(gpu: str, vendor: str, pool: Processes, *, most: int | None = None, firsts: bool = False, seed: int = 0) -> list[Proposed]:
+    """The kernels of the cells; as `timed` has it."""
+    wanted: list[Proposed] = []
+    asked = [(spec, size, 1 if firsts else count, seed) for spec, size, count in cells(gpu, vendor)]
+    for kind, found in pool.all("gemmgen.bringup.times:proposed", asked):
+        wanted += found if kind == "value" else []
+    return _spread(wanted, most)
 
 
 def _spread(wanted: Sequence[Proposed], most: int | None) -> list[Proposed]:

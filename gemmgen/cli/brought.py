@@ -20,7 +20,7 @@ EXAMPLES = (
 )
 ON_A_GPU, ON_AN_EMULATOR = 1_000_000, 20_000
 """Random products of proof an instruction."""
-KERNELS = 60
+KERNELS = 80
 _MOST = 1 << 26
 
 
