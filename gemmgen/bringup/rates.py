@@ -63,6 +63,8 @@ WARMTH, SUSTAINED = 0.2, 0.6
 """Seconds of work before the first measurement, and of the load under which clock and power are looked at."""
 TICKS = {"cuda": 1e9, "hip": 1e8}
 """A second's, of the timer that all processors share: ns by PTX, 100 MHz of AMD's constant clock."""
+COPY_ENGINE = 90
+"""The `arch_number` from which on those that copy past the registers also have a copy engine, and launches that start before the one before has ended."""
 COUNTS_20_BITS = "gfx11"
 """Targets whose counter of cycles wraps around within a millisecond: cycles are the timer's there, at the clock of a short launch."""
 STEP, MOST_L2_MIB = 1.08, 384
@@ -238,8 +240,9 @@ class Rates:
         self.vendor = vendor_of(self.machine.arch)
         self.number = arch_number(self.machine.arch)
         self.warp = self.vendor.warp_size(self.number)
-        cuda = self.vendor.platform == "cuda"
-        self.has = {"async_copy": cuda and self.number >= 80, "bulk_copy": cuda and self.number >= 90, "dependent": cuda and self.number >= 90}
+        first = self.vendor.first_async
+        engine = first is not None and self.number >= COPY_ENGINE
+        self.has = {"async_copy": first is not None and self.number >= first, "bulk_copy": engine, "dependent": engine}
         self.lines: list[str] = []
         source = plain_source(
             "rates.j2", self.machine.arch, "bringup_rates", warp=self.warp, async_copies=self.has["async_copy"], bulk_copies=self.has["bulk_copy"],
