@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.bringup.probe import Kernels, Machine, chain_forms, multiply_source, plain_source
+from gemmgen.bringup.probe import Kernels, Machine, chain_forms, multiply_source, plain_source, varies
 from gemmgen.bringup.session import Session, Value
 from gemmgen.catalog.conversion import to_float8
 from gemmgen.catalog.fragment import Fragment, find
@@ -651,6 +651,7 @@ class Form:
         (_, _), (chains, threads) = chain_forms(fragment)
         issuers = threads // fragment.threads
         text = f"{issuers} warpgroups, both operands in shared memory" if fragment.from_shared else f"{issuers} {fragment.maker.warp}s of {chains} chains"
+        text += ", an addition to a register of B after each" if varies(fragment) else ""
         return cls(f"chains_{chains}", "chains_1", threads, issuers, 4 if fragment.from_shared else 32, text)
 
 
