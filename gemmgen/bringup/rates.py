@@ -194,6 +194,7 @@ def measure(session: Session) -> None:
         for name in _names(session):
             if session.value(name) is None:
                 session.put(Value(name, None, NO_CLOCK, "not found"))
+        session.sections.append(("Rates", f"None: {NO_CLOCK}."))
         return
     session.progress("rates")
     Rates(session).measure()
