@@ -148,6 +148,11 @@ class FakeKernels:
         steps, x, y, keep = (value for _, value in numbers)
         if symbol == "fill_chain":
             self._chased = None
+        if symbol == "stamp":
+            order = np.arange(blocks)
+            wave = order // self.rates.sms // self.resident(symbol, threads, shared_bytes)
+            told = np.stack([order, self._now + wave * x, self._now + wave * x + x, order % self.rates.sms if self._tick_ns == 1 else 0 * order], 1)
+            out.view(np.uint64)[: 4 * blocks] = told.reshape(-1)
         if symbol in ("fill_chain", "stamp"):
             return
         mhz = self.rates.mhz(symbol, self._count.get(symbol, 0))

@@ -18,7 +18,7 @@ from gemmgen.build import Binary, build
 from gemmgen.catalog.conversion import RAW
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
-from gemmgen.catalog.number import sum_type
+from gemmgen.catalog.number import INTEGERS, sum_type
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import DeviceError
 from gemmgen.fragment_header import fragment_header
@@ -204,6 +204,11 @@ def chain_forms(fragment: Fragment) -> tuple[tuple[int, int], tuple[int, int]]:
     return (1, fragment.threads), (max(2, min(8, 64 // fragment.c.register_count)), 512)
 
 
+def varies(fragment: Fragment) -> bool:
+    """Whether products of one kernel must differ: of an instruction that the target has not, a compiler makes others, and works out once what is the same."""
+    return fragment.word_bytes == 1 and fragment.word not in INTEGERS and not fragment.from_shared
+
+
 def multiply_source(fragment: Fragment, arch: str) -> Source:
     """The kernels that measure an instruction.
 
@@ -212,7 +217,7 @@ def multiply_source(fragment: Fragment, arch: str) -> Source:
     """
     m, n, _ = fragment.shape
     return plain_source("multiply.j2", fragment.arch or arch, f"bringup_{fragment.name}", fragment=fragment, header=fragment_header(fragment),
-                        forms=chain_forms(fragment), registers=register_counts(fragment), m=m, n=n)
+                        forms=chain_forms(fragment), varies=varies(fragment), registers=register_counts(fragment), m=m, n=n)
 
 
 def _begins(words: str, **numbers: int) -> str:

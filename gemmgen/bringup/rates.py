@@ -23,6 +23,7 @@ Raw values, what kernels reach, by medians:
 | `rate l2 bytes_per_clock`, `rate l2 latency_cycles`, `rate l2 mib` | of one SM while all read; by working sets |
 | `rate dram read_gb_per_s`, `rate dram write_gb_per_s`, `rate dram copy_gb_per_s`, `rate dram latency_ns` | 10^9 bytes a second |
 | `rate async_copy bytes_per_clock`, `rate bulk_copy bytes_per_clock` | L2 to shared memory, of one SM while all copy |
+| `rate resident_blocks` | blocks that really share an SM, beside what queries tell |
 | `rate host to_device_gb_per_s`, `rate host from_device_gb_per_s` | page-locked memory |
 | `rate launch gap_us`, `rate launch dependent_gap_us`, `rate launch round_trip_us` | from a kernel to the next; seen from the host |
 | `rate clock sustained_mhz`, `rate clock sustained_tflops`, `rate clock power_w`, `rate clock power_limit_w` | FP16 products, half a second |
@@ -42,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.bringup.probe import Kernels, Machine, chain_forms, multiply_source, plain_source
+from gemmgen.bringup.probe import Kernels, Machine, chain_forms, multiply_source, plain_source, varies
 from gemmgen.bringup.session import Session, Value
 from gemmgen.catalog.conversion import to_float8
 from gemmgen.catalog.fragment import Fragment, find
@@ -62,6 +63,8 @@ WARMTH, SUSTAINED = 0.2, 0.6
 """Seconds of work before the first measurement, and of the load under which clock and power are looked at."""
 TICKS = {"cuda": 1e9, "hip": 1e8}
 """A second's, of the timer that all processors share: ns by PTX, 100 MHz of AMD's constant clock."""
+COPY_ENGINE = 90
+"""The `arch_number` from which on those that copy past the registers also have a copy engine, and launches that start before the one before has ended."""
 COUNTS_20_BITS = "gfx11"
 """Targets whose counter of cycles wraps around within a millisecond: cycles are the timer's there, at the clock of a short launch."""
 STEP, MOST_L2_MIB = 1.08, 384
@@ -191,6 +194,7 @@ def measure(session: Session) -> None:
         for name in _names(session):
             if session.value(name) is None:
                 session.put(Value(name, None, NO_CLOCK, "not found"))
+        session.sections.append(("Rates", f"None: {NO_CLOCK}."))
         return
     session.progress("rates")
     Rates(session).measure()
@@ -237,8 +241,9 @@ class Rates:
         self.vendor = vendor_of(self.machine.arch)
         self.number = arch_number(self.machine.arch)
         self.warp = self.vendor.warp_size(self.number)
-        cuda = self.vendor.platform == "cuda"
-        self.has = {"async_copy": cuda and self.number >= 80, "bulk_copy": cuda and self.number >= 90, "dependent": cuda and self.number >= 90}
+        first = self.vendor.first_async
+        engine = first is not None and self.number >= COPY_ENGINE
+        self.has = {"async_copy": first is not None and self.number >= first, "bulk_copy": engine, "dependent": engine}
         self.lines: list[str] = []
         source = plain_source(
             "rates.j2", self.machine.arch, "bringup_rates", warp=self.warp, async_copies=self.has["async_copy"], bulk_copies=self.has["bulk_copy"],
@@ -257,7 +262,7 @@ class Rates:
         if self.machine.arch.startswith(COUNTS_20_BITS):
             self.mhz = median(self.bench.run("fma_8", 1, 1024, 64).mhz for _ in range(REPEATS))
             self.bench = Bench(self.machine, self.kernels, self.memory, self.mhz)
-        self.sms = 1
+        self.sms = self.processors = 1
 
     def _opened(self, source: Any) -> Kernels | GemmgenError:
         try:
@@ -267,6 +272,7 @@ class Rates:
 
     def measure(self) -> None:
         self._processors()
+        self._residents()
         self._arithmetic()
         self._matrix()
         self._shared()
@@ -321,11 +327,34 @@ class Rates:
         run = self.bench.run("fma_8", blocks, 1024, steps)
         while time.perf_counter() < end:  # out of idle clocks
             run = self.bench.run("fma_8", blocks, 1024, steps)
+        self.processors = run.processors
         if run.processors > 1:
             self.session.found("gpu sms", run.processors, f"SMs that {blocks} blocks of one launch ran on")
         elif told is None:
             self._missing("gpu sms", "kernels of this target do not tell on which they run, nor does the driver")
         self.sms = run.processors if run.processors > 1 else int(told.value) if told else 1
+
+    def _residents(self) -> None:
+        """Blocks that really share an SM, beside what occupancy queries tell; only where kernels know on which SM they run."""
+        per_sm = self.session.value("gpu shared_bytes_per_sm")
+        if self.processors < 2:
+            return
+        shared = per_sm.value // 4 - 2048 if per_sm and per_sm.value else 0
+        counted, told = [], []
+        for threads, nbytes in ((self.warp, 0), (512, 0), (self.warp, shared)):
+            told.append(self.kernels.resident("stamp", threads, nbytes))
+            counted.append(self._at_once(threads, nbytes, self.sms * (told[-1] + 1)))
+        how = f"blocks at once on one SM, of {self.warp} threads, of 512, of {shared} bytes, counted by when and where they ran; queries tell {told}"
+        self.session.put(Value("rate resident_blocks", counted, how))
+        self.lines.append(f"| resident_blocks | {counted} | | | {how} |")
+
+    def _at_once(self, threads: int, nbytes: int, blocks: int) -> int:
+        """The most blocks that are at work on one SM at a time, of more than fit."""
+        out = self.kernels.zeros(32 * blocks, "out")
+        duration = round(2e-4 * TICKS[self.vendor.platform])
+        self.kernels.launch("stamp", blocks, threads, nbytes, [("pointer", out), ("pointer", self.memory), *(("int", one) for one in (0, duration, 0, 0))])
+        _, first, last, where = self.kernels.download(out, np.uint64, 4 * blocks).reshape(blocks, 4).T
+        return max(int(((first <= at) & (at < last) & (where == sm)).sum()) for at, sm in zip(first, where))
 
     def _arithmetic(self) -> None:
         bench = self.bench
@@ -478,10 +507,10 @@ class Rates:
         return steps[-1]
 
     def _bandwidth(self, l2_mib: float) -> None:
-        self._raw("l2 bytes_per_clock", max((self._l2_bytes(l2_mib, blocks) for blocks in (self.sms, 2 * self.sms)), key=lambda one: one.value))
+        self._raw("l2 bytes_per_clock", max((self._l2_bytes(l2_mib, blocks) for blocks in (self.sms, 2 * self.sms)), key=_best))
         reached: dict[str, float] = {}
         for name, symbol, share in (("read", "read_memory", 1), ("write", "write_memory", 1), ("copy", "copy_memory", 2)):
-            found = max((self._dram(symbol, share, blocks) for blocks in (self.sms, 2 * self.sms, 4 * self.sms)), key=lambda one: one.value)
+            found = max((self._dram(symbol, share, blocks) for blocks in (self.sms, 2 * self.sms, 4 * self.sms)), key=_best)
             if (value := self._raw(f"dram {name}_gb_per_s", found)) is not None:
                 reached[name] = value
         told = self.session.value("gpu dram_gb_per_s")
@@ -623,6 +652,7 @@ class Form:
         (_, _), (chains, threads) = chain_forms(fragment)
         issuers = threads // fragment.threads
         text = f"{issuers} warpgroups, both operands in shared memory" if fragment.from_shared else f"{issuers} {fragment.maker.warp}s of {chains} chains"
+        text += ", an addition to a register of B after each" if varies(fragment) else ""
         return cls(f"chains_{chains}", "chains_1", threads, issuers, 4 if fragment.from_shared else 32, text)
 
 
@@ -641,6 +671,11 @@ def _words(fragment: Fragment) -> np.ndarray:
     if fragment.word_bytes == 1:
         return to_float8(numbers, fragment.word)
     return {"f16": numbers.astype(np.float16), "bf16": (numbers.view(np.uint32) >> 16).astype(np.uint16), "tf32": numbers}[fragment.word]
+
+
+def _best(found: Measured) -> tuple[bool, float]:
+    """How good one of several measurements of a rate is: one at an even clock before all others."""
+    return not found.throttled, found.value
 
 
 def power_of_two(raw: float) -> int:

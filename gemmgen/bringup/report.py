@@ -186,4 +186,6 @@ def _facts(session: Session) -> list[str]:
 
 
 def _shown(value: Value) -> str:
+    if value.value is None:
+        return ""
     return f"{value.value:g}" if isinstance(value.value, float) else str(value.value)

@@ -122,5 +122,5 @@ class Session:
         """Add what was measured of a thing that the driver may have told, beside what it told."""
         before = self.value(name)
         if before is not None and before.standing == "told":
-            how += "; the driver tells the same" if before.value == value else f"; the driver tells {before.value}"
+            how += f"; {before.how} tells {'the same' if before.value == value else before.value}"
         self.put(Value(name, value, how, "measured", proof, tolerance))

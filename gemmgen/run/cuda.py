@@ -18,6 +18,8 @@ from gemmgen.run.sensors import Sensors, open_sensors
 
 _SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_WITHOUT_OPT_IN = 48 * 1024
+"""Dynamic shared bytes that every kernel may have."""
 _PLACE = "--device cuda"
 _EMULATOR = "--device emulator"
 
@@ -217,7 +219,7 @@ class CudaDevice:
             direct: by the driver's own call, for timings in which the host's time shows.
         """
         function = self._module.get_function(symbol)
-        if shared_bytes > 48 * 1024:
+        if shared_bytes > _WITHOUT_OPT_IN:
             self._cupy.cuda.driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
         if overlaps or direct:
             return _Direct(self._cupy, function, blocks, threads, shared_bytes, args, overlaps)
@@ -246,7 +248,7 @@ class CudaDevice:
         driver = self._cupy.cuda.driver
         function = self._module.get_function(symbol)
         try:
-            if opt_in:
+            if opt_in and shared_bytes > _WITHOUT_OPT_IN:
                 driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
             if cluster > 1:
                 driver.funcSetAttribute(function.ptr, _NON_PORTABLE_CLUSTERS, 1)
@@ -261,7 +263,8 @@ class CudaDevice:
         driver = self._cupy.cuda.driver
         function = self._module.get_function(symbol)
         try:
-            driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
+            if shared_bytes > _WITHOUT_OPT_IN:
+                driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
             return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared_bytes)
         except driver.CUDADriverError:
             return 0

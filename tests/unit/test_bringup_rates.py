@@ -122,6 +122,7 @@ def test_planted_rates_are_found(whole):
     }  # fmt: skip
     assert {name: raw[name] for name in expected} == pytest.approx(expected, rel=2e-3)
     assert raw["l2 mib"] == pytest.approx(33.5, rel=0.02)
+    assert session.value("rate resident_blocks").value == [32, 4, 4]  # of warps, of 512 threads, of a quarter of shared memory
     for name in (F16, WGMMA, "wgmma_m64n256k16_f16"):
         assert session.value(f"rate {name} fma_per_clock").value == (1990 if "256" in name else 1003)
         assert session.value(f"rate {name} latency_cycles").value == 18
