@@ -54,6 +54,21 @@ def test_the_command_writes_rows_and_compares_the_second_time(gemmgen, tmp_path)
     assert second.code == 0 and json.loads(second.out)["changed"] == []
 
 
+@pytest.mark.long
+def test_a_bring_up_ends_in_verified_kernels(gemmgen, tmp_path):
+    """With few kernels and no rates, which the row of the same arch tells: the rows serve a spec, and the specs written are verified kernels."""
+    folder = tmp_path / "my_gpu"
+    only = [part for name in ("mma_m16n8k16_f16", "mma_m16n8k8_tf32", "mma_m16n8k16_bf16") for part in ("--only", name)]
+    ran = gemmgen("bringup", "--device", "emulator", "--gpu", "a100", *only, "--products", 300, "--kernels", 14, "-o", folder, "--quiet")
+    assert ran.code == 0, ran.err
+    gpu = GPUS.get(str(folder / "my_gpu.toml"))
+    assert gpu.registers.source.startswith("fitted to 14 kernels compiled by") and gpu.unit.fraction_bits == 24 and not (folder / "gpu.partial.toml").exists()
+    assert "## The register model" in ran.out and "tells no times that count" in ran.out and "| ootomo_256x256x256 | `gemmgen_ootomo_mma" in ran.out
+    verified = gemmgen("verify", folder / "specs" / "ootomo_256x256x256.toml", "--quiet")
+    assert verified.code == 0 and "PASSED" in verified.out
+    assert gemmgen("explain", folder / "specs" / "fp32_256x256x256.toml").code == 0
+
+
 @pytest.mark.parametrize(("arguments", "where"), [
     (("--device", "emulator", "-o", "x"), "--gpu"),
     (("--device", "cuda", "--gpu", "h200", "-o", "x"), "--gpu"),
