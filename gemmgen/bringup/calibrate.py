@@ -16,6 +16,9 @@ from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
 
+ROUNDS_OF_CHOICE = 4
+"""How often what the fitted model would choose is timed, and the fit made anew; fewer where it chooses what was timed."""
+
 
 def measure(session: Session) -> None:
     """Fit what can be fitted, and write the rows anew."""
@@ -69,12 +72,13 @@ def fit_times(session: Session, pool: Processes) -> None:
     place = str(session.place())
     found = times.timed(place, vendor.name, pool, most=session.kernels, seed=session.seed, progress=session.progress)
     fit = _kept(session, found, place, pool)
-    if fit and not fit.learnt.reason:  # what it would choose now may be what it knows least of
-        done = {one.identity for one in found.rows}
+    for _ in range(ROUNDS_OF_CHOICE if fit and not fit.learnt.reason else 0):  # what it would choose now may be what it knows least of
+        done = {(one.identity, (one.m, one.n, one.k)) for one in found.rows}
         more = times.timed(str(session.place()), vendor.name, pool, firsts=True, done=done, seed=session.seed, progress=session.progress)
-        if more.rows:
-            found = found.beside(more, place)
-            fit = _kept(session, found, place, pool) or fit
+        if not more.rows:
+            break
+        found = found.beside(more, place)
+        fit = _kept(session, found, place, pool) or fit
     if fit:
         session.sections.append(("The model of time", told(found, fit)))
 

@@ -79,15 +79,19 @@ class Timed:
         return Timed(rows, self.kernels + other.kernels, tuple(dict.fromkeys((*self.refused, *other.refused))))
 
 
-def cells(gpu: str, vendor: str) -> Iterator[tuple[dict[str, Any], Size, int]]:
-    """(spec, size, kernels) of every cell, for each policy of the vendor's that might serve it."""
+def cells(gpu: str, vendor: str, firsts: bool = False) -> Iterator[tuple[dict[str, Any], Size, int]]:
+    """(spec, size, kernels) of every cell, for each policy of the vendor's that might serve it.
+
+    Args:
+        firsts: one kernel each, of the other sizes, too.
+    """
     policies = [row.name for row in POLICIES.values() if row.vendor == vendor and row.atom and not row.library_fragment]
     for scheme, count, sizes in CELLS:
-        for size in sizes:
+        for size in dict.fromkeys((*sizes, *(BESIDE[one] for one in sizes if one in BESIDE and firsts))):
             for policy in policies:
                 yield {
                     "problem": dict(zip("mnk", size)), "split": {"scheme": scheme}, "fragment": {"policy": policy}, "target": {"gpu": gpu},
-                }, size, count
+                }, size, 1 if firsts else count
 
 
 def proposed(spec: Mapping[str, Any], size: Size, count: int, seed: int, worth: float = WORTH, strict: bool = False) -> list[Proposed]:
@@ -120,7 +124,7 @@ def _seconds(plan: Plan) -> float:
 
 
 def timed(
-    gpu: str, vendor: str, pool: Processes, *, most: int | None = None, firsts: bool = False, done: Collection[str] = (), seed: int = 0,
+    gpu: str, vendor: str, pool: Processes, *, most: int | None = None, firsts: bool = False, done: Collection[tuple[str, Size]] = (), seed: int = 0,
     progress: Any = lambda text: None,
 ) -> Timed:
     """Solve, compile, judge and time the kernels of the cells.
@@ -128,8 +132,8 @@ def timed(
     Args:
         gpu: the path of its row.
         most: kernels; None for all.
-        firsts: of each cell the first choice alone.
-        done: kernels to pass over, by their plans' hashes.
+        firsts: of each cell the first choice alone, at the size that it was chosen for; and of the other sizes, too.
+        done: kernels to pass over, by their plans' hashes, at sizes.
     """
     wanted = candidates(gpu, vendor, pool, most=most, firsts=firsts, seed=seed)
     rows: list[Row] = []
@@ -143,10 +147,10 @@ def timed(
         if not made:
             refused[columns["reason"]] = None
             continue
-        if columns["identity"] in done:
+        if (columns["identity"], one.size) in done:
             continue
         kernels += 1
-        for size in (one.size, *filter(None, [BESIDE.get(one.size)])):
+        for size in (one.size, *(() if firsts or one.size not in BESIDE else (BESIDE[one.size],))):
             task = Task(one.spec, size, made=made, rounds=ROUNDS, slice_ms=SLICE_MS)
             kind, answer = pool.on_gpu("gemmgen.explore.trial:timed", task)
             own = answer if kind == "value" else {"verdict": "failed", "reason": str(answer)}
@@ -159,7 +163,7 @@ def timed(
 def candidates(gpu: str, vendor: str, pool: Processes, *, most: int | None = None, firsts: bool = False, seed: int = 0) -> list[Proposed]:
     """The kernels of the cells; as `timed` has it."""
     wanted: list[Proposed] = []
-    asked = [(spec, size, 1 if firsts else count, seed) for spec, size, count in cells(gpu, vendor)]
+    asked = [(spec, size, count, seed) for spec, size, count in cells(gpu, vendor, firsts)]
     for kind, found in pool.all("gemmgen.bringup.times:proposed", asked):
         wanted += found if kind == "value" else []
     return _spread(wanted, most)

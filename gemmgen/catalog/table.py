@@ -26,8 +26,6 @@ IDENTIFIER = r"^[a-z][a-z0-9_]{0,39}$"
 LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\\]{1,100}$"
 """Titles are one short line."""
 
-HIDE = "GEMMGEN_HIDE"
-"""Variable of the environment: shipped rows that are not there, such as `gpus/h100,gpus/h200`; for trying what becomes of a GPU that nobody described."""
 
 _BREAKS_OUT = {"\\": "/", "*/": "* /", "/*": "/ *", "??/": "?? /"}
 """What ends, begins or continues a comment of C, and what stands for it; the last is a backslash to C before 2023."""
@@ -103,9 +101,10 @@ class Table(Generic[R]):
         return [self._load(path) for path in self._shown().values()]
 
     def _shown(self) -> Mapping[str, Path]:
-        """The shipped rows' files, less those that the environment hides."""
+        """The shipped rows' files, less those that the environment hides, such as `gpus/h100,gpus/h200`: for trying what becomes of a GPU that
+        nobody has described."""
         found = _files(self.folder)
-        if not (hidden := os.environ.get(HIDE)):
+        if not (hidden := os.environ.get("GEMMGEN_HIDE")):
             return found
         gone = {part.strip() for part in hidden.split(",")}
         return {name: path for name, path in found.items() if f"{self.folder.name}/{name}" not in gone}

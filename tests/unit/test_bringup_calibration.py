@@ -72,7 +72,7 @@ def test_the_row_is_whole_and_every_value_has_its_standing():
     lines = [line for line in text.partition("[limits]")[2].splitlines() if "=" in line]
     assert all(line.partition("  # ")[2].startswith(("measured: ", "told: ", "assumed: ")) for line in lines) and len(lines) == 23
     assert "sms = 100  # told: the driver" in text and "}  # measured: chains of independent products; 5 repeats" in text
-    assert "f32_fma_per_clock = 64  # assumed: as of a100" in text
+    assert "f32_fma_per_clock = 64  # assumed: as of a100" in text and "# assumed: 2 * sms * boost_mhz * f32_fma_per_clock" in text
     assert tomllib.loads(session.rows["generations/made_up.toml"])["like"] == "ampere"
     session.clear()
 
@@ -209,6 +209,7 @@ def calibrated():
         patch.setattr(times, "BEST", 4)
         patch.setattr(times, "DRAWN", 16)
         patch.setattr(times, "SEEDS", (1,))
+        patch.setattr(calibrate, "ROUNDS_OF_CHOICE", 1)
         calibrate.fit_times(session, pool)
     yield session, pool
     session.clear()
@@ -228,6 +229,8 @@ def test_hidden_constants_are_found(calibrated):
         assert now == pytest.approx(real, rel=0.1)
     assert found.mma_efficiency.source.startswith("fitted to ") and "a made-up GPU" in found.mma_efficiency.source
     assert len(set(pool.timed)) == len(pool.timed) and len({size for _, size in pool.timed}) == 8
+    sizes = len(BESIDE)
+    assert len(pool.timed) > 2 * 5 * sizes  # what it would have chosen then was timed, too
 
 
 def test_the_error_on_what_was_held_out_is_told(calibrated):
@@ -284,6 +287,7 @@ def test_the_reference_set_is_ranked_and_its_specs_name_the_row(monkeypatch, tmp
     for name, content in session.rows.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
+    session.clear()
+    assert 'gpu = "../made_up.toml"' in session.rows["specs/ootomo_1024x1024x1024.toml"]
     plan = solve(load(tmp_path / "specs" / "ootomo_1024x1024x1024.toml"))
     assert plan.gpu.name == "made_up" and plan.hash in {identity for identity, _ in pool.timed}
-    session.clear()
