@@ -4,7 +4,7 @@
     python bench/bringup.py race my_gpu/my_gpu.toml best.json                            # on the GPU: first choices beside them
     python bench/bringup.py trials my_gpu/my_gpu.toml --trials 300 --sizes 1024 4096     # on the GPU: first choices beside the best of fresh trials
 
-A size is a number, or MxNxK. `race` takes --choices too: the first choice that builds counts, and how many more are timed beside it.
+A size is a number, or MxNxK.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.bringup import times
 from gemmgen.bringup.processes import Processes
+from gemmgen.explore.candidates import settled_spec
 from gemmgen.explore.trial import Task
+from gemmgen.solve import alternatives
+from gemmgen.spec import loads
 
 Size = tuple[int, int, int]
 
@@ -65,18 +67,17 @@ def race(options: argparse.Namespace) -> None:
 
 
 def trials(options: argparse.Namespace) -> None:
-    """First choices on a row beside the best of fresh trials, which the shipped row chooses by its own model, `--trials` of all sizes together."""
+    """First choices on a row beside the best of fresh trials, `--trials` of all sizes together: 60 % of them what the row's model ranks first, the
+    others drawn from all that are feasible."""
     sizes = [size_of(one) for one in options.sizes]
     each = options.trials // len(sizes)
     header()
     ratios = []
     with Processes() as pool:
-        proposed = pool.all("gemmgen.bringup.times:proposed", [
-            ({"problem": dict(zip("mnk", size)), "split": {"scheme": options.scheme}, "target": {"gpu": str(options.row.resolve())}}, size, each, 1, 1.5)
-            for size in sizes
-        ], seconds=300)
-        for size, (kind, found) in zip(sizes, proposed):
-            firsts, others = begin(pool, options.row, size, options.scheme, [one.spec for one in found] if kind == "value" else [])
+        for size in sizes:
+            loaded = loads({"problem": dict(zip("mnk", size)), "split": {"scheme": options.scheme}, "target": {"gpu": str(options.row.resolve())}})
+            ranked, drawn = alternatives(loaded, 6 * each // 10, each - 6 * each // 10)
+            firsts, others = begin(pool, options.row, size, options.scheme, [settled_spec(loaded, plan) for plan in (*ranked, *drawn)])
             rows = []
             for future in others:
                 kind, answer = future.result()
