@@ -127,13 +127,13 @@ def test_gpus_of_one_chip_differ_only_where_they_do(one, other, differing):
     ("f16_tflops = 312.0", "f16_tflops = 624.0", "f16_tflops within 2 %"),
     ("f32_tflops = 19.5", "f32_tflops = 19.0", "f32_tflops within 2 % of 19.49"),
     ("tensor_boost_mhz = 1410", "tensor_boost_mhz = 1500", "f16_tflops within 2 %"),
-    ("f32_fma_per_clock = 64", "f32_fma_per_clock = 128", "f32_tflops within 2 %"),
+    ("sms = 108", "sms = 108\nf32_fma_per_clock = 128", "f32_tflops within 2 %"),
     ("f16 = 1024", "f16 = 2048", "f16_tflops within 2 %"),
     ("{ f16 = 1024, bf16", "{ bf16", "tensor_fma_per_clock of f16"),
     ("tf32 = 512", "tf32 = 0", "greater than 0"),
     ("tf32 = 512", "f8 = 512", "'f16', 'bf16', 'tf32', 's8'"),
-    ("shared_bytes_per_block = 166912", "shared_bytes_per_block = 167936", "less shared_bytes_reserved_per_block"),
-    ("shared_bytes_per_clock = 128", "", "is missing"),
+    ("[rates]", "[limits]\nshared_bytes_per_block = 167936\n[rates]", "less shared_bytes_reserved_per_block"),
+    ("l2_mib = 40", "", "is missing"),
     ("l2_mib = 40", "l2_mib = 40\nl3_mib = 1", "unknown key"),
 ])
 def test_numbers_that_disagree_are_refused(tmp_path, before, after, complaint):
