@@ -18,6 +18,8 @@ from gemmgen.errors import SpecError
 
 RATE_TOLERANCE = 0.02
 _ARCH = "|".join(row.arch_pattern for row in VENDORS.values())
+ARCH_PATTERN = f"^({_ARCH})$"
+"""Of compile targets."""
 REGISTER_PARTITIONS = 4
 """The register file is four files, one a scheduler, on every SM since sm_50 but sm_60's, and one a SIMD of AMD's."""
 
@@ -158,7 +160,7 @@ class Gpu(Row):
 
     title: Title
     vendor: Literal[tuple(VENDORS)]
-    arch: Annotated[str, Field(pattern=f"^({_ARCH})$")]
+    arch: Annotated[str, Field(pattern=ARCH_PATTERN)]
     matrix_unit: Annotated[str, Field(min_length=1, max_length=200)]
     limits: Limits
     rates: Rates
@@ -184,8 +186,10 @@ class Gpu(Row):
         if known := architecture(arch):
             data = {**data, "limits": merged(known.limits, data.get("limits", {})), "rates": merged(known.rates, data.get("rates", {}))}
         elif "limits" not in data:
-            raise SpecError(f"{file.place if file else arch}: [limits]", f"is missing, and no table knows those of {arch}", needs=", ".join(Limits.model_fields),
-                            remedy="such a section in the row; gemmgen bringup --from-row takes those of another arch")
+            raise SpecError(
+                f"{file.place if file else arch}: [limits]", f"is missing, and no table knows those of {arch}", needs=", ".join(Limits.model_fields),
+                remedy="such a section in the row; gemmgen bringup --from-row takes those of another arch over",
+            )
         return {**data, "generation": name, "measured": merged(row.measured.model_dump(), data.get("measured", {}))}
 
     @model_validator(mode="after")
