@@ -7,6 +7,7 @@ without unknowns is a check.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -26,13 +27,13 @@ class Known:
 
     Attributes:
         how: where it is from.
-        roots: the given values that it rests on.
+        powers: of the given values, of whose powers it is a product: `{"boost_mhz": 1}`.
     """
 
     value: Any
     standing: Standing
     how: str
-    roots: frozenset[str] = frozenset()
+    powers: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,10 @@ class Numbers:
                 continue
             self.failed.pop(name, None)
             self._defined[one] = name
-            self.known[name] = Known(value, "computed", f"{one.left} = {one.product}", self._roots(one, name))
+            # A power of two that was rounded to hides errors of what it is from.
+            sign = 1 if name == one.left else -1
+            powers = {} if name.startswith(WORD_RATE) else {root: -sign * power for root, power in self._powers(one, name).items()}
+            self.known[name] = Known(value, "computed", f"{one.left} = {one.product}", powers)
             return True
         return False
 
@@ -136,8 +140,13 @@ class Numbers:
         """Whether it is of a word type that the chip does not take."""
         return any(self.known[name].value == 0 for name in relation.names if name in self.known)
 
-    def _roots(self, relation: Relation, but: str | None = None) -> frozenset[str]:
-        return frozenset().union(*(self.known[name].roots for name in relation.names if name != but))
+    def _powers(self, relation: Relation, but: str | None = None) -> Counter[str]:
+        """The powers of given values in the left side over the product, without one name."""
+        found: Counter[str] = Counter()
+        for name in relation.names:
+            for root, power in self.known[name].powers.items() if name != but else ():
+                found[root] += power if name == relation.left else -power
+        return found
 
     def checks(self) -> list[Check]:
         """Every relation whose values are all known."""
@@ -147,17 +156,18 @@ class Numbers:
         ]
 
     def suspects(self) -> list[tuple[str, float]]:
-        """Given numbers of which a single one may be wrong, each with what it had to be: in all contradictions and in nothing that holds."""
+        """Given numbers of which a single one may be wrong, each with what it had to be: it would mend all that fails, and spoil nothing that holds."""
         checks = self.checks()
-        wrong = [one.relation for one in checks if not one.holds]
-        right = [one.relation for one in checks if one.holds and not one.defines]
-        roots = frozenset.intersection(*map(self._roots, wrong)) if wrong else frozenset()
-        roots -= frozenset().union(*map(self._roots, right))
+        wrong = [one for one in checks if not one.holds]
+        right = [self._powers(one.relation) for one in checks if one.holds]
         found = []
-        for name in sorted(roots):
-            wanted = [one.solved(alias, self.known) for one in wrong for alias in one.names if self.known[alias].roots == {name}]
-            if len(wanted) == len(wrong) and max(wanted) - min(wanted) <= 2 * RATE_TOLERANCE * max(wanted):
-                found.append((name, sum(wanted) / len(wanted)))
+        for name in sorted(self._powers(wrong[0].relation)) if wrong else ():
+            powers = [self._powers(one.relation)[name] for one in wrong]
+            if not all(powers) or any(one[name] for one in right):
+                continue
+            shares = [(one.right / one.left) ** (1 / power) for one, power in zip(wrong, powers)]
+            if max(shares) - min(shares) <= 2 * RATE_TOLERANCE * max(shares):
+                found.append((name, shares[0] * self.known[name].value))  # by the strictest: exact relations are first
         return found
 
     def needed(self, wanted: Sequence[str]) -> list[str]:

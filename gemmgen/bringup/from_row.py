@@ -129,14 +129,14 @@ def fill_in(file: Path, arch: str | None, name: str, folder: Path, before: str |
     words = unit.words if unit else ()
 
     given = partial.numbers() | partial.lines()
-    known = {key: Known(value, "given", "given", frozenset({key})) for key, value in given.items()}
+    known = {key: Known(value, "given", "given", {key: 1}) for key, value in given.items()}
     contradictions = _determine(known, target, target_name, assumed)
     numbers = Numbers(known, relations_of(target, words))
-    _compute(numbers, target_name, words)
     filled = Filled(place, partial.name or name, target_name, {}, {}, {})
+    _compute(numbers, target_name, words, filled.name)
     filled.checks = numbers.checks()
     filled.contradictions = contradictions + [one.text for one in filled.checks if not one.holds]
-    filled.hints = [f"{key} = {value:.5g}, where that alone is wrong" for key, value in numbers.suspects()]
+    filled.hints = [f"{key} = {_near(value)}, where that alone is wrong" for key, value in numbers.suspects()]
     filled.hints += _slips(filled.checks)
     keys = [key for model in (Limits, Rates) for key in model.model_fields if key not in ("tensor_fma_per_clock", "shared_banks")]
     taken = [word for word in words if not _zero(known, word)]
@@ -151,6 +151,10 @@ def fill_in(file: Path, arch: str | None, name: str, folder: Path, before: str |
     told = as_dict(filled, json.loads(before) if before else None)
     filled.files |= {"report.md": markdown(filled, told), "report.json": json.dumps(told, indent=1) + "\n"}
     return filled
+
+
+def _near(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _arch(partial: Partial, arch: str | None, place: str) -> str:
@@ -195,32 +199,41 @@ def _zero(known: Mapping[str, Known], word: str) -> bool:
     return any(key in known and known[key].value == 0 for key in (f"tflops.{word}", f"sparse_tflops.{word}"))
 
 
-def _compute(numbers: Numbers, arch: str, words: Iterable[str]) -> None:
-    """Everything that follows, the clock under matrix work and the rates of words that shipped rows of the same arch have among it."""
+def _compute(numbers: Numbers, arch: str, words: Iterable[str], name: str) -> None:
+    """Everything that follows, the clock under matrix work and the rates of words that other shipped rows of the same arch have among it."""
     known, rate = numbers.known, f"{WORD_RATE}f16"
     numbers.compute()
-    alike = [row.rates.tensor_fma_per_clock for row in GPUS.rows() if row.arch == arch]
+    alike = _alike(arch, name)
     if "tensor_boost_mhz" not in known and "boost_mhz" in known:
         clock = known["boost_mhz"]
-        known["tensor_boost_mhz"] = Known(clock.value, "prior", "the boost clock, as no other is told", clock.roots)
-        numbers.compute()
-        if rate in numbers.failed:
-            reason = numbers.failed.pop(rate)
-            del known["tensor_boost_mhz"]
+        supposed = Known(clock.value, "prior", "the boost clock, as no other is told", clock.powers)
+        trial = Numbers({**known, "tensor_boost_mhz": supposed}, numbers.relations)
+        trial.compute()
+        if not trial.failed:
+            known["tensor_boost_mhz"] = supposed
+        else:
             rates = {row["f16"] for row in alike}
-            if len(rates) == 1:
-                known[rate] = Known(rates.pop(), "determined", f"as of every shipped GPU of {arch}")
-                numbers.compute()
-                if "tensor_boost_mhz" in known and known["tensor_boost_mhz"].value > (1 + RATE_TOLERANCE) * clock.value:
-                    del known["tensor_boost_mhz"], known[rate]
+            if len(rates) == 1 and rate not in known:
+                theirs = Known(rates.pop(), "determined", f"as of every shipped GPU of {arch}")
+                other = Numbers({**known, rate: theirs}, numbers.relations)
+                other.compute()
+                if "tensor_boost_mhz" in other.known and other.known["tensor_boost_mhz"].value <= (1 + RATE_TOLERANCE) * clock.value:
+                    known[rate] = theirs
+                    numbers.compute()
             if "tensor_boost_mhz" not in known:
-                numbers.failed["tensor_boost_mhz"] = f"{reason} at the boost clock, which is no power of two"
+                numbers.failed["tensor_boost_mhz"] = f"at the boost clock {next(iter(trial.failed.values()))}, which is no power of two"
+    numbers.compute()
     for word in words if rate in known else ():
         rates = {row.get(word) for row in alike if row["f16"] == known[rate].value}
         if WORD_RATE + word not in known and not _zero(known, word) and len(rates) == 1 and None not in rates:
             how = f"as of every shipped GPU of {arch} that has {known[rate].value} of f16"
             known[WORD_RATE + word] = Known(rates.pop(), "determined", how)
     numbers.compute()
+
+
+def _alike(arch: str, name: str) -> list[Mapping[str, int]]:
+    """Multiply-adds a clock of the shipped GPUs of an arch, but of the one itself."""
+    return [row.rates.tensor_fma_per_clock for row in GPUS.rows() if row.arch == arch and row.name != name]
 
 
 def _slips(checks: Iterable[Check]) -> list[str]:
@@ -273,16 +286,13 @@ def _path(told: str, file: Path, folder: Path) -> str:
 
 def _ask(filled: Filled, numbers: Numbers, keys: Sequence[str], words: Sequence[str], target: Architecture | None) -> None:
     """What neither is known nor follows from what else is asked: the data sheet's own lines first."""
-    first = ("sms", "boost_mhz", "f16_tflops", "tensor_boost_mhz", *(f"tflops.{word}" for word in words if WORD_RATE + word not in numbers.known))
+    rate = f"{WORD_RATE}f16"
+    if rate not in numbers.known and _alike(filled.arch, filled.name):
+        words = ()  # which may follow once that of f16 is known
+    figures = [f"tflops.{word}" for word in words if word != "f16" and WORD_RATE + word not in numbers.known]
     limits = () if target is None else keys  # with `like` they follow
-    wanted = [*first, "dram_gb_per_s", "dram_gib", "l2_mib", *limits, *(WORD_RATE + word for word in words)]
-    needed = [key for key in numbers.needed(wanted) if not (key.startswith("tflops.") and WORD_RATE + key[7:] in numbers.known)]
-    filled.asked |= {key: _line(key, numbers) for key in needed if key not in _answered(numbers)}
-
-
-def _answered(numbers: Numbers) -> set[str]:
-    """Data sheet's lines whose word type already has its rate."""
-    return {f"tflops.{key.removeprefix(WORD_RATE)}" for key in numbers.known if key.startswith(WORD_RATE)}
+    wanted = ["sms", "boost_mhz", "f16_tflops", "tensor_boost_mhz", *figures, "dram_gb_per_s", "dram_gib", "l2_mib", *limits, rate]
+    filled.asked |= {key: _line(key, numbers) for key in numbers.needed([*wanted, *(WORD_RATE + word for word in words)])}
 
 
 def _line(key: str, numbers: Numbers) -> str:
