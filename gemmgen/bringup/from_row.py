@@ -319,9 +319,8 @@ def _whole_row(filled: Filled, partial: Partial, unit: MatrixUnit, target: Archi
             "like": partial.generation,
         })
     base = partial.generation if partial.generation and not partial.generation.endswith(".toml") else values["generation"].value
-    where = base if not base.endswith(".toml") else str(folder / base)
     data: dict[str, Any] = {"name": name} | {key: values[key].value for key in _HEAD if key in values} | {
-        "generation": where, "limits": {key: values[key].value for key in Limits.model_fields if key in values},
+        "generation": base, "limits": {key: values[key].value for key in Limits.model_fields if key in values},
         "rates": {key: values[key].value for key in Rates.model_fields if key in values}
         | {"tensor_fma_per_clock": {key.removeprefix(WORD_RATE): one.value for key, one in values.items() if key.startswith(WORD_RATE)}},
     }
