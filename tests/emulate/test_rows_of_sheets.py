@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import os
 from pathlib import Path
 
 import pytest
-
 
 SHEETS = sorted((Path(__file__).parents[1] / "data" / "sheets").glob("*.toml"))
 SPEC = '[problem]\nm = 128\nn = 128\nk = 256\n[split]\nscheme = "{}"\n'
@@ -16,12 +15,12 @@ SPEC = '[problem]\nm = 128\nn = 128\nk = 256\n[split]\nscheme = "{}"\n'
 @pytest.mark.parametrize("scheme", ["half", "bf16x3", "fp32"])
 @pytest.mark.parametrize("sheet", SHEETS, ids=lambda path: path.stem)
 def test_a_row_of_a_data_sheet_has_kernels_within_a_minute(gemmgen, tmp_path, sheet, scheme):
-    """The row, from the time of which on the minute counts; then a spec without a tile solves, builds and is verified."""
+    """The row, from which on the minute counts; then a spec without a tile solves, builds and is verified. Processor time, as others may share the machine."""
     assert gemmgen("bringup", "--from-row", sheet, "-o", tmp_path / "new").code == 0
     (tmp_path / "spec.toml").write_text(SPEC.format(scheme))
-    start = time.perf_counter()
+    start = sum(os.times()[:4])
     for verb, more in (("explain", []), ("build", ["-o", tmp_path / "built"]), ("verify", ["--device", "emulator"])):
         done = gemmgen(verb, tmp_path / "spec.toml", "--gpu", tmp_path / "new" / "new.toml", *more)
         assert done.code == 0, done.err
     assert "PASSED" in done.out and "emulator" in done.out
-    assert time.perf_counter() - start < 60
+    assert sum(os.times()[:4]) - start < 60
