@@ -62,6 +62,7 @@ class Filled:
         sheet: lines of the data sheet beside the row.
         asked: what is missing, by key, each with where it stands.
         checks: relations between numbers; contradictions: those that do not hold, and other disagreements, a sentence each; hints: what may be behind.
+        notes: what may be right and is unlike other GPUs of the arch, a sentence each.
         constants: of the model of time, by key.
         files: of the folder, by path; row: that of the row among them, None where it is not whole.
     """
@@ -75,6 +76,7 @@ class Filled:
     checks: list[Check] = field(default_factory=list)
     contradictions: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     constants: dict[str, Known] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     row: str | None = None
@@ -138,6 +140,7 @@ def fill_in(file: Path, arch: str | None, name: str, folder: Path, before: str |
     filled.contradictions = contradictions + [one.text for one in filled.checks if not one.holds]
     filled.hints = [f"{key} = {_near(value)}, where that alone is wrong" for key, value in numbers.suspects()]
     filled.hints += _slips(filled.checks)
+    filled.notes = _unlike(known, target_name, filled.name)
     keys = [key for model in (Limits, Rates) for key in model.model_fields if key not in ("tensor_fma_per_clock", "shared_banks")]
     taken = [word for word in words if not _zero(known, word)]
     filled.values = {key: known[key] for key in (*keys, "shared_banks", *(WORD_RATE + word for word in taken)) if key in known}
@@ -234,6 +237,17 @@ def _compute(numbers: Numbers, arch: str, words: Iterable[str], name: str) -> No
 def _alike(arch: str, name: str) -> list[Mapping[str, int]]:
     """Multiply-adds a clock of the shipped GPUs of an arch, but of the one itself."""
     return [row.rates.tensor_fma_per_clock for row in GPUS.rows() if row.arch == arch and row.name != name]
+
+
+def _unlike(known: Mapping[str, Known], arch: str, name: str) -> list[str]:
+    """Rates that no other shipped GPU of the arch has: a figure with sparsity or FP16 sums gives a power of two as well."""
+    notes, alike = [], _alike(arch, name)
+    for key, one in known.items():
+        rates = {row[key.removeprefix(WORD_RATE)] for row in alike if key.removeprefix(WORD_RATE) in row}
+        if key.startswith(WORD_RATE) and rates and one.value not in rates:
+            others = " and ".join(map(str, sorted(rates)))
+            notes.append(f"{key} is {one.value}, and shipped GPUs of {arch} have {others}: is its figure one with sparsity, or with FP16 sums?")
+    return notes
 
 
 def _slips(checks: Iterable[Check]) -> list[str]:
@@ -465,7 +479,7 @@ def as_dict(filled: Filled, before: Mapping[str, Any] | None) -> dict[str, Any]:
     told: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION, "generator": f"gemmgen {__version__}", "device": filled.name, "kind": KIND, "arch": filled.arch, "name": filled.name,
         "row": filled.row, "values": {key: one_of(value) for key, value in every.items()}, "sheet": {key: one_of(value) for key, value in filled.sheet.items()},
-        "missing": filled.asked, "contradictions": filled.contradictions, "hints": filled.hints,
+        "missing": filled.asked, "contradictions": filled.contradictions, "hints": filled.hints, "notes": filled.notes,
         "checks": [
             {"left": one.relation.left, "right": one.relation.product, "is": one.left, "gives": one.right, "share": one.share, "holds": one.holds,
              "defines": one.defines} for one in filled.checks
@@ -481,6 +495,8 @@ def markdown(filled: Filled, told: Mapping[str, Any]) -> str:
         lines += ["", "## What changed since the last time", "", *([f"- {one}" for one in told["changed"]] or ["Nothing."])]
     if filled.contradictions:
         lines += ["", "## Numbers that contradict each other", "", *(f"- {one}" for one in (*filled.contradictions, *filled.hints))]
+    if filled.notes:
+        lines += ["", "## To look at again", "", *(f"- {one}" for one in filled.notes)]
     if filled.asked:
         lines += ["", "## Missing", "", *(f"- `{key}`: {line}" for key, line in filled.asked.items())]
     lines += ["", "## Values", "", "| value | | standing | by |", "| --- | --- | --- | --- |"]

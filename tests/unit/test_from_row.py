@@ -88,6 +88,15 @@ def test_rates_of_words_are_those_of_gpus_of_the_same_arch(tmp_path, name, clock
     assert one.values["tensor_boost_mhz"].value == clock and one.values["tensor_fma_per_clock.bf16"].standing == "determined"
 
 
+def test_a_figure_with_sparsity_is_noticed(tmp_path):
+    """At a clock of its own by the clock that it would take, else by rates that nobody else has; and words' figures are left out."""
+    at_another_clock = filled(tmp_path, but(chip_of("h100"), "sheet", "tensor_boost_mhz", rates__f16_tflops=1978.8), name="h100")
+    assert "tensor_boost_mhz" in at_another_clock.asked
+    twice = filled(tmp_path, but(chip_of("mi300a"), rates__f16_tflops=1961.2), name="mi300a")
+    assert any("tensor_fma_per_clock.f16 is 2048, and shipped GPUs of gfx942 have 1024" in one for one in twice.notes)
+    assert "## To look at again" in twice.files["report.md"] and not filled(tmp_path, chip_of("mi300a"), name="mi300a").notes
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_rows_of_data_sheets_ship_as_they_are_made(tmp_path, name):
     one = fill_in(SHEETS / f"{name}.toml", None, name, tmp_path)
