@@ -412,8 +412,7 @@ def _row_text(filled: Filled, partial: Partial, target: Architecture | None) -> 
     for key in _HEAD:
         if key in values and (key != "generation" or mine):
             lines.append(_noted(f"{key} = {_value(values[key].value)}", _note(values[key])))
-    priors = sum(one.standing == "prior" for one in filled.constants.values())
-    lines.append(f"# The model of time has {len(filled.constants)} constants, {priors} of them priors: {_note(values['generation']).removeprefix('prior: ')}.")
+    lines.append(f"# Constants of the model of time that are not below are priors: those of generation {values['generation'].value}.")
     fixed = {key: values[key] for key in values if target and key in {**target.limits, **target.rates}}
     if target:
         lines += ["", f"# Determined by {filled.arch}, and so not repeated here ({target.source}):"]

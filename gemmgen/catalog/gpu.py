@@ -177,12 +177,6 @@ class Gpu(Row):
         if not isinstance(arch, str) or not re.fullmatch(_ARCH, arch) or not isinstance(data.get("generation", ""), str):
             return data
         file = info.context if isinstance(info.context, File) else None
-        maker = vendor_of(arch)
-        name = data["generation"] if "generation" in data else nearest_generation(maker, arch_number(arch))
-        place = f"{file.place}: generation" if file else "generation"
-        row = GENERATION_TABLE.get(name, where=place, relative_to=file and file.folder)
-        if row.vendor != maker.name:
-            raise ValueError(f"a generation of {maker.name}'s, whose arch {arch} is; {row.name} is {row.vendor}'s")
         if known := architecture(arch):
             data = {**data, "limits": merged(known.limits, data.get("limits", {})), "rates": merged(known.rates, data.get("rates", {}))}
         elif "limits" not in data:
@@ -190,6 +184,12 @@ class Gpu(Row):
                 f"{file.place if file else arch}: [limits]", f"is missing, and no table knows those of {arch}", needs=", ".join(Limits.model_fields),
                 remedy="such a section in the row; gemmgen bringup --from-row takes those of another arch over",
             )
+        maker = vendor_of(arch)
+        name = data["generation"] if "generation" in data else nearest_generation(maker, arch_number(arch))
+        place = f"{file.place}: generation" if file else "generation"
+        row = GENERATION_TABLE.get(name, where=place, relative_to=file and file.folder)
+        if row.vendor != maker.name:
+            raise ValueError(f"a generation of {maker.name}'s, whose arch {arch} is; {row.name} is {row.vendor}'s")
         return {**data, "generation": name, "measured": merged(row.measured.model_dump(), data.get("measured", {}))}
 
     @model_validator(mode="after")
