@@ -21,7 +21,8 @@ EXAMPLES = (
 )
 ON_A_GPU, ON_AN_EMULATOR = 1_000_000, 20_000
 """Random products of proof an instruction."""
-KERNELS = 80
+KERNELS, EMULATED_KERNELS = 80, 40
+"""Kernels that calibrate the models; where nothing is timed as many as the register model needs."""
 _MOST = 1 << 26
 
 
@@ -44,7 +45,8 @@ def bringup(
     products: Annotated[int | None, typer.Option("--products", min=1, help=(
         f"Random products of proof an instruction; {ON_A_GPU:,} by default, {ON_AN_EMULATOR:,} of the emulator."))] = None,
     kernels: Annotated[int | None, typer.Option("--kernels", min=0, help=(
-        f"How many kernels calibrate the models; {KERNELS} by default. 0 leaves out the calibration and the reference set, as does --only by itself."
+        f"How many kernels calibrate the models; {KERNELS} by default, {EMULATED_KERNELS} of the emulator. 0 leaves out the calibration and the"
+        " reference set, as does --only by itself."
     ))] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")] = False,
@@ -84,7 +86,7 @@ def bringup(
     progress = Progress("bringup", quiet or as_json)
     session, told, files = bring_up(
         machine, row_name(name or output.resolve().name), products=products or (ON_AN_EMULATOR if gpu else ON_A_GPU), chosen=chosen, seed=seed, before=before,
-        kernels=kernels if kernels is not None else 0 if only else KERNELS,
+        kernels=kernels if kernels is not None else 0 if only else EMULATED_KERNELS if gpu else KERNELS,
         progress=progress.step,
     )
     progress.clear()
