@@ -71,24 +71,27 @@ def fit_times(session: Session, pool: Processes) -> None:
         return
     place = str(session.place())
     found = times.timed(place, vendor.name, pool, most=session.kernels, seed=session.seed, progress=session.progress)
-    fit = _kept(session, found, place, pool)
+    fit = _kept(session, found, place, pool, held_out=False)
     for _ in range(ROUNDS_OF_CHOICE if fit and not fit.learnt.reason else 0):  # what it would choose now may be what it knows least of
         done = {(one.identity, (one.m, one.n, one.k)) for one in found.rows}
         more = times.timed(str(session.place()), vendor.name, pool, firsts=True, done=done, seed=session.seed, progress=session.progress)
         if not more.rows:
             break
         found = found.beside(more, place)
-        fit = _kept(session, found, place, pool) or fit
+        fit = _kept(session, found, place, pool, held_out=False)
+        if fit is None:
+            return
+    fit = _kept(session, found, place, pool) if fit else None
     if fit:
         session.sections.append(("The model of time", told(found, fit)))
 
 
-def _kept(session: Session, found: Timed, place: str, pool: Processes) -> Fit | None:
+def _kept(session: Session, found: Timed, place: str, pool: Processes, held_out: bool = True) -> Fit | None:
     """A fit to these times, which the session keeps; None where it came to no end."""
     session.rows["times.json"] = listed(found)
     session.progress("times: fitting")
     try:
-        fit = times.fitted(found.rows, place, pool)
+        fit = times.fitted(found.rows, place, pool, held_out)
     except GemmgenError as error:
         session.put(Value("model of time", None, str(error), "not found"))
         return None

@@ -197,13 +197,16 @@ class Fit:
     rows: Mapping[str, int]
 
 
-def fitted(rows: Sequence[Row], gpu: str, pool: Processes) -> Fit:
+def fitted(rows: Sequence[Row], gpu: str, pool: Processes, held_out: bool = True) -> Fit:
     """The constants of the GPU's row, fitted to the rows, and how well a part of the rows tells the others.
+
+    Args:
+        held_out: whether to find out the latter.
 
     Raises:
         GemmgenError: a fit came to no end.
     """
-    asked = [(tuple(rows), gpu, seed, share) for seed, share in ((0, 0.0), *((seed, HELD_OUT) for seed in SEEDS))]
+    asked = [(tuple(rows), gpu, seed, share) for seed, share in ((0, 0.0), *((seed, HELD_OUT) for seed in SEEDS if held_out))]
     answers = list(pool.all("gemmgen.bringup.times:learnt", asked, seconds=LEARN_SECONDS))
     for kind, answer in answers:
         if kind != "value":
