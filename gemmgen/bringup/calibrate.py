@@ -106,6 +106,7 @@ def keep(session: Session, found: Timed, fit: Fit) -> None:
     """Put what was fitted into the session's values and rows."""
     learnt = fit.learnt
     session.constants.clear()
+    session.values[:] = [value for value in session.values if not value.name.startswith("time ")]  # of an earlier fit
     session.told_of_times = [errors(fit)]
     how = f"fitted to {learnt.rows} times of {found.kernels} kernels on {learnt.device}"
     for one in learnt.constants:
