@@ -626,6 +626,7 @@ class Rates:
         limit = sensors and sensors.power_limit()
         if limit:
             self.session.put(Value("rate clock power_limit_w", limit, "the board's, by NVML", "told"))
+            self.lines.append(f"| clock power_limit_w | {limit:g} | | | the board's, by NVML |")
 
 
 @dataclass(frozen=True)
