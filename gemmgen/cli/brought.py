@@ -21,7 +21,7 @@ EXAMPLES = (
 )
 ON_A_GPU, ON_AN_EMULATOR = 1_000_000, 20_000
 """Random products of proof an instruction."""
-KERNELS, EMULATED_KERNELS = 80, 40
+KERNELS, EMULATED_KERNELS = 100, 40
 """Kernels that calibrate the models; where nothing is timed as many as the register model needs."""
 _MOST = 1 << 26
 
