@@ -6,6 +6,9 @@ What was held out tells how well, in the row and in the report. Where nothing ca
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gemmgen.bringup import registers, row, times
 from gemmgen.bringup.processes import Processes
@@ -33,6 +36,23 @@ def measure(session: Session) -> None:
 def _timed(session: Session) -> bool:
     """Whether kernels can be timed on the device."""
     return session.machine.kind == "cuda" and vendor_of(session.machine.arch).timed
+
+
+def registers_of(place: Path, most: int, seed: int = 0) -> registers.Fit:
+    """The register model's constants for the GPU of a row, by its compiler alone.
+
+    Args:
+        place: the path of the row, in a folder with all that it names; a copy of these is read, since the row is to change and tables keep what they read.
+        most: kernels to compile.
+
+    Raises:
+        GemmgenError: there is no such row, or no compiler for its target.
+    """
+    with TemporaryDirectory(prefix="gemmgen-bringup-") as folder, Processes() as pool:
+        copy = shutil.copytree(place.parent, Path(folder).resolve() / "rows") / place.name
+        gpu = GPUS.get(str(copy))
+        rows, refused, compiler = registers.measured(gpu, str(copy), pool, most=most, seed=seed)
+        return registers.fit(rows, refused, gpu, compiler)
 
 
 def fit_registers(session: Session, pool: Processes) -> None:

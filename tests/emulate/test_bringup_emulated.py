@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from fake_hip import MI210, FakeHip, emulating, install
@@ -52,6 +53,15 @@ def test_the_command_writes_rows_and_compares_the_second_time(gemmgen, tmp_path)
     assert 'unchecked = "found on an emulator, not checked on hardware"' in (folder / "units" / "my_gpu.toml").read_text()
     second = gemmgen(*call, "--json")
     assert second.code == 0 and json.loads(second.out)["changed"] == []
+
+
+@pytest.mark.long
+def test_a_data_sheets_row_gets_the_registers_of_its_compiler(gemmgen, tmp_path):
+    sheet = Path(__file__).parents[1] / "data" / "sheets" / "jetson_agx_orin.toml"
+    ran = gemmgen("bringup", "--from-row", sheet, "--kernels", 16, "-o", tmp_path / "orin", "--name", "orin")
+    assert ran.code == 0, ran.err
+    gpu = GPUS.get(str(tmp_path / "orin" / "orin.toml"))
+    assert gpu.registers.source.startswith("fitted to 16 kernels compiled by") and "for sm_87; mean error" in gpu.registers.source
 
 
 @pytest.mark.long
