@@ -10,7 +10,8 @@ from fake_gpu import FakeGpu
 from fake_pool import FakePool
 
 from gemmgen.bringup import calibrate, facts, kernels, registers, row, times
-from gemmgen.bringup.registers import asked
+from gemmgen.bringup.registers import asked as numbers_asked
+from gemmgen.bringup.times import Fit, Timed
 from gemmgen.bringup.session import Session, Value
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
@@ -18,7 +19,8 @@ from gemmgen.catalog.gpu import GPUS, nearest_generation
 from gemmgen.catalog.registers import Slopes
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import UnknownName
-from gemmgen.explore.learn import _changed
+from gemmgen.explore.learn import Errors, Learnt, _changed
+from gemmgen.explore.row import Row
 from gemmgen.model.registers import SLOPE_OF
 from gemmgen.solve import solve
 from gemmgen.spec import load, loads
@@ -147,9 +149,7 @@ def compiled():
     with pytest.MonkeyPatch.context() as patch:
         few = [one for one in registers.CELLS if one[1]["scheme"] in ("ootomo", "bf16x6") and "fragment_buffers" not in one[1]]
         patch.setattr(registers, "CELLS", few)
-        patch.setattr(times, "CELLS", CELLS[:1])
-        patch.setattr(times, "BEST", 4)
-        patch.setattr(times, "DRAWN", 8)
+        patch.setattr(times, "CELLS", ())
         calibrate.fit_registers(session, FakePool(hidden, noise=0.01))
     yield session, before, hidden.registers
     session.clear()
@@ -160,7 +160,7 @@ def test_a_compilers_hidden_constants_are_found(compiled):
     found = GPUS.get(str(session.place()))
     for scheme, size in (("ootomo", (300, 500, 700)), ("bf16x6", (2000, 2000, 900)), ("ootomo", (200, 200, 200))):
         spec = {"problem": dict(zip("mnk", size)), "split": {"scheme": scheme}, "target": {"gpu": "a100"}}
-        design, numbers = (plan := solve(loads(spec))).design, asked(plan)
+        design, numbers = (plan := solve(loads(spec))).design, numbers_asked(plan)
         numbers.pop("loop", None)
         real, prior, now = (float(design.registers(numbers, table)["registers"]) for table in (hidden, before.registers, found.registers))
         assert abs(now - real) <= 0.1 * real and abs(now - real) <= abs(prior - real)
@@ -179,7 +179,7 @@ def test_the_error_of_registers_is_that_of_kernels_left_out(compiled):
 
 def test_a_kernel_is_told_by_a_fit_that_has_not_seen_it(monkeypatch):
     gpu = GPUS.get("a100")
-    numbers = asked(solve(loads({"problem": dict.fromkeys("mnk", 1024), "split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}})))
+    numbers = numbers_asked(solve(loads({"problem": dict.fromkeys("mnk", 1024), "split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}})))
     rows = [registers.Compiled({"number": at}, "portable", "", numbers, 100 + at, 0) for at in range(16)]
     seen = []
     monkeypatch.setattr(registers, "fitted", lambda rows, table: seen.append({row.registers for row in rows}) or table)
@@ -207,9 +207,9 @@ def calibrated():
         patch.setattr(times, "CELLS", CELLS)
         patch.setattr(times, "BESIDE", BESIDE)
         patch.setattr(times, "BEST", 4)
-        patch.setattr(times, "DRAWN", 16)
+        patch.setattr(times, "DRAWN", 10)
         patch.setattr(times, "SEEDS", (1,))
-        patch.setattr(calibrate, "ROUNDS_OF_CHOICE", 1)
+        patch.setattr(calibrate, "ROUNDS_OF_CHOICE", 0)
         calibrate.fit_times(session, pool)
     yield session, pool
     session.clear()
@@ -229,8 +229,31 @@ def test_hidden_constants_are_found(calibrated):
         assert now == pytest.approx(real, rel=0.1)
     assert found.mma_efficiency.source.startswith("fitted to ") and "a made-up GPU" in found.mma_efficiency.source
     assert len(set(pool.timed)) == len(pool.timed) and len({size for _, size in pool.timed}) == 8
-    sizes = len(BESIDE)
-    assert len(pool.timed) > 2 * 5 * sizes  # what it would have chosen then was timed, too
+
+
+def test_what_a_fitted_model_would_choose_is_timed_until_it_is_known(monkeypatch):
+    session = session_of(kernels=60)
+    row.measure(session)
+    chosen = iter(("a", "b", "c", "c"))
+    asked, fits = [], []
+
+    def timed(gpu, vendor, pool, *, firsts=False, done=(), **_):
+        asked.append((firsts, set(done)))
+        names = [next(chosen)] if firsts else ["a"]
+        of = [Row("bringup", name, "kernel", "timed", name, gpu, 64, 64, 64, "nn", identity=name) for name in names if (name, (64, 64, 64)) not in done]
+        return Timed(tuple(of), len(of), ())
+
+    def fitted(rows, gpu, pool, held_out=True):
+        fits.append((sorted(one.kernel for one in rows), {one.gpu for one in rows} == {gpu}, held_out))
+        return Fit(Learnt(GPUS.get(gpu), "one", len(rows), len(rows), 1, (), {"fitted": Errors(1, 0.1, 0.1, 0.0, 0.0)}), {}, {})
+
+    monkeypatch.setattr(times, "timed", timed)
+    monkeypatch.setattr(times, "fitted", fitted)
+    next(chosen)
+    calibrate.fit_times(session, None)
+    assert [firsts for firsts, _ in asked] == [False, True, True, True] and asked[-1][1] == {(name, (64, 64, 64)) for name in "abc"}
+    assert fits == [(["a"], True, False), (["a", "b"], True, False), (["a", "b", "c"], True, False), (["a", "b", "c"], True, True)]
+    session.clear()
 
 
 def test_the_error_on_what_was_held_out_is_told(calibrated):
