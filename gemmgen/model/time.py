@@ -91,7 +91,7 @@ L2_CYCLES = Equation(
     "M8", "l2_cycles", "stage_bytes / l2_bytes_per_clock", "cycles a block and stage", "an SM's share of L2's rate",
 )
 LATENCY_CYCLES = Equation(
-    "M9", "latency_cycles", "memory_cycles / (stages - 1 - where(fragment_buffers > 1, FK / BK, 0))", "cycles a stage",
+    "M9", "latency_cycles", "memory_cycles / (max(stages, 2) - 1 - where(fragment_buffers > 1, FK / BK, 0))", "cycles a stage",
     "a copy has all other stages' time to arrive; with two fragment buffers it is wanted one step sooner",
 )
 BLOCK_CYCLES = Equation(

@@ -272,7 +272,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, batch=batch, contract=asked, choices=Choices(
-        fixed=({"stages": stages} if stages else {}) | fixed | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
+        fixed={one.name: one.usual for one in design.own if one.quiet} | ({"stages": stages} if stages else {}) | fixed
+        | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
     return replace(request, required=tuple(_required(request)), objective=_objective(request))
