@@ -362,10 +362,10 @@ CODE = {
     # M7
     (
     "shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles + split_wait * (split_shared + "
-    "split_register * BK / FK)"): (
-        lambda shared_cycles, tensor_cycles, split_cycles, partitions, warps, exposed_cycles, split_wait, split_shared, split_register, BK, FK:
-        shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles + split_wait * (split_shared +
-        split_register * BK / FK)
+    "split_register * BK / FK) + waits * memory_cycles"): (
+        lambda shared_cycles, tensor_cycles, split_cycles, partitions, warps, exposed_cycles, split_wait, split_shared, split_register, BK, FK, waits,
+        memory_cycles: shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles + split_wait * (split_shared
+        + split_register * BK / FK) + waits * memory_cycles
     ),
     # M8
     "stage_bytes / l2_bytes_per_clock": (
@@ -497,6 +497,10 @@ CODE = {
     # C8
     "(fragment_buffers == 1) | (BK % (2 * FK) == 0)": (
         lambda fragment_buffers, BK, FK: (fragment_buffers == 1) | (BK % (2 * FK) == 0)
+    ),
+    # C68
+    "(waits == 0) | (fragment_buffers == 1)": (
+        lambda waits, fragment_buffers: (waits == 0) | (fragment_buffers == 1)
     ),
     # C9
     "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))": (

@@ -84,8 +84,8 @@ SHARED_CYCLES = Equation(
 )
 CHAIN_CYCLES = Equation(
     "M7", "chain_cycles", "shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles"
-    " + split_wait * (split_shared + split_register * BK / FK)", "cycles a stage",
-    "a block alone; fewer warps than schedulers leave matrix units idle, and a warp waits for what it splits",
+    " + split_wait * (split_shared + split_register * BK / FK) + waits * memory_cycles", "cycles a stage",
+    "a block alone; fewer warps than schedulers leave matrix units idle, and a warp waits for what it splits, or for the loads of a stage",
 )
 L2_CYCLES = Equation(
     "M8", "l2_cycles", "stage_bytes / l2_bytes_per_clock", "cycles a block and stage", "an SM's share of L2's rate",

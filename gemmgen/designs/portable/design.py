@@ -69,6 +69,7 @@ TILE_CONSTRAINTS = (
 PIPELINE_CONSTRAINTS = (
     Constraint("C8", "fragment buffers", "(fragment_buffers == 1) | (BK % (2 * FK) == 0)", "two buffers take turns within a stage",
                refusals.fragment_buffers),
+    Constraint("C68", "loads waited for", "(waits == 0) | (fragment_buffers == 1)", "no step is fetched ahead of the loads", refusals.waited),
     Constraint("C64", "pieces", "(WK == BK) | (WK == FK) | ((fragment_buffers == 1) & (uncached == 0))",
                "a piece's fragments are there together", refusals.pieces_held),
     Constraint("C65", "padded rows", "(padded == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (types == 1) & (tile_k == 0))",
@@ -142,6 +143,7 @@ class Portable(Design):
         "loads": (
             Word("async", "cp.async"), Word("spread", "through registers, one by one between the matrix instructions"),
             Word("grouped", "through registers, before the matrix instructions"),
+            Word("waited", "through registers, after the matrix instructions, so that all wait for them: what the other ways are measured against"),
         ),
     }
     all_ways = tuple(Way(where, loads) for where, loads in (
@@ -161,7 +163,7 @@ class Portable(Design):
         ("Time", time.EQUATIONS),
     )
     order = "the largest {intensity} wins, then the least {dram_bytes}, the largest {tlp}, the least {shared_bytes}"
-    of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "fragment_buffers", "register_budget")
+    of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "waits", "fragment_buffers", "register_budget")
 
     promotes_at_once = True
     takes_pieces = True
@@ -212,12 +214,12 @@ class Portable(Design):
     def way_symbols(self, way: Way) -> dict[str, int]:
         return {
             "split_shared": int(way.where == "shared"), "split_register": int(way.where == "register"),
-            "held": int(way.loads != "async"), "spread": int(way.loads == "spread"),
+            "held": int(way.loads != "async"), "spread": int(way.loads == "spread"), "waits": int(way.loads == "waited"),
         }
 
     def way_of(self, numbers: Numbers) -> Way:
         where = "shared" if numbers["split_shared"] else "register" if numbers["split_register"] else "prepass"
-        return Way(where, "spread" if numbers["spread"] else "grouped" if numbers["held"] else "async")
+        return Way(where, "spread" if numbers["spread"] else "waited" if numbers["waits"] else "grouped" if numbers["held"] else "async")
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | {

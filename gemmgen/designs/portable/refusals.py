@@ -78,7 +78,7 @@ def one_stage(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     ring = plan.gpu.maker.tiles_held
     return InfeasibleSpec(
         f"{place}: [pipeline] stages", "one stage is for tiles that wait in registers while it is multiplied", got=f"{plan.stages}, loads = {plan.loads}",
-        needs="two stages or more on this GPU" if ring else "loads = spread or grouped", remedy="stages = 2" if ring else 'loads = "spread", or stages = 2',
+        needs="two stages or more on this GPU" if ring else "loads = spread, grouped or waited", remedy="stages = 2" if ring else 'loads = "spread", or stages = 2',
     )
 
 
@@ -114,6 +114,13 @@ def uncached(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+def waited(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] fragment_buffers", "loads that are waited for leave nothing to fetch ahead", got=f"{plan.fragment_buffers}, loads = waited",
+        needs="1", remedy='fragment_buffers = 1, or loads = "grouped"',
+    )
+
+
 def sums_in_shared(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [pipeline] fragment_caching", "sums that lie in shared memory are the matrix unit's alone, four a lane",
@@ -125,7 +132,7 @@ def sums_in_shared(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 def shared_async(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [pipeline] loads", "what is split before shared memory passes through registers", got=plan.loads,
-        needs="spread or grouped, where split where = shared", remedy='loads = "spread"',
+        needs="spread, grouped or waited, where split where = shared", remedy='loads = "spread"',
     )
 
 
