@@ -136,6 +136,7 @@ class Design:
         splits_apart: whether A and B may have other words, and not only more of the same.
         takes_stored_b: whether B may be words as it is stored (`Scheme.b`).
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
+        of_papers: whether EGEMM-TC's and LE-GEMM's models of a tile are about its kernels: a block's stages in shared memory, fragments in registers.
         takes_pieces: whether a warp k below block k is a piece of a stage, which each warp goes through as a whole, and not a warp's share of it.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         narrow: whether it is for some sizes alone, as `suits` tells.
@@ -170,6 +171,7 @@ class Design:
     takes_stored_b: bool = False
     promotes_at_once: bool = False
     takes_pieces: bool = False
+    of_papers: bool = False
     sums_come_combined: bool = False
     narrow: bool = False
     stays: bool = False

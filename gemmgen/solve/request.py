@@ -23,6 +23,7 @@ from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
+from gemmgen.solve import papers
 from gemmgen.solve.contract import Contract, Short, contract
 from gemmgen.solve.fallback import NONE as NO_FALLBACK
 from gemmgen.spec import FragmentChoice, LoadedSpec, Spec
@@ -42,6 +43,7 @@ class Request:
         required: the spec's own inequalities.
         objective: what the spec asks to be largest or smallest; None: the predicted time is to be the least.
         contract: what it asks of the error, in place of a scheme.
+        model: the paper's model that it lets choose the tile; None: the objective or the predicted time does.
     """
 
     loaded: LoadedSpec
@@ -54,6 +56,7 @@ class Request:
     required: tuple[Required, ...] = ()
     objective: Objective | None = None
     contract: Contract | None = None
+    model: papers.Model | None = None
 
     @cached_property
     def constants(self) -> dict[str, Any]:
@@ -91,7 +94,19 @@ class Request:
     def asked(self) -> tuple[str, ...]:
         """The spec's own objective and inequalities, in words."""
         goal = (f"{'maximize' if self.objective.largest else 'minimize'} {self.objective.written}",) if self.objective else ()
+        goal += (f"tile by {self.model.title}",) if self.model else ()
         return (*goal, *(f"require {one.written}" for one in self.required))
+
+    def with_tile(self, tile: papers.Tile) -> Request:
+        """The same with a tile of the model's fixed, and what comes with it where the spec leaves that open."""
+        fixed = dict(self.choices.fixed)
+        fixed |= {"block": tile.block, "warp": tile.warp}
+        said = _fixed(self.loaded)
+        fixed |= {name: value for name, value in tile.fixed.items() if name not in said and name != "loads"}
+        ways = tuple(way for way in self.choices.ways if way.loads == tile.fixed.get("loads", way.loads)) if "loads" not in said else ()
+        if "loads" in tile.fixed and "loads" not in said and not ways:  # of those that a search passes over
+            ways = tuple(dict.fromkeys(replace(way, loads=tile.fixed["loads"]) for way in self.choices.ways))
+        return replace(self, choices=replace(self.choices, fixed=fixed, ways=ways or self.choices.ways))
 
     def plan(self, symbols: Mapping[str, int], **more: Any) -> Plan:
         """The plan with these decisions; those not decided yet get what the spec says, or any value."""
@@ -276,7 +291,7 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
         | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
-    return replace(request, required=tuple(_required(request)), objective=_objective(request))
+    return replace(request, required=tuple(_required(request)), objective=_objective(request), model=papers.model_of(request))
 
 
 def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str, place: str) -> None:

@@ -22,6 +22,7 @@ class CudaCores(Portable):
     name = "cuda_cores"
     own = (FRAGMENT_BUFFERS, SUMS)
     takes_pieces = False
+    of_papers = False
     constraints = tuple(
         {SINGLE_BUFFER.number: SINGLE_BUFFER, PIECES.number: common.WHOLE_STAGE}.get(one.number, one) for one in Portable.constraints if one.number not in OF_WORDS
     )

@@ -167,6 +167,7 @@ class Portable(Design):
 
     promotes_at_once = True
     takes_pieces = True
+    of_papers = True
     held_ways = HELD_WAYS
     slices = SLICES
     """How many slices of k a search considers."""

@@ -30,6 +30,7 @@ class PortableResidues(portable.Portable):
     own = (portable.FRAGMENT_BUFFERS,)
     takes_stored_b = False
     takes_pieces = False
+    of_papers = False
     words = {"loads": portable.Portable.words["loads"]}
     all_ways = tuple(way for way in portable.Portable.all_ways if way.where == "prepass")
     held_ways = tuple(way for way in portable.HELD_WAYS if way.where == "prepass")
