@@ -140,21 +140,22 @@ def plans_table(ablation: Ablation, plans: Mapping[str, Plan | GemmgenError]) ->
 def speeds_table(ablation: Ablation, document: Mapping[str, Any]) -> str:
     """TFLOP/s of each step's main kernel, and over the step before."""
     sizes = document["sizes"]
-    rows, before = [], None
+    rows = []
     for name in (BASELINE, *(step.name for step in ablation.step)):
-        if name in document["refused"]:
-            rows.append([name, f"refused: {document['refused'][name]}", *[""] * (2 * len(sizes) + 2)])
-            continue
-        kernel = document["kernels"].get(name, {})
+        kernels = [document["kernels"][str(size)].get(name, {}) for size in sizes]
         cells = []
         for size in sizes:
-            seconds = document["seconds"][str(size)][name]
-            ratio = document["seconds"][str(size)][before] / seconds if before else None
-            cells += [f"{2e-12 * size**3 / seconds:.1f}", f"{ratio:.2f}" if ratio else ""]
-        rows.append([name, kernel.get("kernel", ""), str(kernel.get("registers", "")), str(kernel.get("spilled", "")), *cells])
-        before = name if name != BASELINE else None
+            seconds = document["seconds"][str(size)]
+            if name not in seconds:
+                cells += [f"refused: {document['refused'].get(f'{name} at {size}', '')}", ""]
+                continue
+            raced = list(seconds)
+            before = raced[raced.index(name) - 1] if name != BASELINE else BASELINE
+            cells += [f"{2e-12 * size**3 / seconds[name]:.1f}", "" if before == BASELINE else f"{seconds[before] / seconds[name]:.2f}"]
+        used = [", ".join(dict.fromkeys(str(one[key]) for one in kernels if key in one)) for key in ("block", "registers", "spilled")]
+        rows.append([name, *used, *cells])
     heads = [head for size in sizes for head in (f"{size}: TFLOP/s", "x before")]
-    return markdown(["step", "kernel", "registers", "B spilled", *heads], rows)
+    return markdown(["step", "block", "registers", "B spilled", *heads], rows)
 
 
 def claims_table(ablation: Ablation, document: Mapping[str, Any]) -> str:
@@ -178,18 +179,19 @@ def measured(ablation: Ablation, gpu: str | None, sizes: Sequence[int], rounds: 
     """
     from gemmgen import timing
 
-    kernels = built(ablation, gpu, sizes[0])
     document: dict[str, Any] = {
-        "title": ablation.title, "device": timing.device_name(), "gpu": gpu, "sizes": list(sizes), "rounds": rounds, "seconds": {},
-        "refused": {name: " ".join(one.problem.split()) for name, one in kernels.items() if isinstance(one, GemmgenError)}, "kernels": {},
+        "title": ablation.title, "device": timing.device_name(), "gpu": gpu, "sizes": list(sizes), "rounds": rounds, "seconds": {}, "refused": {}, "kernels": {},
     }
-    able = {name: one for name, one in kernels.items() if not isinstance(one, GemmgenError)}
-    for name, (plan, source, binary) in able.items():
-        used = binary.kernels[source.name]
-        document["kernels"][name] = {
-            "kernel": source.name, "decided": plan.summary, "registers": used.registers, "spilled": used.spill_bytes, "shared": plan.shared_bytes,
-        }
     for size in sizes:
+        kernels = built(ablation, gpu, size)  # a size may lead to other tiles; what is the same comes from the cache
+        document["refused"] |= {f"{name} at {size}": " ".join(one.problem.split()) for name, one in kernels.items() if isinstance(one, GemmgenError)}
+        able = {name: one for name, one in kernels.items() if not isinstance(one, GemmgenError)}
+        document["kernels"][str(size)] = {
+            name: {
+                "kernel": source.name, "block": "x".join(map(str, plan.block)), "decided": plan.summary, "registers": binary.kernels[source.name].registers,
+                "spilled": binary.kernels[source.name].spill_bytes, "shared": plan.shared_bytes, "predicted_tflops": float(plan.model["tflops"]),
+            } for name, (plan, source, binary) in able.items()
+        }
         inputs = timing.Inputs((size, size, size))
         field = [timing.cublas("cublas-sgemm", inputs, BASELINE)]
         field += [timing.generated(name, *parts, inputs, main_only=True) for name, parts in able.items()]

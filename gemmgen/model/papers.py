@@ -94,11 +94,11 @@ def legemm_front(
         if warp and (bm % warp[0] or bn % warp[1]) or 4 * accumulators * bm * bn > register_bytes:
             continue
         own = (bm // warp[0]) * (bn // warp[1]) * lanes if warp else threads
-        known = solved((LE_GEMM[0], LE_GEMM[3], LE_GEMM[4], LE_GEMM[5]), {
-            "M": m, "N": n, "BM": bm, "BN": bn, "BK": k_step, "threads": own, "warp_size": lanes, "T_threads": lanes, "Work_num": own,
+        known = solved((LE_GEMM[0], LE_GEMM[3]), {
+            "M": m, "N": n, "BM": bm, "BN": bn, "BK": k_step, "threads": own, "warp_size": lanes, "T_threads": lanes,
         })
         rows.append({"BM": bm, "BN": bn, "tlp": float(known["T_TLP"]), "ratio": float(known["T_ratio"]),
-                     "loads": float(known["Work_DL"]), "sums": float(known["Work_CP"]), "accumulator_bytes": 4 * accumulators * bm * bn})
+                     "accumulator_bytes": 4 * accumulators * bm * bn})
     return [
         row for row in rows
         if not any(o["tlp"] >= row["tlp"] and o["ratio"] >= row["ratio"] and (o["tlp"], o["ratio"]) != (row["tlp"], row["ratio"])

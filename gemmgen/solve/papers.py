@@ -172,8 +172,8 @@ def latencies(gpu: Gpu) -> dict[str, tuple[float, str]]:
 
 
 TIMES = tuple(one for one in papers.EGEMM if one.symbol in ("ratio", "T_comp", "T_mem1", "T_mem2", "register_bytes", "egemm_shared_bytes"))
-SECTION_5 = {"stages": 1, "loads": "spread", "fragment_buffers": 1, "rows": "padded"}
-"""The kernel whose shared memory eq. 8 counts: one padded stage, whose next one waits in registers."""
+SECTION_5 = {"where": "prepass", "loads": "spread", "stages": 1, "fragment_buffers": 1, "rows": "padded"}
+"""The kernel whose words eq. 2 loads and whose shared memory eq. 8 counts: one padded stage, whose next one waits in registers."""
 
 
 def _egemm(request: Request) -> Model:
@@ -203,6 +203,7 @@ def _egemm(request: Request) -> Model:
 # ---- LE-GEMM, section 4.2
 
 
+WORK = ("T_TLP", "T_ratio", "Work_DL", "Work_CP")
 SECTION_4 = {"stages": 2}
 """The pipeline of its section 4.3: two buffers in shared memory."""
 
@@ -229,9 +230,11 @@ def _legemm(request: Request) -> Model:
         depths = [bk for bk in papers.DEPTHS if bk % depth == 0 and bk >= 2 * depth and 2 * 2 * 2 * (bm + bn) * bk <= shared]
         shapes = sorted(_warps((bm, bn), own.threads // lanes, _unit(request)), key=lambda warp: (warp[0] + warp[1], -warp[0]))
         for bk in depths[-1:]:
+            known = {"M": max(1, sizes.m), "N": max(1, sizes.n), "BM": bm, "BN": bn, "BK": bk, "threads": own.threads, "warp_size": lanes, "T_threads": lanes,
+                     "Work_num": own.threads}
+            values = {name: float(_equations()[name].value(known)) for name in WORK}
             tiles += [
-                Tile((bm, bn, bk), (*warp, bk), row["ratio"], {"T_TLP": row["tlp"], "T_ratio": row["ratio"], "Work_DL": row["loads"], "Work_CP": row["sums"]},
-                     SECTION_4)
+                Tile((bm, bn, bk), (*warp, bk), row["ratio"], values, SECTION_4)
                 for warp in shapes[:1] if _allowed(request, (bm, bn, bk), (*warp, bk))
             ]
     return Model("legemm", "LE-GEMM's eqs. 12 to 17", f"eq. 15, FLOP a byte of global memory, where eq. 12 has {int(enough)} threads at work", given, tuple(tiles))
@@ -243,7 +246,8 @@ def _equations() -> Mapping[str, Any]:
 
 
 def valued(model: Model, plan: Plan) -> dict[str, float]:
-    """The model's own figures of any plan, by symbol, with the values that the model was given."""
-    known = papers.numbers(plan.model) | {name: value for name, (value, _) in model.given.items()} | {"Work_num": plan.threads}
-    names = [one.symbol for one in TIMES] if model.name == "egemm" else ["T_TLP", "T_ratio", "Work_DL", "Work_CP"]
+    """The model's own figures of any plan, by symbol, with the values that the model was given. A warp fetches an instruction's k at a time."""
+    own = {"Work_num": plan.threads, "WK": plan.fragment.shape[2]}
+    known = papers.numbers(plan.model) | {name: value for name, (value, _) in model.given.items()} | own
+    names = [one.symbol for one in TIMES] if model.name == "egemm" else WORK
     return {name: float(_equations()[name].value(known)) for name in names}

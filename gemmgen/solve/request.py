@@ -99,14 +99,11 @@ class Request:
 
     def with_tile(self, tile: papers.Tile) -> Request:
         """The same with a tile of the model's fixed, and what comes with it where the spec leaves that open."""
-        fixed = dict(self.choices.fixed)
-        fixed |= {"block": tile.block, "warp": tile.warp}
         said = _fixed(self.loaded)
-        fixed |= {name: value for name, value in tile.fixed.items() if name not in said and name != "loads"}
-        ways = tuple(way for way in self.choices.ways if way.loads == tile.fixed.get("loads", way.loads)) if "loads" not in said else ()
-        if "loads" in tile.fixed and "loads" not in said and not ways:  # of those that a search passes over
-            ways = tuple(dict.fromkeys(replace(way, loads=tile.fixed["loads"]) for way in self.choices.ways))
-        return replace(self, choices=replace(self.choices, fixed=fixed, ways=ways or self.choices.ways))
+        more = {name: value for name, value in tile.fixed.items() if name not in said}
+        of_way = {name: more.pop(name) for name in ("where", "loads") if name in more}
+        ways = tuple(dict.fromkeys(replace(way, **of_way) for way in self.choices.ways))
+        return replace(self, choices=replace(self.choices, fixed={**self.choices.fixed, **more, "block": tile.block, "warp": tile.warp}, ways=ways))
 
     def plan(self, symbols: Mapping[str, int], **more: Any) -> Plan:
         """The plan with these decisions; those not decided yet get what the spec says, or any value."""
