@@ -180,11 +180,13 @@ def measured(ablation: Ablation, gpu: str | None, sizes: Sequence[int], rounds: 
     from gemmgen import timing
 
     document: dict[str, Any] = {
-        "title": ablation.title, "device": timing.device_name(), "gpu": gpu, "sizes": list(sizes), "rounds": rounds, "seconds": {}, "refused": {}, "kernels": {},
+        "title": ablation.title, "device": timing.device_name(), "gpu": gpu, "sizes": list(sizes), "rounds": rounds,
+        "seconds": {}, "refused": {}, "kernels": {},
     }
     for size in sizes:
         kernels = built(ablation, gpu, size)  # a size may lead to other tiles; what is the same comes from the cache
-        document["refused"] |= {f"{name} at {size}": " ".join(one.problem.split()) for name, one in kernels.items() if isinstance(one, GemmgenError)}
+        refused = {name: one for name, one in kernels.items() if isinstance(one, GemmgenError)}
+        document["refused"] |= {f"{name} at {size}": " ".join(one.problem.split()) for name, one in refused.items()}
         able = {name: one for name, one in kernels.items() if not isinstance(one, GemmgenError)}
         document["kernels"][str(size)] = {
             name: {

@@ -237,9 +237,9 @@ class Egemm(Strict):
 class Legemm(Strict):
     """What LE-GEMM's model is given, likewise."""
 
-    threads: Annotated[int, Field(ge=32, le=1024)] = Field(256, description="threads of a block, Work_num of eqs. 16 and 17, as the authors' BatchGEMM has them")
+    threads: Annotated[int, Field(ge=32, le=1024)] = Field(256, description="threads of a block, Work_num of eqs. 16 and 17; 256 in the authors' BatchGEMM")
     threshold: Annotated[int, Field(ge=0, le=1 << 30)] | None = Field(
-        None, description="threads at work from which on eq. 12 is enough and eq. 15 decides; the GPU's threshold of BatchGEMM's Algorithm 1 where it is not said"
+        None, description="threads at work from which on eq. 12 is enough and eq. 15 decides; else the GPU's threshold of BatchGEMM's Algorithm 1"
     )
     register_bytes: _Budget | None = _REGISTER_BYTES
     shared_bytes: _Budget | None = _SHARED_BYTES

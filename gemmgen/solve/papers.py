@@ -91,7 +91,7 @@ def model_of(request: Request) -> Model | None:
         given = ", ".join(f"{name} = {value:g}" for name, (value, _) in found.given.items())
         raise InfeasibleSpec(
             f"{request.loaded.place}: [solve] model", f"{found.title} allow no tile", got=given,
-            needs="a tile of powers of two within the budgets" + (", whose memory instructions take no longer than its matrix instructions" if asked == "egemm" else ""),
+            needs="a tile of powers of two within the budgets" + (", with eq. 8's third line: T_mem1 + T_mem2 <= T_comp" if asked == "egemm" else ""),
             remedy=f"other values in [solve.{asked}], a [tile] of your own, or model = \"time\"",
         )
     return found
@@ -237,7 +237,8 @@ def _legemm(request: Request) -> Model:
                 Tile((bm, bn, bk), (*warp, bk), row["ratio"], values, SECTION_4)
                 for warp in shapes[:1] if _allowed(request, (bm, bn, bk), (*warp, bk))
             ]
-    return Model("legemm", "LE-GEMM's eqs. 12 to 17", f"eq. 15, FLOP a byte of global memory, where eq. 12 has {int(enough)} threads at work", given, tuple(tiles))
+    objective = f"eq. 15, FLOP a byte of global memory, where eq. 12 has {int(enough)} threads at work"
+    return Model("legemm", "LE-GEMM's eqs. 12 to 17", objective, given, tuple(tiles))
 
 
 @cache

@@ -24,7 +24,8 @@ class CudaCores(Portable):
     takes_pieces = False
     of_papers = False
     constraints = tuple(
-        {SINGLE_BUFFER.number: SINGLE_BUFFER, PIECES.number: common.WHOLE_STAGE}.get(one.number, one) for one in Portable.constraints if one.number not in OF_WORDS
+        {SINGLE_BUFFER.number: SINGLE_BUFFER, PIECES.number: common.WHOLE_STAGE}.get(one.number, one)
+        for one in Portable.constraints if one.number not in OF_WORDS
     )
     equation_groups = tuple((title, equations.ALL if title == "Registers" else group) for title, group in Portable.equation_groups)
     held = "grouped"

@@ -78,7 +78,8 @@ def one_stage(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     ring = plan.gpu.maker.tiles_held
     return InfeasibleSpec(
         f"{place}: [pipeline] stages", "one stage is for tiles that wait in registers while it is multiplied", got=f"{plan.stages}, loads = {plan.loads}",
-        needs="two stages or more on this GPU" if ring else "loads = spread, grouped or waited", remedy="stages = 2" if ring else 'loads = "spread", or stages = 2',
+        needs="two stages or more on this GPU" if ring else "loads = spread, grouped or waited",
+        remedy="stages = 2" if ring else 'loads = "spread", or stages = 2',
     )
 
 

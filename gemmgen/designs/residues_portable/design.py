@@ -38,7 +38,8 @@ class PortableResidues(portable.Portable):
     pipeline_equations = (*portable.PIPELINE_EQUATIONS, equations.KEPT_REGISTERS)
     predictions = (*traffic.BLOCK_EQUATIONS, *equations.TRAFFIC, traffic.TLP, *equations.TIME)
     constraints = (
-        *(common.WHOLE_STAGE if one is portable.PIECES else one for one in portable.TILE_CONSTRAINTS), *(one for one in (*portable.WAY_CONSTRAINTS, *portable.PIPELINE_CONSTRAINTS) if one.number not in {*OF_WORDS_ALONE, *portable.OF_WORDS, "C11"}),
+        *(common.WHOLE_STAGE if one is portable.PIECES else one for one in portable.TILE_CONSTRAINTS),
+        *(one for one in (*portable.WAY_CONSTRAINTS, *portable.PIPELINE_CONSTRAINTS) if one.number not in {*OF_WORDS_ALONE, *portable.OF_WORDS, "C11"}),
         ACCUMULATORS, SLICES, *PREDICTED,
     )
     steering = PREDICTED
