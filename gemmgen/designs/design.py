@@ -344,7 +344,8 @@ class Design:
             "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
             "batch": float(max(1, hints.matrices)), "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
-            "compensated": 0, "padded": 0, "uncached": 0,  # but where the decisions are a design's own
+            # But where the decisions are a design's own, and a candidate's.
+            **{name: 0 for name in ("compensated", "padded", "uncached") if name not in self.symbols},
             **self.passes(scheme), **({"split_passes": 1} if self.splits_whole(scheme, gpu, hints) else {}),
             "tile_k": scheme.tile_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),
