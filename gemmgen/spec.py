@@ -250,8 +250,8 @@ class Solve(Strict):
         "what chooses the tile: time: the least predicted time, or the spec's own objective; egemm: EGEMM-TC's eqs. 4 to 8, as its section 6 has them; "
         "legemm: LE-GEMM's eqs. 12 to 17. What they do not speak of, time decides"
     ))
-    egemm: Egemm = Egemm()
-    legemm: Legemm = Legemm()
+    egemm: Egemm = Field(Egemm(), description="values that model = egemm is given")
+    legemm: Legemm = Field(Legemm(), description="values that model = legemm is given")
     maximize: Expression | None = Field(None, description=(
         "what the search makes as large as possible, an expression over the model's symbols, such as blocks_per_sm * intensity; "
         "the least predicted time decides among equals, and alone where nothing is said"
@@ -268,7 +268,7 @@ class Solve(Strict):
         if self.model != "time" and (self.maximize or self.minimize):
             raise ValueError(f"an objective of your own or model = {self.model!r}, not both")
         for name in ("egemm", "legemm"):
-            if name != self.model and getattr(self, name).model_fields_set:
+            if name != self.model and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"[solve.{name}] beside model = {self.model!r}: it is asked by model = {name!r} alone")
         return self
 

@@ -217,7 +217,7 @@ def _legemm(request: Request) -> Model:
     own, sizes = request.loaded.spec.solve.legemm, request.hints
     lanes, depth = request.gpu.limits.warp_size, _depth(request)
     given = _budgets(request, own) | {
-        "Work_num": (own.threads, "the spec" if "threads" in own.model_fields_set else "as BatchGEMM has them"),
+        "Work_num": (own.threads, "as BatchGEMM has them" if own.threads == type(own).model_fields["threads"].default else "the spec"),
         "T_threads": (lanes, f"{request.gpu.name}'s row"),
         "threshold": (request.gpu.batch_threshold, f"{request.gpu.name}'s row") if own.threshold is None else (own.threshold, "the spec"),
     }

@@ -15,7 +15,7 @@ from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
-from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
+from verifying import IN_TURN, QUESTIONS, assert_passed, assert_right_in_short, report_of
 from ways import LIKE_OTHER_WAYS, SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
 
 @pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN, LIKE_OTHER_WAYS))
@@ -122,6 +122,12 @@ def test_a_missing_barrier_shows_between_the_schedules(way, barrier):
         except EmulationError:
             return
     assert any((c != problem.expected).any() for c in results)
+
+
+def test_one_stage_is_right_in_both_orders():
+    """What is put away meets what others still read, where nothing keeps them apart."""
+    check = QUESTIONS["orders"](judge_of(plan_of(**WAYS["one stage, padded, pieces of one instruction"])))
+    assert check.passed, check.detail
 
 
 def test_counting_twice_is_noticed():
