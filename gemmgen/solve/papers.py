@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.scheme import Scheme
+from gemmgen.designs import Choices, Design, Hints
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model import papers
 from gemmgen.model.equation import solved
-
-if TYPE_CHECKING:
-    from gemmgen.catalog.gpu import Gpu
-    from gemmgen.plan import Plan
-    from gemmgen.solve.request import Request
+from gemmgen.plan import Plan
+from gemmgen.spec import LoadedSpec
 
 TIME = "time"
 TABLE_3 = {"t4": {"shared_bytes": 64 * 1024, "register_bytes": 256 * 1024, "tflops": 2.0**6, "l2_gb_per_s": 750.0}}
@@ -76,7 +77,21 @@ class Passed:
     why: str
 
 
-def model_of(request: Request) -> Model | None:
+class Asking(Protocol):
+    """A request (`gemmgen/solve/request.py`), as far as a paper's model looks at it."""
+
+    loaded: LoadedSpec
+    scheme: Scheme
+    gpu: Gpu
+    fragment: Fragment
+    design: Design
+    choices: Choices
+
+    @property
+    def hints(self) -> Hints: ...
+
+
+def model_of(request: Asking) -> Model | None:
     """The model that a spec asks for, on the request's GPU and sizes; None where it asks for the predicted time.
 
     Raises:
@@ -101,7 +116,7 @@ WORDS = {"egemm": (2, 4, 1), "legemm": (2, 3, 2)}
 """Words of two bytes of an element, their products, and the sums these are added to, which the equations count."""
 
 
-def _refuse(request: Request, asked: str) -> None:
+def _refuse(request: Asking, asked: str) -> None:
     place, scheme = request.loaded.place, request.scheme
     if not request.design.of_papers:
         raise InfeasibleSpec(
@@ -124,7 +139,7 @@ def _refuse(request: Request, asked: str) -> None:
         )
 
 
-def _allowed(request: Request, block: tuple[int, int, int], warp: tuple[int, int, int]) -> bool:
+def _allowed(request: Asking, block: tuple[int, int, int], warp: tuple[int, int, int]) -> bool:
     """Whether what the spec fixes of tiles leaves this one."""
     choices = request.choices
     return choices["block"] in (None, block) and choices["warp"] in (None, warp)
@@ -138,16 +153,16 @@ def _warps(block: tuple[int, int], count: int, unit: tuple[int, int]) -> Iterato
             yield block[0] // rows, block[1] // columns
 
 
-def _unit(request: Request) -> tuple[int, int]:
+def _unit(request: Asking) -> tuple[int, int]:
     fm, fn, _ = request.fragment.shape
     return fm, fn * request.fragment.fetched_together
 
 
-def _depth(request: Request) -> int:
+def _depth(request: Asking) -> int:
     return request.fragment.shape[2]
 
 
-def _budgets(request: Request, own: Any) -> dict[str, tuple[float, str]]:
+def _budgets(request: Asking, own: Any) -> dict[str, tuple[float, str]]:
     limits, name = request.gpu.limits, request.gpu.name
     row = {"register_bytes": 4 * limits.registers_per_sm, "shared_bytes": limits.shared_bytes_per_block}
     return {key: (value, f"{name}'s row") if getattr(own, key) is None else (getattr(own, key), "the spec") for key, value in row.items()}
@@ -176,7 +191,7 @@ SECTION_5 = {"where": "prepass", "loads": "spread", "stages": 1, "fragment_buffe
 """The kernel whose words eq. 2 loads and whose shared memory eq. 8 counts: one padded stage, whose next one waits in registers."""
 
 
-def _egemm(request: Request) -> Model:
+def _egemm(request: Asking) -> Model:
     """Eq. 8: of the blocks within both budgets the one with the largest eq. 4, whose warps hide memory; of those the deepest, as fewer barriers come with it.
 
     A block has Table 4's eight warps, and of their shapes the one for which eq. 7 is least: "we aim to increase (w_m, w_n)". A warp's k is the instruction's.
@@ -208,7 +223,7 @@ SECTION_4 = {"stages": 2}
 """The pipeline of its section 4.3: two buffers in shared memory."""
 
 
-def _legemm(request: Request) -> Model:
+def _legemm(request: Asking) -> Model:
     """Eqs. 12 and 15 pull apart: of the front, the tile with the largest eq. 15 for which eq. 12 has enough threads at work, as BatchGEMM's Algorithm 1 has it.
 
     T_K is the largest power of two that leaves room for both buffers, of two instructions' k at least, as fragments are fetched a step ahead (section 4.3).
