@@ -23,10 +23,11 @@ def counted(plan) -> dict[int, int]:
 
 
 def test_every_product_fetches_again_in_the_machine_code():
-    """On sm_90, whose compiler keeps what it may: a step of four products of two words: four fetches of words, or eight; and a warp's sums come and go once more, 2 fragments."""
+    """On sm_90, whose compiler keeps what it may. A step of four products of two words fetches four words, or eight; the two fragments of a warp's sums come
+    and go besides."""
     def way(caching: str):
-        return counted(plan_of(gpu="h200", fragment={"policy": "mma"}, scheme="egemm", promote=0, tile=TINY | {"warp": [16, 16, 16]}, stages=1, loads="waited", fragment_buffers=1,
-                               rows="padded", fragment_caching=caching))
+        return counted(plan_of(gpu="h200", fragment={"policy": "mma"}, scheme="egemm", promote=0, tile=TINY | {"warp": [16, 16, 16]}, stages=1,
+                               loads="waited", fragment_buffers=1, rows="padded", fragment_caching=caching))
 
     cached, anew, nothing = way("all"), way("sums"), way("none")
     assert cached[LDSM] > 0 and anew[LDSM] == nothing[LDSM] == 2 * cached[LDSM]
