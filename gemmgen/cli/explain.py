@@ -192,8 +192,9 @@ def _beside(e: Explanation) -> list[str]:
                          plan.shared_bytes, numbers["resident_blocks"], round(1e3 * float(numbers["seconds"]), 3)))
     head = ("choice", "policy", "block", "warp", *e.tile.values, "stages", "registers", "shared B", "blocks an SM", "ms")
     parts = [f"{model.title} beside the predicted time\n" + table(head, rows, indent="  ")]
-    why = {id(one.tile): f"no kernel: {one.why}" for one in e.passed}
-    tiles = [(size(tile.block), size(tile.warp), *map(figure, tile.values.values()), "taken" if tile is e.tile else why.get(id(tile), ""))
+    before = model.tiles[:model.tiles.index(e.tile)]
+    why = {tile.block: "the compiler refuses its kernels" for tile in before} | {one.tile.block: f"no kernel: {one.why}" for one in e.passed}
+    tiles = [(size(tile.block), size(tile.warp), *map(figure, tile.values.values()), why.get(tile.block, "taken" if tile == e.tile else ""))
              for tile in model.tiles[:SHOWN_TILES]]
     return [*parts, f"tiles that {model.title} allow, {len(model.tiles)}, the best first\n"
             + table(("block", "warp", *e.tile.values, ""), tiles, indent="  ")]
