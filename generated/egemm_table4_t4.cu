@@ -252,7 +252,7 @@ constexpr int FRAGMENT_BUFFERS = 1;
 constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
 constexpr int FRAGMENTS_M = 4, FRAGMENTS_N = 4;  // fragments of m16n8k8 in a warp
 constexpr int K_STEPS = 4;  // instructions along k in a stage
-constexpr int ROW_BYTES = BLOCK_K * 2 + 8;  // one row of a stage, the padding shared out among those of a line
+constexpr int ROW_BYTES = BLOCK_K * 2 + 8;  // one row of a stage, padding shared out
 constexpr int A_BYTES = BLOCK_M * ROW_BYTES, B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
 
 // Loads stay where they stand among the matrix instructions.
