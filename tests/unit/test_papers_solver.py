@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen.cli.explain import _beside as beside
 from gemmgen.cli.explain import as_dict, text
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model import papers
@@ -138,15 +139,26 @@ def test_a_study_is_not_narrowed_by_a_model():
 # ---- what is told
 
 
-def test_an_explanation_shows_both_choices():
+def test_both_choices_are_told_beside_each_other():
     e = explained("legemm", "a800")
-    told, data = text(e), as_dict(e)["model"]
+    told = "\n\n".join(beside(e))
     assert "LE-GEMM's eqs. 12 to 17 beside the predicted time" in told and "no kernel: the accumulators leave no room" in told
     assert "\n  legemm  mma     128x128x64" in told and "\n  ours    mma     128x128x32" in told
+    assert valued(e.request.model, e.ours)["T_ratio"] == 96 and "tile by LE-GEMM's eqs. 12 to 17" in render(e.plan).text
+
+
+@pytest.mark.long
+def test_an_explanation_has_both_choices():
+    e = explained("legemm", "a800")
+    told, data = text(e), as_dict(e)["model"]
+    assert all(part in told for part in beside(e)) and "\nmodel      LE-GEMM's eqs. 12 to 17: eq. 15" in told
     assert data["taken"]["block"] == [128, 128, 64] and tuple(data["ours"]["block"]) == (128, 128, 32) and data["passed"][0]["block"] == [128, 256, 32]
-    assert data["of_ours"] == valued(e.request.model, e.ours) and data["of_ours"]["T_ratio"] == 96
-    assert "tile by LE-GEMM's eqs. 12 to 17" in render(e.plan).text
-    told = text(explained("egemm", "t4"))
+    assert data["of_ours"] == valued(e.request.model, e.ours)
+
+
+@pytest.mark.long
+def test_latencies_that_a_model_was_given_are_told():
+    told = text(explain(asked("egemm", "t4", tile={"group": 4, "split_k": 1})))
     assert "EGEMM eq. 5" in told and "the paper prints no latencies" not in told
 
 
