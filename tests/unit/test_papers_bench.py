@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import json
 import sys
 from dataclasses import asdict
@@ -17,13 +16,15 @@ from gemmgen.errors import DeviceError, SpecError
 from gemmgen.timing import Contender, Inputs, blas
 from gemmgen.verify.metrics import errors, exact
 
-FILE = Path(__file__).parents[2] / "bench" / "papers.py"
-if not FILE.exists():
+BENCH = Path(__file__).parents[2] / "bench"
+if not BENCH.exists():
     pytest.skip("no bench/ in this distribution", allow_module_level=True)
-_SPEC = importlib.util.spec_from_file_location("papers", FILE)
-papers = importlib.util.module_from_spec(_SPEC)
-sys.modules["papers"] = papers  # where its dataclasses look their annotations up
-_SPEC.loader.exec_module(papers)
+sys.path.insert(0, str(BENCH))
+import papers as script  # noqa: E402
+from paper_figures import common, curves  # noqa: E402
+from paper_figures import errors as papers  # noqa: E402
+
+sys.path.remove(str(BENCH))
 
 OWN = {name: 16 if name.startswith("ootomo") else 0 for name in papers.SHOWN}
 
@@ -311,9 +312,9 @@ def measured(monkeypatch, tmp_path):
 
 def test_measure_writes_what_the_tables_and_plots_read(measured):
     document, path = measured
-    assert papers.load(path) == json.loads(json.dumps(document))
+    assert common.load(path, papers.FORMAT, "measure") == json.loads(json.dumps(document))
     assert path.stat().st_size < 2e6
-    text = papers.as_text(papers.load(path))
+    text = papers.as_text(common.load(path, papers.FORMAT, "measure"))
     assert "A GPU" in text and "1000 MHz" in text and text.rstrip().endswith("|")
     assert "not measured: egemm, none: egemm: spills got 9" in text
     assert "not measured: tf32x3, 128 at 48" in text and "missing: egemm, none at 32" in text
@@ -334,7 +335,7 @@ def test_plot_draws_both_pictures(measured, tmp_path, monkeypatch, capsys):
     document, path = measured
     document["plane"][0]["relative_frobenius"] = 1e-17  # below the floor, as FP64 is
     path.write_text(json.dumps(document))
-    assert papers.main(["plot", str(path), str(tmp_path / "out")]) == 0
+    assert script.main(["plot", str(path), str(tmp_path / "out")]) == 0
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["histograms.png", "plane.png"]
     assert all(file.stat().st_size > 10_000 for file in (tmp_path / "out").iterdir())
     assert "Reductions" in capsys.readouterr().out
@@ -344,7 +345,7 @@ def test_plot_names_a_contestant_that_is_missing(measured, tmp_path, capsys):
     document, path = measured
     document["histograms"] = [row for row in document["histograms"] if row["contestant"] != "legemm, none"]
     path.write_text(json.dumps(document))
-    assert papers.main(["plot", str(path), str(tmp_path)]) == 2
+    assert script.main(["plot", str(path), str(tmp_path)]) == 2
     assert "legemm, none" in capsys.readouterr().err
 
 
@@ -362,10 +363,10 @@ def test_labels_do_not_cover_each_other():
 
 
 def test_sizes():
-    assert papers.squares("2048,1024,1024") == [1024, 2048]
+    assert script.squares("2048,1024,1024") == [1024, 2048]
     for text in ("1024x512x64", "4k"):
         with pytest.raises(SpecError, match="--sizes"):
-            papers.squares(text)
+            script.squares(text)
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", '{"format": "another"}'])
@@ -373,14 +374,128 @@ def test_a_file_that_is_not_ours(tmp_path, text, capsys):
     path = tmp_path / "x.json"
     if text is not None:
         path.write_text(text)
-    assert papers.main(["plot", str(path), str(tmp_path)]) == 2
+    assert script.main(["plot", str(path), str(tmp_path)]) == 2
     assert "papers.py measure" in capsys.readouterr().err
 
 
 def test_measure_without_a_gpu_or_a_place_to_write(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(papers.cuda, "why_not", lambda gpu: DeviceError("--device cuda", "no CUDA GPU answers"))
-    assert papers.main(["measure", str(tmp_path / "x.json")]) == 2
+    assert script.main(["measure", str(tmp_path / "x.json")]) == 2
     assert "no CUDA GPU answers" in capsys.readouterr().err and not (tmp_path / "x.json").exists()
     monkeypatch.setattr(papers.cuda, "why_not", lambda gpu: None)
-    assert papers.main(["measure", str(tmp_path / "no" / "x.json")]) == 2
+    assert script.main(["measure", str(tmp_path / "no" / "x.json")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+# ---- curves
+
+
+@pytest.fixture
+def swept(monkeypatch, tmp_path):
+    """A document of `curves` at tiny sizes, and its file."""
+    _fake_cupy(monkeypatch)
+    binary = SimpleNamespace(kernels={"kernel": SimpleNamespace(registers=99)})
+    kernels = [curves.Kernel(name, SimpleNamespace(promote=0), SimpleNamespace(name="kernel"), binary) for name in curves.KERNELS if name != "egemm"]
+
+    def entrants(kernels, inputs) -> list:
+        names = [*curves.LIBRARY, curves.FOUR, *(one.name for one in kernels)]
+        noise = {name: 0.0 if name == curves.SGEMM else 3e-4 if name.startswith("half") else 1e-6 for name in names}
+        rng = np.random.default_rng(0)
+
+        def make(name: str):
+            def enqueue(index: int) -> None:
+                product = inputs.a[index] @ inputs.b[index]
+                inputs.c[index][:] = product * (1 + noise[name] * rng.normal(size=product.shape))
+
+            return Contender(name, enqueue, outputs=inputs.c, judged=name != curves.INT8)
+
+        return [make(name) for name in names]
+
+    def apart(kernels, inputs) -> dict:
+        return {(one.name, role): Contender(role, lambda index: None) for one in kernels for role in ("split", "gemm")}
+
+    monkeypatch.setattr(curves.cuda, "why_not", lambda gpu: None)
+    for name, stand_in in (("Inputs", _Inputs), ("race", _race), ("device_name", lambda: "A GPU"), ("conditions", lambda: {"clocks.sm": "1000 MHz"}),
+                           ("versions", lambda: {"cupy": "0"}), ("release_memory", lambda: None)):
+        monkeypatch.setattr(curves.timing, name, stand_in)
+    monkeypatch.setattr(curves, "built", lambda gpu: (kernels, {"egemm": "egemm: spills\n  got 9"}))
+    monkeypatch.setattr(curves, "entrants", entrants)
+    monkeypatch.setattr(curves, "launches_apart", apart)
+    path = tmp_path / "curves.json"
+    assert script.main(["curves", str(path), "--square", "16,32", "--skewed", "16", "--parts", "--rounds", "5"]) == 0
+    return common.load(path, curves.FORMAT, "curves"), path
+
+
+def test_curves_measures_every_shape_and_says_what_is_missing(swept, capsys):
+    document, path = swept
+    speeds = {(row["shape"], row["n"], row["contestant"]): row for row in document["speeds"]}
+    assert {key[:2] for key in speeds} == {("n,n,n", 16), ("n,n,n", 32), *((shape, 16) for shape in curves.SHAPES if shape != "n,n,n")}
+    row = speeds["n,n,4n", 16, "cuBLAS FP16"]  # the second in line: 1.1 ms where SGEMM takes 1
+    assert row["size"] == [16, 16, 64] and row["tflops"] == pytest.approx(2 * 16 * 16 * 64 / 1.1e-3 / 1e12) and row["x_sgemm"] == pytest.approx(1 / 1.1)
+    assert {row["size"] for row in document["errors"]} == {16, 32} and not any(row["contestant"] == curves.INT8 for row in document["errors"])
+    assert len(document["parts"]) == 2 * len(curves.PARTS) * (2 + 4)
+    text = curves.as_text([document])
+    assert "not measured: egemm: egemm: spills got 9" in text and "EGEMM-TC figures 8 to 10" not in text
+    assert "LE-GEMM table 6" in text and "MixPert figure 11" in text
+
+
+def test_ratios_and_means_of_curves_by_hand():
+    rows = [{"shape": "n,n,n", "n": n, "contestant": name, "seconds": seconds, "tflops": 0.0}
+            for n, name, seconds in ((512, "legemm", 1.0), (512, "half", 9.0), (1024, "legemm", 2.0), (1024, "half", 1.0), (2048, "legemm", 4.0), (2048, "half", 6.0))]
+    found = curves.times_as_fast(rows, "n,n,n", "legemm", "half")
+    assert found == [(512, 9.0), (1024, 0.5), (2048, 1.5)] and curves._mean(found) == "1.00 (0.50-1.50)"
+    assert curves.times_as_fast(rows, "n,n,4n", "legemm", "half") == [] and curves._mean([]) == "-"
+
+
+def test_sizes_that_would_take_too_long_are_left_out(swept, tmp_path, monkeypatch):
+    document = curves.measure(tmp_path / "x.json", "h200", {"n,n,n": [16, 32]}, rounds=5, seconds=0.0, with_errors=False, with_parts=False)
+    assert document["left_out"] == ["n,n,n at n = 16: no time was left", "n,n,n at n = 32: no time was left"] and not document["speeds"]
+    assert script.main(["curves", str(tmp_path / "y.json")]) == 2 and not (tmp_path / "y.json").exists()
+
+
+def test_every_kernel_of_the_curves_is_planned_and_has_its_authors_promotion():
+    own = {name: OWN.get(name) for name in ("half", "markidis", "egemm", "legemm", "ootomo", "bf16x6", "tf32x3")}
+    for name, promote in own.items():
+        assert curves.KERNELS[name]["split"].get("promote") == promote
+    assert set(curves.PARTS) | {name for _, name in curves.MIXPERT.items()} <= set(curves.KERNELS)
+    assert {rival for rivals in curves.TABLE_6.values() for rival in rivals} <= {curves.SGEMM, *curves.KERNELS}
+
+
+def test_emulation_by_four_calls_adds_up_the_products_of_its_words(monkeypatch):
+    """EGEMM-TC's Algorithm 1: lo lo, lo hi, hi lo, hi hi, the first of which clears C."""
+    _fake_cupy(monkeypatch)
+    import cupy
+
+    def kernel(ins, outs, text, name):
+        def split(x, high, low):
+            high[:] = x
+            low[:] = x - high.astype(np.float32)
+        return split
+
+    cupy.ElementwiseKernel, cupy.float16 = kernel, np.float16
+    calls = []
+
+    def product(kind, inputs, name, add):
+        [(a, b)] = {id(pair): pair for pair in inputs.operands("float16")}.values()
+        calls.append(add)
+
+        def enqueue(index):
+            c = inputs.results("float32")[index]
+            c[:] = (c if add else 0) + a.astype(np.float32) @ b.astype(np.float32)
+
+        return Contender(name, enqueue, outputs=inputs.results("float32"))
+
+    monkeypatch.setattr(curves.timing, "cublas", product)
+    inputs = _Inputs((9, 7, 20))
+    four = curves.four_calls(inputs)
+    for index in (1, 0):
+        assert papers.computed(four, index) == pytest.approx(exact(inputs.a[index], inputs.b[index]), abs=3e-6)
+    assert calls == [False, True, True, True]
+
+
+@pytest.mark.long
+def test_draw_makes_the_curves_pictures(swept, tmp_path, capsys):
+    assert script.main(["draw", str(swept[1]), "--out", str(tmp_path / "out")]) == 0
+    names = ["papers_egemm.svg", "papers_errors.svg", "papers_legemm.svg", "papers_mixpert.svg"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == names
+    assert "figure 10, Max_error against FP64" in (tmp_path / "out" / "papers_errors.svg").read_text()
