@@ -105,8 +105,8 @@ class Profiled:
         right = last.agreeing[FLOAT]
         if self.rules and self.rules[0].rule in ("exact", "tree"):
             return "every sum is rounded to nearest: a long sum left in the unit errs no more than one of FP32 does"
-        return (f"{last.draws - right} of the {last.draws} full sums are not d_FLOAT: the verdict as printed holds for two products, and says nothing of a long sum; "
-                "promotion (split.promote) moves sums out of the unit before what it cuts off adds up")
+        return (f"{last.draws - right} of the {last.draws} full sums are not d_FLOAT: the verdict as printed holds for two products, and says nothing of a "
+                "long sum; promotion (split.promote) moves sums out of the unit before what it cuts off adds up")
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -122,8 +122,8 @@ class Profiled:
         names = list(self.kinds[0].agreeing)
         width = max(map(len, KINDS))
         lines = [f"{self.fragment} on {self.device} ({self.arch})", "", "As EGEMM-TC prints it (section 3.1, figures 2 and 3)", "", *self.printed.lines, "",
-                 f"verdict  {self.printed.verdict}", f"design   {self.printed.design}", "", "What it overlooks:", *(f"- {one}" for one in self.printed.overlooked),
-                 "", "Asked further: draws on which each hypothesis is right, bit for bit", "",
+                 f"verdict  {self.printed.verdict}", f"design   {self.printed.design}", "", "What it overlooks:",
+                 *(f"- {one}" for one in self.printed.overlooked), "", "Asked further: draws on which each hypothesis is right, bit for bit", "",
                  f"{'draws':<{width}}  {'of':>6}  " + "  ".join(f"{name:>8}" for name in names)]
         lines += [f"{one.name:<{width}}  {one.draws:>6}  " + "  ".join(f"{one.agreeing[name]:>8}" for name in names) for one in self.kinds]
         lines += ["", *(f"{name:<8} {HYPOTHESES[name]}" for name in names), "", f"verdict  {self.verdict}", f"so       {self.consequence}"]
