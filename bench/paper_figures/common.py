@@ -27,6 +27,18 @@ def writable(path: Path) -> None:
         raise SpecError(str(path), "cannot be written", got=error.strerror) from None
 
 
+def read(path: Path) -> str:
+    """A file's text.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
+    try:
+        return path.read_text()
+    except (OSError, ValueError) as error:
+        raise SpecError(str(path), "cannot be read", got=str(error)) from None
+
+
 def load(path: Path, form: str, verb: str) -> dict:
     """What `papers.py VERB` wrote.
 
