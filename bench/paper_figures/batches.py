@@ -130,20 +130,25 @@ def once(path: Path, gpu: str) -> None:
 
 SHOWN = {"batch_listed_h200": "a block for each tile", "batch_h200": "persistent", "fp32_paper": "FP32, Table 3", "cublas-grouped": "cuBLAS grouped",
          "cublas-batched-padded": "cuBLAS batched, padded", "torch-bmm-padded": "torch.bmm, padded"}
-LOOKS = {"batch_listed_h200": "C3", "batch_h200": "C2", "fp32_paper": "C0", "cublas-grouped": "black", "cublas-batched-padded": "0.5", "torch-bmm-padded": "0.7"}
+LOOKS = {"batch_listed_h200": "C3", "batch_h200": "C2", "fp32_paper": "C0", "cublas-grouped": "black", "cublas-batched-padded": "0.5",
+         "torch-bmm-padded": "0.7"}
 TLP = (("fp32_paper", "fp32_paper_old_tlp", "FP32, Table 3"), ("batch_listed_h200", "listed_old_tlp", "matrix unit"))
 
 
 def as_text(ranges: Sequence[Mapping[str, Any]], layers: Sequence[Mapping[str, Any]]) -> str:
     batches = sorted({row["batch"] for row in ranges})
     lines = [[label, *(f"{found[batch]:.2f}" for batch in batches)] for name, label in SHOWN.items() for found in [over_loop(ranges, name)] if found]
-    parts = ["BatchGEMM figures 4 and 5: times as fast as the cuBLAS loop, geometric means over twelve ranges:\n\n" + markdown(["batch", *map(str, batches)], lines)]
+    title = "BatchGEMM figures 4 and 5: times as fast as the cuBLAS loop, geometric means over twelve ranges"
+    parts = [f"{title}:\n\n" + markdown(["batch", *map(str, batches)], lines)]
     lines = [[label, *(f"{found[batch]:.3f}" for batch in batches), f"{geometric_mean(found.values()):.3f}"]
              for new, old, label in TLP for found in [new_over_old(ranges, new, old)] if found]
     if lines:
         parts.append("Figures 8 and 9: eq. 4's TLP against eq. 3's, times as fast:\n\n" + markdown(["batch", *map(str, batches), "all"], lines))
     named = [name for name in SHOWN if modules(layers, name)]
-    lines = [[SHOWN[name], *(f"{value:.2f}" for value in found.values()), f"{geometric_mean(found.values()):.2f}"] for name in named for found in [modules(layers, name)]]
+    lines = []
+    for name in named:
+        found = modules(layers, name)
+        lines.append([SHOWN[name], *(f"{value:.2f}" for value in found.values()), f"{geometric_mean(found.values()):.2f}"])
     if lines:
         parts.append("Figure 11: Inception modules, times as fast as the loop:\n\n" + markdown(["module", *modules(layers, named[0]), "all"], lines))
     return "\n\n".join(parts)
@@ -187,10 +192,11 @@ def draw(
     _bars(occupancy, active or {})
     _overhead(overhead, shares or {})
     waiting.set_yscale("log")
+    faster = "times as fast as the cuBLAS loop"
     for axis, title, across, up in (
-        (speed, "figures 4 and 5: ranges, geometric means", "batch", "times as fast as the cuBLAS loop"), (occupancy, "figure 6", "", "warps of 64 an SM"),
+        (speed, "figures 4 and 5: ranges, geometric means", "batch", faster), (occupancy, "figure 6", "", "warps of 64 an SM"),
         (overhead, "figure 7: the list of tiles", "batch", "% of list and kernel"), (tlp, "figures 8 and 9: eq. 4 against eq. 3", "batch", "times as fast"),
-        (waiting, "figure 10: ranges, geometric means", "batch", "microseconds"), (inception, "figure 11", "Inception module", "times as fast as the cuBLAS loop"),
+        (waiting, "figure 10: ranges, geometric means", "batch", "microseconds"), (inception, "figure 11", "Inception module", faster),
     ):
         axis.set_title(title, fontsize=9)
         axis.set_xlabel(across, fontsize=8)

@@ -265,7 +265,8 @@ EGEMM_SPEEDUPS = (  # (shape, rival, what the paper reports on the T4, of which 
     ("n,n,n", SGEMM, 3.13, "8"), ("n,n,n", FOUR, 1.35, "8"), ("n,n,2n", SGEMM, 2.89, "9a"), ("n,n,2n", FOUR, 1.33, "9a"), ("4n,n,n", SGEMM, 2.9, "9b"),
     ("4n,n,n", FOUR, 1.40, "9b"), ("n,n,n", "markidis", 3.0, "10"), ("n,n,n", "markidis, wmma", 3.0, "10"),
 )
-MIXPERT = {"MixPert": "mixpert4_tile", "MixPert, one exponent a row": "mixpert4", "APE (BF16)": "bf16x6", "CUTLASS (TF32)": "tf32x3"}
+MIXPERT = {"MixPert IV, exponents of tiles": "mixpert4_tile", "MixPert IV, of rows": "mixpert4", "six BF16 products (APE's)": "bf16x6",
+           "three TF32 products (CUTLASS's)": "tf32x3"}
 
 
 def _mean(pairs: Sequence[tuple[int, float]], least: int = 1024) -> str:
@@ -283,8 +284,8 @@ def as_text(documents: Sequence[dict]) -> str:
             f"medians of {one['rounds']} interleaved rounds (3 from n = {LARGE} on)" for one in documents[:1]]
     told += [f"not measured: {name}: {' '.join(why.split())}" for one in documents for name, why in one["refused"].items()]
     told += [f"left out: {line}" for one in documents for line in one["left_out"]]
-    parts = [*(_speed_table(rows, shape) for shape in SHAPES), _table_6(rows), _egemm_table(rows), _error_tables(wrong), _mixpert_table(rows, wrong),
-             _parts_table(rows, apart)]
+    parts = [*(_speed_table(rows, shape) for shape in SHAPES), _table_6(rows), _egemm_table(rows), _claims_table(wrong), _error_tables(wrong),
+             _mixpert_table(rows, wrong), _parts_table(apart)]
     return "\n\n".join(["\n".join(told), *(part for part in parts if part)])
 
 
@@ -317,6 +318,23 @@ def _egemm_table(rows: Sequence[Row]) -> str:
     return "EGEMM-TC figures 8 to 10; arithmetic mean over n from 1024 on, with the range:\n\n" + markdown(head, lines) if lines else ""
 
 
+def _claims_table(wrong: Sequence[Row]) -> str:
+    """The reductions that LE-GEMM and EGEMM-TC report, over the sizes from 1024 on, every scheme as its authors promote it."""
+    sizes = sorted({row["size"] for row in wrong if row["size"] >= 1024})
+    if not sizes:
+        return ""
+    lines = []
+    for claim in errors.CLAIMS:
+        cells = []
+        for reference in errors.REFERENCES:
+            found = errors.ratios(wrong, claim.figure, claim.worse, claim.better, [claim.only] if claim.only else sizes, reference)
+            cells.append(f"{fmean(found):.3g}" + (f" ({min(found):.3g}-{max(found):.3g})" if len(found) > 1 else ""))
+        only = f" at {claim.only}" if claim.only else ""
+        lines.append([f"{claim.paper} {claim.figure}{only}: {claim.worse} / {claim.better}", f"{claim.reported:g}", *cells])
+    return (f"Reductions of errors, arithmetic means of the ratios over n = {', '.join(map(str, sizes))} (smallest-largest):\n\n"
+            + markdown(["error: worse / better", "paper", *(f"here, {reference}" for reference in errors.REFERENCES)], lines))
+
+
 def _error_tables(wrong: Sequence[Row]) -> str:
     """Of LE-GEMM figures 10 and 11 and EGEMM-TC's figure 7, against both references."""
     sizes = sorted({row["size"] for row in wrong})
@@ -345,7 +363,7 @@ def _mixpert_table(rows: Sequence[Row], wrong: Sequence[Row]) -> str:
             + markdown(["scheme", "here", *map(str, sizes)], lines))
 
 
-def _parts_table(rows: Sequence[Row], apart: Sequence[Row]) -> str:
+def _parts_table(apart: Sequence[Row]) -> str:
     if not apart:
         return ""
     lines = []
@@ -387,7 +405,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "legemm": {"color": "C3", "linewidth": 2.2}, "egemm": {"color": "C2", "linewidth": 2.2}, "half": {"color": "C0"}, "markidis": {"color": "C1"},
     "ootomo": {"color": "C4"}, "half, wmma": {"color": "C0", "linestyle": ":"}, "markidis, wmma": {"color": "C1", "linestyle": ":"},
     "ootomo, wmma": {"color": "C4", "linestyle": ":"}, "legemm, 128": {"color": "C3", "linestyle": "--"}, "ootomo, 128": {"color": "C4", "linestyle": "--"},
-    "mixpert4": {"color": "C5"}, "mixpert4_tile": {"color": "C5", "linewidth": 2.2}, "bf16x6": {"color": "C8"}, "tf32x3": {"color": "C9"},
+    "mixpert4": {"color": "C5"}, "mixpert4_tile": {"color": "C6", "linewidth": 2.2}, "bf16x6": {"color": "C8"}, "tf32x3": {"color": "C9"},
     "bf16x6, 128": {"color": "C8", "linestyle": "--"}, "tf32x3, 128": {"color": "C9", "linestyle": "--"}, "mixpert1": {"color": "C5", "linestyle": "--"},
 }
 
@@ -437,7 +455,7 @@ def _draw_legemm(rows: Sequence[Row], device: str, path: Path) -> Path:
 
 def _draw_egemm(rows: Sequence[Row], wrong: Sequence[Row], device: str, path: Path) -> Path:
     """Figure 7 (error), 8 (square), 9 (skewed) and 10 (Markidis)."""
-    shapes = [(shape, figure) for shape, figure in (("n,n,n", "8 and 10"), ("n,n,2n", "9a"), ("4n,n,n", "9b")) if at(rows, shape, "egemm")]
+    shapes = [one for one in (("n,n,n", "8 and 10"), ("n,n,2n", "9a"), ("4n,n,n", "9b")) if at(rows, one[0], "egemm")]
     figure, axes = _panels(len(shapes) + bool(wrong), device, "EGEMM-TC figures 7 to 10")
     if wrong:
         for name in (HGEMM, "half", "markidis", "egemm"):
@@ -476,7 +494,8 @@ def _draw_mixpert(rows: Sequence[Row], wrong: Sequence[Row], apart: Sequence[Row
     """Figures 2 and 8 (speed of GEMM), 2 and 9 (its error), 11 (shares of the time)."""
     shapes = [shape for shape in ("n,n,n", "n,n,2n") if any(row["shape"] == shape for row in apart)]
     figure, axes = _panels(2 + len(shapes), device, "MixPert figures 2, 8, 9 (GEMM) and 11")
-    for label, name in (("cuBLAS SGEMM", SGEMM), *MIXPERT.items(), ("BF16, promoted", "bf16x6, 128"), ("TF32, promoted", "tf32x3, 128"), ("level I", "mixpert1")):
+    shown = {SGEMM: SGEMM, **MIXPERT, "BF16, promoted": "bf16x6, 128", "TF32, promoted": "tf32x3, 128", "MixPert I, of rows": "mixpert1"}
+    for label, name in shown.items():
         _line(axes[0], name, times_as_fast(rows, "n,n,n", name, SGEMM), label)
         _line(axes[1], name, _error_line(wrong, name, "relative_frobenius", "FP64"), label)
     _over_n(axes[0], (n for n, _ in at(rows, "n,n,n", SGEMM)), "figures 2 and 8: times as fast as SGEMM", "speed-up")
@@ -497,8 +516,8 @@ def _draw_shares(axis: Any, apart: Sequence[Row], shape: str) -> None:
         for n in sizes:
             here = {row["role"]: row["seconds"] for row in apart if (row["n"], row["contestant"]) == (n, name)}
             shares.append(100 * sum(taken for role, taken in here.items() if role != "gemm") / sum(here.values()) if here else 0.0)
-        axis.bar([at + 0.8 * number / len(names) for at in range(len(sizes))], shares, 0.8 / len(names), label=name, color=LOOKS[name]["color"],
-                 alpha=0.5 if "linestyle" in LOOKS[name] else 1.0)
+        faint = 0.5 if "linestyle" in LOOKS[name] else 1.0
+        axis.bar([at + 0.8 * number / len(names) for at in range(len(sizes))], shares, 0.8 / len(names), label=name, color=LOOKS[name]["color"], alpha=faint)
     axis.set_xticks([at + 0.4 for at in range(len(sizes))], [str(n) for n in sizes], fontsize=7)
     axis.set_title(f"figure 11: M, N, K = {shape}", fontsize=9)
     axis.set_ylabel("passes before the main kernel, % of the time", fontsize=8)

@@ -62,8 +62,8 @@ def draw(document: dict, path: Path) -> Path:
     memory = rates.dram_gb_per_s / 1e3
     points = [(intensity(row, size), row) for row in document["rows"]]
     left, right = 10.0, 2 * max(x for x, _ in points)
-    roofs = {"INT8 unit": rates.tensor_tflops("s8"), "FP16 unit": rates.f16_tflops, "FP16 unit / 3": rates.f16_tflops / 3, "FP16 unit / 4": rates.f16_tflops / 4,
-             "FP32": rates.f32_tflops}
+    half = rates.f16_tflops
+    roofs = {"INT8 unit": rates.tensor_tflops("s8"), "FP16 unit": half, "FP16 unit / 3": half / 3, "FP16 unit / 4": half / 4, "FP32": rates.f32_tflops}
     for name, top in roofs.items():
         if top:
             axis.plot([top / memory, right], [top, top], color="grey", linewidth=0.8)

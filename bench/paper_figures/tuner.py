@@ -40,7 +40,8 @@ def as_text(programs: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     lines = []
     for outcomes in programs:
         for choice, label in CHOICES.items():
-            lines += [[outcomes[0]["program"], f"{threshold:.0e}", label, f"{speed:.2f}", f"{error:.1e}"] for threshold, speed, error in points(outcomes, choice)]
+            for threshold, speed, error in points(outcomes, choice):
+                lines.append([outcomes[0]["program"], f"{threshold:.0e}", label, f"{speed:.2f}", f"{error:.1e}"])
     return "MixPert figure 10:\n\n" + markdown(["program", "threshold", "levels", "times as fast as SGEMM", "error"], lines)
 
 

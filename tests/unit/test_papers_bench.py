@@ -21,7 +21,7 @@ if not BENCH.exists():
     pytest.skip("no bench/ in this distribution", allow_module_level=True)
 sys.path.insert(0, str(BENCH))
 import papers as script  # noqa: E402
-from paper_figures import common, curves  # noqa: E402
+from paper_figures import batches, common, counted, curves, roofline, tuner  # noqa: E402
 from paper_figures import errors as papers  # noqa: E402
 
 sys.path.remove(str(BENCH))
@@ -499,3 +499,127 @@ def test_draw_makes_the_curves_pictures(swept, tmp_path, capsys):
     names = ["papers_egemm.svg", "papers_errors.svg", "papers_legemm.svg", "papers_mixpert.svg"]
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == names
     assert "figure 10, Max_error against FP64" in (tmp_path / "out" / "papers_errors.svg").read_text()
+
+
+# ---- what a profiler counted
+
+
+def _counts(*launches: tuple[str, float]) -> str:
+    """As `ncu --csv --print-units base` prints them: (kernel, bytes) in order, after its own lines."""
+    lines = ['==PROF== Connected to process 1', '"ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"']
+    for number, (kernel, value) in enumerate(launches):
+        for metric, factor in ((roofline.DRAM, 1), (roofline.L2, 3)):
+            lines.append(f'"{number}","1","{kernel}","Command line profiler metrics","{metric}","byte","{factor * value:,.0f}"')
+    return "\n".join(lines) + "\n"
+
+
+def test_launches_belong_to_the_marker_before_them():
+    text = _counts(("before", 9.0), ("papers_mark_0", 0.0), ("split", 1000.0), ("gemm", 2e6), ("papers_mark_1", 0.0), ("cublas", 5.0))
+    found = counted.read(text, ["ours", "theirs"])
+    assert [one[roofline.DRAM] for one in found["ours"]] == [1000.0, 2e6] and [one[roofline.L2] for one in found["theirs"]] == [15.0]
+    with pytest.raises(SpecError, match="has no table"):
+        counted.read("==ERROR== no permission", ["ours"])
+    with pytest.raises(SpecError, match="more contenders"):
+        counted.read(text, ["ours"])
+
+
+def test_each_contender_is_launched_once_between_markers(monkeypatch):
+    done = []
+    _fake_cupy(monkeypatch)
+    import cupy
+
+    cupy.RawKernel = lambda text, name: lambda blocks, threads, arguments: done.append(name)
+    for name in ("deviceSynchronize", "profilerStart", "profilerStop"):
+        setattr(cupy.cuda.runtime, name, lambda name=name: done.append(name))
+    assert counted.launch_once({"a": lambda: done.append("a"), "b": lambda: done.append("b")}) == ["a", "b"]
+    assert done[done.index("profilerStart") :] == ["profilerStart", "papers_mark_0", "a", "papers_mark_1", "b", "deviceSynchronize", "profilerStop"]
+    assert done[:2] == ["a", "b"]
+
+
+def test_a_roofline_joins_bytes_with_speeds(tmp_path, capsys):
+    speeds = [{"shape": shape, "n": n, "contestant": "legemm", "tflops": tflops} for shape, n, tflops in (("n,n,n", 64, 7.0), ("n,n,n", 32, 1.0), ("n,n,4n", 64, 2.0))]
+    document = {"format": curves.FORMAT, "device": "A GPU", "gpu": "h200", "speeds": speeds}
+    files = {name: tmp_path / name for name in ("curves.json", "names.json", "counts.csv", "out.json")}
+    files["curves.json"].write_text(json.dumps(document))
+    files["names.json"].write_text('["legemm", "unknown"]')
+    files["counts.csv"].write_text(_counts(("papers_mark_0", 0.0), ("split", 1000.0), ("gemm", 1621.44), ("papers_mark_1", 0.0), ("x", 1.0)))
+    call = ["roofline", str(files["out.json"]), "--size", "64", "--out", str(tmp_path)]
+    assert script.main([*call, "--speeds", str(files["curves.json"])]) == 2 and "--names" in capsys.readouterr().err
+    documents = [common.load(files["curves.json"], curves.FORMAT, "curves")]
+    joined = roofline.joined(documents, files["counts.csv"].read_text(), ["legemm", "unknown"], 64)
+    [row] = joined["rows"]
+    assert row == {"contestant": "legemm", "launches": 2, "tflops": 7.0, "dram_bytes": 2621.0, "l2_bytes": 7864.0}
+    assert roofline.intensity(row, 64) == pytest.approx(2 * 64**3 / 2621) and "| legemm | 7.0 | 0.00 | 200 |" in roofline.as_text(joined)
+
+
+# ---- BatchGEMM and the tuner, from what commands printed
+
+
+PRINTED = """device  A GPU
+
+microseconds
+                  cell  batch  cublas-loop  cublas-strided  batch_listed_h200  fp32_paper  fp32_paper_old_tlp
+         paper 128x128      8         84.0                               12.0        42.0                21.0
+        paper 128x1024      8         21.0                                7.0        10.5                42.0
+        paper 128x1024     16        100.0                               10.0        50.0                50.0
+    inception module 1      4         38.5            12.0                7.7
+
+geometric means of the ratios
+"""
+
+
+def test_tables_of_batches_are_read_by_their_columns():
+    rows = batches.times(PRINTED)
+    assert rows[0] == {"cell": "paper 128x128", "batch": 8, "cublas-loop": 84.0, "batch_listed_h200": 12.0, "fp32_paper": 42.0, "fp32_paper_old_tlp": 21.0}
+    assert rows[3] == {"cell": "inception module 1", "batch": 4, "cublas-loop": 38.5, "cublas-strided": 12.0, "batch_listed_h200": 7.7}
+    ranges = rows[:3]
+    assert batches.over_loop(ranges, "batch_listed_h200") == pytest.approx({8: (7 * 3) ** 0.5, 16: 10})
+    assert batches.new_over_old(ranges, "fp32_paper", "fp32_paper_old_tlp") == pytest.approx({8: (0.5 * 4) ** 0.5, 16: 1})
+    assert batches.latency(ranges, "fp32_paper") == pytest.approx({8: (42 * 10.5) ** 0.5, 16: 50})
+    assert batches.modules(rows, "batch_listed_h200") == pytest.approx({"1": 5.0}) and batches.over_loop(ranges, "cublas-strided") == {}
+    listed = "spec,batch,largest m and n,tiles,microseconds,microseconds to count them\n"
+    shares = batches.tiling_shares(f"{listed}batch_listed_h200,8,128,207,1.00,0.2\nother,16,128,1,9,9\nbatch_listed_h200,1024,128,1,9,9\n", ranges, batches.LISTED)
+    assert shares == {(8, 128): (1.0, 1 / 8)}
+    with pytest.raises(SpecError, match="no table"):
+        batches.times("device  A GPU\n")
+
+
+def test_occupancy_is_the_mean_of_a_contenders_launches():
+    lines = ['"ID","Kernel Name","Metric Name","Metric Value"', '"0","papers_mark_0","x","1"']
+    for number, (active, limit) in enumerate(((20, 50), (40, 75)), 1):
+        lines += [f'"{number}","k","{batches.ACTIVE}","{active}"', f'"{number}","k","{batches.LIMIT}","{limit}"']
+    assert batches.occupancies("\n".join(lines), ["ours"]) == {"ours": (pytest.approx(0.3), pytest.approx(0.625))}
+
+
+def test_the_records_that_ship_can_be_drawn_from():
+    """What is in docs/results is what the verbs read."""
+    results = BENCH.parent / "docs" / "results"
+    ranges, layers = (batches.times((results / name).read_text()) for name in ("batches_h200.txt", "batches_h200_other.txt"))
+    assert len(ranges) == 72 and set(batches.modules(layers, "batch_h200")) == set("123456789")
+    found = batches.over_loop(ranges, batches.LISTED)
+    assert batches.geometric_mean(found.values()) == pytest.approx(15.98, abs=0.4) and "Figures 8 and 9" in batches.as_text(ranges, layers)
+    programs = tuner.load(results / "tune_mlp_h200.json")
+    threshold, speed, error = tuner.points(programs, "chosen")[-1]
+    assert (threshold, round(speed, 1), error < threshold) == (1e-3, 15.6, True) and "| mlp | 1e-03 | chosen | 15.62 |" in tuner.as_text([programs])
+    squares = common.load(results / "papers_curves_h200.json", curves.FORMAT, "curves")
+    assert {row["n"] for row in squares["speeds"]} >= {512, 1024, 16384} and squares["device"] == "NVIDIA H200"
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "[]", '[{"program": "x"}]'])
+def test_a_file_that_the_tuner_did_not_write(tmp_path, text, capsys):
+    path = tmp_path / "x.json"
+    if text is not None:
+        path.write_text(text)
+    assert script.main(["tuner", str(path), "--out", str(tmp_path)]) == 2 and "gemmgen tune --output" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_every_verb_that_draws_writes_its_picture(tmp_path):
+    results = BENCH.parent / "docs" / "results"
+    assert script.main(["tuner", str(results / "tune_mlp_h200.json"), "--out", str(tmp_path)]) == 0
+    assert script.main(["batches", *(str(results / name) for name in ("batches_h200.txt", "batches_h200_other.txt")), "--out", str(tmp_path)]) == 0
+    row = {"contestant": "legemm", "launches": 2, "tflops": 150.0, "dram_bytes": 4e9, "l2_bytes": 9e9}
+    document = {"format": roofline.FORMAT, "device": "A GPU", "gpu": "h200", "size": 8192, "rows": [row, {**row, "contestant": "half, wmma"}]}
+    (tmp_path / "r.json").write_text(json.dumps(document))
+    assert script.main(["roofline", str(tmp_path / "r.json"), "--out", str(tmp_path)]) == 0
+    assert {file.name for file in tmp_path.glob("*.svg")} == {"papers_tuner.svg", "papers_batches.svg", "papers_roofline.svg"}
