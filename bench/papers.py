@@ -9,6 +9,7 @@
     python bench/papers.py once-batch NAMES.json [--gpu h200]
     python bench/papers.py batches RANGES.txt LAYERS.txt [--tiling TILING.csv] [--names NAMES.json --counts COUNTS.csv] --out DIR
     python bench/papers.py tuner FILE.json --out DIR
+    python bench/papers.py shared FILE.json [--measure] [--gpu h200] --out DIR
 
 `measure` needs a GPU. It writes FILE.json after each size and prints the tables
 last: every scheme under its authors' own promotion, under none and every 128 k,
@@ -26,7 +27,8 @@ or several such files and prints their tables.
 `once-batch` does so with a batch, for `--metrics` of `paper_figures/batches.py`; `batches`
 draws BatchGEMM's figures from what `gemmgen bench-batches` printed of its ranges and
 of Inception layers, from what `bench/tiling.py` printed, and from such counts.
-`tuner` draws MixPert's figure 10 from what `gemmgen tune --output` wrote.
+`shared` measures, and draws, several processes on one GPU (MixPert figure 12b).
+`tuner` draws MixPert's figure 10 from what the verb tune wrote with --output.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paper_figures import batches, curves, errors, roofline, tuner
+from paper_figures import batches, curves, errors, roofline, sharing, tuner
 from paper_figures.common import load, progress, read
 
 from gemmgen.cli.inputs import problem_sizes
@@ -106,6 +108,11 @@ def _arguments() -> argparse.ArgumentParser:
     tuning = verbs.add_parser("tuner", help="draw MixPert's figure 10")
     tuning.add_argument("file", type=Path, nargs="+")
     tuning.add_argument("--out", type=Path, default=Path())
+    sharer = verbs.add_parser("shared", help="several processes on one GPU")
+    sharer.add_argument("file", type=Path)
+    sharer.add_argument("--measure", action="store_true", help="on this machine's GPU, first")
+    sharer.add_argument("--gpu", default="h200")
+    sharer.add_argument("--out", type=Path, default=Path())
     return parser
 
 
@@ -148,6 +155,12 @@ def _tuner(options: argparse.Namespace) -> str:
     return tuner.as_text(programs)
 
 
+def _shared(options: argparse.Namespace) -> str:
+    document = sharing.measure(options.file, options.gpu) if options.measure else load(options.file, sharing.FORMAT, "shared --measure")
+    progress(f"wrote {sharing.draw(document, options.out / 'papers_shared.svg')}")
+    return sharing.as_text(document)
+
+
 def _measure(options: argparse.Namespace) -> str:
     return errors.as_text(errors.measure(options.file, squares(options.sizes), options.gpu, options.rounds))
 
@@ -178,6 +191,7 @@ def _once_batch(options: argparse.Namespace) -> str:
 VERBS: dict[str, Callable[[argparse.Namespace], str]] = {
     "measure": _measure, "plot": _plot, "curves": lambda options: curves.as_text([_sweep(options)]), "draw": _draw, "once": _once, "roofline": _roofline,
     "once-batch": _once_batch, "batches": _batches, "tuner": _tuner,
+    "shared": _shared,
 }
 
 

@@ -21,7 +21,7 @@ if not BENCH.exists():
     pytest.skip("no bench/ in this distribution", allow_module_level=True)
 sys.path.insert(0, str(BENCH))
 import papers as script  # noqa: E402
-from paper_figures import batches, common, counted, curves, roofline, tuner  # noqa: E402
+from paper_figures import batches, common, counted, curves, roofline, sharing, tuner  # noqa: E402
 from paper_figures import errors as papers  # noqa: E402
 
 sys.path.remove(str(BENCH))
@@ -623,3 +623,12 @@ def test_every_verb_that_draws_writes_its_picture(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(document))
     assert script.main(["roofline", str(tmp_path / "r.json"), "--out", str(tmp_path)]) == 0
     assert {file.name for file in tmp_path.glob("*.svg")} == {"papers_tuner.svg", "papers_batches.svg", "papers_roofline.svg"}
+
+
+def test_sharing_a_gpu_is_told_beside_sgemm_in_as_many_processes():
+    rows = [{"processes": count, "contestant": name, "tflops": rate} for count, name, rate in (
+        (1, curves.SGEMM, 50.0), (2, curves.SGEMM, 40.0), (1, "mixpert4", 200.0), (2, "mixpert4", 100.0))]
+    assert sharing.speed_ups(rows, "mixpert4") == [(1, 4.0), (2, 2.5)] and sharing.speed_ups(rows, "bf16x6") == []
+    text = sharing.as_text({"rows": rows, "size": [2, 3, 4], "device": "A GPU"})
+    assert "| mixpert4 | 200.0 (4.00) | 100.0 (2.50) |" in text and "| bf16x6 | - | - |" in text
+    assert set(sharing.NAMES) == set(curves.MIXPERT.values()) <= set(curves.KERNELS)
