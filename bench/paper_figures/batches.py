@@ -96,7 +96,7 @@ def tiling_shares(text: str, rows: Sequence[Mapping[str, Any]], kernel: str) -> 
 
 def occupancies(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
     """{contender: (warps at work, warps that fit) of 64, each launch weighted alike} (figure 6)."""
-    return {name: (fmean(one[ACTIVE] for one in found) / 100, fmean(one[LIMIT] for one in found) / 100)
+    return {name: (fmean(one[ACTIVE] for one in found) / 100, fmean(one.get(LIMIT, float("nan")) for one in found) / 100)
             for name, found in counted.read(text, names).items() if found}
 
 
