@@ -19,18 +19,18 @@ def launch_once(contenders: Mapping[str, Callable[[], None]]) -> list[str]:
         Their names, in order of the markers' numbers.
     """
     import cupy
+    from cupyx.profiler import profile
 
     runtime = cupy.cuda.runtime
     marks = [cupy.RawKernel(f'extern "C" __global__ void {_MARK}{at}() {{}}', f"{_MARK}{at}") for at in range(len(contenders))]
     for enqueue in contenders.values():
         enqueue()  # what a first call sets up is not counted
     runtime.deviceSynchronize()
-    runtime.profilerStart()
-    for mark, enqueue in zip(marks, contenders.values()):
-        mark((1,), (1,), ())
-        enqueue()
-    runtime.deviceSynchronize()
-    runtime.profilerStop()
+    with profile():
+        for mark, enqueue in zip(marks, contenders.values()):
+            mark((1,), (1,), ())
+            enqueue()
+        runtime.deviceSynchronize()
     return list(contenders)
 
 
