@@ -161,7 +161,7 @@ def overhead_text(shares: Mapping[tuple[int, int], tuple[float, float]]) -> str:
 
 def occupancy_text(found: Mapping[str, tuple[float, float]]) -> str:
     lines = [[SHOWN.get(name, name), f"{active:.3f}", f"{limit:.3f}"] for name, (active, limit) in found.items()]
-    return "Figure 6: warps of 64 an SM, as ncu counts them:\n\n" + markdown(["contender", "active", "what the launch allows (eq. 12)"], lines)
+    return "Figure 6: share of the 64 warps of an SM, as ncu counts them:\n\n" + markdown(["contender", "active", "what the launch allows (eq. 12)"], lines)
 
 
 def draw(
@@ -194,7 +194,7 @@ def draw(
     waiting.set_yscale("log")
     faster = "times as fast as the cuBLAS loop"
     for axis, title, across, up in (
-        (speed, "figures 4 and 5: ranges, geometric means", "batch", faster), (occupancy, "figure 6", "", "warps of 64 an SM"),
+        (speed, "figures 4 and 5: ranges, geometric means", "batch", faster), (occupancy, "figure 6", "", "share of the 64 warps of an SM"),
         (overhead, "figure 7: the list of tiles", "batch", "% of list and kernel"), (tlp, "figures 8 and 9: eq. 4 against eq. 3", "batch", "times as fast"),
         (waiting, "figure 10: ranges, geometric means", "batch", "microseconds"), (inception, "figure 11", "Inception module", faster),
     ):

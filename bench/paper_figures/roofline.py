@@ -78,6 +78,6 @@ def draw(document: dict, path: Path) -> Path:
     axis.set(xscale="log", yscale="log", xlim=(left, right), xlabel="2 M N K a byte of device memory", ylabel="TFLOP/s, passes included",
              title=f"LE-GEMM figure 14: empirical roofline at {size}^3, {document['device']}")
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=6, loc="lower right", ncols=2)
+    axis.legend(fontsize=6, loc="upper left", ncols=2)
     figure.tight_layout()
     return saved(figure, path)
