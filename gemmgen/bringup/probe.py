@@ -15,9 +15,9 @@ import numpy as np
 from gemmgen.build import build
 from gemmgen.catalog.conversion import RAW
 from gemmgen.catalog.fragment import Fragment
-from gemmgen.catalog.gpu import GPUS, Gpu
+from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.number import sum_type
-from gemmgen.errors import DeviceError, SpecError
+from gemmgen.errors import DeviceError
 from gemmgen.fragment_header import fragment_header
 from gemmgen.render import Source, render_text
 from gemmgen.run import Device, driver_facts, open_on
@@ -104,19 +104,6 @@ class EmulatedMachine:
         told = self._gpu.limits.model_dump() | self._gpu.rates.model_dump()
         known = ("sms", "l2_mib", "dram_gb_per_s", "boost_mhz", *type(self._gpu.limits).model_fields)
         return {"title": self.name, "arch": self.arch} | {name: told[name] for name in known}
-
-
-def machine_for(kind: str, gpu: str | None) -> Machine:
-    """The device that a command's --device and --gpu name.
-
-    Raises:
-        SpecError: --gpu stands beside a real device, or is missing for the emulator.
-        UnknownName, DeviceError: no such GPU, or no such device.
-    """
-    if (kind == "emulator") != (gpu is not None):
-        raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu,
-                        needs="--device emulator --gpu NAME, or another --device without --gpu", remedy="gemmgen gpus")
-    return EmulatedMachine(GPUS.get(gpu, where="--gpu")) if gpu else GpuMachine(kind)
 
 
 def register_counts(fragment: Fragment) -> dict[str, int]:

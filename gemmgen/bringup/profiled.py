@@ -17,12 +17,13 @@ from gemmgen.bringup.candidates import Candidate, every, predicted
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.egemm import LARGEST, Profile, apart, drawn, profile
 from gemmgen.bringup.maps import find_maps
-from gemmgen.bringup.probe import Machine, Raw
+from gemmgen.bringup.probe import EmulatedMachine, GpuMachine, Machine, Raw
 from gemmgen.bringup.sums import Order, find_order
 from gemmgen.catalog.conversion import decode
 from gemmgen.catalog.fragment import Fragment
-from gemmgen.catalog.gpu import arch_number, generation
+from gemmgen.catalog.gpu import GPUS, arch_number, generation
 from gemmgen.catalog.unit import UNITS, MatrixUnit
+from gemmgen.errors import SpecError
 
 WORD = "f16"
 HALF, FLOAT, TREE, EXACT, ROW = "d_HALF", "d_FLOAT", "d_TREE", "d_EXACT", "d_ROW"
@@ -128,6 +129,19 @@ class Profiled:
         lines += [f"{one.name:<{width}}  {one.draws:>6}  " + "  ".join(f"{one.agreeing[name]:>8}" for name in names) for one in self.kinds]
         lines += ["", *(f"{name:<8} {HYPOTHESES[name]}" for name in names), "", f"verdict  {self.verdict}", f"so       {self.consequence}"]
         return "\n".join(lines)
+
+
+def machine_for(kind: str, gpu: str | None) -> Machine:
+    """The device that a command's --device and --gpu name.
+
+    Raises:
+        SpecError: --gpu stands beside a real device, or is missing for the emulator.
+        UnknownName, DeviceError: no such GPU, or no such device.
+    """
+    if (kind == "emulator") != (gpu is not None):
+        raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu,
+                        needs="--device emulator --gpu NAME, or another --device without --gpu", remedy="gemmgen gpus")
+    return EmulatedMachine(GPUS.get(gpu, where="--gpu")) if gpu else GpuMachine(kind)
 
 
 def profile_device(machine: Machine, fragment: Fragment, draws: int, seed: int = 0, progress: Callable[[str], None] = lambda text: None) -> Profiled:

@@ -51,14 +51,18 @@ def bringup(
     """
     from gemmgen.bringup import REPORT, bring_up
     from gemmgen.bringup.named import instruction
-    from gemmgen.bringup.probe import machine_for
+    from gemmgen.bringup.probe import EmulatedMachine, GpuMachine
+    from gemmgen.catalog.gpu import GPUS
 
-    machine = machine_for(device.value, gpu)
+    if (device is BringupDevice.emulator) != (gpu is not None):
+        raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu,
+                        needs="--device emulator --gpu NAME, or another --device without --gpu", remedy="gemmgen gpus")
     path = output / REPORT
     before = read(path, _MOST).decode() if path.is_file() else None
     if before is None and is_folder(output) and any(output.iterdir()):
         raise SpecError("--output", "is a folder with other things in it", got=str(output),
                         needs="a new folder, or one that a bring-up wrote", remedy="another -o")
+    machine = EmulatedMachine(GPUS.get(gpu, where="--gpu")) if gpu else GpuMachine(device.value)
     chosen = [instruction(one, machine.arch) for one in only] if only else None
     progress = Progress("bringup", quiet or as_json)
     session, told, files = bring_up(

@@ -45,8 +45,7 @@ def profile(
     from gemmgen.bringup import instructions_of
     from gemmgen.bringup.egemm import suited
     from gemmgen.bringup.named import instruction
-    from gemmgen.bringup.probe import machine_for
-    from gemmgen.bringup.profiled import WORD, profile_device
+    from gemmgen.bringup.profiled import WORD, machine_for, profile_device
 
     machine = machine_for(device.value, gpu)
     fragment = instruction(only, machine.arch) if only else suited(instructions_of(machine.arch))
