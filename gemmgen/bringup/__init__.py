@@ -8,7 +8,7 @@
 | `sums` | in which steps products are summed |
 | `rules` | how a unit rounds, trait by trait, without a model |
 | `candidates` | which row of specs/units it is: rules told apart, and proven |
-| `egemm` | EGEMM-TC's profiling, and what it overlooks |
+| `egemm`, `profiled` | EGEMM-TC's profiling, and what it overlooks; the same as a workflow that asks on |
 | `named` | instructions without a row, by their mnemonics |
 | `instruction` | all of that of one instruction |
 | `session` | what a bring-up knows and finds |

@@ -55,11 +55,7 @@ def _instruction(one: Instruction) -> dict[str, Any]:
     if one.whole:
         found["integers"] = {"products": one.whole[0], "exact": one.whole[1]}
     if one.profile:
-        profile = one.profile
-        found["egemm"] = {
-            "draws": profile.draws, "half": profile.half, "single": profile.single, "single_21_bits": profile.single_21, "worst_ulp": profile.worst,
-            "example": profile.example, "rules_passing": profile.passing, "rules": profile.of, "verdict": profile.verdict, "overlooked": profile.overlooked,
-        }
+        found["egemm"] = one.profile.as_dict()
     return found
 
 
@@ -169,12 +165,7 @@ def _egemm(session: Session) -> list[str]:
     lines: list[str] = []
     for one in session.instructions:
         if profile := one.profile:
-            lines += ["", f"## EGEMM-TC's profiling, on {one.fragment.name}", "",
-                      f"{profile.draws} draws of a1 b1 + a2 b2: {profile.half} are d_HALF, {profile.single} are d_FLOAT bit for bit, "
-                      f"{profile.single_21} are d_FLOAT up to 21 mantissa bits; the largest difference from d_FLOAT is {profile.worst} ulp.", ""]
-            if profile.example:
-                half, single, unit = profile.example
-                lines += ["```", f"half_result:   {half:.8f}", f"single_result: {single:.8f}", f"Matrix unit:   {unit:.8f}", "```", ""]
+            lines += ["", f"## EGEMM-TC's profiling, on {one.fragment.name}", "", *profile.lines, ""]
             lines += [f"Verdict: {profile.verdict}.", "", "What it overlooks:", "", *(f"- {sentence}" for sentence in profile.overlooked)]
     return lines
 
