@@ -37,6 +37,9 @@ MOST_TILES = 12
 """Tiles of one size whose best plans are candidates."""
 SLOWEST = 1.5
 """How much longer than the best plan of its size such a plan may take."""
+LARGE, LARGE_TIE = 5e10, 0.08
+"""Products of so many FLOP feel what bytes their kernels move more than the model tells: of kernels with equal predicted times those that the solver prefers
+less were 8 % slower at 14 such sizes (docs/results/explore_h200, few_h200)."""
 Size = tuple[int, int, int, int]
 """m, n, k, and how many such products."""
 
@@ -49,7 +52,7 @@ class Candidate:
         place: what names it: a `[[use]]` of the file.
         seconds: [sizes], predicted, of all products of a size, inf where it is not for it; single: the same of one of them.
         strided: whether one launch takes a strided batch: it is for sizes of several products alone.
-        preferred: of which of the sizes it is the solver's own choice.
+        preferred: of which of the sizes it is the solver's own choice; large: [sizes] which are large; empty: none.
         symbols: its decisions as the design's symbols.
         settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
     """
@@ -66,6 +69,7 @@ class Candidate:
     estimate: Estimate | None = None
     label: str = ""
     strided: bool = False
+    large: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -79,13 +83,18 @@ class Candidate:
 
     @cached_property
     def _leaning(self) -> np.ndarray:
-        found = np.full(len(self.seconds), 1 + TIE)
+        found = np.where(self.large, 1 + LARGE_TIE, 1 + TIE) if len(self.large) else np.full(len(self.seconds), 1 + TIE)
         found[list(self.preferred)] = 1
         return found
 
     def seconds_of(self, sizes: np.ndarray) -> np.ndarray:
-        """[sizes] predicted, of [sizes, 4] in one launch each; of one that a spec and not a dispatch table gives."""
-        return _seconds(self.request, [[value for _, value in self.symbols]], sizes.astype(float))[0]
+        """[sizes] predicted, of [sizes, 4] in one launch each; of one that a spec and not a dispatch table gives.
+
+        One that the solver takes at no large size is taken to be as much slower there as such kernels were.
+        """
+        found = _seconds(self.request, [[value for _, value in self.symbols]], sizes.astype(float))[0]
+        slower = self.large.any() and not self.large[list(self.preferred)].any()
+        return np.where(_large(sizes), (1 + LARGE_TIE) * found, found) if slower else found
 
     @cached_property
     def plan(self) -> Plan:
@@ -403,6 +412,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
         raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
                              remedy="other sizes, or another scheme")
     candidates = []
+    large = _large(every)
     for (*_, whole), (one, rows) in found.items():
         single, strided = _seconds(one, list(rows), singly), one.batch is not None
         if whole:  # the estimate of a single pass is of products for which it is taken
@@ -412,7 +422,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
         for at, (row, preferred) in enumerate(rows.items()):
             symbols = tuple(zip(one.design.symbols, row))
             layout = one.loaded.spec.problem.layout
-            candidates.append(Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided))
+            candidates.append(Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided, large=large))
     return candidates
 
 
@@ -439,6 +449,11 @@ def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list
     within = order[columns["seconds"][order] <= SLOWEST * columns["seconds"][order[0]]]
     _, first = np.unique(columns["BN"][within].astype(np.int64) << 32 | columns["BK"][within], return_index=True)
     return [int(within[at]) for at in np.sort(first)[:MOST_TILES]]
+
+
+def _large(sizes: np.ndarray) -> np.ndarray:
+    """[sizes] of [sizes, 4]: whether what a kernel moves counts."""
+    return 2.0 * sizes.astype(float).prod(axis=1) >= LARGE
 
 
 def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray) -> np.ndarray:
