@@ -1,0 +1,130 @@
+"""HPL-AI (MixPert figures 8 and 9): a system of equations solved in FP64 by LU factors in FP32 and GMRES.
+
+The matrix is diagonally dominant, as HPL-AI's is, so that no pivots are needed. Blocks of columns are factored, and all that is left gets a product
+subtracted, in place: the whole cost where n is large. GMRES then brings the solution to FP64; a result is valid below a scaled residual of 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gemmgen.apps.app import App, Arrays, Figures, Problem
+from gemmgen.apps.dense import scipy_linalg, triangular_solved, unpivoted_lu
+from gemmgen.apps.matmul import Matmul
+
+MOST_ITERATIONS = 50
+CYCLE = 1e-5
+"""What a cycle of GMRES leaves of a residual: near what FP32 factors can tell apart."""
+VALID = 16.0
+"""HPL's bound on the scaled residual."""
+
+
+def factored(matmul: Matmul, a: Any, block: int) -> Any:
+    """L and U of A [n, n] in one matrix, without pivots, right-looking by blocks of so many columns; A stays."""
+    lu, n, xp = a.copy(), len(a), matmul.xp
+    for at in range(0, n, block):
+        end = min(at + block, n)
+        unpivoted_lu(xp, lu[at:end, at:end])
+        if end < n:
+            tile = lu[at:end, at:end]
+            lu[at:end, end:] = triangular_solved(xp, tile, lu[at:end, end:], lower=True, unit=True)
+            lu[end:, at:end] = triangular_solved(xp, tile, lu[end:, at:end].T, lower=False, transposed=True).T
+            matmul(lu[end:, at:end], lu[at:end, end:], out=lu[end:, end:], alpha=-1.0, beta=1.0)
+    return lu
+
+
+def scaled_residual(xp: Any, a: Any, x: Any, b: Any) -> float:
+    """HPL's: max |A x - b| / (eps (max row sum |A| max |x| + max |b|) n), eps = 2^-53; all in FP64."""
+    rest = abs(a @ x - b).max()
+    size = abs(a).sum(axis=1).max() * abs(x).max() + abs(b).max()
+    return float(rest / (2.0**-53 * size * len(b)))
+
+
+def solved(matmul: Matmul, a: Any, b: Any, lu: Any) -> tuple[Any, int]:
+    """x [n] of A x = b in FP64 by restarted GMRES with the factors as preconditioner, and how many iterations it took.
+
+    The factors are applied in FP32, so one cycle gains what FP32 can tell apart; the next begins with the residual in FP64. It ends where the scaled
+    residual is below a tenth of VALID, or after MOST_ITERATIONS.
+    """
+    xp, iterations = matmul.xp, 0
+
+    def preconditioned(r: Any) -> Any:
+        scale = abs(r).max()  # residuals fall below FP32's range of magnitudes
+        y = triangular_solved(xp, lu, (r / scale).astype(lu.dtype)[:, None], lower=True, unit=True)
+        return triangular_solved(xp, lu, y, lower=False)[:, 0].astype(np.float64) * scale
+
+    x = preconditioned(b)
+    while iterations < MOST_ITERATIONS and scaled_residual(xp, a, x, b) >= VALID / 10:
+        step, taken = cycle(xp, lambda v: preconditioned(a @ v), preconditioned(b - a @ x), MOST_ITERATIONS - iterations)
+        x, iterations = x + step, iterations + taken
+    return x, iterations
+
+
+def cycle(xp: Any, operator: Callable[[Any], Any], r: Any, most: int) -> tuple[Any, int]:
+    """One cycle of GMRES: (d [n] that makes |r - operator(d)| small, iterations), until it is CYCLE of |r| or after `most`."""
+    norm = float(xp.linalg.norm(r))
+    basis, columns = [r / norm], []
+    while True:
+        w, column = operator(basis[-1]), []
+        for v in basis:  # modified Gram-Schmidt
+            column.append(float(v @ w))
+            w -= column[-1] * v
+        column.append(float(xp.linalg.norm(w)))
+        columns.append(column)
+        count = len(columns)
+        hessenberg = np.zeros((count + 1, count))
+        for at, one in enumerate(columns):
+            hessenberg[: len(one), at] = one
+        right = np.zeros(count + 1)
+        right[0] = norm
+        weights = np.linalg.lstsq(hessenberg, right, rcond=None)[0]
+        if count == most or column[-1] == 0 or np.linalg.norm(hessenberg @ weights - right) <= CYCLE * norm:
+            return sum(float(weight) * v for weight, v in zip(weights, basis)), count
+        basis.append(w / column[-1])
+
+
+def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
+    n, block = sizes["n"], sizes["block"]
+    draw = np.random.default_rng(seed)
+    a = draw.random((n, n), np.float32)
+    a -= np.float32(0.5)
+    a[np.arange(n), np.arange(n)] = abs(a).sum(axis=1)
+    b = draw.random(n, np.float32).astype(np.float64) - 0.5
+
+    def run(matmul: Matmul, of: Arrays) -> Arrays:
+        lu = factored(matmul, of["a"], block)
+        x, iterations = solved(matmul, of["a64"], of["b"], lu)
+        return {"x": x, "iterations": iterations, "residual": scaled_residual(matmul.xp, of["a64"], x, of["b"]), "lu": lu[: min(n, 512), : min(n, 512)].copy()}
+
+    def judge(out: Arrays, exact: Arrays | None) -> Figures:
+        return {"scaled residual": out["residual"], "GMRES iterations": out["iterations"], "factors' error": factors_error(out["lu"], a)}
+
+    def beside() -> dict[str, Figures]:
+        if data != "scipy":
+            return {}
+        linalg = scipy_linalg("gemmgen app lu")
+        x = linalg.lu_solve(linalg.lu_factor(a), b.astype(np.float32)).astype(np.float64)
+        return {"SciPy FP32, pivots, not refined": {"scaled residual": scaled_residual(np, a.astype(np.float64), x, b)}}
+
+    return Problem({"a": a, "a64": a.astype(np.float64), "b": b}, run, judge, has_exact=False, beside=beside)
+
+
+def factors_error(lu: np.ndarray, a: np.ndarray) -> float:
+    """||L U - A||_F / ||A||_F of the leading rows and columns, whose factors those of A are."""
+    n = len(lu)
+    double = lu.astype(np.float64)
+    left = np.tril(double, -1) + np.eye(n)
+    return float(np.linalg.norm(left @ np.triu(double) - a[:n, :n]) / np.linalg.norm(a[:n, :n].astype(np.float64)))
+
+
+APP = App(
+    "lu", "HPL-AI: LU in FP32, GMRES in FP64", "MixPert figures 8 and 9",
+    sizes={"n": 16384, "block": 512}, small={"n": 96, "block": 32}, data=("scipy", "drawn"),
+    figures={
+        "scaled residual": f"HPL's, of the solution in FP64; valid below {VALID:g}", "GMRES iterations": "until it is a tenth of that",
+        "factors' error": "||L U - A|| / ||A||, Frobenius, of the leading rows and columns, up to 512",
+    }, make=make,
+)
