@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gemmgen.apps.matmul import Matmul
     from gemmgen.apps.race import Outcome
 
-NAMES = ("kmeans", "knn", "mlp", "lu")
+NAMES = ("kmeans", "knn", "mlp", "lu", "cholesky", "bert", "llm", "inception")
 
 
 def find(name: str) -> App:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,10 @@ class Problem:
     Attributes:
         inputs: arrays of the host; FP32 ones are what is computed with, in FP64 where the exact result is.
         run: (matmul, inputs as arrays of matmul.xp) -> what comes out, by name. It draws nothing and changes no input.
-        judge: (what came out, what FP64 gives, or None), arrays of the host -> the figures that a user looks at, in the table's order.
+        judge: (what is told of what came out, the same of FP64's, or None), arrays of the host -> the figures that a user looks at.
+        told: (module of the arrays, what came out, inputs) -> what is brought to the host of it, and what is computed for that where the arrays are.
         has_exact: whether `judge` wants the same in FP64; not where it knows the answer itself.
+        output: the matrix whose error a threshold is of (`gemmgen.apps.levels`), where the products are the same in every run; None where they are not.
         beside: figures of other programs for the same, by who computed them: scikit-learn's, SciPy's, torch's.
         notes: what a reader has to know of the data.
     """
@@ -31,7 +33,9 @@ class Problem:
     inputs: Mapping[str, np.ndarray]
     run: Callable[[Matmul, Arrays], Arrays]
     judge: Callable[[Arrays, Arrays | None], Figures]
+    told: Callable[[Any, Arrays, Arrays], Arrays] = lambda xp, out, inputs: out
     has_exact: bool = True
+    output: str | None = None
     beside: Callable[[], Mapping[str, Figures]] = dict
     notes: tuple[str, ...] = ()
 
@@ -46,7 +50,6 @@ class App:
         data: where its data may come from; the last is `drawn`, which needs NumPy alone.
         figures: what the figures mean, by name.
         make: (sizes, data, seed) -> an instance.
-        tuned: whether its calls are the same in every run, so that each may have a level of its own (`gemmgen.tune`).
     """
 
     name: str
@@ -57,7 +60,6 @@ class App:
     data: tuple[str, ...]
     figures: Mapping[str, str]
     make: Callable[[Mapping[str, int], str, int], Problem]
-    tuned: bool = field(default=False)
 
     def sized(self, asked: Mapping[str, int], small: bool) -> dict[str, int]:
         """All sizes, those that are asked for in place of the usual.

@@ -1,4 +1,4 @@
-"""The small dense algebra between the products of factorizations, in FP32 on the CPU (SciPy) or on a CUDA GPU (cuSOLVER, cuBLAS through cupy)."""
+"""What stands between products: tiles factored and solved for, in FP32 on the CPU (SciPy) or on a CUDA GPU (cuSOLVER, cuBLAS through cupy)."""
 
 from __future__ import annotations
 
@@ -23,6 +23,22 @@ def scipy_linalg(where: str) -> Any:
     return linalg
 
 
+def special(xp: Any) -> Any:
+    """SciPy's special functions, or cupy's of the same names.
+
+    Raises:
+        GemmgenError: SciPy is not installed.
+    """
+    if xp is not np:
+        import cupyx.scipy.special
+
+        return cupyx.scipy.special
+    scipy_linalg("gemmgen app")
+    from scipy import special as found
+
+    return found
+
+
 def _solver(xp: Any, where: str) -> Any:
     if xp is np:
         return scipy_linalg(where)
@@ -33,6 +49,8 @@ def _solver(xp: Any, where: str) -> Any:
 
 def triangular_solved(xp: Any, triangle: Any, right: Any, *, lower: bool, unit: bool = False, transposed: bool = False) -> Any:
     """X [n, columns] of op(T) X = B for a triangle T [n, n] and B [n, columns], in their type."""
+    if xp is not np:  # what it would copy is the row-major matrix; the memory of its transpose is column major
+        triangle, lower, transposed = triangle.T, not lower, not transposed
     return _solver(xp, "triangular_solved").solve_triangular(
         triangle, right, lower=lower, unit_diagonal=unit, trans=int(transposed), check_finite=False,
     )

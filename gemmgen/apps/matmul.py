@@ -21,17 +21,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gemmgen import road
+from gemmgen.catalog.output import require_f32
 from gemmgen.errors import DeviceError, SpecError
 from gemmgen.run import gemm, why_not
 
 if TYPE_CHECKING:
     from gemmgen.build import Built
+    from gemmgen.plan import Plan
+    from gemmgen.render import Source
     from gemmgen.run import Device
     from gemmgen.spec import LoadedSpec
 
 OPS = ("nn", "nt", "tn", "tt")
 EMULATED_GPU = "a100"
 """Whose kernels are emulated where no GPU is named."""
+BATCHES = 64
+"""Batches whose launches are kept prepared."""
 WHO = "a scheme, auto, as-fp32, a spec file (.toml), library:FOLDER, vendor or numpy"
 
 
@@ -200,14 +205,17 @@ class Kernels(Matmul):
 
         key = shape.op, *(reached(extent) for extent in shape[:3])
         if key not in self._kernels:
-            self.built[shape] = road.build(sized(self._spec, *shape))
-            self._kernels[key] = Multiplier(self.built[shape])
+            self.built[shape] = built = road.build(sized(self._spec, *shape))
+            require_f32(built.plan.output, "applications take kernels that have")
+            self._kernels[key] = Multiplier(built)
         self._kernels[key].into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
         """All of them in one launch of each kernel."""
         key = tuple((x.data.ptr, *x.shape) for product in products for x in product)
         if key not in self._batches:
+            if len(self._batches) == BATCHES:
+                del self._batches[next(iter(self._batches))]
             self._batches[key] = self._prepared(products)
         self._batches[key]()
 
@@ -215,8 +223,9 @@ class Kernels(Matmul):
         from gemmgen.timing.batch_contender import BatchKernel
 
         if "batch" not in self._kernels:
-            largest = max(a.shape[0] for a, _, _ in products), max(b.shape[1] for _, b, _ in products), max(a.shape[1] for a, _, _ in products)
-            self._kernels["batch"] = BatchKernel(road.build(sized(self._spec, *largest, kind="grouped", matrices=len(products))))
+            built = road.build(sized(self._spec, *largest_of(products), kind="grouped", matrices=len(products)))
+            require_f32(built.plan.output, "applications take kernels that have")
+            self._kernels["batch"] = BatchKernel(built)
         return self._kernels["batch"].prepare(_Listed(self.xp, products), 0)
 
 
@@ -250,36 +259,40 @@ class Copied(Matmul):
     def __init__(self, name: str, spec: LoadedSpec, device: str):
         super().__init__(name)
         self._spec, self._kind = spec, device
-        self._built: Built | None = None
-        self._device: Device | None = None
+        self._opened: dict[str, tuple[Built, Device]] = {}
+
+    def _open(self, kind: str, sizes: tuple[int, int, int], **problem: Any) -> tuple[Device, Plan, Source]:
+        """The kernel for one kind of problems, decided for the first of them."""
+        if kind not in self._opened:
+            built = road.build(sized(self._spec, *sizes, kind=kind, **problem))
+            require_f32(built.plan.output, "applications take kernels that have")
+            self._opened[kind] = built, road.open_device(built, self._kind)
+        built, device = self._opened[kind]
+        return device, built.plan, built.source
 
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
-        if self._built is None:
-            self._built = road.build(sized(self._spec, *shape[:3]))
-            self._device = road.open_device(self._built, self._kind)
-        assert self._device is not None
-        road.check_affordable(shape[:3], self._device.kind)
+        device, plan, source = self._open("gemm", shape[:3])
+        road.check_affordable(shape[:3], device.kind)
         a, b = (np.ascontiguousarray(x if one == "n" else x.T) for x, one in zip((a, b), shape.op))
         c = None if beta == 0.0 else np.ascontiguousarray(out)
-        out[...] = gemm(self._device, self._built.plan, self._built.source, a, b, c, alpha=alpha, beta=beta).c
+        out[...] = gemm(device, plan, source, a, b, c, alpha=alpha, beta=beta).c
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
-        from gemmgen.run.batch import Product
+        from gemmgen.run.batch import Product, batch
 
-        largest = max(a.shape[0] for a, _, _ in products), max(b.shape[1] for _, b, _ in products), max(a.shape[1] for a, _, _ in products)
-        spec = sized(self._spec, *largest, kind="grouped", matrices=len(products))
-        found = road.multiply_batch(spec, [Product(np.ascontiguousarray(a), np.ascontiguousarray(b)) for a, b, _ in products], device=self._kind)
+        device, plan, source = self._open("grouped", largest_of(products), matrices=len(products))
+        found = batch(device, plan, source, [Product(np.ascontiguousarray(a), np.ascontiguousarray(b)) for a, b, _ in products])
         for (_, _, out), c in zip(products, found.products):
             out[...] = c
 
     @property
     def device_name(self) -> str:
         """What ran, once something did."""
-        return "nothing yet" if self._device is None else self._device.name
+        return next((device.name for _, device in self._opened.values()), self._kind)
 
     def release(self) -> None:
-        if self._device is not None:
-            self._device.release()
+        for _, device in self._opened.values():
+            device.release()
 
 
 class Library(Matmul):
@@ -326,9 +339,14 @@ class ByCall(Matmul):
         level._into(out, a, b, shape, alpha, beta)
 
 
+def largest_of(products: Sequence[tuple[Any, Any, Any]]) -> tuple[int, int, int]:
+    """(m, n, k) that no product of a batch exceeds."""
+    return max(a.shape[0] for a, _, _ in products), max(b.shape[1] for _, b, _ in products), max(a.shape[1] for a, _, _ in products)
+
+
 def reached(extent: int) -> int:
-    """The power of four that an extent reaches: 1 for 1, 2 for up to 4, 3 for up to 16."""
-    return (max(extent - 1, 0).bit_length() + 1) // 2 + 1 if extent > 1 else 1
+    """The power of four that an extent reaches: 0 for up to 1, 1 for up to 4, 2 for up to 16."""
+    return (max(extent - 1, 0).bit_length() + 1) // 2
 
 
 def leading(x: Any) -> int:

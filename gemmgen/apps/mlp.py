@@ -75,7 +75,7 @@ def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
         wrong = out["logits"].argmax(axis=1) != classes
         return {"loss": own, "over FP64's": own - best, "error": relative(out["logits"], exact["logits"]), "wrong classes": f"{int(wrong.sum())} of {batch}"}
 
-    return Problem(inputs, run, judge, beside=lambda: {} if data == "drawn" else fitted(x, classes, inputs, steps))
+    return Problem(inputs, run, judge, output="logits", beside=lambda: {} if data == "drawn" else fitted(x, classes, inputs, steps))
 
 
 def cross_entropy(logits: np.ndarray, classes: np.ndarray) -> float:
@@ -109,5 +109,5 @@ APP = App(
     figures={
         "loss": "cross-entropy after the steps, computed in FP64", "over FP64's": "loss less that of the same program in FP64",
         "error": "of the logits against FP64's, relative Frobenius", "wrong classes": "of the batch",
-    }, make=make, tuned=True,
+    }, make=make,
 )

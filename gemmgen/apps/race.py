@@ -114,13 +114,13 @@ def _raced(
     if problem.has_exact:
         progress("FP64")
         in_fp64 = InNumpy("FP64", np.float64, xp)
-        exact = _fetched(in_fp64, problem.run(in_fp64, {name: in_fp64.array(x) for name, x in problem.inputs.items()}))
+        exact = _told(problem, in_fp64, {name: in_fp64.array(x) for name, x in problem.inputs.items()})
     inputs = {name: who[0].array(x) for name, x in problem.inputs.items()}
     figures: list[Figures] = []
     for one in who:
         progress(one.name)
-        figures.append(problem.judge(_fetched(one, problem.run(one, inputs)), exact))
-    calls, seconds, products = dict(who[-1].calls), [None] * len(who), [None] * len(who)  # type: Any
+        figures.append(problem.judge(_told(problem, one, inputs), exact))
+    calls, seconds, products = dict(who[0].calls), [None] * len(who), [None] * len(who)  # type: Any
     if on_gpu:
         progress("race")
         products = [_of_products(problem, one, inputs) for one in who]
@@ -130,8 +130,10 @@ def _raced(
     return Outcome(app, _device(who, on_gpu), sizes, data, rows, beside, calls, problem.notes, levels)
 
 
-def _fetched(matmul: Matmul, out: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: matmul.host(x) if hasattr(x, "shape") else x for name, x in out.items()}
+def _told(problem: Problem, matmul: Matmul, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run by `matmul` tells, on the host."""
+    told = problem.told(matmul.xp, problem.run(matmul, inputs), inputs)
+    return {name: matmul.host(x) if hasattr(x, "shape") else x for name, x in told.items()}
 
 
 def _device(who: Sequence[Matmul], on_gpu: bool) -> str:
