@@ -51,7 +51,8 @@ def residual(xp: Any, lower: Any, a: Any) -> float:
 def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
     n, tiles = sizes["n"], sizes["tiles"]
     if n % tiles:
-        raise SpecError("--size", "do not fit each other", got=f"n={n}, tiles={tiles}", needs="tiles that divide n", remedy=f"--size n={n - n % tiles or tiles}")
+        raise SpecError("--size", "do not fit each other", got=f"n={n}, tiles={tiles}", needs="tiles that divide n",
+                        remedy=f"--size n={n - n % tiles or tiles}")
     a = drawn(Input(shape=(n, n), distribution="covariance", seed=1 + seed), (n, n)).astype(np.float32)
 
     def run(matmul: Matmul, of: Arrays) -> Arrays:

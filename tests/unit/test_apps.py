@@ -48,7 +48,8 @@ def test_a_product_goes_into_a_part_of_a_matrix(op):
 def test_what_does_not_fit_is_refused():
     matmul, (a, b) = who.InNumpy("numpy"), matrices((4, 3), (3, 5))
     for call, said in (
-        (lambda: matmul(a, b, op="xx"), "unknown op"), (lambda: matmul(a, b, op="nt"), "do not fit"), (lambda: matmul(a, b.astype(float)), "no matrix of float32"),
+        (lambda: matmul(a, b, op="xx"), "unknown op"), (lambda: matmul(a, b, op="nt"), "do not fit"),
+        (lambda: matmul(a, b.astype(float)), "no matrix of float32"),
         (lambda: matmul(a, b, out=np.zeros((5, 4), np.float32).T), "not contiguous"), (lambda: matmul(a, b, np.zeros((4, 4), np.float32)), "do not fit"),
         (lambda: matmul.batch([(a, b, np.zeros((4, 4), np.float32))]), "do not fit"),
     ):
@@ -202,7 +203,8 @@ def test_the_command_lists_runs_and_refuses(gemmgen, monkeypatch):
     assert ran.code == 0 and "not timed" in ran.out and "scaled residual" in ran.out
     for arguments, said in (
         (["kmean"], "unknown application"), (["kmeans", "--size", "rows=3"], "no size of kmeans"), (["kmeans", "--size", "points=0"], "out of range"),
-        (["kmeans", "--data", "iris"], "unknown to kmeans"), (["kmeans", "--rounds", "0"], "--rounds"), (["cholesky", "--size", "tiles=5"], "tiles that divide n"),
+        (["kmeans", "--data", "iris"], "unknown to kmeans"), (["kmeans", "--rounds", "0"], "--rounds"),
+        (["cholesky", "--size", "tiles=5"], "tiles that divide n"),
         (["llm", "--by", "numpy", "--threshold", "1e-5"], "cannot be asked of llm"),
     ):
         ran = gemmgen("app", *arguments, "--device", "emulator", "--quiet")
@@ -223,3 +225,54 @@ def test_data_are_what_they_say():
     assert abs(x[:1797].mean(axis=0)).max() < 1e-5
     points, owner = data.blobs(5000, 6, 3, 1)
     assert points.shape == (5000, 6) and set(owner) == {0, 1, 2} and abs(points.std() - 17**0.5) < 0.3
+
+
+class OnPaper:
+    """An array of a GPU that is not there: an address and strides."""
+
+    def __init__(self, address, shape, row=None):
+        self.data, self.shape, self.itemsize = SimpleNamespace(ptr=address), shape, 4
+        self.strides = (4 * (row or shape[1]), 4)
+
+
+def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepared_once(monkeypatch):
+    from gemmgen import road
+    from gemmgen.timing import products
+
+    prepared, launched = [], []
+
+    class Device:
+        def __init__(self, binary):
+            pass
+
+        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
+            prepared.append((symbol, blocks, [value for _, value in args]))
+            return lambda at=len(prepared) - 1: launched.append(at)
+
+    spaces = []
+
+    def empty(count, kind):
+        spaces.append(np.full(count, 7, np.uint8))
+        return spaces[-1]
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
+    monkeypatch.setattr(products, "CudaDevice", Device)
+    planned = road.render({"problem": {"layout": "nt", "m": 64, "n": 64, "k": 64}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}})
+    multiplier = products.Multiplier(SimpleNamespace(plan=planned.plan, source=planned.source, binary=None))
+    launches = len(planned.source.interface.launches)
+    a, b, out = OnPaper(1000, (40, 64), 100), OnPaper(2000, (24, 64)), OnPaper(3000, (40, 24), 77)
+    for _ in range(3):
+        multiplier.into(out, a, b, -1.0, 1.0)
+    used = len(prepared)
+    assert 1 <= used <= launches and launched == [*range(used)] * 3 and len(spaces) == 1
+    passed = [value for _, _, args in prepared for value in args if isinstance(value, int | float)]
+    assert {1000, 2000, 3000, 100, 64, 77, 40, 24, -1.0, 1.0} <= set(passed)
+    work = planned.source.interface.workspace(40, 24, 64)
+    assert not spaces[0][: work.zeroed].any()
+    multiplier.into(out, a, b, 1.0, 0.0)
+    assert len(prepared) == 2 * used and len(spaces) == 1  # another alpha is another launch, in the same workspace
+    multiplier.into(OnPaper(3000, (9000, 24)), OnPaper(1000, (9000, 64)), b)
+    assert len(spaces) == 2
+    for at in range(products.PREPARED + 5):
+        multiplier.into(OnPaper(4000 + 8 * at, (40, 24)), a, b)
+    assert len(multiplier._prepared) == products.PREPARED
