@@ -237,6 +237,7 @@ class OnPaper:
 
 def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepared_once(monkeypatch):
     from gemmgen import road
+    from gemmgen.render import render
     from gemmgen.timing import products
 
     prepared, launched = [], []
@@ -257,9 +258,10 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
     monkeypatch.setattr(products, "CudaDevice", Device)
-    planned = road.render({"problem": {"layout": "nt", "m": 64, "n": 64, "k": 64}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}})
-    multiplier = products.Multiplier(SimpleNamespace(plan=planned.plan, source=planned.source, binary=None))
-    launches = len(planned.source.interface.launches)
+    plan = road.plan({"problem": {"layout": "nt"}, "split": {"scheme": "ootomo", "where": "prepass"}, "target": {"gpu": "h200"}})
+    source = render(plan)
+    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
+    launches = len(source.interface.launches)
     a, b, out = OnPaper(1000, (40, 64), 100), OnPaper(2000, (24, 64)), OnPaper(3000, (40, 24), 77)
     for _ in range(3):
         multiplier.into(out, a, b, -1.0, 1.0)
@@ -267,7 +269,7 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     assert 1 <= used <= launches and launched == [*range(used)] * 3 and len(spaces) == 1
     passed = [value for _, _, args in prepared for value in args if isinstance(value, int | float)]
     assert {1000, 2000, 3000, 100, 64, 77, 40, 24, -1.0, 1.0} <= set(passed)
-    work = planned.source.interface.workspace(40, 24, 64)
+    work = source.interface.workspace(40, 24, 64)
     assert not spaces[0][: work.zeroed].any()
     multiplier.into(out, a, b, 1.0, 0.0)
     assert len(prepared) == 2 * used and len(spaces) == 1  # another alpha is another launch, in the same workspace
