@@ -218,11 +218,28 @@ def test_without_scikit_learn_it_is_said_what_to_do(gemmgen, monkeypatch):
     assert ran.code == 2 and "scikit-learn is not installed" in ran.err and "gemmgen[apps]" in ran.err and "--data drawn" in ran.err
 
 
-def test_data_are_what_they_say():
+def test_scikit_learns_estimators_get_the_same_from_its_own_data():
     pytest.importorskip("sklearn")
     x, classes = data.digits(2000, "test")
     assert x.shape == (2000, 64) and x.dtype == np.float32 and np.array_equal(x[1797:], x[:203]) and set(classes) == set(range(10))
     assert abs(x[:1797].mean(axis=0)).max() < 1e-5
+    for name, sizes in (("kmeans", {"points": 400, "iterations": 4}), ("knn", {}), ("mlp", {"steps": 4})):
+        outcome = apps.run(name, by=[], sizes=sizes, device="emulator")
+        [own], [beside] = outcome.rows, outcome.beside.values()
+        assert outcome.data == "digits" and beside
+        for figure, value in beside.items():
+            assert own.figures[figure] == (pytest.approx(value, rel=1e-6) if isinstance(value, float) else value), (name, figure)
+
+
+def test_scipys_factors_get_the_same():
+    pytest.importorskip("scipy")
+    [own], [beside] = (lambda one: (one.rows, one.beside.values()))(apps.run("cholesky", by=[], device="emulator"))
+    assert beside["residual"] < 3e-7 and beside["error"] < 3e-7 and own.figures["residual"] < 3e-7
+    [own], [beside] = (lambda one: (one.rows, one.beside.values()))(apps.run("lu", by=[], device="emulator"))
+    assert own.figures["scaled residual"] < lu.VALID < beside["scaled residual"]
+
+
+def test_drawn_points_lie_around_their_centres():
     points, owner = data.blobs(5000, 6, 3, 1)
     assert points.shape == (5000, 6) and set(owner) == {0, 1, 2} and abs(points.std() - 17**0.5) < 0.3
 
@@ -258,7 +275,8 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
     monkeypatch.setattr(products, "CudaDevice", Device)
-    plan = road.plan({"problem": {"layout": "nt"}, "split": {"scheme": "ootomo", "where": "prepass"}, "target": {"gpu": "h200"}})
+    tile = {"block": [32, 32, 32], "warp": [16, 16, 32]}
+    plan = road.plan({"problem": {"layout": "nt"}, "split": {"scheme": "ootomo", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}})
     source = render(plan)
     multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
     launches = len(source.interface.launches)
