@@ -29,13 +29,11 @@ def nearest(matmul: Matmul, points: Any, centres: Any) -> Any:
 
 def lloyd(matmul: Matmul, points: Any, centres: Any, iterations: int) -> tuple[Any, Any]:
     """(centres [clusters, features], the nearest centre of each point [points]) after so many turns; a centre without points stays."""
-    xp, rows = matmul.xp, matmul.xp.arange(points.shape[0])
+    xp, clusters = matmul.xp, matmul.xp.arange(centres.shape[0])
     member = xp.empty((points.shape[0], centres.shape[0]), points.dtype)
     for _ in range(iterations):
-        labels = nearest(matmul, points, centres)
-        member.fill(0)
-        member[rows, labels] = 1
-        counts = xp.bincount(labels, minlength=centres.shape[0]).astype(points.dtype)[:, None]
+        xp.equal(nearest(matmul, points, centres)[:, None], clusters, out=member)
+        counts = member.sum(axis=0)[:, None]
         centres = xp.where(counts > 0, matmul(member, points, op="tn") / xp.maximum(counts, 1), centres)
     return centres, nearest(matmul, points, centres)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,10 @@ import numpy as np
 from gemmgen.apps.app import App, Arrays, Figures, Problem, differing
 from gemmgen.apps.data import blobs, digits, sklearn
 from gemmgen.apps.matmul import Matmul
+
+
+PART = 128
+"""Points of whose distances the least is kept."""
 
 
 def neighbours(matmul: Matmul, queries: Any, points: Any, count: int) -> Any:
@@ -21,10 +26,18 @@ def neighbours(matmul: Matmul, queries: Any, points: Any, count: int) -> Any:
     xp, rows = matmul.xp, matmul.xp.arange(queries.shape[0])
     distances = matmul(queries, points, op="nt", alpha=-2.0)
     distances += (points * points).sum(axis=1)
+    width = gcd(points.shape[0], PART)
+    parts = distances.reshape(queries.shape[0], -1, width)
+    least = parts.min(axis=2)  # the one pass over all; after it a neighbour costs a part
     found = xp.empty((queries.shape[0], count), np.int64)
-    for at in range(count):  # a pass over the distances each, which for a few costs less than an order of all
-        found[:, at] = distances.argmin(axis=1)
-        distances[rows, found[:, at]] = np.inf
+    for at in range(count):
+        part = least.argmin(axis=1)
+        own = parts[rows, part]
+        place = own.argmin(axis=1)
+        found[:, at] = part * width + place
+        own[rows, place] = np.inf
+        parts[rows, part, place] = np.inf
+        least[rows, part] = own.min(axis=1)
     return found
 
 

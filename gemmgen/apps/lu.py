@@ -29,11 +29,12 @@ def factored(matmul: Matmul, a: Any, block: int) -> Any:
     lu, n, xp = a.copy(), len(a), matmul.xp
     for at in range(0, n, block):
         end = min(at + block, n)
-        unpivoted_lu(xp, lu[at:end, at:end])
+        tile = lu[at:end, at:end]
+        unpivoted_lu(xp, tile)
         if end < n:
-            tile = lu[at:end, at:end]
-            lu[at:end, end:] = triangular_solved(xp, tile, lu[at:end, end:], lower=True, unit=True)
-            lu[end:, at:end] = triangular_solved(xp, tile, lu[end:, at:end].T, lower=False, transposed=True).T
+            one = xp.eye(end - at, dtype=lu.dtype)  # inverses of small tiles make solves of long ones products, too
+            lu[at:end, end:] = matmul(triangular_solved(xp, tile, one, lower=True, unit=True), lu[at:end, end:])
+            lu[end:, at:end] = matmul(lu[end:, at:end], triangular_solved(xp, tile, one, lower=False))
             matmul(lu[end:, at:end], lu[at:end, end:], out=lu[end:, end:], alpha=-1.0, beta=1.0)
     return lu
 

@@ -11,7 +11,7 @@ from gemmgen.apps.app import App, Arrays, Figures, Problem, relative
 from gemmgen.apps.data import blobs, digits, sklearn
 from gemmgen.apps.matmul import Matmul
 
-LAYERS, CLASSES, RATE = 3, 10, 0.1
+LAYERS, CLASSES = 3, 10
 
 
 def forward(matmul: Matmul, x: Any, weights: list[Any], biases: list[Any]) -> list[Any]:
@@ -56,6 +56,7 @@ def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
         x = (x / np.float32(4)).astype(np.float32)
     widths = (x.shape[1], *(width,) * (LAYERS - 1), CLASSES if data == "digits" else sizes["outputs"])
     draw = np.random.default_rng(seed + 1)
+    rate = 6.4 / max(widths)  # 0.1 of 64: gradients grow with the layers' widths
     target = np.zeros((batch, widths[-1]), np.float32)
     target[np.arange(batch), classes] = 1
     inputs = {"x": x, "target": target}
@@ -66,7 +67,7 @@ def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
     def run(matmul: Matmul, of: Arrays) -> Arrays:
         weights, biases = ([of[f"{name}{at}"].copy() for at in range(LAYERS)] for name in "wb")
         for _ in range(steps):
-            step(matmul, forward(matmul, of["x"], weights, biases), of["target"], weights, biases, RATE)
+            step(matmul, forward(matmul, of["x"], weights, biases), of["target"], weights, biases, rate)
         return {"logits": forward(matmul, of["x"], weights, biases)[-1]}
 
     def judge(out: Arrays, exact: Arrays | None) -> Figures:
@@ -75,7 +76,7 @@ def make(sizes: Mapping[str, int], data: str, seed: int) -> Problem:
         wrong = out["logits"].argmax(axis=1) != classes
         return {"loss": own, "over FP64's": own - best, "error": relative(out["logits"], exact["logits"]), "wrong classes": f"{int(wrong.sum())} of {batch}"}
 
-    return Problem(inputs, run, judge, output="logits", beside=lambda: {} if data == "drawn" else fitted(x, classes, inputs, steps))
+    return Problem(inputs, run, judge, output="logits", beside=lambda: {} if data == "drawn" else fitted(x, classes, inputs, steps, rate))
 
 
 def cross_entropy(logits: np.ndarray, classes: np.ndarray) -> float:
@@ -85,10 +86,10 @@ def cross_entropy(logits: np.ndarray, classes: np.ndarray) -> float:
     return float((np.log(np.exp(z - top[:, None]).sum(axis=1)) + top - z[np.arange(len(z)), classes]).mean())
 
 
-def fitted(x: np.ndarray, classes: np.ndarray, inputs: Mapping[str, np.ndarray], steps: int) -> dict[str, Figures]:
+def fitted(x: np.ndarray, classes: np.ndarray, inputs: Mapping[str, np.ndarray], steps: int, rate: float) -> dict[str, Figures]:
     """scikit-learn's perceptron after the same steps from the same weights, in FP64."""
     model = sklearn("neural_network", "gemmgen app mlp").MLPClassifier(
-        tuple(inputs[f"b{at}"].shape[1] for at in range(LAYERS - 1)), solver="sgd", alpha=0.0, batch_size=len(x), learning_rate_init=RATE, momentum=0.0,
+        tuple(inputs[f"b{at}"].shape[1] for at in range(LAYERS - 1)), solver="sgd", alpha=0.0, batch_size=len(x), learning_rate_init=rate, momentum=0.0,
         max_iter=1, shuffle=False,
     )
     double, names = x.astype(np.float64), np.arange(CLASSES)

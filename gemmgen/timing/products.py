@@ -25,8 +25,8 @@ def arrays() -> Any:
     return cupy
 
 
-PREPARED = 64
-"""Products whose launches a Multiplier keeps prepared; a program that repeats itself has a few."""
+PREPARED = 256
+"""Kinds of products whose launches a Multiplier keeps prepared: of one size, leading dimensions and factors, wherever they lie."""
 
 
 class Multiplier:
@@ -36,7 +36,7 @@ class Multiplier:
         self._plan, self._interface = built.plan, built.source.interface
         self._device = CudaDevice(built.binary)
         self._space: Any = None
-        self._prepared: dict[Any, tuple[Any, int, list[Any]]] = {}
+        self._prepared: dict[Any, tuple[Any, int, list[tuple[Any, list[tuple[int, int]]]]]] = {}
 
     def __call__(self, a: Any, b: Any, c: Any | None, alpha: float, beta: float) -> Any:
         """alpha op(A) op(B) + beta C in FP32, as a new array [M, N], when the GPU is done.
@@ -72,7 +72,7 @@ class Multiplier:
         m, n = out.shape
         k = a.shape[1] if self._plan.layout[0] == "n" else a.shape[0]
         strides = tuple(x.strides[0] // 4 if x.shape[0] > 1 else x.shape[1] for x in (a, b, out))
-        key = (a.data.ptr, b.data.ptr, out.data.ptr, m, n, k, *strides, alpha, beta)
+        key = (m, n, k, *strides, alpha, beta)
         if key not in self._prepared:
             if len(self._prepared) == PREPARED:
                 del self._prepared[next(iter(self._prepared))]
@@ -80,14 +80,17 @@ class Multiplier:
         space, zeroed, launches = self._prepared[key]
         if zeroed:
             space[:zeroed].fill(0)
-        for launch in launches:
+        addresses = a.data.ptr, b.data.ptr, out.data.ptr
+        for launch, operands in launches:
+            for at, which in operands:
+                launch.point(at, addresses[which])
             launch()
 
-    def _launches(self, key: Any) -> tuple[Any, int, list[Any]]:
-        """(workspace, how much of it has to be zero before, launches). Addresses stand in them, so no operand is kept alive."""
+    def _launches(self, key: Any) -> tuple[Any, int, list[tuple[Any, list[tuple[int, int]]]]]:
+        """(workspace, how much of it has to be zero before, launches, each with which of its arguments are A, B and out)."""
         import cupy
 
-        a, b, out, m, n, k, lda, ldb, ldc, alpha, beta = key
+        m, n, k, lda, ldb, ldc, alpha, beta = key
         check_sums(self._plan, k)
         extents, work = self._interface.extents(m, n, k), self._interface.workspace(m, n, k)
         if self._space is None or self._space.size < work.bytes:  # launches on one stream share it; older ones keep theirs
@@ -97,16 +100,17 @@ class Multiplier:
             for buffer in self._interface.buffers for offset in self._interface.places(buffer)
         }
         given = {
-            "a": a, "b": b, "c": out, "m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": ldc, "alpha": alpha, "beta": beta,
+            "a": 0, "b": 0, "c": 0, "m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": ldc, "alpha": alpha, "beta": beta,
             "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1,
         }
         launches, follows = [], False
         for launch in self._interface.launches:
             if blocks := launch.blocks(extents):
                 args = arguments(launch, {**given, "blocks": blocks}, memory)
-                launches.append(self._device.prepared(
+                prepared = self._device.prepared(
                     launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows, direct=True,
-                ))
+                )
+                launches.append((prepared, [(at, "abc".index(one.argument)) for at, one in enumerate(launch.parameters) if one.argument in ("a", "b", "c")]))
             follows = blocks > 0
         return self._space, work.zeroed, launches
 

@@ -257,21 +257,33 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     from gemmgen.render import render
     from gemmgen.timing import products
 
-    prepared, launched = [], []
+    prepared, launched, spaces = [], [], []
+
+    class Launch:
+        def __init__(self, args):
+            self.args = args
+
+        def point(self, at, address):
+            assert self.args[at] == 0 or self.args[at] % 1000 == 0
+            self.args[at] = address
+
+        def __call__(self):
+            launched.append(list(self.args))
 
     class Device:
         def __init__(self, binary):
             pass
 
         def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
-            prepared.append((symbol, blocks, [value for _, value in args]))
-            return lambda at=len(prepared) - 1: launched.append(at)
-
-    spaces = []
+            prepared.append(Launch([value for _, value in args]))
+            return prepared[-1]
 
     def empty(count, kind):
         spaces.append(np.full(count, 7, np.uint8))
         return spaces[-1]
+
+    def passed(since):
+        return {value for args in launched[since:] for value in args if isinstance(value, int | float)}
 
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
     monkeypatch.setattr(products, "CudaDevice", Device)
@@ -279,20 +291,20 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     plan = road.plan({"problem": {"layout": "nt"}, "split": {"scheme": "ootomo", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}})
     source = render(plan)
     multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
-    launches = len(source.interface.launches)
     a, b, out = OnPaper(1000, (40, 64), 100), OnPaper(2000, (24, 64)), OnPaper(3000, (40, 24), 77)
-    for _ in range(3):
-        multiplier.into(out, a, b, -1.0, 1.0)
+    multiplier.into(out, a, b, -1.0, 1.0)
     used = len(prepared)
-    assert 1 <= used <= launches and launched == [*range(used)] * 3 and len(spaces) == 1
-    passed = [value for _, _, args in prepared for value in args if isinstance(value, int | float)]
-    assert {1000, 2000, 3000, 100, 64, 77, 40, 24, -1.0, 1.0} <= set(passed)
-    work = source.interface.workspace(40, 24, 64)
-    assert not spaces[0][: work.zeroed].any()
+    assert 1 <= used <= len(source.interface.launches) and len(launched) == used and len(spaces) == 1
+    assert {1000, 2000, 3000, 100, 64, 77, 40, 24, -1.0, 1.0} <= passed(0)
+    assert not spaces[0][: source.interface.workspace(40, 24, 64).zeroed].any()
+    multiplier.into(OnPaper(6000, (40, 24), 77), OnPaper(4000, (40, 64), 100), OnPaper(5000, (24, 64)), -1.0, 1.0)
+    assert len(prepared) == used and {4000, 5000, 6000} <= passed(used) and not {1000, 2000, 3000} & passed(used)
     multiplier.into(out, a, b, 1.0, 0.0)
     assert len(prepared) == 2 * used and len(spaces) == 1  # another alpha is another launch, in the same workspace
+    multiplier.into(OnPaper(3000, (40, 24)), a, b, 1.0, 0.0)
+    assert len(prepared) == 3 * used and 77 not in passed(3 * used)
     multiplier.into(OnPaper(3000, (9000, 24)), OnPaper(1000, (9000, 64)), b)
     assert len(spaces) == 2
     for at in range(products.PREPARED + 5):
-        multiplier.into(OnPaper(4000 + 8 * at, (40, 24)), a, b)
+        multiplier.into(out, a, b, float(at), 0.0)
     assert len(multiplier._prepared) == products.PREPARED
