@@ -308,3 +308,20 @@ def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepare
     for at in range(products.PREPARED + 5):
         multiplier.into(out, a, b, float(at), 0.0)
     assert len(multiplier._prepared) == products.PREPARED
+
+
+def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
+    import reference
+    from gemmgen.timing import products
+
+    reference.imported()  # whose functions are the CPU's, behind the same interface
+    monkeypatch.setattr(products, "arrays", lambda: np)
+    monkeypatch.setattr(who, "gpu_here", lambda: "h200")
+    (tmp_path / "manifest.json").write_text('{"name": "lab"}')
+    matmul = apps.multiplier(f"library:{tmp_path}")
+    a, b, whole = matrices((6, 9), (5, 9), (10, 8))
+    before = whole.copy()
+    matmul(a, b, op="nt", out=whole[2:8, 1:6], alpha=-1.0, beta=0.5)
+    np.testing.assert_allclose(whole[2:8, 1:6], 0.5 * before[2:8, 1:6] - a @ b.T, rtol=1e-5, atol=1e-5)
+    with pytest.raises(SpecError, match="no library's folder"):
+        apps.multiplier(f"library:{tmp_path / 'none'}")
