@@ -30,8 +30,10 @@ def factored(matmul: Matmul, a: Any, tiles: int) -> Any:
     at = [slice(size * tile, size * (tile + 1)) for tile in range(tiles)]
     for j in range(tiles):
         lower[at[j], at[j]] = dense.cholesky(xp, lower[at[j], at[j]])
+        if j + 1 < tiles:
+            below = lower[size * (j + 1) :, at[j]]
+            below[...] = dense.triangular_solved(xp, lower[at[j], at[j]], below.T, lower=True).T
         for i in range(j + 1, tiles):
-            lower[at[i], at[j]] = dense.triangular_solved(xp, lower[at[j], at[j]], lower[at[i], at[j]].T, lower=True).T
             for k in range(j + 1, i + 1):
                 matmul(lower[at[i], at[j]], lower[at[k], at[j]], op="nt", out=lower[at[i], at[k]], alpha=-1.0, beta=1.0)
     return xp.tril(lower)

@@ -6,6 +6,7 @@ Each product writes its own columns of the module's output, so that nothing has 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,8 @@ from gemmgen.timing.batches.cells import INCEPTION
 
 def module(matmul: Matmul, pixels: Any, weights: list[Any]) -> Any:
     """max(0, [pixels W1, pixels W2, ...]), [pixels, filters of all branches], of pixels [pixels, channels] and weights [channels, filters] each."""
-    xp = matmul.xp
-    out = xp.empty((pixels.shape[0], sum(weight.shape[1] for weight in weights)), pixels.dtype)
-    ends = np.cumsum([weight.shape[1] for weight in weights])
+    xp, ends = matmul.xp, list(accumulate(weight.shape[1] for weight in weights))
+    out = xp.empty((pixels.shape[0], ends[-1]), pixels.dtype)
     matmul.batch([(pixels, weight, out[:, end - weight.shape[1] : end]) for weight, end in zip(weights, ends)])
     return xp.maximum(out, 0, out=out)
 
