@@ -29,6 +29,17 @@ class Recording(Matmul):
         out[...] = self._called(np.ascontiguousarray(a), np.ascontiguousarray(b), c, op=shape.op, alpha=alpha, beta=None if c is None else beta)
 
 
+def function_of(problem: Problem) -> Callable[..., np.ndarray]:
+    """A problem's run as `gemmgen.tune.recorded` takes functions: (multiplication, inputs) -> the output."""
+    output = problem.output
+    assert output is not None
+
+    def function(called: Callable[..., Any], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.ascontiguousarray(problem.run(Recording(called), inputs)[output])
+
+    return function
+
+
 def chosen_levels(
     app: App, problem: Problem, threshold: float, *, gpu: str | None, on_gpu: bool, progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, str]:
@@ -37,15 +48,11 @@ def chosen_levels(
     Raises:
         SpecError: its calls are not the same in every run, or no level meets the threshold; others as `gemmgen.tune.tune`.
     """
-    output = problem.output
-    if output is None:
+    if problem.output is None:
         raise SpecError("--threshold", f"cannot be asked of {app.name}", needs="an application whose result is one matrix, by the same products in every run",
                         remedy="--by with a scheme")
 
-    def function(called: Callable[..., Any], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.ascontiguousarray(problem.run(Recording(called), inputs)[output])
-
-    program = tune.recorded(function, problem.inputs, app.name, app.title)
+    program = tune.recorded(function_of(problem), problem.inputs, app.name, app.title)
     tuned = tune.tune(program, threshold, gpu=gpu or "a100", device="cuda" if on_gpu else "emulator", exhaustive=False, progress=progress)
     if tuned.choice is None:
         raise SpecError("--threshold", "is met by no level", got=threshold, has=f"{tuned.error(tuned.found.walk.highest):.3g} of the most accurate",

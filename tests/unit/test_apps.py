@@ -325,3 +325,16 @@ def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
     np.testing.assert_allclose(whole[2:8, 1:6], 0.5 * before[2:8, 1:6] - a @ b.T, rtol=1e-5, atol=1e-5)
     with pytest.raises(SpecError, match="no library's folder"):
         apps.multiplier(f"library:{tmp_path / 'none'}")
+
+
+def test_a_tuner_sees_the_products_of_the_shipped_program():
+    """Three tiles are specs/programs/cholesky.toml: the same four products, the last fed by the three before."""
+    from gemmgen import tune
+    from gemmgen.apps import cholesky, levels
+
+    problem = cholesky.make({"n": 12, "tiles": 3}, "drawn", 0)
+    recorded = tune.recorded(levels.function_of(problem), problem.inputs)
+    shipped = tune.load_program("cholesky", sizes={"n": 12})
+    told = [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in recorded.gemms]
+    assert told == [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in shipped.gemms]
+    assert [set(one.fed_by) for one in recorded.gemms] == [set(one.fed_by) for one in shipped.gemms]
