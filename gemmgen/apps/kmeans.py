@@ -32,8 +32,11 @@ def lloyd(matmul: Matmul, points: Any, centres: Any, iterations: int) -> tuple[A
     xp, clusters = matmul.xp, matmul.xp.arange(centres.shape[0])
     member = xp.empty((points.shape[0], centres.shape[0]), points.dtype)
     for _ in range(iterations):
-        xp.equal(nearest(matmul, points, centres)[:, None], clusters, out=member)
-        counts = member.sum(axis=0)[:, None]
+        labels = nearest(matmul, points, centres)
+        xp.equal(labels[:, None], clusters, out=member)
+        counts = xp.zeros(centres.shape[0], points.dtype)
+        xp.add.at(counts, labels, 1)
+        counts = counts[:, None]
         centres = xp.where(counts > 0, matmul(member, points, op="tn") / xp.maximum(counts, 1), centres)
     return centres, nearest(matmul, points, centres)
 

@@ -129,7 +129,7 @@ class Matmul:
 
     def array(self, x: np.ndarray) -> Any:
         """An array of the host's where this multiplies, in its type if it is of FP32."""
-        return self.xp.asarray(x.astype(self.dtype) if x.dtype == np.float32 else x)
+        return self.xp.asarray(x.astype(self.dtype, copy=False) if x.dtype == np.float32 else x)
 
     def host(self, x: Any) -> np.ndarray:
         """The other way."""
