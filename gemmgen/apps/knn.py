@@ -27,17 +27,16 @@ def neighbours(matmul: Matmul, queries: Any, points: Any, count: int) -> Any:
     distances = matmul(queries, points, op="nt", alpha=-2.0)
     distances += (points * points).sum(axis=1)
     width = gcd(points.shape[0], PART)
-    parts = distances.reshape(queries.shape[0], -1, width)
-    least = parts.min(axis=2)  # the one pass over all; after it a neighbour costs a part
-    found = xp.empty((queries.shape[0], count), np.int64)
+    count_parts = points.shape[0] // width
+    parts, flat = distances.reshape(-1, width), distances.ravel()  # the same memory
+    least = parts.min(axis=1).reshape(-1, count_parts)  # the one pass over all; after it a neighbour costs a part
+    of_least, found = least.ravel(), xp.empty((queries.shape[0], count), np.int64)
     for at in range(count):
-        part = least.argmin(axis=1)
-        own = parts[rows, part]
-        place = own.argmin(axis=1)
-        found[:, at] = part * width + place
-        own[rows, place] = np.inf
-        parts[rows, part, place] = np.inf
-        least[rows, part] = own.min(axis=1)
+        part = rows * count_parts + least.argmin(axis=1)
+        place = part * width + parts.take(part, axis=0).argmin(axis=1)
+        found[:, at] = place - rows * points.shape[0]
+        flat[place] = np.inf
+        of_least[part] = parts.take(part, axis=0).min(axis=1)
     return found
 
 

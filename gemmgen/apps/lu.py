@@ -140,7 +140,7 @@ def factors_error(xp: Any, lu: Any, a: Any) -> float:
 
 APP = App(
     "lu", "HPL-AI: LU in FP32, GMRES in FP64", "MixPert figures 8 and 9",
-    sizes={"n": 16384, "block": 512}, small={"n": 96, "block": 32}, data=("scipy", "drawn"),
+    sizes={"n": 16384, "block": 1024}, small={"n": 96, "block": 32}, data=("scipy", "drawn"),
     figures={
         "scaled residual": f"HPL's, of the solution in FP64; valid below {VALID:g}", "GMRES iterations": "until it is a tenth of that",
         "factors' error": f"||L U - A|| / ||A||, Frobenius, of the last rows and columns, up to {SHOWN}",
