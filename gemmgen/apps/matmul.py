@@ -135,6 +135,11 @@ class Matmul:
         """The other way."""
         return x if isinstance(x, np.ndarray) else x.get()
 
+    @property
+    def kernels(self) -> tuple[Built, ...]:
+        """Those that were built so far."""
+        return ()
+
     def release(self) -> None:
         """Give back what a device holds."""
 
@@ -187,8 +192,6 @@ class Kernels(Matmul):
     Args:
         spec: theirs, of which sizes and layout are not looked at.
 
-    Attributes:
-        built: those so far, by the product that they were built for.
     """
 
     def __init__(self, name: str, spec: LoadedSpec):
@@ -198,16 +201,28 @@ class Kernels(Matmul):
         self.xp, self._spec = arrays(), spec
         self._kernels: dict[Any, Any] = {}
         self._batches: dict[Any, Any] = {}
-        self.built: dict[Shape, Built] = {}
+        self._built: list[Built] = []
+
+    @property
+    def kernels(self) -> tuple[Built, ...]:
+        return tuple(self._built)
+
+    def _made(self, spec: LoadedSpec) -> Built:
+        """
+        Raises:
+            SpecError: its C is not of FP32; others as `road.build`.
+        """
+        built = road.build(spec)
+        require_f32(built.plan.output, "applications take kernels that have")
+        self._built.append(built)
+        return built
 
     def _into(self, out: Any, a: Any, b: Any, shape: Shape, alpha: float, beta: float) -> None:
         from gemmgen.timing.products import Multiplier
 
         key = shape.op, *(reached(extent) for extent in shape[:3])
         if key not in self._kernels:
-            self.built[shape] = built = road.build(sized(self._spec, *shape))
-            require_f32(built.plan.output, "applications take kernels that have")
-            self._kernels[key] = Multiplier(built)
+            self._kernels[key] = Multiplier(self._made(sized(self._spec, *shape)))
         self._kernels[key].into(out, *(rows_together(self.xp, x) for x in (a, b)), alpha, beta)
 
     def _batch(self, products: Sequence[tuple[Any, Any, Any]]) -> None:
@@ -223,9 +238,7 @@ class Kernels(Matmul):
         from gemmgen.timing.batch_contender import BatchKernel
 
         if "batch" not in self._kernels:
-            built = road.build(sized(self._spec, *largest_of(products), kind="grouped", matrices=len(products)))
-            require_f32(built.plan.output, "applications take kernels that have")
-            self._kernels["batch"] = BatchKernel(built)
+            self._kernels["batch"] = BatchKernel(self._made(sized(self._spec, *largest_of(products), kind="grouped", matrices=len(products))))
         return self._kernels["batch"].prepare(_Listed(self.xp, products), 0)
 
 
@@ -284,6 +297,10 @@ class Copied(Matmul):
         found = batch(device, plan, source, [Product(np.ascontiguousarray(a), np.ascontiguousarray(b)) for a, b, _ in products])
         for (_, _, out), c in zip(products, found.products):
             out[...] = c
+
+    @property
+    def kernels(self) -> tuple[Built, ...]:
+        return tuple(built for built, _ in self._opened.values())
 
     @property
     def device_name(self) -> str:

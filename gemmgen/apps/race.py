@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.apps.app import App, Figures, Problem
-from gemmgen.apps.matmul import ByCall, InNumpy, Kernels, Matmul, Shape, gpu_here, multiplier
+from gemmgen.apps.matmul import ByCall, InNumpy, Matmul, Shape, gpu_here, multiplier
 from gemmgen.errors import SpecError
 
 ROUNDS, WARM_UPS = 7, 2
@@ -23,6 +23,7 @@ class Row:
 
     Attributes:
         by: who multiplies.
+        kernels: schemes and policies of the kernels that were built for it, as `scaled by wgmma`.
         seconds: of a run on a GPU, the median of all rounds; None where nothing was timed.
         products: seconds of that in products, from one run in which each was timed by itself.
         figures: what a user looks at.
@@ -32,6 +33,7 @@ class Row:
     seconds: float | None
     products: float | None
     figures: Figures
+    kernels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,13 @@ def _raced(
         products = [_of_products(problem, one, inputs) for one in who]
         seconds = _timed(problem, who, inputs, rounds)
     beside = problem.beside()
-    rows = tuple(Row(one.name, *times, own) for one, times, own in zip(who, zip(seconds, products), figures))
+    rows = tuple(Row(one.name, *times, own, told(one)) for one, times, own in zip(who, zip(seconds, products), figures))
     return Outcome(app, _device(who, on_gpu), sizes, data, rows, beside, calls, problem.notes, levels)
+
+
+def told(matmul: Matmul) -> tuple[str, ...]:
+    """Each kind of kernels that were built, once."""
+    return tuple(dict.fromkeys(f"{one.plan.scheme.name} by {one.plan.fragment.policy}" for one in matmul.kernels))
 
 
 def _told(problem: Problem, matmul: Matmul, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,6 +82,8 @@ def text(outcome: Outcome) -> str:
         "device": outcome.device, "products": products + (f" and {len(most) - 4} other sizes" if len(most) > 4 else ""),
     }
     told |= {"times": "wall, of a whole run, the median; products: those alone"} if timed else {"times": "not timed: the emulator's say nothing of a GPU's"}
+    built = {row.by: row.kernels for row in outcome.rows if row.kernels}
+    told |= {"kernels": "; ".join(f"{by}: {', '.join(kernels)}" for by, kernels in built.items())} if built else {}
     if outcome.levels:
         told["levels"] = ", ".join(f"{call} {level}" for call, level in outcome.levels.items())
     figures = [name for name in app.figures if any(name in row.figures for row in outcome.rows)]
