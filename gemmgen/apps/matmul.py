@@ -54,12 +54,14 @@ class Matmul:
 
     Attributes:
         name: who multiplies, as tables say it.
+        device_name: what runs it.
         xp: the module of its arrays, numpy or cupy.
         calls: what was asked for so far, and how often.
     """
 
     xp: Any = np
     dtype: Any = np.float32
+    device_name: str = "NumPy"
 
     def __init__(self, name: str):
         self.name = name
@@ -271,7 +273,7 @@ class Copied(Matmul):
 
     def __init__(self, name: str, spec: LoadedSpec, device: str):
         super().__init__(name)
-        self._spec, self._kind = spec, device
+        self._spec, self._kind, self.device_name = spec, device, device
         self._opened: dict[str, tuple[Built, Device]] = {}
 
     def _open(self, kind: str, sizes: tuple[int, int, int], **problem: Any) -> tuple[Device, Plan, Source]:
@@ -280,6 +282,7 @@ class Copied(Matmul):
             built = road.build(sized(self._spec, *sizes, kind=kind, **problem))
             require_f32(built.plan.output, "applications take kernels that have")
             self._opened[kind] = built, road.open_device(built, self._kind)
+            self.device_name = self._opened[kind][1].name
         built, device = self._opened[kind]
         return device, built.plan, built.source
 
@@ -301,11 +304,6 @@ class Copied(Matmul):
     @property
     def kernels(self) -> tuple[Built, ...]:
         return tuple(built for built, _ in self._opened.values())
-
-    @property
-    def device_name(self) -> str:
-        """What ran, once something did."""
-        return next((device.name for _, device in self._opened.values()), self._kind)
 
     def release(self) -> None:
         for _, device in self._opened.values():
@@ -354,6 +352,15 @@ class ByCall(Matmul):
         level = self._levels[self._at % len(self._levels)]
         self._at += 1
         level._into(out, a, b, shape, alpha, beta)
+        self.device_name = level.device_name
+
+    @property
+    def kernels(self) -> tuple[Built, ...]:
+        return tuple(one for level in dict.fromkeys(self._levels) for one in level.kernels)
+
+    def release(self) -> None:
+        for level in dict.fromkeys(self._levels):
+            level.release()
 
 
 def largest_of(products: Sequence[tuple[Any, Any, Any]]) -> tuple[int, int, int]:

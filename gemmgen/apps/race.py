@@ -148,7 +148,7 @@ def _device(who: Sequence[Matmul], on_gpu: bool) -> str:
         from gemmgen import timing
 
         return timing.device_name()
-    return next((one.device_name for one in who if hasattr(one, "device_name")), "NumPy")
+    return next((one.device_name for one in who if one.device_name != Matmul.device_name), Matmul.device_name)
 
 
 def _timed(problem: Problem, who: Sequence[Matmul], inputs: Mapping[str, Any], rounds: int) -> list[float]:
