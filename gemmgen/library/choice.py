@@ -403,8 +403,11 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
         raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
                              remedy="other sizes, or another scheme")
     candidates = []
-    for one, rows in found.values():
+    for (*_, whole), (one, rows) in found.items():
         single, strided = _seconds(one, list(rows), singly), one.batch is not None
+        if whole:  # the estimate of a single pass is of products for which it is taken
+            least_k, least = one.design.whole_from(one.gpu)
+            single = np.where((singly[:, 2] >= least_k) & (singly[:, 2] * (singly[:, 0] + singly[:, 1]) >= least), single, np.inf)
         seconds = np.where(every[:, 3] > 1, _seconds(one, list(rows), every), np.inf) if strided else single * every[:, 3]
         for at, (row, preferred) in enumerate(rows.items()):
             symbols = tuple(zip(one.design.symbols, row))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_gpu import FakeGpu, aligning, by_row, flushed, in_order, with_words
+from fake_gpu import FakeGpu, FakeLimits, FakeRates, aligning, by_row, flushed, in_order, with_words
 
-from gemmgen.bringup import bring_up
+from gemmgen.bringup import bring_up, rates as measured_rates
 from gemmgen.bringup.candidates import EXTREMES, Candidate, Found, every, predicted, prove
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.egemm import profile
@@ -385,7 +385,9 @@ class Whole:
 
 
 def whole(gpu: FakeGpu, names: tuple[str, ...], before: str | None = None) -> Whole:
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measured_rates, "WARMTH", 0.0)
+        patch.setattr(measured_rates, "SUSTAINED", 0.0)
         _, told, files = bring_up(gpu, "hidden", products=PROOF, chosen=[FRAGMENTS.get(name) for name in names], before=before)
     return Whole(told, files)
 
@@ -395,25 +397,27 @@ def by_word(rules):
 
 
 LIMITS = {"sms": 77, "warp_size": 32, "shared_bytes_per_sm": 123456, "threads_per_sm": 1536, "l2_mib": 33.5}
+HELD = FakeLimits(shared_bytes_per_sm=123456, shared_bytes_per_block=100000, threads_per_sm=1536)
 
 
 @pytest.mark.long
 def test_rows_are_written_and_a_second_time_tells_what_changed(tmp_path):
     rules = {"f16": by_row("truncate", 8, 24), "s8": by_row("exact", 1)}
-    first = whole(FakeGpu(by_word(rules), told=LIMITS), ("mma_m16n8k8_f16", S8))
+    first = whole(FakeGpu(by_word(rules), told=LIMITS, limits=HELD), ("mma_m16n8k8_f16", S8))
     (tmp_path / "hidden.toml").write_text(first.files["units/hidden.toml"])
 
     row = UNITS.get(str(tmp_path / "hidden.toml"))
     assert (row.rule, row.fraction_bits, row.block, row.integers, row.variants) == ("truncate", 24, {"f16": 8}, ("s8",), ())
     assert f"{sum(count for _, (count, _) in list(first.told['instructions'][0]['rule']['random'].items())[:-1])} random products" in row.verified
     for name, value in LIMITS.items():
-        assert f"\n{name} = {value}" in first.files["gpu.partial.toml"] and first.told["values"][f"gpu {name}"]["standing"] == "told"
-    assert first.told["values"]["gpu registers_per_thread"]["standing"] == "assumed"
+        assert f"\n{name} = {value}" in first.files["gpu.partial.toml"]
+        assert first.told["values"][f"gpu {name}"]["standing"] == ("told" if name in ("warp_size", "l2_mib") else "measured")
+    assert first.told["values"]["gpu registers_per_thread"]["standing"] == "measured"
     assert first.told["changed"] is None and first.told["shipped"]["unit"] == "hopper"
     assert any(S8 not in one and "the row says rule truncate, block 8, fraction_bits 25" in one for one in first.told["shipped"]["differences"])
 
     rules["f16"] = by_row("truncate", 8, 25)
-    second = whole(FakeGpu(by_word(rules), told=LIMITS | {"sms": 78}), ("mma_m16n8k8_f16", S8), before=first.files["report.json"])
+    second = whole(FakeGpu(by_word(rules), told=LIMITS | {"sms": 78}, limits=HELD, rates=FakeRates(sms=78)), ("mma_m16n8k8_f16", S8), before=first.files["report.json"])
     changed = second.told["changed"]
     assert "gpu sms: was 77, is 78" in changed and "unit mma_m16n8k8_f16 fraction_bits: was 24, is 25" in changed
     assert not any(S8 in one or "shared_bytes" in one for one in changed) and not second.told["shipped"]["differences"]

@@ -223,6 +223,23 @@ def test_what_is_not_read_need_not_be_there(made):
 
 
 @needs_gcc
+def test_an_estimate_of_large_products_tells_nothing_of_small_ones(tmp_path):
+    """A kernel whose one pass pays where L2 does not hold the operands, and rows are long: small products never get it, however fast it is said to be."""
+    once, twice = (solve(loads({
+        "problem": dict.fromkeys("mnk", size), "split": {"scheme": "scaled", "promote": 64}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
+        "tile": {"block": [128, 128, 64], "warp": [64, 128, 64]},
+    })) for size in (8192, 1024))
+    assert once.splits_whole and not twice.splits_whole
+    made = Library(tmp_path, [of_plan("once", once, estimate(once, launch=0.0)), of_plan("twice", twice, estimate(twice))], archs=["sm_90"], emulates=False,
+                   arch="sm_90", optimised="-O0")
+    least_k, least = once.design.whole_from(once.gpu)
+    for size, number in {(64, 64, 64): 1, (4096, 4096, 4096): 0, (16384, 16384, least_k - 1): 1, (16384, 16384, least_k): 0, (64, 64, 8192): 1}.items():
+        assert choice_of(made, problem(*size), "sm_90", 132).kernel == number, size
+    assert least == once.gpu.rates.l2_mib * 2**18
+    assert choice_of(made, problem(64, 64, 64, kernel=1), "sm_90", 132).kernel == 0  # whoever asks for it
+
+
+@needs_gcc
 def test_counters_that_nobody_reads_are_not_set_to_zero(made):
     """By the flag, and in the pool's memory, which nobody sees; what slices of k count by is set to zero all the same."""
     def fills(number: int, flags: int, given: bool) -> tuple[int, int]:

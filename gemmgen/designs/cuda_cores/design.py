@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
+from gemmgen.decisions import SUMS
+from gemmgen.designs import common
 from gemmgen.designs.cuda_cores import equations
 from gemmgen.designs.portable import refusals
-from gemmgen.designs.portable.design import Portable
+from gemmgen.designs.portable.design import FRAGMENT_BUFFERS, OF_WORDS, PIECES, Portable
 from gemmgen.model.equation import Constraint, Numbers
 
 SINGLE_BUFFER = Constraint(
@@ -18,7 +20,13 @@ SINGLE_BUFFER = Constraint(
 
 class CudaCores(Portable):
     name = "cuda_cores"
-    constraints = tuple(SINGLE_BUFFER if one.number == SINGLE_BUFFER.number else one for one in Portable.constraints)
+    own = (FRAGMENT_BUFFERS, SUMS)
+    takes_pieces = False
+    of_papers = False
+    constraints = tuple(
+        {SINGLE_BUFFER.number: SINGLE_BUFFER, PIECES.number: common.WHOLE_STAGE}.get(one.number, one)
+        for one in Portable.constraints if one.number not in OF_WORDS
+    )
     equation_groups = tuple((title, equations.ALL if title == "Registers" else group) for title, group in Portable.equation_groups)
     held = "grouped"
     """Spread among multiply-adds, loads would take far more registers, as their steps are unrolled then."""
