@@ -5,8 +5,8 @@
     python bench/fit_registers.py fit                                       # writes the coefficients of both
 
 `measure` draws plans at random, a fixed sequence for each architecture; every
-fourth is held out. `fit` writes gemmgen/model/register_table.py from the others
-and prints how the model does on those held out. No GPU is needed.
+fourth is held out. `fit` writes the sections [registers] of specs/generations from the others
+and prints how the model does on those held out; what it does not fit, [registers.plain] and others, stays. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
-from gemmgen.build import build, find_compiler
-from gemmgen.build.clang import find_clang
+from gemmgen.build import build
 from gemmgen.catalog.fragment import candidates
-from gemmgen.catalog.gpu import GPUS, Gpu, arch_number
+from gemmgen.catalog.generation import GENERATION_TABLE
+from gemmgen.catalog.gpu import GPUS, Gpu, arch_number, generation
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model import registers
 from gemmgen.designs.portable.design import PIPELINE_EQUATIONS, TILE_CONSTRAINTS, TILE_EQUATIONS, WAY_CONSTRAINTS
 from gemmgen.model.equation import solved
+from gemmgen.paths import SPECS
 from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
 
@@ -38,7 +39,10 @@ ARCHS = {
     "amd": ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"),
 }
 MEASURED = {vendor: Path(__file__).with_name(name) for vendor, name in (("nvidia", "registers.csv"), ("amd", "registers_amd.csv"))}
-TABLE = Path(registers.__file__).with_name("register_table.py")
+FAMILIES = (("rdna", 0x1100), ("cdna", 0x90A), ("cdna1", 0x908), ("nvidia", 0))
+"""Targets that share slopes, from a number on."""
+HOLDERS = {"nvidia": "hopper", "cdna1": "cdna1", "cdna": "cdna2", "rdna": "rdna3"}
+"""The generation whose row has a family's slopes."""
 DECISIONS = (
     "layout", "scheme", "where", "loads", "promote", "special", "block", "warp", "stages", "fragment_buffers", "group", "split_k",
 )
@@ -216,14 +220,21 @@ def fit() -> None:
     families: dict[str, list[dict[str, str]]] = {}
     for path in MEASURED.values():
         for row in read(path):
-            families.setdefault(registers.family_of(arch_number(row["arch"])), []).append(row)
+            families.setdefault(family_of(arch_number(row["arch"])), []).append(row)
     for family, rows in families.items():
         print(f"-- {family}")
         slopes[family], own, squeeze[family], trained = fitted(rows, TIED if rows[0]["arch"] in ARCHS["amd"] else APART)
         offsets |= own
         count += trained
-    TABLE.write_text(_table(slopes, offsets, squeeze, count))
-    print(f"wrote {TABLE}")
+    for name in GENERATION_TABLE.names():
+        path = SPECS / "generations" / f"{name}.toml"
+        path.write_text(written(path.read_text(), name, slopes, offsets, squeeze))
+    print(f"wrote the offsets, slopes and squeeze of specs/generations, fitted to {count} kernels")
+
+
+def family_of(number: int) -> str:
+    """The targets that share slopes with that of an `arch_number`."""
+    return next(family for family, first in FAMILIES if number >= first)
 
 
 def fitted(
@@ -308,21 +319,32 @@ def _threshold(excess: np.ndarray, spilled: np.ndarray, which: np.ndarray) -> fl
     return float(choices[int(np.argmin(costs))])
 
 
-def _table(slopes, offsets, squeeze, count) -> str:
-    compilers = ", ".join(one.name for one in (find_compiler(), find_clang()))
-    lines = [
-        '"""Coefficients of the register model. Written by bench/fit_registers.py; do not edit."""', "",
-        f"COMPILERS = {compilers!r}", f"KERNELS = {count}  # compiled and fitted to", "",
-        "# By family and kind of loop, in the order of registers.SLOPE_OF.", "SLOPES = {",
-        *(line for family, of in slopes.items() for line in (
-            f'    "{family}": {{', *(f'        "{name}": {tuple(values)},' for name, values in of.items()), "    },",
-        )), "}", "",
-        "# By generation, for each kind of loop.", "OFFSETS = {",
-        *(f"    {number if number < registers.CDNA1 else hex(number)}: {tuple(values)}," for number, values in sorted(offsets.items())), "}", "",
-        "# Demand over budget from which a kernel is taken to spill, for each kind of loop.", "SQUEEZE = {",
-        *(f'    "{family}": {tuple(values)},' for family, values in squeeze.items()), "}", "",
-    ]
-    return "\n".join(lines)
+def written(text: str, name: str, slopes: dict[str, dict[str, list[float]]], offsets: dict[int, list[float]], squeeze: dict[str, list[float]]) -> str:
+    """A generation's row with what was fitted: its own offsets, and where the row has its family's slopes these and the squeeze."""
+    own = {number: values for number, values in offsets.items() if generation(number) == name}
+    if not own:
+        return text
+    first = min(own)
+    lines, section = [], ""
+    for line in text.splitlines():
+        key = line.partition(" =")[0]
+        if line.startswith("["):
+            section = line.partition("]")[0][1:]
+        family = next((family for family, holder in HOLDERS.items() if holder == name), None)
+        if section == "registers" and key == "offset":
+            line = f"offset = {_five(own[first])}"
+        elif section == "registers.since" and "=" in line and arch_number(key) in own:
+            line = f"{key} = {_five(own[arch_number(key)])}"
+        elif family and section == "registers" and key == "squeeze":
+            line = f"squeeze = {_five(squeeze[family])}"
+        elif family and section == "registers.slopes" and key in registers.SLOPE_OF:
+            line = f"{key} = {_five([slopes[family][loop][list(registers.SLOPE_OF).index(key)] for loop in registers.LOOPS])}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _five(values: list[float]) -> str:
+    return "[" + ", ".join(str(float(value) + 0.0) for value in values) + "]"
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def columns(rows: list[dict[str, str]], gpu: str, policy: str) -> dict[str, Any]
     for row in rows:
         plan = plan_of(row, gpu, policy)
         fixed = plan.design.constants_of(plan)
-        numbers = plan.design.budgets(fixed | plan.design.encoded(plan), plan.gpu.arch_number)
+        numbers = plan.design.budgets(fixed | plan.design.encoded(plan), plan.gpu.registers)
         known.append(numbers | {"registers": int(row["registers"])})
     return {name: np.array([numbers[name] for numbers in known], float) for name in known[0]}
 

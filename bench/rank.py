@@ -32,7 +32,7 @@ def main() -> None:
     broken = [one for one in design.constraints if not one.holds(own)]
     kept = [one for one in design.constraints if one not in broken]
     choices = Choices(promote=(plan.promote,), ways=(Way(plan.where, plan.loads),))
-    searched = search.enumerate_space(design, choices, fixed, plan.fragment, plan.gpu.arch_number, kept)
+    searched = search.enumerate_space(design, choices, fixed, plan.fragment, plan.gpu.registers, kept)
     known, order = search.ranked(design, searched, fixed)
     before = int((known["seconds"] < own["seconds"]).sum())
     best = {name: value[order[0]] for name, value in known.items()}

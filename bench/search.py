@@ -40,7 +40,7 @@ def evaluated(spec: dict, rows: int) -> float:
     numbers |= {"stages": draw.integers(2, 9, rows), "group": 2 ** draw.integers(0, 5, rows), "BM": plan.block[0] * draw.integers(1, 3, rows)}
 
     def run() -> None:
-        known = design.predicted(design.budgets(numbers, plan.gpu.arch_number))
+        known = design.predicted(design.budgets(numbers, plan.gpu.registers))
         for constraint in design.constraints:
             constraint.holds(known)
 

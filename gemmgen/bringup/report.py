@@ -13,8 +13,6 @@ from gemmgen.bringup.unit import differences, unit_row
 
 SCHEMA_VERSION = 1
 NOT_MEASURED = {
-    "calibration": "the constants of the register table and of the time model, and their error on held-out kernels",
-    "kernels": "the reference set solved, built, verified and timed on the rows found",
 }
 """Parts of a GPU's rows that this bring-up does not seek; they are not in its rows."""
 
@@ -28,8 +26,10 @@ def as_dict(session: Session, seconds: float, before: Mapping[str, Any] | None) 
     told: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION, "generator": f"gemmgen {__version__}", "device": session.machine.name, "kind": session.machine.kind,
         "arch": session.machine.arch, "name": session.name, "products": session.products, "seed": session.seed, "seconds": round(seconds, 1),
+        "part_seconds": session.seconds,
         "values": {value.name: value.as_dict() for value in session.values}, "instructions": [_instruction(one) for one in session.instructions],
-        "left_out_of_the_unit": list(unit_row(session.instructions).left_out), "not_measured": NOT_MEASURED,
+        "left_out_of_the_unit": list(unit_row(session.instructions).left_out),
+        "not_measured": {**NOT_MEASURED, **session.not_sought},
         "shipped": None if session.unit is None else {"unit": session.unit.name, "differences": differences(session.instructions, session.unit)},
     }
     return told | {"changed": None if before is None else changes(before, told)}
@@ -55,11 +55,7 @@ def _instruction(one: Instruction) -> dict[str, Any]:
     if one.whole:
         found["integers"] = {"products": one.whole[0], "exact": one.whole[1]}
     if one.profile:
-        profile = one.profile
-        found["egemm"] = {
-            "draws": profile.draws, "half": profile.half, "single": profile.single, "single_21_bits": profile.single_21, "worst_ulp": profile.worst,
-            "example": profile.example, "rules_passing": profile.passing, "rules": profile.of, "verdict": profile.verdict, "overlooked": profile.overlooked,
-        }
+        found["egemm"] = one.profile.as_dict()
     return found
 
 
@@ -96,6 +92,7 @@ def markdown(told: Mapping[str, Any], session: Session) -> str:
     lines = [
         f"# {session.machine.name} ({told['arch']}), brought up", "",
         f"By {told['generator']} in {told['seconds']:g} s, {told['products']} random products of proof an instruction, seed {told['seed']}.", "",
+        "Seconds: " + ", ".join(f"{name} {seconds:g}" for name, seconds in session.seconds.items()) + ".", "",
     ]
     if told["changed"] is not None:
         lines += ["## What changed since the last time", ""] + [f"- {one}" for one in told["changed"]] + ([] if told["changed"] else ["Nothing."]) + [""]
@@ -109,7 +106,7 @@ def markdown(told: Mapping[str, Any], session: Session) -> str:
         elif one.maps and not one.maps.fits:
             lines += [f"- `{one.fragment.name}` {complaint}" for complaint in one.maps.complaints]
     lines += _shipped(told) + _against(session) + _traits(session) + _egemm(session) + _facts(session)
-    lines += ["", "## Not measured", "", *(f"- {name}: {what}" for name, what in NOT_MEASURED.items())]
+    lines += ["", "## Not measured", "", *(f"- {name}: {what}" for name, what in told["not_measured"].items())]
     for title, text in session.sections:
         lines += ["", f"## {title}", "", text]
     return "\n".join(lines).rstrip() + "\n"
@@ -168,12 +165,7 @@ def _egemm(session: Session) -> list[str]:
     lines: list[str] = []
     for one in session.instructions:
         if profile := one.profile:
-            lines += ["", f"## EGEMM-TC's profiling, on {one.fragment.name}", "",
-                      f"{profile.draws} draws of a1 b1 + a2 b2: {profile.half} are d_HALF, {profile.single} are d_FLOAT bit for bit, "
-                      f"{profile.single_21} are d_FLOAT up to 21 mantissa bits; the largest difference from d_FLOAT is {profile.worst} ulp.", ""]
-            if profile.example:
-                half, single, unit = profile.example
-                lines += ["```", f"half_result:   {half:.8f}", f"single_result: {single:.8f}", f"Matrix unit:   {unit:.8f}", "```", ""]
+            lines += ["", f"## EGEMM-TC's profiling, on {one.fragment.name}", "", *profile.lines, ""]
             lines += [f"Verdict: {profile.verdict}.", "", "What it overlooks:", "", *(f"- {sentence}" for sentence in profile.overlooked)]
     return lines
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from gemmgen.bringup.instruction import Instruction
 from gemmgen.bringup.probe import Machine
 from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.generation import Constant
 from gemmgen.catalog.unit import MatrixUnit
 
 Standing = Literal["measured", "told", "assumed", "not found"]
@@ -51,9 +54,14 @@ class Session:
         fragments: the instructions.
         products: random products of proof for each of them.
         seed: of all that is drawn.
+        kernels: how many calibrate the models; 0 leaves the calibration and the reference set out.
         progress: called with what is done next.
         values: what was found; rows: the files to write, by their path in the folder; sections: of the report, (title, Markdown).
         instructions: what each instruction turned out to be.
+        constants: of the generation's row, that were fitted, by section and name; told_of_times: how well, a sentence each.
+        registers: the sections of the register model's constants that were fitted, as TOML.
+        seconds: that each part took.
+        not_sought: parts that were left out, and what they would have told.
     """
 
     machine: Machine
@@ -62,11 +70,44 @@ class Session:
     fragments: list[Fragment]
     products: int
     seed: int = 0
+    kernels: int = 0
     progress: Callable[[str], None] = lambda text: None
     values: list[Value] = field(default_factory=list)
     rows: dict[str, str] = field(default_factory=dict)
     sections: list[tuple[str, str]] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
+    constants: dict[tuple[str, str], Constant] = field(default_factory=dict)
+    told_of_times: list[str] = field(default_factory=list)
+    registers: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+    not_sought: dict[str, str] = field(default_factory=dict)
+    _scratch: TemporaryDirectory[str] | None = None
+    _placed: int = 0
+
+    @property
+    def gpu_row(self) -> str:
+        """The GPU's row, among `rows`; a row's name is its file's."""
+        return f"{self.name}.toml"
+
+    def known(self, name: str) -> Value | None:
+        """What is known under a name: of several values the last, which was sought with what came before."""
+        return next((value for value in reversed(self.values) if value.name == name and value.value is not None), None)
+
+    def place(self) -> Path:
+        """The GPU's row as a file beside all others, in a folder of its own each time: tables keep what they read."""
+        self._scratch = self._scratch or TemporaryDirectory(prefix="gemmgen-bringup-")
+        self._placed += 1
+        folder = Path(self._scratch.name).resolve() / str(self._placed)
+        for name, text in self.rows.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        return folder / self.gpu_row
+
+    def clear(self) -> None:
+        """Remove such folders."""
+        if self._scratch:
+            self._scratch.cleanup()
+            self._scratch = None
 
     def value(self, name: str) -> Value | None:
         """The value of a name; None where there is none."""

@@ -1,4 +1,4 @@
-"""Generations of GPUs: what kernels reach of the vendor's figures, and what they wait for, as the model of time takes it.
+"""Generations of GPUs: what kernels reach of the vendor's figures, and what they wait for, as the model of time takes it; and what compilers give threads.
 
 A row tells all constants, or is `like` another and tells those that differ. Each has a source that says whether it was
 measured, fitted, set by hand or assumed; what is taken over from another generation is assumed, and says so.
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.table import LINE, File, Prose, Row, Strict, Table, Title
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.errors import SpecError
@@ -69,6 +70,12 @@ class Wgmma(Strict):
     overlap_seconds: _constant(0, 1e-3, "from a split pass's end to the first product of a kernel that was launched meanwhile")
     split_power_share: _constant(0, 1, "of the split pass's time, what a chip at its power limit is longer at work for it")
     cluster_seconds: _constant(0, 1e-3, "what forming clusters and their two barriers cost a launch")
+    moving_share: _constant(*_Share, "of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both")
+    compensated_cluster_share: _constant(0, 1, "how much longer blocks of a cluster take whose sums are compensated")
+    integers_beside_share: _constant(0, 1, "how much longer integer products of warpgroups side by side take than those of one at a time")
+    integer_power_share: _constant(0.01, 10, "of the power of a 16-bit product at the same rate, what one of digits takes, which leave a bit of their byte")
+    scaled_tile_operations: _constant(0, 100, "operations for each sum of a tile of k with scales of its own on its way out of the unit")
+    uneven_store_cycles: _constant(0, 100, "cycles an element of C, of an SM, where rows do not all begin at 16 bytes and so leave in single elements")
 
 
 class Straight(Strict):
@@ -110,6 +117,20 @@ class Tcgen05(Strict):
     split_power_share: _constant(0, 1, "of the split pass's time, what a chip at its power limit is longer at work for it")
 
 
+class Residues(Strict):
+    """Of the passes before kernels of residues."""
+
+    pass_share: _constant(0.1, 100, "how long the passes take, over what their traffic asks for")
+    pass_seconds: _constant(0, 1e-3, "what they take besides, and besides their launches")
+
+
+class Batches(Strict):
+    """Of batches that are divided between two kernels."""
+
+    pass_seconds: _constant(0, 1e-3, "what a kernel with a pass before it takes longer, however little it is given")
+    class_seconds: _constant(0, 1e-3, "what a second class of products takes beside its own work: launches, and an end of its own at which SMs idle")
+
+
 class Measured(Strict):
     """The model's constants."""
 
@@ -132,8 +153,10 @@ class Measured(Strict):
     tcgen05: Tcgen05 | None = None
     straight: Straight | None = None
     thin: Thin | None = None
+    residues: Residues | None = None
+    batches: Batches | None = None
 
-    def of(self, policy: Literal["wgmma", "tcgen05", "straight", "thin"], place: str) -> Any:
+    def of(self, policy: Literal["wgmma", "tcgen05", "straight", "thin", "residues", "batches"], place: str) -> Any:
         """The constants of kernels of a policy, or of a design that has its own.
 
         Args:
@@ -182,24 +205,49 @@ class Generation(Row):
     Attributes:
         title: its full name.
         like: the shipped generation whose constants hold where this row tells none.
+        registers: constants of the register model.
     """
 
     title: Title
     vendor: Literal[tuple(VENDORS)]
     like: Annotated[str, Field(pattern=LINE)] | None = None
     measured: Measured
+    registers: Registers
 
     @model_validator(mode="before")
     @classmethod
     def _inherits(cls, data: Any, info: ValidationInfo) -> Any:
-        like = data.get("like") if isinstance(data, dict) else None
-        if not isinstance(like, str):
+        if not isinstance(data, dict):
             return data
-        place = f"{info.context.place}: like" if isinstance(info.context, File) else "like"
-        if like.endswith(".toml"):
-            raise SpecError(place, "is a file", got=like, needs="a shipped generation", remedy=", ".join(GENERATION_TABLE.names()))
-        base = GENERATION_TABLE.get(like, where=place).measured.model_dump()
-        return {**data, "measured": merged(_taken_over(base, like), data.get("measured", {}))}
+        place = info.context.place if isinstance(info.context, File) else "generation"
+        like, own = data.get("like"), data.get("registers", {})
+        of_registers = own.get("like", like) if isinstance(own, dict) else like
+        if isinstance(like, str):
+            base = _shipped(like, f"{place}: like").measured.model_dump()
+            data = {**data, "measured": merged(_taken_over(base, like), data.get("measured", {}))}
+        if isinstance(of_registers, str):
+            base = _shipped(of_registers, f"{place}: [registers] like" if of_registers != like else f"{place}: like").registers
+            data = {**data, "registers": with_own(base, own, f"as {of_registers}'s: {base.source}")}
+        return data
+
+
+def _shipped(name: str, place: str) -> Generation:
+    """The row that another is like."""
+    if name.endswith(".toml"):
+        raise SpecError(place, "is a file", got=name, needs="a shipped generation", remedy=", ".join(GENERATION_TABLE.names()))
+    return GENERATION_TABLE.get(name, where=place, hidden=True)
+
+
+def with_own(base: Registers, own: Any, source: str) -> Any:
+    """The constants of the register model with those that a row tells itself; offsets of single targets hold where a row tells none.
+
+    Args:
+        source: of all where the row tells none.
+    """
+    if not isinstance(own, dict):
+        return own
+    known = base.model_dump(exclude={"since"} if "offset" in own else None)
+    return merged({**known, "source": source}, own)
 
 
 GENERATION_TABLE = Table("generation", "generations", Generation)

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from gemmgen.catalog.architecture import architecture
-from gemmgen.catalog.generation import GENERATION_TABLE, Measured, merged
+from gemmgen.catalog.generation import GENERATION_TABLE, Measured, merged, with_own
 from gemmgen.catalog.number import UnitWord
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.table import LINE, File, Row, Strict, Table, Title
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.catalog.vendor import VENDORS, Vendor, vendor_of
@@ -59,7 +60,8 @@ def generation(number: int) -> str | None:
 
 def nearest_generation(maker: Vendor, number: int) -> str:
     """The vendor's shipped row of specs/generations for an `arch_number`; where none is of it, the one before, or the first."""
-    mine = [(first, unit) for unit, first in GENERATIONS if unit and GENERATION_TABLE.get(unit).vendor == maker.name]
+    shown = GENERATION_TABLE.names()
+    mine = [(first, unit) for unit, first in GENERATIONS if unit in shown and GENERATION_TABLE.get(unit).vendor == maker.name]
     return max([one for one in mine if one[0] <= number], default=mine[0])[1]
 
 
@@ -155,6 +157,7 @@ class Gpu(Row):
         matrix_unit: the row of specs/units that says how its matrix unit rounds; a .toml file is sought beside the row's own.
         generation: the row of specs/generations, or a .toml file likewise, whose measured rates it has; by default that of the arch.
         measured: what kernels reach of its figures: the generation's, but for those that the row tells itself.
+        registers: what compilers give threads for its arch: likewise.
         batch_threads: threads at work from which on a batch's tiling is parallel enough, as calibrated; None where nobody has.
     """
 
@@ -166,6 +169,7 @@ class Gpu(Row):
     rates: Rates
     generation: Annotated[str, Field(pattern=LINE, max_length=200)]
     measured: Measured
+    registers: Registers
     batch_threads: Annotated[int, Field(ge=1, le=1 << 30)] | None = None
     _folder: Path | None = PrivateAttr(None)  # of the row's file, from which a unit's file is sought
 
@@ -190,7 +194,12 @@ class Gpu(Row):
         row = GENERATION_TABLE.get(name, where=place, relative_to=file and file.folder)
         if row.vendor != maker.name:
             raise ValueError(f"a generation of {maker.name}'s, whose arch {arch} is; {row.name} is {row.vendor}'s")
-        return {**data, "generation": name, "measured": merged(row.measured.model_dump(), data.get("measured", {}))}
+        own = data.get("registers", {})
+        registers = with_own(row.registers, own, row.registers.source)
+        since = {first: offset for first, offset in row.registers.since.items() if arch_number(first) <= arch_number(arch)}
+        if since and isinstance(own, dict) and "offset" not in own:
+            registers["offset"] = since[max(since, key=arch_number)]
+        return {**data, "generation": name, "measured": merged(row.measured.model_dump(), data.get("measured", {})), "registers": registers}
 
     @model_validator(mode="after")
     def _consistent(self, info: ValidationInfo) -> Gpu:
@@ -205,7 +214,7 @@ class Gpu(Row):
             raise ValueError(f"registers_per_thread of at most {maker.most_registers} and shared_banks = {banks}, where the vendor is {self.vendor}")
         file = info.context if isinstance(info.context, File) else File(f"specs/gpus/{self.name}.toml", Path())
         self._folder = file.folder
-        UNITS.get(self.matrix_unit, where=f"{file.place}: matrix_unit", relative_to=self._folder)
+        UNITS.get(self.matrix_unit, where=f"{file.place}: matrix_unit", relative_to=self._folder, hidden=True)
         own = self.matrix_unit.endswith(".toml")
         if not own and self.matrix_unit != (known := generation(self.arch_number)):
             raise ValueError(
@@ -240,7 +249,7 @@ class Gpu(Row):
 
     @property
     def unit(self) -> MatrixUnit:
-        return UNITS.get(self.matrix_unit, relative_to=self._folder)
+        return UNITS.get(self.matrix_unit, relative_to=self._folder, hidden=True)
 
 
 GPUS = Table("GPU", "gpus", Gpu)

@@ -6,6 +6,7 @@ A user's own row is a file given by path; a shipped one is given by name.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ IDENTIFIER = r"^[a-z][a-z0-9_]{0,39}$"
 
 LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\\]{1,100}$"
 """Titles are one short line."""
+
 
 _BREAKS_OUT = {"\\": "/", "*/": "* /", "/*": "/ *", "??/": "?? /"}
 """What ends, begins or continues a comment of C, and what stands for it; the last is a backslash to C before 2023."""
@@ -93,17 +95,27 @@ class Table(Generic[R]):
         self._load = cache(self._load_path)
 
     def names(self) -> list[str]:
-        return list(_files(self.folder))
+        return list(self._shown())
 
     def rows(self) -> list[R]:
-        return [self._load(path) for path in _files(self.folder).values()]
+        return [self._load(path) for path in self._shown().values()]
 
-    def get(self, name: str, *, where: str = "", relative_to: Path | None = None) -> R:
+    def _shown(self) -> Mapping[str, Path]:
+        """The shipped rows' files, less those that the environment hides, such as `gpus/h100,gpus/h200`: for trying what becomes of a GPU that
+        nobody has described."""
+        found = _files(self.folder)
+        if not (hidden := os.environ.get("GEMMGEN_HIDE")):
+            return found
+        gone = {part.strip() for part in hidden.split(",")}
+        return {name: path for name, path in found.items() if f"{self.folder.name}/{name}" not in gone}
+
+    def get(self, name: str, *, where: str = "", relative_to: Path | None = None, hidden: bool = False) -> R:
         """The row called `name`, or the row in the file `name` when it ends in `.toml`.
 
         Args:
             where: the place that asked, for the message.
             relative_to: the folder a relative file path starts from.
+            hidden: whether a row that the environment hides counts, as one that others are made from.
 
         Raises:
             UnknownName: no shipped row has that name.
@@ -111,7 +123,7 @@ class Table(Generic[R]):
         """
         if name.endswith(".toml"):
             return self._load(absolute((relative_to or Path()) / name))
-        path = _files(self.folder).get(name)
+        path = (_files(self.folder) if hidden else self._shown()).get(name)
         if path is None:
             raise UnknownName(where or f"specs/{self.folder.name}", self.kind, name, self.names())
         return self._load(path)

@@ -21,6 +21,8 @@ EXAMPLES = (
 )
 ON_A_GPU, ON_AN_EMULATOR = 1_000_000, 20_000
 """Random products of proof an instruction."""
+KERNELS, EMULATED_KERNELS = 100, 40
+"""Kernels that calibrate the models; where nothing is timed as many as the register model needs."""
 _MOST = 1 << 26
 
 
@@ -42,6 +44,10 @@ def bringup(
         "This instruction, and no others; several of these. A name of gemmgen fragments, or the mnemonic of an mma.sync that has no row."))] = None,
     products: Annotated[int | None, typer.Option("--products", min=1, help=(
         f"Random products of proof an instruction; {ON_A_GPU:,} by default, {ON_AN_EMULATOR:,} of the emulator."))] = None,
+    kernels: Annotated[int | None, typer.Option("--kernels", min=0, help=(
+        f"How many kernels calibrate the models; {KERNELS} by default, {EMULATED_KERNELS} of the emulator. 0 leaves out the calibration and the"
+        " reference set, as does --only by itself. With --from-row the register model alone, by compiled kernels; none by default."
+    ))] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False,
@@ -68,7 +74,7 @@ def bringup(
                         needs="one of --device and --from-row", remedy="gemmgen bringup --help")
     if from_row:
         others = {"--gpu": gpu, "--only": only, "--products": products, "--seed": seed or None}
-        return _from_row(from_row, arch, name, output, as_json, [option for option, told in others.items() if told is not None])
+        return _from_row(from_row, arch, name, output, as_json, [option for option, told in others.items() if told is not None], kernels or 0)
     if arch is not None:
         raise SpecError("--arch", "belongs to --from-row: a device tells its own", got=arch, needs="no --arch", remedy="gemmgen bringup --help")
     if (device is BringupDevice.emulator) != (gpu is not None):
@@ -80,6 +86,7 @@ def bringup(
     progress = Progress("bringup", quiet or as_json)
     session, told, files = bring_up(
         machine, row_name(name or output.resolve().name), products=products or (ON_AN_EMULATOR if gpu else ON_A_GPU), chosen=chosen, seed=seed, before=before,
+        kernels=kernels if kernels is not None else 0 if only else EMULATED_KERNELS if gpu else KERNELS,
         progress=progress.step,
     )
     progress.clear()
@@ -112,8 +119,8 @@ def _before(path: Path, from_row: bool = False) -> str | None:
     return before
 
 
-def _from_row(file: Path, arch: str | None, name: str | None, output: Path, as_json: bool, others: list[str]) -> int:
-    """The row of `file` made whole."""
+def _from_row(file: Path, arch: str | None, name: str | None, output: Path, as_json: bool, others: list[str], kernels: int) -> int:
+    """The row of `file` made whole; with the register model's constants of its target, where kernels are to be compiled for them."""
     import json
 
     from gemmgen.bringup import REPORT
@@ -124,6 +131,12 @@ def _from_row(file: Path, arch: str | None, name: str | None, output: Path, as_j
     filled = fill_in(file, arch, row_name(name or output.resolve().name), output, _before(output / REPORT, from_row=True))
     write_files(output, filled.files, rows=True)
     filled.refuse(output)
+    if kernels:
+        from gemmgen.bringup.calibrate import registers_of
+
+        row = f"{row_name(name or output.resolve().name)}.toml"
+        fit = registers_of((output / row).resolve(), kernels)
+        write_files(output, {row: filled.files[row].rstrip() + f"\n\n{fit.section}\n"}, rows=True)
     emit_json(json.loads(filled.files[REPORT])) if as_json else emit(filled.files["report.md"] + f"\nwrote {', '.join(sorted(filled.files))} to {output}")
     return EXIT_OK
 

@@ -172,7 +172,7 @@ def build_table(kernel: Built) -> str:
 
 
 def gpu_text(gpu: Gpu) -> str:
-    """A GPU's row; of the constants by policy, those of policies that it has."""
+    """A GPU's row; of the constants by policy, those of policies that it has, and of the register model's where they come from."""
     from gemmgen.catalog.fragment import FRAGMENTS
 
     def told(constants: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def gpu_text(gpu: Gpu) -> str:
 
     row, policies = gpu.model_dump(mode="json"), {one.policy for one in FRAGMENTS.rows() if one.runs_on(gpu.arch)}
     measured = {name: one for name, one in row["measured"].items() if one and ("source" in one or name in policies)}
-    return facts({**row, "measured": told(measured)})
+    return facts({**row, "measured": told(measured), "registers": row["registers"]["source"]})
 
 
 def products(scheme: Scheme) -> str:

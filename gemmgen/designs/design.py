@@ -18,6 +18,7 @@ import numpy as np
 from gemmgen.batch import Batch, Listed
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.number import word_bytes
 from gemmgen.catalog.scheme import Family, Scheme
 from gemmgen.decisions import SHARED, Decision, Word
@@ -128,6 +129,8 @@ class Design:
         order: in words, which of the candidates wins that the model cannot tell apart; {symbol} stands for an equation's number.
         of_registers: the symbols that a thread's demand for registers rests on, and what there is of them: where the compiler spills, another
             value of one of these may help most.
+        register_section: of a row's [registers], the section whose constants its register model takes, the empty word for its top; None where it has none
+            of its own.
         telling: all that changes a kernel's main loop for the compiler; groups and slices of k hardly do.
         shaping: the symbols of `plan_equations` and others before them that depend on the GPU and shape the text or the launches.
         gatherer: what gathers its part of slices of k.
@@ -163,6 +166,7 @@ class Design:
     equation_groups: tuple[tuple[str, tuple[Equation, ...]], ...] = ()
     order: str = ""
     of_registers: tuple[str, ...] = ("WM", "WN", "BK", "register_budget")
+    register_section: str | None = None
     shaping: tuple[str, ...] = ()
     gatherer: str = "block"
     parts: str = "[blocks of C][SLICES][elements of a thread][THREADS]"
@@ -379,17 +383,17 @@ class Design:
         """The same for a plan."""
         return self.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | (self.passes(plan.scheme) if plan.fallback else {})
 
-    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
-        """`numbers` with what a register model says of a generation."""
+    def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
+        """`numbers` with what a register model says, by the constants of a GPU's row."""
         return dict(numbers)
 
-    def looked_up(self, name: str, value: Any, arch_number: int) -> dict[str, Any]:
+    def looked_up(self, name: str, value: Any, table: Registers) -> dict[str, Any]:
         """What `registers` looks up in a table by a symbol's value; nothing by most symbols."""
         return {}
 
-    def budgets(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
+    def budgets(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
         """`numbers` with all that the constraints ask for."""
-        return self.registers(solved((*self.tile_equations, *self.pipeline_equations), numbers), arch_number)
+        return self.registers(solved((*self.tile_equations, *self.pipeline_equations), numbers), table)
 
     def predicted(self, numbers: Numbers) -> dict[str, Any]:
         """What `budgets` gives, with occupancy, traffic and time."""
@@ -397,7 +401,7 @@ class Design:
 
     def resources(self, plan: Decided) -> dict[str, Any]:
         """What a plan takes of its SM, by symbol: no number of these depends on the sizes that it was made for."""
-        known = self.budgets(self.constants_of(plan) | self.encoded(plan), plan.gpu.arch_number)
+        known = self.budgets(self.constants_of(plan) | self.encoded(plan), plan.gpu.registers)
         return solved(self.plan_equations, resources.resident(known))
 
     def model(self, plan: Decided) -> dict[str, Any]:

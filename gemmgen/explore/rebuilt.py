@@ -127,5 +127,5 @@ def budgets(plan: Plan, sizes: np.ndarray, registers: int | None = None) -> dict
     """
     known = {**plan.design.constants_of(plan), **plan.design.encoded(plan)}
     known |= {name: np.maximum(1.0, sizes[:, at].astype(float)) for at, name in enumerate("MNK")}
-    numbers = plan.design.budgets(known, plan.gpu.arch_number)
+    numbers = plan.design.budgets(known, plan.gpu.registers)
     return numbers | ({"registers": registers} if registers else {})

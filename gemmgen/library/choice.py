@@ -451,7 +451,7 @@ def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray)
     values = np.array(rows)
     known = {**request.constants, **{name: np.repeat(values[:, at], len(sizes)) for at, name in enumerate(request.design.symbols)}}
     known |= {name: np.tile(sizes[:, at], len(rows)) for at, name in enumerate(("M", "N", "K", "batch"))}
-    found = request.design.predicted(request.design.budgets(known, request.gpu.arch_number))["seconds"]
+    found = request.design.predicted(request.design.budgets(known, request.gpu.registers))["seconds"]
     return np.broadcast_to(found, len(rows) * len(sizes)).reshape(len(rows), len(sizes))
 
 

@@ -123,23 +123,17 @@ def listed(tiles: Sequence[Tile], sizes: np.ndarray, chosen: Tiling) -> np.ndarr
     return np.concatenate(found).astype(np.int32) if found else np.zeros((0, 4), np.int32)
 
 
-PASS_SECONDS = 6e-6
-"""What a kernel with a pass before it takes longer, however little it is given."""
-CLASS_SECONDS = 25e-6
-"""What a second class of products takes beside its own work: launches, and an end of its own at which SMs idle. Both are measured on an H200
-(docs/results/batches.md)."""
-
-
-def divided(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def divided(first: np.ndarray, second: np.ndarray, pass_seconds: float, class_seconds: float) -> np.ndarray:
     """[products] whether each goes to the second of two kernels, one with a pass before it: none, all, or those that it is faster with, whichever
     takes the least time.
 
     Args:
         first, second: [products] seconds by which each makes a batch longer that is given to that kernel.
+        pass_seconds, class_seconds: of a GPU's row (`gemmgen.catalog.generation.Batches`).
     """
     faster = second < first
     ways = (
-        (first.sum(), np.zeros(len(first), bool)), (second.sum() + PASS_SECONDS, np.ones(len(first), bool)),
-        (np.minimum(first, second).sum() + PASS_SECONDS + CLASS_SECONDS, faster),
+        (first.sum(), np.zeros(len(first), bool)), (second.sum() + pass_seconds, np.ones(len(first), bool)),
+        (np.minimum(first, second).sum() + pass_seconds + class_seconds, faster),
     )
     return min(ways, key=lambda way: way[0])[1]

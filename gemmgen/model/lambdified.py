@@ -799,8 +799,9 @@ CODE = {
         shared_cycles)) / (stages - 1)
     ),
     # W41
-    "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
-        lambda tile_k, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)
+    "where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)": (
+        lambda tile_k, moved_operations, sums, BM, BN, f32_fma_per_clock, BK: where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock
+        * BK / max(tile_k, 1), 0)
     ),
     # W35
     "where(turns > 1, 1 + pingpong, 1)": (
@@ -828,18 +829,20 @@ CODE = {
     # W40
     (
     "where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM * BN * BK / "
-    "max(promote, 1) / (0.5 * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), 0)"): (
-        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, f32_fma_per_clock,
+    "max(promote, 1) / (moving_rate * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), "
+    "0)"): (
+        lambda compensated, products_moving, BM, BN, BK, tensor_fma_per_clock, mma_efficiency, promoted_sums, promote, moving_rate, f32_fma_per_clock,
         tensor_cycles: where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency) + 3 * promoted_sums * BM *
-        BN * BK / max(promote, 1) / (0.5 * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) /
+        BN * BK / max(promote, 1) / (moving_rate * f32_fma_per_clock), tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) /
         f32_fma_per_clock), 0)
     ),
     # W30
     (
     "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0)"
-    " & (cluster > 1), 1 + 0.05, 1)"): (
-        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster: 2 * products * batch * ceil(M / BM) *
-        BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 + 0.05, 1)
+    " & (cluster > 1), 1 + clustered, 1)"): (
+        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered: 2 * products * batch *
+        ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 +
+        clustered, 1)
     ),
     # W32
     (
@@ -1016,8 +1019,8 @@ CODE = {
         lambda moduli, M, BM, N, BN, K, unit_rate: 2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate
     ),
     # Q35
-    "1.35 * split_bytes / dram_rate + 6e-06": (
-        lambda split_bytes, dram_rate: 1.35 * split_bytes / dram_rate + 6e-06
+    "pass_share * split_bytes / dram_rate + pass_seconds": (
+        lambda pass_share, split_bytes, dram_rate, pass_seconds: pass_share * split_bytes / dram_rate + pass_seconds
     ),
     # Q24
     (
@@ -1047,25 +1050,25 @@ CODE = {
     "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
-    "when_ring * ring + tile_sums + generation + (1 + 1.15 * amd) * kept_registers"): (
+    "when_ring * ring + tile_sums + generation + per_kept * kept_registers"): (
         lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, words, per_short_sum, short_sums, when_at_once, at_once,
         per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes, per_staged,
-        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation, amd,
+        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation, per_kept,
         kept_registers: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums +
         when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both *
         shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted +
-        when_ring * ring + tile_sums + generation + (1 + 1.15 * amd) * kept_registers
+        when_ring * ring + tile_sums + generation + per_kept * kept_registers
     ),
     # Q33
-    "min(register_budget, ceil(demand + (1 - amd) * 0.6 * kept_registers))": (
-        lambda register_budget, demand, amd, kept_registers: min(register_budget, ceil(demand + (1 - amd) * 0.6 * kept_registers))
+    "min(register_budget, ceil(demand + spare_kept * kept_registers))": (
+        lambda register_budget, demand, spare_kept, kept_registers: min(register_budget, ceil(demand + spare_kept * kept_registers))
     ),
     # Q34
     (
     "where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, "
-    "0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)"): (
-        lambda WM, WN, tile_k, held, fragment_buffers, amd, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * 12)
-        + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, (1 - amd) * 0.6 * kept_registers, 0)
+    "0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)"): (
+        lambda WM, WN, tile_k, held, fragment_buffers, spare_kept, kept_registers: where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1)
+        * 12) + where(held * fragment_buffers > 1, 12, 0) + where(tile_k > 0, 24, 0) + where(fragment_buffers > 1, spare_kept * kept_registers, 0)
     ),
     # Q28
     "(M + N) * K * moduli": (
@@ -1118,9 +1121,9 @@ CODE = {
         lambda stages, WM, WN, WK, warp_size: stages * (WM + WN) * WK / warp_size
     ),
     # S6
-    "1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers + 20": (
-        lambda accumulator_registers, raw_registers, fragment_registers: 1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers
-        + 20
+    "per_sum * accumulator_registers + per_raw * raw_registers + per_fragment * fragment_registers + generation": (
+        lambda per_sum, accumulator_registers, per_raw, raw_registers, per_fragment, fragment_registers, generation: per_sum * accumulator_registers +
+        per_raw * raw_registers + per_fragment * fragment_registers + generation
     ),
     # S8
     "where(plane_bytes + 4 * M * N <= l2_size, 0, plane_bytes + 4 * M * N)": (
@@ -1287,9 +1290,9 @@ CODE = {
         lambda lane_rows: 4 * lane_rows
     ),
     # D9
-    "1.12 * accumulator_registers + 1.4 * raw_registers + where(large_strided > 0, 31, 47)": (
-        lambda accumulator_registers, raw_registers, large_strided: 1.12 * accumulator_registers + 1.4 * raw_registers + where(large_strided > 0, 31,
-        47)
+    "per_sum * accumulator_registers + per_raw * raw_registers + where(large_strided > 0, generation_strided, generation)": (
+        lambda per_sum, accumulator_registers, per_raw, raw_registers, large_strided, generation_strided, generation: per_sum * accumulator_registers
+        + per_raw * raw_registers + where(large_strided > 0, generation_strided, generation)
     ),
     # D20
     "where(plane_bytes + 4 * M * N <= l2_size, 0, 4 * (where(BM < BN, ceil(M / BM) * N + M, ceil(N / BN) * M + N) * K + M * N))": (

@@ -12,10 +12,11 @@ How much of the fragments is alive at once depends on how the loop is written:
 - `buffered`: two buffers, and both alive, with the addresses of both.
 - `shared`, `register`: the loop splits, before shared memory or behind it.
 
-The coefficients are a least-squares fit to compiled kernels, with a slope for
-what is held and an offset for each generation (bench/fit_registers.py). NVIDIA's
-generations share their slopes, as do the CDNA's whose accumulation registers are
-part of one file, and the RDNA's. AMD's count is that of both kinds, as the hardware
+The coefficients are values of the rows of specs/generations, or of a GPU's own: a
+least-squares fit to compiled kernels, with a slope for what is held and an offset for
+each generation (bench/fit_registers.py, or a bring-up). NVIDIA's generations share
+their slopes, as do the CDNA's whose accumulation registers are part of one file, and
+the RDNA's. AMD's count is that of both kinds, as the hardware
 allocates them: a demand above 256 goes into accumulation registers by itself.
 AMD's first three kinds of loop share their slopes, since clang orders
 an unrolled stage as it likes: what it may fetch at once (G25) is a term instead.
@@ -28,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.catalog.registers import LOOPS, Registers
 from gemmgen.model.equation import Equation, Numbers, solved
-from gemmgen.model.register_table import OFFSETS, SLOPES, SQUEEZE
 
 UNEVEN_GUARD = 12
 UNROLL_BELOW = 192
@@ -37,7 +38,6 @@ UNROLL_BELOW = 192
 UNROLL_SHARE = 0.75
 """Of a thread's share of the file, where operands are split on the way to fragments, and everywhere on AMD."""
 ARCHITECTURAL = 256  # AMD's registers that every instruction can name
-CDNA1, CDNA2, RDNA = 0x908, 0x90A, 0x1100  # the first target of each of AMD's families
 
 A_FRAGMENTS = Equation(
     "G1", "a_fragments", "words_a * a_lanes * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
@@ -137,15 +137,13 @@ EQUATIONS = (
     A_FRAGMENTS, B_FRAGMENTS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
     A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, TILE_SUMS, WAITING,
 )
-SLOPE_OF = {  # symbol of a slope: what it multiplies, in the order of register_table.SLOPES
+SLOPE_OF = {  # symbol of a slope, as rows of specs/generations have them: what it multiplies
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
     "per_short_sum": "short_sums", "when_at_once": "at_once", "per_at_once_sum": "at_once_sums", "per_step": "steps",
     "when_shallow": "shallow", "when_promoting": "promotes", "when_both": "shallow_promotes",
     "per_staged": "staged", "when_sliced": "sliced", "per_second": "second", "per_strided": "strided",
     "per_hoisted": "hoisted", "when_ring": "ring",
 }
-LOOPS = ("rolled", "ahead", "buffered", "shared", "register")
-
 UNEVEN = Equation(
     "G17", "uneven", f"where((256 % WM == 0) & (256 % WN == 0), 0, where(tile_k > 0, 3, 1) * {UNEVEN_GUARD})"
     f" + where(held * fragment_buffers > 1, {UNEVEN_GUARD}, 0) + where(tile_k > 0, {2 * UNEVEN_GUARD}, 0)",
@@ -153,21 +151,11 @@ UNEVEN = Equation(
     "a guard: near the limit, warps that are no powers of two, and two fragment buffers beside a tile on its way through"
     " registers, and tiles of k with scales of their own, of such warps above all, were seen to spill where others of the same demand did not",
 )
-def family_of(arch_number: int) -> str:
-    """The generations that share slopes with this one."""
-    for first, family in ((RDNA, "rdna"), (CDNA2, "cdna"), (CDNA1, "cdna1")):
-        if arch_number >= first:
-            return family
-    return "nvidia"
 
 
-def coefficients(arch_number: int, loop: Any) -> dict[str, Any]:
-    """The symbols of DEMAND and C12 for a generation and a kind of loop, or for columns of kinds."""
-    family = family_of(arch_number)
-    offsets = {number: values for number, values in OFFSETS.items() if family_of(number) == family}
-    known = [number for number in offsets if number <= arch_number]
-    slopes = dict(zip(SLOPE_OF, zip(*(SLOPES[family][name] for name in LOOPS))))
-    return of_loops(slopes | {"generation": offsets[max(known) if known else min(offsets)], "squeeze": SQUEEZE[family]}, loop)
+def coefficients(table: Registers, loop: Any) -> dict[str, Any]:
+    """The symbols of DEMAND and C12 for a GPU's constants and a kind of loop, or for columns of kinds."""
+    return of_loops({name: getattr(table.slopes, name) for name in SLOPE_OF} | {"generation": table.offset, "squeeze": table.squeeze}, loop)
 
 
 def of_loops(tables: Mapping[str, Sequence[float]], loop: Any) -> dict[str, Any]:
@@ -175,8 +163,8 @@ def of_loops(tables: Mapping[str, Sequence[float]], loop: Any) -> dict[str, Any]
     return {name: np.array(values)[loop] for name, values in tables.items()}
 
 
-def predict(numbers: Numbers, arch_number: int) -> dict[str, Any]:
+def predict(numbers: Numbers, table: Registers) -> dict[str, Any]:
     """`numbers` with the values of the register model."""
     known = solved(EQUATIONS, numbers)
-    known |= coefficients(arch_number, known["loop"])
+    known |= coefficients(table, known["loop"])
     return solved((DEMAND, BUDGET, REGISTERS, UNEVEN), known)

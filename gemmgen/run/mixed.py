@@ -40,7 +40,8 @@ def division(first: Plan, second: Plan, sizes: np.ndarray) -> np.ndarray:
     Args:
         sizes: [products, 3] of m, n, k.
     """
-    return divided(*(plan.design.each_seconds(plan, sizes) for plan in (first, second)))
+    told = first.gpu.measured.of("batches", first.gpu.name)
+    return divided(*(plan.design.each_seconds(plan, sizes) for plan in (first, second)), told.pass_seconds.value, told.class_seconds.value)
 
 
 def mixed(devices: Sequence[Device], kernels: Sequence[Built], products: Sequence[Product]) -> BatchResult:

@@ -173,7 +173,7 @@ def judged(loaded: LoadedSpec) -> Explanation:
             broken, numbers = _broken(plan, request.design.constraints, request.required)
         else:
             searched = search.enumerate_space(
-                request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number,
+                request.design, request.choices, request.constants, request.fragment, request.gpu.registers,
                 (*request.design.constraints, *request.required),
             )
             if broken := searched.broken:
@@ -384,7 +384,7 @@ def _spaces(request: Request) -> Iterator[search.Space]:
     for constraints, choices in product((wanted, sparing, _certain(design, False), _certain(design, allow_spills)), spaces):
         if choices.small and not request.choices.small and found:
             continue
-        searched = search.enumerate_space(design, choices, fixed, request.fragment, request.gpu.arch_number, (*constraints, *request.required))
+        searched = search.enumerate_space(design, choices, fixed, request.fragment, request.gpu.registers, (*constraints, *request.required))
         if searched.feasible:
             found = True
             yield searched

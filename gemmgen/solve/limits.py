@@ -49,20 +49,20 @@ def limits(request: Request, plan: Plan) -> Limits:
 
 
 def _bounds(plan: Plan, known: Mapping[str, Any], constraints: Sequence[Constraint], symbol: str) -> list[Bound]:
-    design, arch_number, seen = plan.design, plan.gpu.arch_number, {}
+    design, table, seen = plan.design, plan.gpu.registers, {}
     fixed = plan.design.constants_of(plan) | plan.design.encoded(plan)
-    budgeted = set(design.budgets(fixed, arch_number))
+    budgeted = set(design.budgets(fixed, table))
 
     def holds(constraint: Constraint, value: int) -> bool:
         predicted = not budgeted.issuperset(constraint.variables)
         if (value, predicted) not in seen:
-            numbers = design.budgets({**fixed, **dict.fromkeys((symbol, *TIED.get(symbol, ())), value)}, arch_number)
+            numbers = design.budgets({**fixed, **dict.fromkeys((symbol, *TIED.get(symbol, ())), value)}, table)
             with np.errstate(divide="ignore", invalid="ignore"):  # one stage has no time for a copy to arrive
                 seen[value, predicted] = design.predicted(numbers) if predicted else numbers
         return bool(constraint.holds(seen[value, predicted]))
 
     equations = [equation for _, group in design.equation_groups for equation in group]
-    found = bounds.bounds(equations, constraints, known, symbol, holds, lambda name, value: design.looked_up(name, value, arch_number))
+    found = bounds.bounds(equations, constraints, known, symbol, holds, lambda name, value: design.looked_up(name, value, table))
     return found + (_of_error(plan) if symbol == "promote" and plan.promote else [])
 
 

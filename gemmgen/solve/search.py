@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.registers import Registers
 from gemmgen.designs import Choices, Design, common
 from gemmgen.model.equation import Constraint, Equation, Numbers, solved
 from gemmgen.model.expressions import Objective
@@ -50,28 +51,29 @@ class Space:
 
 
 def enumerate_space(
-    design: Design, choices: Choices, fixed: Numbers, fragment: Fragment, arch_number: int, constraints: Sequence[Constraint] | None = None,
+    design: Design, choices: Choices, fixed: Numbers, fragment: Fragment, table: Registers, constraints: Sequence[Constraint] | None = None,
 ) -> Space:
     """All candidates that `choices` leaves, pruned.
 
     Args:
         fixed: the constants of every candidate.
+        table: the register model's.
         constraints: those that count; None is all of the design. What C10 leaves of the stages counts as C10's before all others that ask for
             them. What rests on predictions, as a user's own may, prunes last.
     """
-    found = _enumerated(design, choices, fixed, fragment, arch_number, design.constraints if constraints is None else constraints, bounded=True)
+    found = _enumerated(design, choices, fixed, fragment, table, design.constraints if constraints is None else constraints, bounded=True)
     # Who is refused is told the first inequality that nothing satisfies, with all candidates at hand.
     return found if found.feasible else _enumerated(
-        design, choices, fixed, fragment, arch_number, design.constraints if constraints is None else constraints, bounded=False,
+        design, choices, fixed, fragment, table, design.constraints if constraints is None else constraints, bounded=False,
     )
 
 
 def _enumerated(
-    design: Design, choices: Choices, fixed: Numbers, fragment: Fragment, arch_number: int, constraints: Sequence[Constraint], bounded: bool,
+    design: Design, choices: Choices, fixed: Numbers, fragment: Fragment, table: Registers, constraints: Sequence[Constraint], bounded: bool,
 ) -> Space:
     tiles, ways, pipelines, groups = design.axes(choices, fragment)
     steps = (
-        (tiles, design.tile_equations, None), (ways, (), None), (pipelines, design.pipeline_equations, arch_number), (groups, (), None),
+        (tiles, design.tile_equations, None), (ways, (), None), (pipelines, design.pipeline_equations, table), (groups, (), None),
     )
     widths = [len(next(iter(axes.values()))) for axes, _, _ in steps]
     candidates = int(np.prod(widths))

@@ -7,15 +7,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gemmgen.bringup import REPORT, bring_up
+from gemmgen.bringup import REPORT, bring_up, instructions_of
+from gemmgen.bringup.egemm import suited
 from gemmgen.bringup.probe import GpuMachine
-from gemmgen.catalog.gpu import arch_number, generation
+from gemmgen.bringup.profiled import profile_device
+from gemmgen.catalog.gpu import GPUS, arch_number, generation
 from gemmgen.catalog.unit import UNITS
+from gemmgen.solve import solve
+from gemmgen.spec import load
 
 pytestmark = pytest.mark.device("nvidia")
 
@@ -40,6 +47,16 @@ def test_every_instruction_is_probed_to_the_end(brought):
 
 def test_maps_are_the_shipped_rows(brought):
     assert [one.fragment.name for one in brought[0].instructions if not one.maps.same_as(one.fragment)] == []
+
+
+def test_egemms_workflow_leaves_the_shipped_rule():
+    """As the paper concludes; and of all rules the one that the row says."""
+    machine = GpuMachine("cuda")
+    found = profile_device(machine, suited(instructions_of(machine.arch)), 10_000)
+    assert found.printed.single_21 == found.printed.draws and "d_FLOAT" in found.printed.verdict
+    if found.row is None:
+        pytest.skip("no row ships for this GPU")
+    assert found.row in found.rules and all(one.agreeing["d_ROW"] == one.draws for one in found.kinds)
 
 
 def test_sums_are_the_shipped_rows(brought):
@@ -72,3 +89,37 @@ def test_egemms_verdict_is_reproduced(brought):
     [profile] = [one.profile for one in brought[0].instructions if one.profile]
     assert profile.verdict.startswith("half multiplication with single-precision accumulation")
     assert profile.single < profile.draws and profile.passing > 1
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory):
+    """The command as a user has it, on a GPU whose rows nobody has: no GPU of its target, no matrix unit and no generation of its arch."""
+    arch = GpuMachine("cuda").arch
+    name = generation(arch_number(arch))
+    gone = [f"gpus/{row.name}" for row in GPUS.rows() if row.arch == arch] + ([f"units/{name}", f"generations/{name}"] if name else [])
+    folder = tmp_path_factory.mktemp("bringup") / "my_gpu"
+    ran = subprocess.run(
+        [sys.executable, "-m", "gemmgen", "bringup", "--device", "cuda", "-o", str(folder), "--json", "--quiet"], capture_output=True, text=True,
+        env={**os.environ, "GEMMGEN_HIDE": ",".join(gone)}, timeout=900, check=False,
+    )
+    told = json.loads(ran.stdout or "{}")
+    assert ran.returncode == 0, (ran.stderr[-2000:], [one for one in told.get("values", {}).items() if one[1]["standing"] == "not found"])
+    return folder, told
+
+
+def test_a_hidden_gpu_ends_in_verified_kernels_within_ten_minutes(hidden):
+    folder, told = hidden
+    assert told["seconds"] < 600 and told["shipped"] is None
+    gpu = GPUS.get(str(folder / "my_gpu.toml"))
+    lines = [line for line in (folder / "my_gpu.toml").read_text().partition("[limits]")[2].splitlines() if "=" in line]
+    assert not [line for line in lines if "# assumed" in line]
+    kernels = {name: one for name, one in told["values"].items() if name.startswith("kernel ")}
+    assert len(kernels) >= 10 and all(one["how"].startswith("verified") and isinstance(one["value"], float) for one in kernels.values())
+    plan = solve(load(folder / "specs" / "ootomo_1024x1024x1024.toml"))
+    assert plan.gpu == gpu
+
+
+def test_the_models_tell_kernels_that_they_were_not_fitted_to(hidden):
+    values = hidden[1]["values"]
+    assert values["registers error"]["value"] <= 0.05
+    assert values["time error of new kernels"]["value"] <= 0.15 and values["time error of new sizes"]["value"] <= 0.15

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from fake_hip import MI210, FakeHip, emulating, install
@@ -54,6 +55,30 @@ def test_the_command_writes_rows_and_compares_the_second_time(gemmgen, tmp_path)
     assert second.code == 0 and json.loads(second.out)["changed"] == []
 
 
+@pytest.mark.long
+def test_a_data_sheets_row_gets_the_registers_of_its_compiler(gemmgen, tmp_path):
+    sheet = Path(__file__).parents[1] / "data" / "sheets" / "jetson_agx_orin.toml"
+    ran = gemmgen("bringup", "--from-row", sheet, "--kernels", 16, "-o", tmp_path / "orin", "--name", "orin")
+    assert ran.code == 0, ran.err
+    gpu = GPUS.get(str(tmp_path / "orin" / "orin.toml"))
+    assert gpu.registers.source.startswith("fitted to 16 kernels compiled by") and "for sm_87; mean error" in gpu.registers.source
+
+
+@pytest.mark.long
+def test_a_bring_up_ends_in_verified_kernels(gemmgen, tmp_path):
+    """With few kernels and no rates, which the row of the same arch tells: the rows serve a spec, and the specs written are verified kernels."""
+    folder = tmp_path / "my_gpu"
+    only = [part for name in ("mma_m16n8k16_f16", "mma_m16n8k8_tf32", "mma_m16n8k16_bf16") for part in ("--only", name)]
+    ran = gemmgen("bringup", "--device", "emulator", "--gpu", "a100", *only, "--products", 300, "--kernels", 14, "-o", folder, "--quiet")
+    assert ran.code == 0, ran.err
+    gpu = GPUS.get(str(folder / "my_gpu.toml"))
+    assert gpu.registers.source.startswith("fitted to 14 kernels compiled by") and gpu.unit.fraction_bits == 24 and not (folder / "gpu.partial.toml").exists()
+    assert "## The register model" in ran.out and "tells no times that count" in ran.out and "| ootomo_256x256x256 | `gemmgen_ootomo_mma" in ran.out
+    verified = gemmgen("verify", folder / "specs" / "ootomo_256x256x256.toml", "--quiet")
+    assert verified.code == 0 and "PASSED" in verified.out
+    assert gemmgen("explain", folder / "specs" / "fp32_256x256x256.toml").code == 0
+
+
 @pytest.mark.parametrize(("arguments", "where"), [
     (("--device", "emulator", "-o", "x"), "--gpu"),
     (("--device", "cuda", "--gpu", "h200", "-o", "x"), "--gpu"),
@@ -90,3 +115,38 @@ def test_no_gpu_is_told(gemmgen, tmp_path, monkeypatch):
     install(monkeypatch, FakeHip(gpus=()))
     ran = gemmgen("bringup", "--device", "hip", "-o", tmp_path / "here")
     assert ran.code == 2 and "no AMD GPU answers" in ran.err and not (tmp_path / "here").exists()
+
+
+# ---------------------------------------------------------------- the verb profile
+
+
+@pytest.mark.parametrize(("changes", "code", "verdict", "ours"), [
+    ({"fraction_bits": 15}, 1, "neither primitive", "fraction_bits 15"),
+    pytest.param({}, 0, "half multiplication with single-precision accumulation", "the catalog's row says the same", marks=pytest.mark.long),
+    pytest.param({"fraction_bits": 22}, 0, "half multiplication with single-precision accumulation", "fraction_bits 22", marks=pytest.mark.long),
+    pytest.param({"rule": "tree", "fraction_bits": None, "block": {"f16": 4}}, 0, "half multiplication with single", "rule tree, block 4", marks=pytest.mark.long),
+])
+def test_the_profile_of_an_emulated_unit_follows_what_it_is_changed_to(gemmgen, monkeypatch, changes, code, verdict, ours):
+    gpu = GPUS.get("a100")
+    hidden = gpu.unit.model_copy(update=changes)
+    monkeypatch.setattr(type(gpu), "unit", property(lambda self: hidden))
+    ran = gemmgen("profile", "--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_f16", "--draws", 400, "--json")
+    told = json.loads(ran.out)
+    assert ran.code == code and told["printed"]["verdict"].startswith(verdict) and ours in told["verdict"]
+    assert told["instruction"] == "mma_m16n8k8_f16" and [one["draws"] for one in told["kinds"]] == [400] * 3
+
+
+@pytest.mark.long
+def test_the_profile_in_words(gemmgen):
+    ran = gemmgen("profile", "--device", "emulator", "--gpu", "t4", "--draws", 300, "--quiet")
+    assert ran.code == 0 and ran.out.startswith("wmma_m16n16k16_f16 on emulator of NVIDIA T4")
+    assert "300 are d_FLOAT up to 21 mantissa bits" in ran.out and "Algorithm 1" in ran.out and "so       " in ran.out and not ran.err
+
+
+@pytest.mark.parametrize(("arguments", "where"), [
+    (("--device", "emulator"), "--gpu"), (("--device", "hip", "--gpu", "mi210"), "--gpu"),
+    (("--device", "emulator", "--gpu", "h200", "--only", "mma_m16n8k32_s8"), "--only"), (("--device", "emulator", "--gpu", "mi100"), "--device emulator"),
+])
+def test_what_cannot_be_profiled_is_refused(gemmgen, arguments, where):
+    ran = gemmgen("profile", *arguments)
+    assert ran.code == 2 and ran.err.startswith(f"error: {where}") and not ran.out

@@ -37,14 +37,14 @@ def model_holds(plan, known, decision):
 
     def holds(constraint: Constraint, value: int) -> bool:
         if value not in seen:
-            seen[value] = plan.design.budgets(known | {decision: value} | ({"WK": value} if decision == "BK" else {}), plan.gpu.arch_number)
+            seen[value] = plan.design.budgets(known | {decision: value} | ({"WK": value} if decision == "BK" else {}), plan.gpu.registers)
         return bool(constraint.holds(seen[value]))
     return holds
 
 
 def tables(plan):
     """What the plan's design looks up in tables."""
-    return lambda name, value: plan.design.looked_up(name, value, plan.gpu.arch_number)
+    return lambda name, value: plan.design.looked_up(name, value, plan.gpu.registers)
 
 
 def told(bound: Bound | None, values: list[int]) -> list[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.catalog.generation import GENERATION_TABLE, Constant, Measured, Straight, Tcgen05, Wgmma
+from gemmgen.catalog.generation import GENERATION_TABLE, Batches, Constant, Measured, Residues, Straight, Tcgen05, Wgmma
 from gemmgen.catalog.gpu import GENERATIONS, GPUS, nearest_generation
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.vendor import VENDORS
@@ -255,5 +255,5 @@ def test_what_was_fitted_is_a_section_of_a_row(tmp_path, monkeypatch, capsys, po
 
 def test_the_catalogues_page_names_every_constant():
     page = (FIT.parents[1] / "docs" / "catalog.md").read_text()
-    for model in (Measured, Wgmma, Tcgen05, Straight):
+    for model in (Measured, Wgmma, Tcgen05, Straight, Residues, Batches):
         assert all(f"`{name}`" in page for name in model.model_fields)

@@ -294,7 +294,7 @@ def test_more_of_everything_costs_more(scale, depth, stages, gpu):
     def known(block, k, count, size=4096, promote=0):
         symbols = portable.DESIGN.constants("nn", SCHEMES.get("ootomo"), FRAGMENTS.get("mma_m16n8k16_f16"), GPUS.get(gpu), Hints(size, size, size))
         symbols |= dict(zip(portable.DESIGN.symbols, (*block, k, 64, 32, k, count, 8, 1, promote, 1, 0, 0, 0, 0, 0), strict=True))
-        return portable.DESIGN.predicted(portable.DESIGN.budgets(symbols, GPUS.get(gpu).arch_number))
+        return portable.DESIGN.predicted(portable.DESIGN.budgets(symbols, GPUS.get(gpu).registers))
 
     here = known(scale, depth, stages)
     assert known(scale, depth, stages + 1)["shared_bytes"] > here["shared_bytes"]

@@ -50,7 +50,7 @@ def test_a_requirement_of_a_prediction_counts_what_it_rejects():
 def test_the_objective_is_reached_and_time_breaks_ties(key, text, worth):
     loaded = spec(policy="mma", **{key: text})
     request, = requests(loaded)
-    found = search.enumerate_space(request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number)
+    found = search.enumerate_space(request.design, request.choices, request.constants, request.fragment, request.gpu.registers)
     known, _ = search.ranked(request.design, found, request.constants)
     best = worth(known)
     plan = solve(loaded)
@@ -147,7 +147,7 @@ def test_the_symbols_are_listed_with_meaning_and_whose_they_are(gemmgen):
 def test_stages_start_inside_their_bound(gpu, policy):
     """The same candidates remain as without it, in the same order, and all others are counted."""
     request, = (one for one in requests(spec(gpu, policy)) if policy == "auto" or one.fragment.policy == policy)
-    asked = (request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number, request.design.constraints)
+    asked = (request.design, request.choices, request.constants, request.fragment, request.gpu.registers, request.design.constraints)
     inside, all_of_them = search._enumerated(*asked, bounded=True), search._enumerated(*asked, bounded=False)
     assert inside.candidates == all_of_them.candidates and set(inside.columns) == set(all_of_them.columns)
     assert all(np.array_equal(inside.columns[name], all_of_them.columns[name]) for name in inside.columns)
@@ -160,7 +160,7 @@ def test_stages_start_inside_their_bound(gpu, policy):
 def test_no_stage_beyond_the_bound_is_enumerated(monkeypatch):
     request, = requests(spec("h100", "wgmma"))
     seen = []
-    monkeypatch.setattr(type(request.design), "registers", lambda self, numbers, arch_number: seen.append(dict(numbers)) or dict(numbers))
-    search.enumerate_space(request.design, request.choices, request.constants, request.fragment, request.gpu.arch_number)
+    monkeypatch.setattr(type(request.design), "registers", lambda self, numbers, table: seen.append(dict(numbers)) or dict(numbers))
+    search.enumerate_space(request.design, request.choices, request.constants, request.fragment, request.gpu.registers)
     (numbers,) = seen
     assert (numbers["shared_bytes"] <= numbers["shared_bytes_per_block"]).all() and len(set(numbers["stages"])) > 3

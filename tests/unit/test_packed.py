@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gemmgen import abi, road
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import InfeasibleSpec, SpecError
-from gemmgen.model import batch as model
 from gemmgen.model.batch import divided
 from gemmgen.paths import SPECS
 from gemmgen.render import render
@@ -110,12 +110,14 @@ def test_struct_and_text_agree():
 
 
 def test_a_batch_is_divided_where_that_gains_what_another_class_takes():
-    assert model.PASS_SECONDS == 6e-6 and model.CLASS_SECONDS == 25e-6
+    told = GPUS.get("h200").measured.batches
+    each = told.pass_seconds.value, told.class_seconds.value
+    assert each == (6e-6, 25e-6)
     second = np.array([10, 40.0]) * US
-    assert divided(np.array([80, 20.0]) * US, second).tolist() == [True, True]  # 100 in the first, 56 in the second, 61 divided
-    assert divided(np.array([80, 1.0]) * US, second).tolist() == [True, False]  # 81, 56, 42
-    assert divided(np.array([15, 40.0]) * US, second).tolist() == [False, False]  # 55, 56, 81
-    assert divided(np.zeros(0), np.zeros(0)).tolist() == []
+    assert divided(np.array([80, 20.0]) * US, second, *each).tolist() == [True, True]  # 100 in the first, 56 in the second, 61 divided
+    assert divided(np.array([80, 1.0]) * US, second, *each).tolist() == [True, False]  # 81, 56, 42
+    assert divided(np.array([15, 40.0]) * US, second, *each).tolist() == [False, False]  # 55, 56, 81
+    assert divided(np.zeros(0), np.zeros(0), *each).tolist() == []
 
 
 def test_large_products_go_to_packed_words_and_small_ones_do_not():

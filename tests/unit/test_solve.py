@@ -46,7 +46,7 @@ def test_no_candidate_stands_twice():
     request = spec(**MMA)
     fragment = solve(request).fragment
     fixed = portable.DESIGN.constants("nn", SCHEMES.get("ootomo"), fragment, GPUS.get("h100"), solve(request).hints)
-    searched = search.enumerate_space(portable.DESIGN, Choices(promote=(256,)), fixed, fragment, 90)
+    searched = search.enumerate_space(portable.DESIGN, Choices(promote=(256,)), fixed, fragment, GPUS.get("h100").registers)
     rows = {tuple(row) for row in zip(*(searched.columns[name].tolist() for name in portable.DESIGN.symbols))}
     assert len(rows) == searched.feasible
 

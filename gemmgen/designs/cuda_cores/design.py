@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.registers import Registers
 from gemmgen.decisions import SUMS
 from gemmgen.designs import common
 from gemmgen.designs.cuda_cores import equations
@@ -20,6 +21,7 @@ SINGLE_BUFFER = Constraint(
 
 class CudaCores(Portable):
     name = "cuda_cores"
+    register_section = "plain"
     own = (FRAGMENT_BUFFERS, SUMS)
     takes_pieces = False
     of_papers = False
@@ -34,8 +36,8 @@ class CudaCores(Portable):
     def serves(self, fragment: Fragment) -> bool:
         return not fragment.on_matrix_unit
 
-    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
-        return equations.predict(numbers, arch_number)
+    def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
+        return equations.predict(numbers, table)
 
-    def looked_up(self, name: str, value: Any, arch_number: int) -> dict[str, Any]:
-        return equations.coefficients(arch_number, value) if name == "loop" else {}
+    def looked_up(self, name: str, value: Any, table: Registers) -> dict[str, Any]:
+        return equations.coefficients(table, value) if name == "loop" else {}

@@ -17,10 +17,6 @@ from gemmgen.designs.specialised.design import Specialised
 from gemmgen.model.equation import solved
 
 
-UNEVEN_STORE_CYCLES = 1.26
-"""Of an SM, for an element of C whose rows do not all begin at 16 bytes and so leave in single elements; fitted to BatchGEMM's ranges on an H200."""
-
-
 class Packed(Specialised):
     name = "packed"
     kinds = ("grouped", "pointers")
@@ -81,7 +77,8 @@ class Packed(Specialised):
     def each_seconds(self, plan: Any, sizes: np.ndarray) -> np.ndarray:
         m, n, k = np.maximum(sizes, 1).astype(np.float64).T
         known = solved(self.predictions, self.resources(plan) | {"M": m, "N": n, "K": k, "batch": FULL})
-        return known["seconds"] / FULL + np.where(n % 4 > 0, m * n * UNEVEN_STORE_CYCLES / (known["sms"] * known["clock_hz"]), 0)
+        uneven = plan.gpu.measured.of("wgmma", plan.gpu.name).uneven_store_cycles.value
+        return known["seconds"] / FULL + np.where(n % 4 > 0, m * n * uneven / (known["sms"] * known["clock_hz"]), 0)
 
     def told_of(self, plan: Any) -> dict[str, str]:
         bm, bn, _ = plan.block

@@ -8,6 +8,7 @@ import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import SUMS, Decision, Word
 from gemmgen.designs import common
@@ -134,6 +135,7 @@ HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register"
 
 class Portable(Design):
     name = "portable"
+    register_section = ""
     own = (FRAGMENT_BUFFERS, SUMS, ROWS, FRAGMENT_CACHING)
     takes_stored_b = True
     words = {
@@ -232,11 +234,11 @@ class Portable(Design):
             "padding": PADDING if fragment.by_stride else 0, "sharers": 1,
         }
 
-    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
-        return registers.predict(numbers, arch_number)
+    def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
+        return registers.predict(numbers, table)
 
-    def looked_up(self, name: str, value: Any, arch_number: int) -> dict[str, Any]:
-        return registers.coefficients(arch_number, value) if name == "loop" else {}
+    def looked_up(self, name: str, value: Any, table: Registers) -> dict[str, Any]:
+        return registers.coefficients(table, value) if name == "loop" else {}
 
     # ---- search
 

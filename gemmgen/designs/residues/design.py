@@ -69,9 +69,10 @@ class ResidueKernels(specialised.Specialised):
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         """Of a stage, which knows one product of one word of each operand; `moduli` is how often there are such stages."""
+        passes = gpu.measured.of("residues", gpu.name)
         return super().constants(layout, scheme, fragment, gpu, hints) | {
             "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1, "pingpong": 0,
-            "other_registers": equations.OTHER_REGISTERS,
+            "other_registers": equations.OTHER_REGISTERS, "pass_share": passes.pass_share.value, "pass_seconds": passes.pass_seconds.value,
         }
 
     # ---- search

@@ -20,10 +20,6 @@ JOIN_INSTRUCTIONS = 5
 """Issue slots for each residue that is joined: it is taken from its word and goes into two sums."""
 STORE_INSTRUCTIONS = 24
 """Issue slots for each element of C: the fraction to FP64, two products there, to FP32, and its store."""
-PASS_SHARE = 1.35
-"""How long the passes take, over what their traffic asks for: 1.36 to 1.4 from 4096 to 16384 on an H200, with eight moduli."""
-PASS_SECONDS = 6e-6
-"""What the passes take besides, and besides their launches: 58 us at 2048 and 23 at 1024 where their traffic asks for 33 and 4."""
 
 STAGE_BYTES = Equation("Q1", "stage_bytes", "BK * (BM + BN)", "B a stage", "a byte of each element: its residue modulo one number")
 SHARED_BYTES = Equation("Q2", "shared_bytes", "stages * (stage_bytes + 16)", "B", "EGEMM eq. 8's term; two barriers a stage")
@@ -87,7 +83,7 @@ UNIT_SECONDS = Equation(
     "Q22", "unit_seconds", "2 * moduli * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate", "s", "as fast as the chip's power allows",
 )
 SPLIT_SECONDS = Equation(
-    "Q35", "split_seconds", f"{PASS_SHARE} * split_bytes / dram_rate + {PASS_SECONDS}", "s",
+    "Q35", "split_seconds", "pass_share * split_bytes / dram_rate + pass_seconds", "s",
     "norms, then residues: each reads all, and the second waits for the first",
 )
 KERNEL_SECONDS = Equation("Q23", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")

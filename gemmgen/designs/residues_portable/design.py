@@ -6,6 +6,7 @@ from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
 from gemmgen.designs.design import Asked, Hints, Way, refuse_pipeline
@@ -26,6 +27,7 @@ PREDICTED = tuple(one for one in portable.PREDICTED if one.number != "C13")
 
 class PortableResidues(portable.Portable):
     name = "residues_portable"
+    register_section = None
     family = "residues"
     own = (portable.FRAGMENT_BUFFERS,)
     takes_stored_b = False
@@ -65,7 +67,7 @@ class PortableResidues(portable.Portable):
             "moduli": len(scheme.words), "words": 1, "words_a": 1, "words_b": 1, "products": 1, "sums": 1,
         }
 
-    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
+    def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
         known = solved(registers.EQUATIONS, numbers)
-        known |= registers.coefficients(arch_number, known["loop"])
+        known |= registers.coefficients(table, known["loop"]) | {"per_kept": table.kept.demand, "spare_kept": table.kept.spare}
         return solved((equations.DEMAND, registers.BUDGET, equations.REGISTERS, equations.UNEVEN), known)

@@ -14,22 +14,20 @@ REDUCE_INSTRUCTIONS = 7
 """Issue slots for each sum that is reduced: an addition, a high and a low product, a shift, and two multiply-adds with the weight's parts; and its zero."""
 JOIN_INSTRUCTIONS = 16
 """Issue slots for each element of C beside its store: the fraction to FP64, two products there, and to FP32."""
-AMD_SHARE, SPARE_SHARE = 1.15, 0.6
-"""Of what is kept, registers for more of it on its way."""
 
 KEPT_REGISTERS = Equation(
     "Q25", "kept_registers", "2 * WM * WN / warp_size", "registers a thread", "sums of residues with their weights: 64 bits for each element",
 )
 DEMAND = Equation(
-    "Q26", "demand", f"{registers.DEMAND.form} + (1 + {AMD_SHARE} * amd) * kept_registers", "registers a thread",
+    "Q26", "demand", f"{registers.DEMAND.form} + per_kept * kept_registers", "registers a thread",
     "G14, and what is kept; AMD's compiler reduces many sums at a time. By a dozen compiled kernels",
 )
 REGISTERS = Equation(
-    "Q33", "registers", f"min(register_budget, ceil(demand + (1 - amd) * {SPARE_SHARE} * kept_registers))", "registers a thread",
+    "Q33", "registers", "min(register_budget, ceil(demand + spare_kept * kept_registers))", "registers a thread",
     "ptxas joins and stores several elements at a time where registers are left. By a dozen compiled kernels",
 )
 UNEVEN = Equation(
-    "Q34", "uneven", f"{registers.UNEVEN.form} + where(fragment_buffers > 1, (1 - amd) * {SPARE_SHARE} * kept_registers, 0)", "registers a thread",
+    "Q34", "uneven", f"{registers.UNEVEN.form} + where(fragment_buffers > 1, spare_kept * kept_registers, 0)", "registers a thread",
     "G17; two fragment buffers were seen to spill where one did not",
 )
 STAGES_K = Equation("Q27", "stages_k", "ceil(K / BK) * moduli", "stages a block", "all of k for each modulus")

@@ -37,17 +37,6 @@ were seen to spill, others of the same sums not."""
 LEAST_OTHERS = 28
 """What ptxas wants besides the registers of one wgmma: of 128 it takes 64x200 and refuses 64x208, and with A in registers 64x192 and 64x200 (13.5)."""
 
-MOVING_RATE = 0.5
-"""Of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both (measured on an H200)."""
-CLUSTERED = 0.05
-"""How much longer blocks of a cluster take whose sums are compensated: 5 and 6 % at 4096 and 8192 on an H200."""
-BESIDE_INTEGERS = 0.18
-"""How much longer integer products of warpgroups side by side take than those of one at a time: 10 to 17 % of a kernel on an H200."""
-INTEGER_POWER = 0.74
-"""Of the power of a 16-bit product at the same rate, what an integer product takes: 8 x 218 TFLOP/s were sustained where 16-bit words' are 650 on the unit
-that is twice as fast for integers. So it is of digits, which leave a bit of their byte empty; residues fill it and take as much as 16-bit words: 1.25 to
-1.34 POPS were sustained."""
-
 # ---- resources
 
 GROUPS = Equation(
@@ -147,7 +136,8 @@ TRAFFIC = (
 CONSTANT_OF = {
     "mma_efficiency": "efficiency", "group_gap": "group_gap_cycles", "turn_cycles_each": "turn_cycles", "store_cycles": "store_cycles_per_element",
     "split_a_cycles": "split_a_cycles", "overlap_seconds": "overlap_seconds", "gather_share": "gather_share", "cluster_seconds": "cluster_seconds",
-    "split_power": "split_power_share",
+    "split_power": "split_power_share", "moving_rate": "moving_share", "clustered": "compensated_cluster_share",
+    "moved_operations": "scaled_tile_operations",
 }
 """Symbol: the constant of a GPU's row, under [measured.wgmma], that it stands for."""
 
@@ -167,8 +157,8 @@ LATENCY_CYCLES = Equation(
     "a stage is free again when the next one's products are on their way, and full a copy's latency later; of two, all of the copy is waited for",
 )
 MOVED_CYCLES = Equation(
-    "W41", "moved_cycles", "where(tile_k > 0, 4.5 * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)", "cycles a tile and stage",
-    "sums of tiles of k with scales of their own leave the unit: fitted to three and four sums on an H200",
+    "W41", "moved_cycles", "where(tile_k > 0, moved_operations * sums * BM * BN / f32_fma_per_clock * BK / max(tile_k, 1), 0)", "cycles a tile and stage",
+    "sums of tiles of k with scales of their own leave the unit",
 )
 OVERLAPPING = Equation("W35", "overlapping", "where(turns > 1, 1 + pingpong, 1)", "tiles", "that a block works on at once: one cannot take turns")
 STAGE_CYCLES = Equation(
@@ -187,14 +177,14 @@ KERNEL_CYCLES = Equation(
 )
 MOVING_CYCLES = Equation(
     "W40", "moving_cycles", "where(compensated > 0, min(products_moving * BM * BN * BK / (tensor_fma_per_clock * mma_efficiency)"
-    f" + 3 * promoted_sums * BM * BN * BK / max(promote, 1) / ({MOVING_RATE} * f32_fma_per_clock),"
+    " + 3 * promoted_sums * BM * BN * BK / max(promote, 1) / (moving_rate * f32_fma_per_clock),"
     " tensor_cycles + 2 * promoted_sums * BM * BN * BK / max(promote, 1) / f32_fma_per_clock), 0)", "cycles a tile and stage",
     "compensated sums stand still while they move; other products are at work, and share registers' ports. At most, as if two operations took the unit's time",
 )
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds",
     "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)"
-    f" * where((compensated > 0) & (cluster > 1), 1 + {CLUSTERED}, 1)", "s",
+    " * where((compensated > 0) & (cluster > 1), 1 + clustered, 1)", "s",
     "as fast as the chip's power allows, or as sums move; blocks of a cluster wait for one another's sums",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
@@ -215,10 +205,10 @@ def constants(scheme: Scheme, gpu: Gpu) -> dict[str, float]:
     """The symbols that no candidate changes, beside those that every design has."""
     measured = gpu.measured.of("wgmma", gpu.name)
     f16 = measured.sustained_f16_tflops.value * 1e12
-    power = INTEGER_POWER if scheme.fixed and not scheme.residues else 1.0
+    power = measured.integer_power_share.value if scheme.fixed and not scheme.residues else 1.0
     return {
         "products_moving": sum(scheme.accumulator(product.into).promoted for product in scheme.products),
-        "beside": BESIDE_INTEGERS if scheme.fixed else 0.0,
+        "beside": measured.integers_beside_share.value if scheme.fixed else 0.0,
         "unit_rate": f16 / power * mean_rate(scheme, gpu) / gpu.rates.tensor_fma_per_clock["f16"],
         **{symbol: getattr(measured, constant).value for symbol, constant in CONSTANT_OF.items()},
     }

@@ -9,6 +9,7 @@ import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import Word
 from gemmgen.designs import common
@@ -93,6 +94,7 @@ class Facts:
 
 class Straight(Design):
     name = "straight"
+    register_section = "straight"
     places_itself = True
     words = {
         "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),
@@ -143,8 +145,11 @@ class Straight(Design):
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(gpu)
 
-    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
-        return solved(equations.BUDGETS, numbers)
+    def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
+        own = table.straight
+        return solved(equations.BUDGETS, {
+            **numbers, "per_sum": own.per_sum, "per_raw": own.per_raw, "per_fragment": own.per_fragment, "generation": own.offset,
+        })
 
     # ---- search
 

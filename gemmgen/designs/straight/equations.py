@@ -28,8 +28,8 @@ FRAGMENT_REGISTERS = Equation(
     "S5", "fragment_registers", "words * (WM + WN) * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2's fragment term, of one step",
 )
 DEMAND = Equation(
-    "S6", "demand", "1.05 * accumulator_registers + 1.2 * raw_registers + 0.4 * fragment_registers + 20", "registers a thread",
-    "with addresses and the loop; fitted to 202 kernels for sm_90",
+    "S6", "demand", "per_sum * accumulator_registers + per_raw * raw_registers + per_fragment * fragment_registers + generation", "registers a thread",
+    "with addresses and the loop",
 )
 REGISTERS = Equation("S7", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
+from gemmgen.catalog.registers import Registers
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.catalog.vendor import VENDORS
 from gemmgen.decisions import Word
@@ -97,6 +98,7 @@ class Facts:
 
 class Thin(Design):
     name = "thin"
+    register_section = "thin"
     places_itself = True
     words = {
         "where": (Word("lane", "in the registers of the lane that loads and multiplies"),),
@@ -162,8 +164,11 @@ class Thin(Design):
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(gpu)
 
-    def registers(self, numbers: Numbers, arch_number: int) -> dict[str, Any]:
-        return solved(equations.BUDGETS, numbers)
+    def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
+        own = table.thin
+        return solved(equations.BUDGETS, {
+            **numbers, "per_sum": own.per_sum, "per_raw": own.per_raw, "generation": own.offset, "generation_strided": own.offset_strided,
+        })
 
     # ---- search
 

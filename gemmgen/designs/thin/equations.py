@@ -31,8 +31,8 @@ ACCUMULATORS = Equation(
 )
 RAW_REGISTERS = Equation("D8", "raw_registers", "4 * lane_rows", "registers a thread", "of the step that is multiplied")
 DEMAND = Equation(
-    "D9", "demand", "1.12 * accumulator_registers + 1.4 * raw_registers + where(large_strided > 0, 31, 47)", "registers a thread",
-    "with addresses, the thin operand's elements and the loop; fitted to 140 kernels for sm_90",
+    "D9", "demand", "per_sum * accumulator_registers + per_raw * raw_registers + where(large_strided > 0, generation_strided, generation)",
+    "registers a thread", "with addresses, the thin operand's elements and the loop",
 )
 REGISTERS = Equation("D10", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest")
 
