@@ -146,6 +146,10 @@ class KernelArguments:
     def addresses(self) -> int:
         return ctypes.addressof(self.array)
 
+    def point(self, at: int, address: int) -> None:
+        """Have argument `at`, a pointer, be this address from the next launch on: a launch reads arguments while it is enqueued."""
+        self._values[at].value = address
+
 
 @dataclass(frozen=True)
 class Placement:

@@ -165,6 +165,10 @@ class _Direct:
         self._attributes = (_Attribute * max(1, len(asked)))(*asked)
         self._config = _Config(blocks, 1, 1, threads, 1, 1, shared_bytes, None, self._attributes, len(asked))
 
+    def point(self, at: int, address: int) -> None:
+        """Have argument `at`, a pointer, be this address from the next launch on."""
+        self._arguments.point(at, address)
+
     def __call__(self) -> None:
         self._config.stream = self._cupy.cuda.get_current_stream().ptr
         status = self._driver.cuLaunchKernelEx(ctypes.byref(self._config), ctypes.c_void_p(self._function.ptr), self._arguments.array, None)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.build import Built
-from gemmgen.run import arguments
+from gemmgen.run import arguments, check_sums
 from gemmgen.run.cuda import CudaDevice
 from gemmgen.timing.blas import cublas
 from gemmgen.timing.contender import Contender, generated
@@ -25,15 +25,21 @@ def arrays() -> Any:
     return cupy
 
 
+PREPARED = 256
+"""Kinds of products whose launches a Multiplier keeps prepared: of one size, leading dimensions and factors, wherever they lie."""
+
+
 class Multiplier:
-    """A built kernel, with its split pass, for matrices on the GPU."""
+    """A built kernel, with its split pass, for matrices on the GPU. Launches go to cupy's current stream, the same one for all calls."""
 
     def __init__(self, built: Built):
         self._plan, self._interface = built.plan, built.source.interface
         self._device = CudaDevice(built.binary)
+        self._space: Any = None
+        self._prepared: dict[Any, tuple[Any, int, list[tuple[Any, list[tuple[int, int]]]]]] = {}
 
     def __call__(self, a: Any, b: Any, c: Any | None, alpha: float, beta: float) -> Any:
-        """alpha op(A) op(B) + beta C in FP32, as a new array [M, N].
+        """alpha op(A) op(B) + beta C in FP32, as a new array [M, N], when the GPU is done.
 
         Args:
             a, b: FP32, row major as the plan's layout says they are stored.
@@ -44,28 +50,69 @@ class Multiplier:
         """
         import cupy
 
-        (m, k), layout = a.shape if self._plan.layout[0] == "n" else a.shape[::-1], self._plan.layout
-        n = b.shape[1] if layout[1] == "n" else b.shape[0]
+        m = a.shape[0] if self._plan.layout[0] == "n" else a.shape[1]
+        n = b.shape[1] if self._plan.layout[1] == "n" else b.shape[0]
         a, b = cupy.ascontiguousarray(a), cupy.ascontiguousarray(b)
         with refusals():
             out = cupy.full((m, n), cupy.nan, cupy.float32) if c is None else c.copy()
-            extents, work = self._interface.extents(m, n, k), self._interface.workspace(m, n, k)
-            space = cupy.empty(max(work.bytes, 1), cupy.uint8)
-            space[: work.zeroed].fill(0)
-            memory = {
-                (buffer.name, offset): space[work.offsets[buffer.name] + offset :]
-                for buffer in self._interface.buffers for offset in self._interface.places(buffer)
-            }
-            given = {
-                "a": a, "b": b, "c": out, "m": m, "n": n, "k": k, "lda": a.shape[1], "ldb": b.shape[1], "ldc": n, "alpha": alpha,
-                "beta": beta if c is not None else 0.0, "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1,
-            }
-            for launch in self._interface.launches:
-                if blocks := launch.blocks(extents):
-                    args = arguments(launch, given, memory)
-                    self._device.prepared(launch.symbol, blocks, launch.threads, launch.shared_bytes, args)()
-            cupy.cuda.get_current_stream().synchronize()  # the workspace goes back to the pool
+            self.into(out, a, b, alpha, beta if c is not None else 0.0)
+            cupy.cuda.get_current_stream().synchronize()  # so that a refusal shows here
         return out
+
+    def into(self, out: Any, a: Any, b: Any, alpha: float = 1.0, beta: float = 0.0) -> None:
+        """out = alpha op(A) op(B) + beta out, put on the current stream; nothing waits.
+
+        Args:
+            out: [M, N] FP32, whose rows are contiguous, maybe a part of a larger matrix.
+            a, b: likewise, as the plan's layout says they are stored.
+
+        Raises:
+            cupy's errors: the GPU refused (`gemmgen.timing.refusals`).
+        """
+        m, n = out.shape
+        k = a.shape[1] if self._plan.layout[0] == "n" else a.shape[0]
+        strides = tuple(x.strides[0] // 4 if x.shape[0] > 1 else x.shape[1] for x in (a, b, out))
+        key = (m, n, k, *strides, alpha, beta)
+        if key not in self._prepared:
+            if len(self._prepared) == PREPARED:
+                del self._prepared[next(iter(self._prepared))]
+            self._prepared[key] = self._launches(key)
+        space, zeroed, launches = self._prepared[key]
+        if zeroed:
+            space[:zeroed].fill(0)
+        addresses = a.data.ptr, b.data.ptr, out.data.ptr
+        for launch, operands in launches:
+            for at, which in operands:
+                launch.point(at, addresses[which])
+            launch()
+
+    def _launches(self, key: Any) -> tuple[Any, int, list[tuple[Any, list[tuple[int, int]]]]]:
+        """(workspace, how much of it has to be zero before, launches, each with which of its arguments are A, B and out)."""
+        import cupy
+
+        m, n, k, lda, ldb, ldc, alpha, beta = key
+        check_sums(self._plan, k)
+        extents, work = self._interface.extents(m, n, k), self._interface.workspace(m, n, k)
+        if self._space is None or self._space.size < work.bytes:  # launches on one stream share it; older ones keep theirs
+            self._space = cupy.empty(max(work.bytes, 1), cupy.uint8)
+        memory = {
+            (buffer.name, offset): self._space[work.offsets[buffer.name] + offset :]
+            for buffer in self._interface.buffers for offset in self._interface.places(buffer)
+        }
+        given = {
+            "a": 0, "b": 0, "c": 0, "m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": ldc, "alpha": alpha, "beta": beta,
+            "stride_a": m * k, "stride_b": k * n, "stride_c": m * n, "batch": 1,
+        }
+        launches, follows = [], False
+        for launch in self._interface.launches:
+            if blocks := launch.blocks(extents):
+                args = arguments(launch, {**given, "blocks": blocks}, memory)
+                prepared = self._device.prepared(
+                    launch.symbol, blocks, launch.threads, launch.shared_bytes, args, launch.overlaps and follows, direct=True,
+                )
+                launches.append((prepared, [(at, "abc".index(one.argument)) for at, one in enumerate(launch.parameters) if one.argument in ("a", "b", "c")]))
+            follows = blocks > 0
+        return self._space, work.zeroed, launches
 
 
 def contenders(size: tuple[int, int, int], kernels: Mapping[str, Built]) -> dict[str, Contender]:

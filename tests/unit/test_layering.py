@@ -18,18 +18,18 @@ PACKAGE = Path(gemmgen.__file__).parent
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
     "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "unused", "render", "fragment_header",
-    "split", "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "explore", "library", "road", "bringup", "cli", "demo", "__main__",
+    "split", "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "explore", "library", "road", "apps", "bringup", "cli", "demo", "__main__",
 )
 HOMES = {
     "sympy": {"model"},
     "jinja2": {"render"},
     "pydantic": {"spec", "catalog", "tune", "explore", "library"},
     "pydantic_core": set(),
-    "cupy": {"run", "timing"},
+    "cupy": {"run", "timing", "apps"},
     "hip": {"run"},
     "typer": {"cli"},
-    "sklearn": {"demo"},
-    "torch": {"timing"},
+    "sklearn": {"demo", "apps"},
+    "torch": {"timing", "apps"},
     "triton": {"timing"},
     "pyarrow": {"explore"},
     "duckdb": {"explore"},
@@ -37,7 +37,7 @@ HOMES = {
     "dask": {"explore"},
     "optuna": {"explore"},
     "plotly": {"explore"},
-    "scipy": {"explore"},
+    "scipy": {"explore", "apps"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 JUSTIFIED = {

@@ -1,0 +1,340 @@
+"""Applications over a matmul: what multiplies, what is told, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen import apps
+from gemmgen.apps import data, dense, kmeans, knn, lu, race
+from gemmgen.apps import matmul as who
+from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
+
+DRAW = np.random.default_rng(7)
+SMALL = {
+    "kmeans": {"points": 60, "features": 8, "clusters": 4}, "knn": {"points": 60, "queries": 20, "features": 8}, "mlp": {"batch": 20, "width": 16},
+    "lu": {"n": 50, "block": 16}, "cholesky": {"n": 48, "tiles": 4}, "bert": {}, "llm": {}, "inception": {},
+}
+
+
+def matrices(*shapes):
+    return [DRAW.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+# ---- who multiplies
+
+
+@pytest.mark.parametrize("op", who.OPS)
+def test_a_product_goes_into_a_part_of_a_matrix(op):
+    a, b = matrices((6, 9) if op[0] == "n" else (9, 6), (9, 5) if op[1] == "n" else (5, 9))
+    exact = (a if op[0] == "n" else a.T) @ (b if op[1] == "n" else b.T)
+    [whole] = matrices((10, 8))
+    before, part = whole.copy(), whole[2:8, 1:6]
+    matmul = who.InNumpy("numpy")
+    assert matmul(a, b, op=op, out=part, alpha=-1.0, beta=1.0) is part
+    np.testing.assert_allclose(part, before[2:8, 1:6] - exact, rtol=1e-5, atol=1e-5)
+    before[2:8, 1:6] = part
+    assert np.array_equal(whole, before)
+    [c] = matrices((6, 5))
+    kept = c.copy()
+    np.testing.assert_allclose(matmul(a, b, c, op=op), exact + c, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(matmul(a, b, c, op=op, beta=0.5, alpha=2.0), 2 * exact + 0.5 * c, rtol=1e-5, atol=1e-5)
+    assert np.array_equal(c, kept) and matmul.calls == {who.Shape(6, 5, 9, op): 3}
+
+
+def test_what_does_not_fit_is_refused():
+    matmul, (a, b) = who.InNumpy("numpy"), matrices((4, 3), (3, 5))
+    for call, said in (
+        (lambda: matmul(a, b, op="xx"), "unknown op"), (lambda: matmul(a, b, op="nt"), "do not fit"),
+        (lambda: matmul(a, b.astype(float)), "no matrix of float32"),
+        (lambda: matmul(a, b, out=np.zeros((5, 4), np.float32).T), "not contiguous"), (lambda: matmul(a, b, np.zeros((4, 4), np.float32)), "do not fit"),
+        (lambda: matmul.batch([(a, b, np.zeros((4, 4), np.float32))]), "do not fit"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            call()
+
+
+def test_kernels_are_shared_by_sizes_of_one_power_of_four():
+    assert [who.reached(extent) for extent in (0, 1, 2, 4, 5, 16, 17, 4096, 4097, 16384)] == [0, 0, 1, 1, 2, 2, 3, 6, 7, 7]
+
+
+def test_leading_dimensions_and_copies_of_what_has_none():
+    [a] = matrices((6, 8))
+    assert [who.leading(x) for x in (a, a[:, 2:5], a[1:2, :3], a[:, :0])] == [8, 8, 3, 8]
+    assert who.rows_together(np, a[:, 2:5]).base is not None
+    for x in (a.T, a[::-1], a[:, ::2], np.broadcast_to(a[0], (4, 8))):
+        assert who.rows_together(np, x).flags.c_contiguous and np.array_equal(who.rows_together(np, x), x)
+
+
+def test_who_multiplies_is_found_or_refused(monkeypatch):
+    monkeypatch.setattr(who, "gpu_here", lambda: None)
+    assert apps.multiplier("numpy").name == "numpy FP32"
+    for by in ("ootomo", "auto", "as-fp32", {"split": {"scheme": "half"}}):
+        made = apps.multiplier(by)
+        assert isinstance(made, who.Copied) and made._spec.spec.target.gpu == "a100"
+    assert apps.multiplier("as-fp32", gpu="h200")._spec.spec.accuracy.asked == ["as"]
+    with pytest.raises(UnknownName, match="ootomoo"):
+        apps.multiplier("ootomoo")
+    with pytest.raises(SpecError, match="--device"):
+        apps.multiplier("ootomo", device="gpu")
+    for by in ("vendor", "library:lab"):
+        with pytest.raises(DeviceError, match="needs a CUDA GPU"):
+            apps.multiplier(by)
+    with pytest.raises(DeviceError):
+        apps.multiplier("ootomo", device="cuda")
+
+
+def test_levels_go_by_the_place_of_a_call():
+    one, other = who.InNumpy("one"), who.InNumpy("other")
+    seen = []
+    one._into = lambda *given: seen.append("one")
+    other._into = lambda *given: seen.append("other")
+    levels, (a, b) = who.ByCall("levels", [one, other, other]), matrices((3, 3), (3, 3))
+    for _ in range(6):
+        levels(a, b)
+    assert seen == ["one", "other", "other"] * 2
+
+
+# ---- what applications compute
+
+
+@pytest.mark.parametrize("name", apps.NAMES)
+def test_an_application_runs_on_drawn_data_without_scikit_learn(name, monkeypatch):
+    for module in ("sklearn", "sklearn.datasets", "torch"):
+        monkeypatch.setitem(sys.modules, module, None)
+    outcome = apps.run(name, by=["numpy"], sizes=SMALL[name], data="drawn", device="emulator")
+    assert [row.by for row in outcome.rows] == ["numpy FP32"] * 2 and not outcome.beside
+    own = outcome.rows[1]
+    assert own == outcome.rows[0] and set(own.figures) == set(outcome.app.figures)
+    for figure, value in own.figures.items():
+        if figure in ("error", "residual", "factors' error", "over FP64's", "attention"):
+            assert abs(value) < 2e-6, figure
+    assert outcome.as_dict()["sizes"] | SMALL[name] == outcome.as_dict()["sizes"]
+
+
+def test_clusters_without_points_stay_and_the_first_of_equals_is_nearest():
+    points = np.array([[0.0, 0], [0, 2], [10, 0]], np.float32)
+    first = np.array([[0.0, 1], [0, 1], [9, 0], [50, 50]], np.float32)
+    centres, labels = kmeans.lloyd(who.InNumpy("numpy"), points, first, 1)
+    assert labels.tolist() == [0, 0, 2] and centres.tolist() == [[0, 1], [0, 1], [10, 0], [50, 50]]
+    assert kmeans.inertia(points, centres, labels) == 2.0
+
+
+def test_neighbours_come_nearest_first_and_vote():
+    points = np.array([[0.0], [3], [1], [-1], [7]], np.float32)
+    found = knn.neighbours(who.InNumpy("numpy"), np.array([[0.0], [6]], np.float32), points, 3)
+    assert found.tolist() == [[0, 2, 3], [4, 1, 2]]
+    assert knn.voted(np.array([0, 1, 2, 2, 1]), found).tolist() == [2, 1]
+
+
+def test_factors_are_scipys_without_pivots_and_refinement_is_needed():
+    linalg = pytest.importorskip("scipy.linalg")
+    n = 90
+    a = DRAW.random((n, n)).astype(np.float32) + n * np.eye(n, dtype=np.float32)  # dominant: pivots would change nothing
+    packed, pivots = linalg.lu_factor(a)
+    assert pivots.tolist() == list(range(n))
+    own = lu.factored(who.InNumpy("numpy"), a, 32)
+    assert np.linalg.norm(own - packed) < 1e-6 * np.linalg.norm(packed)
+    b = DRAW.random(n)
+    double = a.astype(np.float64)
+    x, iterations, residual = lu.solved(np, double, b, own)
+    assert 1 <= iterations <= 3 and residual < 1.6 and np.allclose(x, np.linalg.solve(double, b), rtol=1e-13)
+    worse = own + np.float32(1e-3) * abs(own)  # as of a scheme of few bits: more turns, the same answer
+    x, more, residual = lu.solved(np, double, b, worse)
+    assert iterations < more < lu.MOST_ITERATIONS and residual < 1.6
+    x, _, residual = lu.solved(np, double, b, np.full_like(own, np.nan))
+    assert np.isnan(residual)
+
+
+def test_a_tile_that_is_not_positive_definite_is_told():
+    with pytest.raises(GemmgenError, match="positive definite"):
+        dense.cholesky(np, -np.eye(3, dtype=np.float32))
+
+
+# ---- the race and the command
+
+
+class Marks:
+    """The little of cupy that a race asks for, over NumPy; a run's seconds are what a clock of ours says."""
+
+    def __init__(self):
+        self.waited = 0
+        self.cuda = SimpleNamespace(Device=lambda: self, Event=lambda: SimpleNamespace(record=lambda: None), get_elapsed_time=lambda one, other: 2.0)
+
+    def synchronize(self):
+        self.waited += 1
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+
+def test_on_a_gpu_runs_are_timed_in_turns_and_products_beside(monkeypatch, gemmgen):
+    xp, order, clock = Marks(), [], iter(range(1000))
+
+    class Fake(who.InNumpy):
+        def __init__(self, by, **options):
+            super().__init__({"vendor": "cublas-sgemm"}.get(by, by), xp=xp)
+
+        def _into(self, *given):
+            order.append(self.name)
+            super()._into(*given)
+
+    monkeypatch.setattr(race, "gpu_here", lambda: "h200")
+    monkeypatch.setattr(race, "multiplier", Fake)
+    monkeypatch.setattr(race, "_device", lambda *given: "a GPU of paper")
+    monkeypatch.setattr(race.time, "perf_counter", lambda: next(clock) * (1.0 if order[-1:] == ["cublas-sgemm"] else 0.5))
+    small = {"tokens": 8, "hidden": 16, "kv": 8, "head": 4}
+    outcome = apps.run("llm", by=["ootomo"], sizes=small, rounds=3)
+    assert [row.by for row in outcome.rows] == ["cublas-sgemm", "ootomo"] and outcome.data == "drawn"
+    assert all(row.seconds is not None and row.products == pytest.approx(3 * 2e-3) for row in outcome.rows)
+    assert order.count("ootomo") == order.count("cublas-sgemm") == 3 * (2 + race.WARM_UPS + 3)
+    turns = order[2 * 2 * 3 :: 3]  # of a race, in which each round has everybody once
+    assert all(set(turns[at : at + 2]) == {"ootomo", "cublas-sgemm"} for at in range(0, len(turns), 2)) and len(set(zip(turns[::2], turns[1::2]))) == 2
+    ran = gemmgen("app", "llm", "--quiet", *(part for name, value in small.items() for part in ("--size", f"{name}={value}")))
+    assert ran.code == 0 and "x FP32" in ran.out and "a GPU of paper" in ran.out
+
+
+def test_the_command_lists_runs_and_refuses(gemmgen, monkeypatch):
+    assert all(name in gemmgen("app").out for name in apps.NAMES)
+    ran = gemmgen("app", "lu", "--by", "numpy", "--size", "n=40", "--data", "drawn", "--device", "emulator", "--quiet")
+    assert ran.code == 0 and "not timed" in ran.out and "scaled residual" in ran.out
+    for arguments, said in (
+        (["kmean"], "unknown application"), (["kmeans", "--size", "rows=3"], "no size of kmeans"), (["kmeans", "--size", "points=0"], "out of range"),
+        (["kmeans", "--data", "iris"], "unknown to kmeans"), (["kmeans", "--rounds", "0"], "--rounds"),
+        (["cholesky", "--size", "tiles=5"], "tiles that divide n"),
+        (["llm", "--by", "numpy", "--threshold", "1e-5"], "cannot be asked of llm"),
+    ):
+        ran = gemmgen("app", *arguments, "--device", "emulator", "--quiet")
+        assert ran.code == 2 and said in ran.err, arguments
+
+
+def test_without_scikit_learn_it_is_said_what_to_do(gemmgen, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    ran = gemmgen("app", "kmeans", "--device", "emulator", "--quiet")
+    assert ran.code == 2 and "scikit-learn is not installed" in ran.err and "gemmgen[apps]" in ran.err and "--data drawn" in ran.err
+
+
+def test_scikit_learns_estimators_get_the_same_from_its_own_data():
+    pytest.importorskip("sklearn")
+    x, classes = data.digits(2000, "test")
+    assert x.shape == (2000, 64) and x.dtype == np.float32 and np.array_equal(x[1797:], x[:203]) and set(classes) == set(range(10))
+    assert abs(x[:1797].mean(axis=0)).max() < 1e-5
+    for name, sizes in (("kmeans", {"points": 400, "iterations": 4}), ("knn", {}), ("mlp", {"steps": 4})):
+        outcome = apps.run(name, by=[], sizes=sizes, device="emulator")
+        [own], [beside] = outcome.rows, outcome.beside.values()
+        assert outcome.data == "digits" and beside
+        for figure, value in beside.items():
+            assert own.figures[figure] == (pytest.approx(value, rel=1e-6) if isinstance(value, float) else value), (name, figure)
+
+
+def test_scipys_factors_get_the_same():
+    pytest.importorskip("scipy")
+    [own], [beside] = (lambda one: (one.rows, one.beside.values()))(apps.run("cholesky", by=[], device="emulator"))
+    assert beside["residual"] < 3e-7 and beside["error"] < 3e-7 and own.figures["residual"] < 3e-7
+    [own], [beside] = (lambda one: (one.rows, one.beside.values()))(apps.run("lu", by=[], device="emulator"))
+    assert own.figures["scaled residual"] < lu.VALID < beside["scaled residual"]
+
+
+def test_drawn_points_lie_around_their_centres():
+    points, owner = data.blobs(5000, 6, 3, 1)
+    assert points.shape == (5000, 6) and set(owner) == {0, 1, 2} and abs(points.std() - 17**0.5) < 0.3
+
+
+class OnPaper:
+    """An array of a GPU that is not there: an address and strides."""
+
+    def __init__(self, address, shape, row=None):
+        self.data, self.shape, self.itemsize = SimpleNamespace(ptr=address), shape, 4
+        self.strides = (4 * (row or shape[1]), 4)
+
+
+def test_a_kernels_launches_get_addresses_and_leading_dimensions_and_are_prepared_once(monkeypatch):
+    from gemmgen import road
+    from gemmgen.render import render
+    from gemmgen.timing import products
+
+    prepared, launched, spaces = [], [], []
+
+    class Launch:
+        def __init__(self, args):
+            self.args = args
+
+        def point(self, at, address):
+            assert self.args[at] == 0 or self.args[at] % 1000 == 0
+            self.args[at] = address
+
+        def __call__(self):
+            launched.append(list(self.args))
+
+    class Device:
+        def __init__(self, binary):
+            pass
+
+        def prepared(self, symbol, blocks, threads, shared, args, overlaps, *, direct):
+            prepared.append(Launch([value for _, value in args]))
+            return prepared[-1]
+
+    def empty(count, kind):
+        spaces.append(np.full(count, 7, np.uint8))
+        return spaces[-1]
+
+    def passed(since):
+        return {value for args in launched[since:] for value in args if isinstance(value, int | float)}
+
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(empty=empty, uint8=np.uint8))
+    monkeypatch.setattr(products, "CudaDevice", Device)
+    tile = {"block": [32, 32, 32], "warp": [16, 16, 32]}
+    plan = road.plan({"problem": {"layout": "nt"}, "split": {"scheme": "ootomo", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}})
+    source = render(plan)
+    multiplier = products.Multiplier(SimpleNamespace(plan=plan, source=source, binary=None))
+    a, b, out = OnPaper(1000, (40, 64), 100), OnPaper(2000, (24, 64)), OnPaper(3000, (40, 24), 77)
+    multiplier.into(out, a, b, -1.0, 1.0)
+    used = len(prepared)
+    assert 1 <= used <= len(source.interface.launches) and len(launched) == used and len(spaces) == 1
+    assert {1000, 2000, 3000, 100, 64, 77, 40, 24, -1.0, 1.0} <= passed(0)
+    assert not spaces[0][: source.interface.workspace(40, 24, 64).zeroed].any()
+    multiplier.into(OnPaper(6000, (40, 24), 77), OnPaper(4000, (40, 64), 100), OnPaper(5000, (24, 64)), -1.0, 1.0)
+    assert len(prepared) == used and {4000, 5000, 6000} <= passed(used) and not {1000, 2000, 3000} & passed(used)
+    multiplier.into(out, a, b, 1.0, 0.0)
+    assert len(prepared) == 2 * used and len(spaces) == 1  # another alpha is another launch, in the same workspace
+    multiplier.into(OnPaper(3000, (40, 24)), a, b, 1.0, 0.0)
+    assert len(prepared) == 3 * used and 77 not in passed(3 * used)
+    multiplier.into(OnPaper(3000, (9000, 24)), OnPaper(1000, (9000, 64)), b)
+    assert len(spaces) == 2
+    for at in range(products.PREPARED + 5):
+        multiplier.into(out, a, b, float(at), 0.0)
+    assert len(multiplier._prepared) == products.PREPARED
+
+
+def test_a_librarys_package_multiplies(monkeypatch, tmp_path):
+    import reference
+    from gemmgen.timing import products
+
+    reference.imported()  # whose functions are the CPU's, behind the same interface
+    monkeypatch.setattr(products, "arrays", lambda: np)
+    monkeypatch.setattr(who, "gpu_here", lambda: "h200")
+    (tmp_path / "manifest.json").write_text('{"name": "lab"}')
+    matmul = apps.multiplier(f"library:{tmp_path}")
+    a, b, whole = matrices((6, 9), (5, 9), (10, 8))
+    before = whole.copy()
+    matmul(a, b, op="nt", out=whole[2:8, 1:6], alpha=-1.0, beta=0.5)
+    np.testing.assert_allclose(whole[2:8, 1:6], 0.5 * before[2:8, 1:6] - a @ b.T, rtol=1e-5, atol=1e-5)
+    with pytest.raises(SpecError, match="no library's folder"):
+        apps.multiplier(f"library:{tmp_path / 'none'}")
+
+
+def test_a_tuner_sees_the_products_of_the_shipped_program():
+    """Three tiles are specs/programs/cholesky.toml: the same four products, the last fed by the three before."""
+    from gemmgen import tune
+    from gemmgen.apps import cholesky, levels
+
+    problem = cholesky.make({"n": 12, "tiles": 3}, "drawn", 0)
+    recorded = tune.recorded(levels.function_of(problem), problem.inputs)
+    shipped = tune.load_program("cholesky", sizes={"n": 12})
+    told = [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in recorded.gemms]
+    assert told == [(one.m, one.n, one.k, one.op, one.alpha, one.beta) for one in shipped.gemms]
+    assert [set(one.fed_by) for one in recorded.gemms] == [set(one.fed_by) for one in shipped.gemms]
