@@ -6,6 +6,7 @@ The same Plan gives the same bytes on every machine: no date, host or path.
 from __future__ import annotations
 
 import hashlib
+import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -131,6 +132,11 @@ def _nested(text: str, columns: int = 0) -> str:
 def _power(exponent: int) -> str:
     """2^exponent as a C literal that is exact and readable."""
     return f"0x1p{exponent:+d}f"
+
+
+def c_power(factor: float) -> str:
+    """The same of a power of two."""
+    return _power(round(math.log2(factor)))
 
 
 def render(plan: Plan) -> Source:
