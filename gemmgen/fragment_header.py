@@ -104,7 +104,7 @@ def fragment_header(fragment: Fragment) -> str:
         schemes=_schemes(fragment), fp32=_fp32(fragment), platform_file=f"platform/{platform}.j2",
         **{"cuda": _cuda, "hip": _hip}[platform](fragment),
     )
-    return without_unused(text).replace("GG_DEVICE", {"cuda": "__device__ __forceinline__", "hip": "FRAGMENT_DEVICE"}[platform])
+    return without_unused(text).replace("GG_DEVICE", "FRAGMENT_DEVICE")
 
 
 def in_registers(word: str) -> list[Scheme]:

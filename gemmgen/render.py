@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, repeat
@@ -86,7 +86,7 @@ def _environment() -> Any:
         most_tile_exponent=MOST_TILE_EXPONENT,
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
-    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
+    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__, nibbles=_nibbles)
     return environment
 
 
@@ -127,6 +127,11 @@ def _plural(count: int, one: str, several: str = "") -> str:
 def _nested(text: str, columns: int = 0) -> str:
     """The lines of `text` so many columns to the right, but for the preprocessor's; without blank lines at either end."""
     return "\n".join(line if not line or line.startswith("#") else " " * columns + line for line in text.strip("\n").split("\n"))
+
+
+def _nibbles(values: Sequence[int]) -> str:
+    """Numbers below 16 as one of C, four bits each, the first lowest."""
+    return f"0x{sum(value << 4 * at for at, value in enumerate(values)):x}ull"
 
 
 def _power(exponent: int) -> str:

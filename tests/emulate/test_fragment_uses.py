@@ -1,0 +1,166 @@
+"""The uses of fragments' headers on the emulator, in small: both forms of each against NumPy in FP64, and each form of a faulty text against what it was.
+
+`make test` runs what is below for one NVIDIA and one AMD fragment; the other rows are `long`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen.catalog.fragment import FRAGMENTS, Fragment
+from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.unit import UNITS
+from gemmgen.emulate import Emulator
+from gemmgen.emulate.amdgpu import TARGETS, AmdEmulator
+from gemmgen.fragment_header import corrected
+from gemmgen.fragment_uses import USES, Tile, sizes_of, use
+from assembled import gcn_of, ptx_of
+
+FIRST = ("mma_m16n8k16_f16", "mfma_m16n16k16_f16")
+ROWS = {row.name: row for row in FRAGMENTS.rows() if row.b and corrected(row) and row.threads <= 64}
+UNIT = {75: "turing", 80: "ampere", 89: "ada"}
+HALF_ULP = {"f16": 2.0**-11, "bf16": 2.0**-8, "tf32": 2.0**-11}
+
+
+def target_of(row: Fragment) -> str:
+    """The last target of a row that an emulator executes."""
+    return [arch for arch in row.archs if arch in TARGETS][-1] if row.archs else f"sm_{row.min_arch}"
+
+
+def unit_of(row: Fragment):
+    if not row.archs:
+        return UNITS.get(UNIT[row.min_arch])
+    found = {gpu.arch: gpu.unit for gpu in GPUS.rows()}.get(target_of(row))
+    return found if found and row.word in found.words else UNITS.get("ampere")
+
+
+class Launches:
+    """A text's kernels on the emulator."""
+
+    def __init__(self, text: str, row: Fragment) -> None:
+        cuda = not row.archs
+        assembly = (ptx_of if cuda else gcn_of)(text, target_of(row), "use.cu" if cuda else "use.hip")
+        self.emulator = (Emulator if cuda else AmdEmulator)(assembly, unit_of(row), source=text, processes=1)
+        self.lanes = row.threads
+
+    def __enter__(self):
+        self.emulator.__enter__()
+        return self
+
+    def __exit__(self, *what):
+        return self.emulator.__exit__(*what)
+
+    def __call__(self, symbol: str, shape: tuple[int, ...], blocks: int, threads: int, before: tuple, after: tuple) -> np.ndarray:
+        """Launch with arrays `before`, the result, and numbers `after`."""
+        arrays = [self.emulator.upload(array, name=f"input_{i}") for i, array in enumerate(before)]
+        out = self.emulator.alloc(4 * int(np.prod(shape)), name="out")
+        self.emulator.launch(symbol, (blocks, 1, 1), (threads, 1, 1), 0, [*arrays, out, *after])
+        return self.emulator.read(out, np.float32, shape)
+
+
+def as_stored(row: Fragment, space: str, x: np.ndarray) -> np.ndarray:
+    """What a kernel reads: words in `wmma`, rounded as integers are; FP32 in `tcec`."""
+    if space == "tcec":
+        return x
+    if row.word == "f16":
+        return x.astype(np.float16)
+    bits = x.view(np.uint32).astype(np.uint64)
+    bits = bits + 0x7FFF + (bits >> 16 & 1) if row.word == "bf16" else bits + 0x1000 & ~np.uint64(0x1FFF)
+    return (bits >> 16).astype(np.uint16) if row.word == "bf16" else bits.astype(np.uint32).view(np.float32)
+
+
+def value(row: Fragment, space: str, x: np.ndarray) -> np.ndarray:
+    """The same as FP64 numbers."""
+    held = as_stored(row, space, x)
+    if space == "wmma" and row.word == "bf16":
+        held = (held.astype(np.uint32) << 16).view(np.float32)
+    return held.astype(np.float64)
+
+
+def forms(name: str, row: Fragment, space: str, edit=None):
+    """(symbol, what it returns, what it should in FP64, the sum of products' magnitudes) for each kernel of a use."""
+    rng = np.random.default_rng(3)
+    draw = lambda *shape: rng.uniform(-1, 1, shape).astype(np.float32)  # noqa: E731
+    tile = Tile(block=(row.shape[0] * 2, 32, max(16, row.shape[2])), warp=(row.shape[0], 32, max(16, row.shape[2])), lanes=row.threads)
+    text = use(name, row, space, tile)
+    if edit:
+        assert edit[0] in text, f"the fault has nothing to change: {edit[0]}"
+        text = text.replace(*edit)
+    threads = 4 * row.threads
+    with Launches(text, row) as launch:
+        if name == "batched":
+            m, n, k = tile.block[0], 64, 2 * tile.block[2]
+            a, b = draw(2, m, k), draw(2, k, n)
+            want, size = a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b)
+            for form in ("registers", "shared"):
+                yield form, launch(f"batched_{form}", (2, m, n), 4, tile.threads, (a, b), (m, n, k)), want, size
+            return
+        if name in ("reduction", "scan"):
+            size = sizes_of(row)[0] if sizes_of(row) else 16
+            rows, length = (3, 2 * size * row.shape[2]) if name == "reduction" else (5 * size, 2 * size)
+            x = draw(rows, length)
+            held = value(row, space, x)
+            want = held.sum(1) if name == "reduction" else held.cumsum(1)
+            among = np.abs(held).sum(1) if name == "reduction" else np.abs(held).cumsum(1)
+            for form in ("registers", "shared"):
+                got = launch(f"{name}_{form}", want.shape, 1 if name == "reduction" else 2, threads, (as_stored(row, space, x),),
+                             (rows, length))
+                yield form, got, want, among
+            return
+        for size in sizes_of(row) or (() if name != "outer" else (16, 32)):
+            batch = 5
+            a = draw(batch, size, size)
+            stored, held = as_stored(row, space, a), value(row, space, a)
+            if name == "householder":
+                v = rng.standard_normal((batch, size))
+                v = (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32)
+                matrix = np.eye(size) - 2 * v[:, :, None].astype(np.float64) * v[:, None, :]
+                for form in ("registers", "shared"):
+                    yield f"{size} {form}", launch(f"householder_{size}_{form}", a.shape, 2, threads, (stored, v), (batch,)), matrix @ held, (
+                        np.abs(matrix) @ np.abs(held))
+            elif name == "givens":
+                angles = rng.uniform(-3, 3, batch)
+                both = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+                for form in ("embedded", "arguments", "shared_embedded", "shared_arguments"):
+                    p, q = (3, 12) if "embedded" in form else (13, 2)
+                    matrix = np.tile(np.eye(size), (batch, 1, 1))
+                    matrix[:, p, p] = matrix[:, q, q] = both[:, 0]
+                    matrix[:, p, q], matrix[:, q, p] = both[:, 1], -both[:, 1]
+                    yield f"{size} {form}", launch(f"givens_{size}_{form}", a.shape, 2, threads, (stored, both), (batch, p, q)), matrix @ held, (
+                        np.abs(matrix) @ np.abs(held))
+            else:
+                u, v = draw(batch, size), draw(batch, size)
+                want = u[:, :, None].astype(np.float64) * v[:, None, :]
+                for form in ("registers", "shared"):
+                    yield f"{size} {form}", launch(f"outer_{size}_{form}", want.shape, 2, threads, (u, v), (batch,)), want, np.abs(want)
+
+
+def worst(name: str, row: Fragment, space: str, got: np.ndarray, want: np.ndarray, among: np.ndarray) -> float:
+    """The largest error as a multiple of what is allowed: of `tcec` FP32's, of `wmma` the rounding of what is made to words."""
+    allowed = 2.0**-20 if space == "tcec" else {"reduction": 2.0**-18, "scan": 2.0**-18, "outer": 2.1 * HALF_ULP[row.word]}.get(name, 1.1 * HALF_ULP[row.word])
+    return float((np.abs(got - want) / (allowed * among + 1e-30)).max())
+
+
+def cases():
+    for row in ROWS.values():
+        for name in USES:
+            for space in ("tcec",) if name == "batched" else ("wmma", "tcec"):
+                if name in ("householder", "givens", "scan") and not sizes_of(row):
+                    continue
+                first = row.name in FIRST and (row.name, name, space) in FAST
+                yield pytest.param(name, row, space, id=f"{name}-{row.name}-{space}", marks=() if first else pytest.mark.long)
+
+
+FAST = {
+    (FIRST[0], "scan", "wmma"), (FIRST[0], "batched", "tcec"), (FIRST[0], "givens", "wmma"),
+    (FIRST[1], "householder", "tcec"), (FIRST[1], "outer", "wmma"), (FIRST[1], "reduction", "tcec"),
+}
+
+
+@pytest.mark.parametrize(("name", "row", "space"), cases())
+def test_both_forms_against_fp64(name, row, space):
+    seen = list(forms(name, row, space))
+    assert seen
+    for form, got, want, among in seen:
+        assert worst(name, row, space, got, want, among) <= 1, form
