@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ def _environment() -> Any:
         most_tile_exponent=MOST_TILE_EXPONENT,
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
-    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__, nibbles=_nibbles)
+    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
     return environment
 
 
@@ -132,6 +133,11 @@ def _nested(text: str, columns: int = 0) -> str:
 def _nibbles(values: Sequence[int]) -> str:
     """Numbers below 16 as one of C, four bits each, the first lowest."""
     return f"0x{sum(value << 4 * at for at, value in enumerate(values)):x}ull"
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether a text of C names that."""
+    return re.search(rf"\b{name}\b", text) is not None
 
 
 def _power(exponent: int) -> str:
