@@ -29,7 +29,7 @@ class Tile:
     The default is the paper's block of registers, with the k of one instruction at a time.
     """
 
-    block: tuple[int, int, int] = (128, 128, 32)
+    block: tuple[int, int, int] = (128, 64, 32)
     warp: tuple[int, int, int] = (32, 32, 16)
     lanes: int = 32
 
@@ -43,13 +43,17 @@ def sizes_of(fragment: Fragment) -> tuple[int, ...]:
     return tuple(size for size in SIZES if not size % lcm(*fragment.shape))
 
 
-def use(name: str, fragment: Fragment, space: str = "wmma", tile: Tile | None = None, header: bool = True) -> str:
+POLICIES = {"with_ec": "op_mma, with_ec, add_outside", "without_ec": "op_mma, without_ec, add_inside", "simt": "op_simt"}
+"""What `batched` multiplies by: words of the scheme, single words, or FP32 multiply-adds."""
+
+
+def use(name: str, fragment: Fragment, space: str = "wmma", tile: Tile | None = None, policy: str = "with_ec", header: bool = True) -> str:
     """The text of a use for a fragment.
 
     Args:
         name: one of `USES`.
         space: `wmma`, with operands stored as words, or `tcec`, as FP32 that is split.
-        tile: of `batched`; None for the default.
+        tile, policy: of `batched`; None for the default tile, one of `POLICIES`.
         header: whether the fragment's header stands before it.
 
     Raises:
@@ -74,7 +78,8 @@ def use(name: str, fragment: Fragment, space: str = "wmma", tile: Tile | None = 
     platform = fragment.maker.platform
     size = sizes[0] if sizes else lcm(fragment.shape[0], fragment.shape[1])
     text = render_text(
-        f"uses/{name}.j2", fragment=fragment, space=space, words=words, element="Word" if words else "float", sizes=sizes, size=size, scheme=best,
+        f"uses/{name}.j2", fragment=fragment, space=space, words=words, element="Word" if words else "float", sizes=sizes, size=size,
+        policy=POLICIES[policy], words_held=len(best.words) if policy == "with_ec" else 1, forms=("registers",) if policy == "simt" else ("registers", "shared"),
         tile=tile or Tile(warp=(32, 32, max(16, fragment.shape[2])), lanes=fragment.threads), lanes=fragment.threads, platform=platform,
         platform_file=f"platform/{platform}.j2", plan=SimpleNamespace(lanes=fragment.threads),
     )
