@@ -18,6 +18,8 @@ from gemmgen.unused import without_unused
 
 USES = ("reduction", "scan", "outer", "householder", "givens", "batched")
 """By name of the template."""
+SPACES = ("wmma", "tcec")
+"""The namespaces of a header: operands of single words, or FP32 as several."""
 SIZES = (16, 32)
 """Of the square matrices that a warp works on."""
 
@@ -63,6 +65,10 @@ def use(name: str, fragment: Fragment, space: str = "wmma", tile: Tile | None = 
     best = corrected(fragment)
     if name not in USES:
         raise SpecError(place, "names no use", got=name, needs=", ".join(USES), remedy=f"--use {USES[0]}")
+    if space not in SPACES:
+        raise SpecError(place, "names no namespace of a header", got=space, needs=" or ".join(SPACES), remedy="--space wmma")
+    if name == "batched" and space != "tcec":
+        raise SpecError(place, "the use reads FP32", got=f"{name}, --space {space}", needs="--space tcec", remedy="--space tcec")
     if not fragment.b or not best:
         raise SpecError(
             place, "the use needs operands in registers, of floating-point words that schemes are made of", got=fragment.name,
@@ -79,7 +85,8 @@ def use(name: str, fragment: Fragment, space: str = "wmma", tile: Tile | None = 
     size = sizes[0] if sizes else lcm(fragment.shape[0], fragment.shape[1])
     text = render_text(
         f"uses/{name}.j2", fragment=fragment, space=space, words=words, element="Word" if words else "float", sizes=sizes, size=size,
-        policy=POLICIES[policy], words_held=len(best.words) if policy == "with_ec" else 1, forms=("registers",) if policy == "simt" else ("registers", "shared"),
+        policy=POLICIES[policy], words_held=len(best.words) if policy == "with_ec" else 1,
+        forms=("registers",) if policy == "simt" else ("registers", "shared"),
         tile=tile or Tile(warp=(32, 32, max(16, fragment.shape[2])), lanes=fragment.threads), lanes=fragment.threads, platform=platform,
         platform_file=f"platform/{platform}.j2", plan=SimpleNamespace(lanes=fragment.threads),
     )
