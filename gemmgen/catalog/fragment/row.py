@@ -95,8 +95,8 @@ class Fragment(Row):
         m, n, k = self.shape
         if n * (self.widest or 1) > MAX_EXTENT or k * (self.deepest or 1) > MAX_EXTENT:
             raise ValueError(f"instructions of at most {MAX_EXTENT} columns and k, the widest and deepest too")
-        if self.on_matrix_unit == (self.word == "f32"):
-            raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
+        if self.on_matrix_unit and self.word == "f32":
+            raise ValueError("word f32 with policy fma alone: matrix units do not take it")
         if self.from_shared != (self.descriptor is not None):
             raise ValueError("a descriptor where the policy has operands read from shared memory, and nowhere else")
         if (self.b is None) != (self.descriptor is not None):
