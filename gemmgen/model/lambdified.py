@@ -28,10 +28,11 @@ CODE = {
     ),
     # R3
     (
-    "stages * (BM * (BK * element_bytes + words_a * padding) + BN * (BK * b_element_bytes + words_b * padding) + (BM + BN) * where(tile_k > 0, 4 * "
-    "BK // max(tile_k, 1), 0))"): (
-        lambda stages, BM, BK, element_bytes, words_a, padding, BN, b_element_bytes, words_b, tile_k: stages * (BM * (BK * element_bytes + words_a *
-        padding) + BN * (BK * b_element_bytes + words_b * padding) + (BM + BN) * where(tile_k > 0, floor(4 * BK / max(tile_k, 1)), 0))
+    "stages * (BM * BK * element_bytes + BN * BK * b_element_bytes + where(split_register > 0, 0, padding * (BM * words_a + BN * words_b)) + (BM + "
+    "BN) * where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))"): (
+        lambda stages, BM, BK, element_bytes, BN, b_element_bytes, split_register, padding, words_a, words_b, tile_k: stages * (BM * BK *
+        element_bytes + BN * BK * b_element_bytes + where(split_register > 0, 0, padding * (BM * words_a + BN * words_b)) + (BM + BN) * where(tile_k >
+        0, floor(4 * BK / max(tile_k, 1)), 0))
     ),
     # R4
     "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))": (
@@ -1514,11 +1515,11 @@ CODE = {
     (
     "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
     "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
-    "BM * padding * words_a + BN * padding * words_b))"): (
+    "where(split_register > 0, 0, BM * padding * words_a + BN * padding * words_b)))"): (
         lambda shared_bytes_per_block, BM, tile_k, BK, BN, split_register, word_bytes, words_a, words_b, padding: floor(shared_bytes_per_block / (BM *
         where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM *
-        where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a +
-        BN * padding * words_b))
+        where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + where(split_register > 0,
+        0, BM * padding * words_a + BN * padding * words_b)))
     ),
     # C10
     (
@@ -1550,7 +1551,7 @@ MOST_STAGES = {
     (
     "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
     "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
-    "BM * padding * words_a + BN * padding * words_b))"),
+    "where(split_register > 0, 0, BM * padding * words_a + BN * padding * words_b)))"),
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
@@ -1559,14 +1560,14 @@ MOST_STAGES = {
     (
     "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
     "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
-    "BM * padding * words_a + BN * padding * words_b))"),
+    "where(split_register > 0, 0, BM * padding * words_a + BN * padding * words_b)))"),
     'residues':
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
     'residues_portable':
     (
     "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
     "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
-    "BM * padding * words_a + BN * padding * words_b))"),
+    "where(split_register > 0, 0, BM * padding * words_a + BN * padding * words_b)))"),
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"

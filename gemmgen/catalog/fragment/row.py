@@ -183,9 +183,14 @@ class Fragment(Row):
         return self.interface.by_lanes
 
     @property
+    def splits_in_lanes(self) -> bool:
+        """Whether kernels may split FP32 on its way into the fragments. FP32 words are split by nobody."""
+        return (self.by_lanes or self.interface.splits) and self.word != "f32"
+
+    @property
     def run(self) -> int:
         """Consecutive k of one row that a lane may fill as one; in `mma` four lanes share a row's k in runs of our choice."""
-        lanes = self.interface.lanes_along_k
+        lanes = self.interface.lanes_along_k if self.on_matrix_unit else 1
         return self.shape[2] // lanes if lanes else self.a.elements if self.a else 0
 
     @property
