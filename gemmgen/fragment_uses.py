@@ -18,7 +18,7 @@ from gemmgen.unused import without_unused
 
 USES = ("reduction", "scan", "outer", "householder", "givens", "batched")
 """By name of the template."""
-SPACES = ("wmma", "tcec")
+WORDS, FP32 = SPACES = ("wmma", "tcec")
 """The namespaces of a header: operands of single words, or FP32 as several."""
 SIZES = (16, 32)
 """Of the square matrices that a warp works on."""
@@ -49,7 +49,7 @@ POLICIES = {"with_ec": "op_mma, with_ec, add_outside", "without_ec": "op_mma, wi
 """What `batched` multiplies by: words of the scheme, single words, or FP32 multiply-adds."""
 
 
-def use(name: str, fragment: Fragment, space: str = "wmma", tile: Tile | None = None, policy: str = "with_ec", header: bool = True) -> str:
+def use(name: str, fragment: Fragment, space: str = WORDS, tile: Tile | None = None, policy: str = "with_ec", header: bool = True) -> str:
     """The text of a use for a fragment.
 
     Args:
@@ -67,7 +67,7 @@ def use(name: str, fragment: Fragment, space: str = "wmma", tile: Tile | None = 
         raise SpecError(place, "names no use", got=name, needs=", ".join(USES), remedy=f"--use {USES[0]}")
     if space not in SPACES:
         raise SpecError(place, "names no namespace of a header", got=space, needs=" or ".join(SPACES), remedy="--space wmma")
-    if name == "batched" and space != "tcec":
+    if name == "batched" and space != FP32:
         raise SpecError(place, "the use reads FP32", got=f"{name}, --space {space}", needs="--space tcec", remedy="--space tcec")
     if not fragment.b or not best:
         raise SpecError(
@@ -80,7 +80,7 @@ def use(name: str, fragment: Fragment, space: str = "wmma", tile: Tile | None = 
             place, "no square of the use is whole tiles of the instruction", got=fragment.name, needs=f"a shape that divides {SIZES[-1]}",
             remedy="another fragment",
         )
-    words = space == "wmma"
+    words = space == WORDS
     platform = fragment.maker.platform
     size = sizes[0] if sizes else lcm(fragment.shape[0], fragment.shape[1])
     text = render_text(

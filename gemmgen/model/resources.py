@@ -19,7 +19,8 @@ from gemmgen.model.equation import Equation, Numbers, solved
 WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a block's tile is divided among its warps")
 THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")
 SHARED_BYTES = Equation(
-    "R3", "shared_bytes", "stages * (BM * BK * element_bytes + BN * BK * b_element_bytes + where(split_register > 0, 0, padding * (BM * words_a + BN * words_b))"
+    "R3", "shared_bytes", "stages * (BM * BK * element_bytes + BN * BK * b_element_bytes"
+    " + where(split_register > 0, 0, padding * (BM * words_a + BN * words_b))"
     " + (BM + BN) * where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))", "B",
     "EGEMM eq. 8's shared-memory term; words are padded where their rows cannot be swizzled; and a scale for each tile of k that has its own",
 )
