@@ -27,6 +27,7 @@ from gemmgen import timing
 from gemmgen.build import compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.errors import BuildError, DeviceError
+from gemmgen.fragment_header import header_name
 from gemmgen.fragment_uses import Tile, sizes_of, use
 from gemmgen.timing import Contender
 
@@ -87,7 +88,7 @@ def vendor(text: str, fragment: Fragment) -> str:
     """A use of single words, 16 x 16, with the vendor's own fragments: its namespace changes."""
     own = f"using namespace {fragment.name}::wmma;\n"
     assert own in text
-    body = text.replace(own, STUBS)
+    body = text.replace(own, STUBS).replace(f'#include "{header_name(fragment)}"', "")
     return "#include <cuda_fp16.h>\n#include <mma.h>\n" + body[: body.index("// a [batch, 32")].replace("__device__ __forceinline__ ", "__device__ inline ")
 
 

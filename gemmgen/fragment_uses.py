@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.errors import SpecError
-from gemmgen.fragment_header import corrected, fragment_header
+from gemmgen.fragment_header import corrected, fragment_header, header_name
 from gemmgen.render import render_text
 from gemmgen.unused import without_unused
 
@@ -56,7 +56,7 @@ def use(name: str, fragment: Fragment, space: str = WORDS, tile: Tile | None = N
         name: one of `USES`.
         space: `wmma`, with operands stored as words, or `tcec`, as FP32 that is split.
         tile, policy: of `batched`; None for the default tile, one of `POLICIES`.
-        header: whether the fragment's header stands before it.
+        header: whether the fragment's header stands before it; else it is included, as `fragment_header.header_name` calls it.
 
     Raises:
         SpecError: there is no such use, or the fragment does not serve it.
@@ -90,4 +90,5 @@ def use(name: str, fragment: Fragment, space: str = WORDS, tile: Tile | None = N
         tile=tile or Tile(warp=(32, 32, max(16, fragment.shape[2])), lanes=fragment.threads), lanes=fragment.threads, platform=platform,
         platform_file=f"platform/{platform}.j2", plan=SimpleNamespace(lanes=fragment.threads),
     )
-    return (fragment_header(fragment) + "\n" if header else "") + without_unused(text)
+    before = fragment_header(fragment) if header else f'#include "{header_name(fragment)}"\n'
+    return f"{before}\n{without_unused(text)}"

@@ -6,6 +6,8 @@ question; the others are `long`.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -225,3 +227,28 @@ def test_vectors_rules_elements_and_layouts(row):
     assert np.array_equal(got[m * n : 2 * m * n].reshape(m, n), want)
     assert np.array_equal(got[2 * m * n : 2 * m * n + n], want[0]) and np.array_equal(got[2 * m * n + n : -1], want[:, 0])
     assert got[-1] == want[m - 1, 1]
+
+
+# ---------------------------------------------------------------- what the page prints
+
+PAGE = Path(__file__).parents[2] / "docs" / "fragments.md"
+
+
+def errors_of_the_page() -> dict[str, str]:
+    """The page's own kernel in each of its namespaces: the largest error over the largest element."""
+    row, page = ROWS[FIRST[0]], PAGE.read_text()
+    kernel = page.split("```cpp\n")[1].split("```")[0]
+    a, b = drawn(32, 128), drawn(32, 128, seed=6)
+    want = a.astype(np.float64) @ b.T
+    found = {}
+    for space in ("tcec", "wmma"):
+        with Launches(fragment_header(row) + kernel.replace("::tcec;", f"::{space};"), row) as launch:
+            got = launch("product", (32, 32), 1, 32, (a, b), (128,))
+        found[space] = f"{np.abs(got - want).max() / np.abs(want).max():.1e}"
+    return found
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="no docs/ in this distribution")
+def test_the_kernel_of_the_page_has_the_errors_that_it_prints():
+    for space, error in errors_of_the_page().items():
+        assert f"| `{space}` | {error} |" in PAGE.read_text()
