@@ -283,6 +283,11 @@ class Fragment(Row):
         return self.interface.on_matrix_unit
 
     @property
+    def plain(self) -> bool:
+        """Whether FP32 arithmetic multiplies FP32 itself, and no words."""
+        return not self.on_matrix_unit and self.word == "f32"
+
+    @property
     def engine(self) -> str:
         """What multiplies, in words, one of many."""
         return self.interface.engine
