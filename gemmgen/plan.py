@@ -34,6 +34,7 @@ WHOLE_FLOATS = 64  # of a thread; what a row or column has more is read once mor
 WHOLE_ROWS = 2  # that a block takes where k is contiguous
 WHOLE_COLUMNS = 32  # that a cluster of blocks takes where it is not: 128 bytes that lie together
 WHOLE_CLUSTER = 8
+MOST_SCALES = 16  # of rows, and of columns, that a thread keeps in registers while it stores its elements
 RESIDUE_BLOCKS = 4  # of the split kernel that an SM holds at once where words are residues: the compiler is told how few registers that leaves
 NORMS_OUTER = 32  # rows of A or columns of B whose norms a block takes, over all k
 NORMS_THREADS = 1024
@@ -607,6 +608,22 @@ class _Facts:
     def takes_maxima(self) -> bool:
         """Whether rows and columns have powers of two by their largest elements."""
         return self.scheme.normalize == "row" and not self.scheme.residues
+
+    @property
+    def keeps_row_scales(self) -> bool:
+        """Whether a thread reads the scales of its rows once, into registers, and not for each element."""
+        return self.takes_maxima and self.tiles_m * self._rows_of_registers <= MOST_SCALES
+
+    @property
+    def keeps_column_scales(self) -> bool:
+        """The same of its columns."""
+        columns = self.fragment.c.register_count // self._rows_of_registers
+        return self.takes_maxima and self.tiles_n * columns <= MOST_SCALES
+
+    @property
+    def _rows_of_registers(self) -> int:
+        """Over how many rows a thread's registers of one fragment go."""
+        return 1 << self.fragment.c.row_bits.bit_count()
 
     @property
     def takes_operands(self) -> bool:

@@ -315,6 +315,13 @@ gemmgen_ootomo_wgmma_128x128x64_261b3129_split(
     }
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 128
 //            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 128] is computed by 2 x 1 warpgroups
 //        m0  | wgroup  | wgroup  |      of 64 x 128. Each thread keeps its part of C in registers for the whole
@@ -643,7 +650,6 @@ gemmgen_ootomo_wgmma_128x128x64_261b3129(
                         if (row >= m || column >= n) continue;
                         float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
                                             fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
-                        float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -652,7 +658,7 @@ gemmgen_ootomo_wgmma_128x128x64_261b3129(
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
-                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
                         }
                     }
 
@@ -670,8 +676,7 @@ gemmgen_ootomo_wgmma_128x128x64_261b3129(
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
         }

@@ -221,6 +221,20 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+// The same of four neighbours in a row.
+GG_DEVICE void put_four(float* to, const float (&product)[4], float alpha, float beta) {
+    float4 was = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
+    if (beta != 0.0f) was = *(float4*)to;
+    *(float4*)to = make_float4(fmaf(alpha, product[0], beta * was.x), fmaf(alpha, product[1], beta * was.y),
+                               fmaf(alpha, product[2], beta * was.z), fmaf(alpha, product[3], beta * was.w));
+}
+
 //                n0        BLOCK_N = 256
 //            +---------+---------+      A block computes tiles C[m0 : m0 + 128, n0 : n0 + 256] one after another.
 //        m0  |         |         |      The unit's sums are in tensor memory, a row a lane; each of 2 warpgroups
@@ -542,7 +556,6 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
             // Element r of a thread is C[row, column]; four at a time are stored together.
             const int row0 = m0 + warp_m + lane;
             const int column0 = n0 + warp_n;
-            const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
             const bool runs = ldc % 4 == 0 && ((u64)c & 15) == 0;
             u32 bad[4] = {};  // a bit an element: not finite
             if (row0 < m) {
@@ -566,15 +579,11 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
                         store |= 1u << e;
                     }
                     if (whole) {
-                        float4 old = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                        if (read_c) old = *(float4*)to;
-                        *(float4*)to = read_c ? make_float4(fmaf(alpha, product[0], beta * old.x), fmaf(alpha, product[1], beta * old.y),
-                                                            fmaf(alpha, product[2], beta * old.z), fmaf(alpha, product[3], beta * old.w))
-                                              : make_float4(alpha * product[0], alpha * product[1], alpha * product[2], alpha * product[3]);
+                        put_four(to, product, alpha, beta);
                     } else {
 #pragma unroll
                         for (int e = 0; e < 4; ++e)
-                            if (store >> e & 1) to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            if (store >> e & 1) put_element(to + e, product[e], alpha, beta);
                     }
                 }
             }
@@ -593,8 +602,7 @@ gemmgen_ootomo_tcgen05_128x256x32_842a15f5(
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
         }

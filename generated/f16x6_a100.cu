@@ -224,6 +224,13 @@ gemmgen_f16x6_mma_128x64x32_1b8aef33_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 64
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 64] with
 //        m0  | w | w  | w  | WARP_M     4 x 2 warps of 32 x 32. Each keeps its part of C in registers
@@ -434,7 +441,6 @@ gemmgen_f16x6_mma_128x64x32_1b8aef33(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -451,8 +457,7 @@ gemmgen_f16x6_mma_128x64x32_1b8aef33(
                     bad |= 1u << element;
                     continue;
                 }
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
             }
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
@@ -467,8 +472,7 @@ gemmgen_f16x6_mma_128x64x32_1b8aef33(
         float product = 0.0f;
         for (long long kk = 0; kk < k; ++kk)
             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-        float* to = c + row * ldc + column;
-        *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+        put_element(c + row * ldc + column, product, alpha, beta);
         atomicAdd(repaired, 1ull);
     }
 }

@@ -220,6 +220,13 @@ gemmgen_ootomo_wgmma_64x128x64_dac07d8a_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 128
 //            +---------+---------+      A tile C[m0 : m0 + 64, n0 : n0 + 128] is computed by a warpgroup
 //        m0  | wgroup  | wgroup  |      of 64 x 128. Each thread keeps its part of C in registers for the whole
@@ -519,7 +526,6 @@ gemmgen_ootomo_wgmma_64x128x64_dac07d8a(
                         if (row >= m || column >= n) continue;
                         float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
                                             fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
-                        float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -528,7 +534,7 @@ gemmgen_ootomo_wgmma_64x128x64_dac07d8a(
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
-                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
                         }
                     }
 
@@ -546,8 +552,7 @@ gemmgen_ootomo_wgmma_64x128x64_dac07d8a(
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
         }

@@ -366,6 +366,13 @@ gemmgen_scaled_wgmma_128x192x32_bb3c704e_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 192
 //            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 192] is computed by 2 x 1 warpgroups
 //        m0  | wgroup  | wgroup  |      of 64 x 192. Each thread keeps its part of C in registers for the whole
@@ -695,7 +702,6 @@ gemmgen_scaled_wgmma_128x192x32_bb3c704e(
                                             sum_main[i][j][r + 1]};
                         product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
                         if (column + 1 < n) product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
-                        float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -704,7 +710,7 @@ gemmgen_scaled_wgmma_128x192x32_bb3c704e(
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
-                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
                         }
                     }
 
@@ -722,8 +728,7 @@ gemmgen_scaled_wgmma_128x192x32_bb3c704e(
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
         }

@@ -141,6 +141,13 @@ GG_DEVICE void count(u64* counters, u32 counts) {
     }
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 128
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
 //        m0  | w | w  | w  | WARP_M     2 x 2 warps of 64 x 64. Each keeps its part of C in registers
@@ -367,7 +374,6 @@ gemmgen_legemm_mfma_128x128x32_e99b8573(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 5) * 4;
     const int column0 = n0 + warp_n + (lane & 31);
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -384,8 +390,7 @@ gemmgen_legemm_mfma_128x128x32_e99b8573(
                     bad[element / 32] |= 1u << element % 32;
                     continue;
                 }
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
             }
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
@@ -402,8 +407,7 @@ gemmgen_legemm_mfma_128x128x32_e99b8573(
             float product = 0.0f;
             for (long long kk = 0; kk < k; ++kk)
                 product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            put_element(c + row * ldc + column, product, alpha, beta);
             __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
         }
 }

@@ -338,6 +338,12 @@ gemmgen_mixpert4_mma_128x64x64_af03936f_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
 // An element from its sums, from the smallest contribution to the largest: each is rounded to FP32 once.
 GG_DEVICE float summed(int sum21, int sum14, int sum7, int sum0) {
     float so_far = (float)sum21;
@@ -546,7 +552,25 @@ gemmgen_mixpert4_mma_128x64x64_af03936f(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+    constexpr int ROW_BITS = 2;  // of r: they say the row, the others the column
+    int row_scales[FRAGMENTS_M][4];
+#pragma unroll
+    for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+            if (r & ~ROW_BITS) continue;
+            const int row = row0 + i * 16 + (r >> 1) * 8;
+            row_scales[i][r] = row < m ? -row_exponent(a_absmax[row]) : 0;
+        }
+    int column_scales[FRAGMENTS_N][4];
+#pragma unroll
+    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+            if (r & ROW_BITS) continue;
+            const int column = column0 + j * 8 + (r & 1);
+            column_scales[j][r] = column < n ? -row_exponent(b_absmax[column]) : 0;
+        }
     u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -559,14 +583,13 @@ gemmgen_mixpert4_mma_128x64x64_af03936f(
                 if (row >= m || column >= n) continue;
                 float product = summed(acc_sum21[i][j][r], acc_sum14[i][j][r],
                     acc_sum7[i][j][r], acc_sum0[i][j][r]);
-                product = scale_by(product, -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
+                product = scale_by(product, row_scales[i][r & ROW_BITS] + column_scales[j][r & ~ROW_BITS]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * FRAGMENTS_N + j) * 4 + r;
                     bad |= 1u << element;
                     continue;
                 }
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
             }
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
@@ -581,8 +604,7 @@ gemmgen_mixpert4_mma_128x64x64_af03936f(
         float product = 0.0f;
         for (long long kk = 0; kk < k; ++kk)
             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-        float* to = c + row * ldc + column;
-        *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+        put_element(c + row * ldc + column, product, alpha, beta);
         atomicAdd(repaired, 1ull);
     }
 }

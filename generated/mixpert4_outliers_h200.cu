@@ -393,6 +393,12 @@ gemmgen_mixpert4_wgmma_64x96x64_abaaba88_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_energy, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
 // An element from its sums, from the smallest contribution to the largest: each is rounded to FP32 once.
 GG_DEVICE float summed(int sum21, int sum14, int sum7, int sum0) {
     float so_far = (float)sum21;
@@ -740,7 +746,6 @@ gemmgen_mixpert4_wgmma_64x96x64_abaaba88(
                                             acc_sum7[i][j][r + 1], acc_sum0[i][j][r + 1])};
                         product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
                         if (column + 1 < n) product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
-                        float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -749,7 +754,7 @@ gemmgen_mixpert4_wgmma_64x96x64_abaaba88(
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
-                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
                         }
                     }
 
@@ -767,8 +772,7 @@ gemmgen_mixpert4_wgmma_64x96x64_abaaba88(
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
         }
@@ -876,6 +880,13 @@ GG_DEVICE void count(u64* counters, u32 counts) {
             if (found) atomicAdd(counters + i, found);
         }
     }
+}
+
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
 }
 
 //                n0        BLOCK_N = 96
@@ -1153,7 +1164,6 @@ gemmgen_mixpert4_wgmma_64x96x64_abaaba88_fallback(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -1170,8 +1180,7 @@ gemmgen_mixpert4_wgmma_64x96x64_abaaba88_fallback(
                     bad[element / 32] |= 1u << element % 32;
                     continue;
                 }
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
             }
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
@@ -1188,8 +1197,7 @@ gemmgen_mixpert4_wgmma_64x96x64_abaaba88_fallback(
             float product = 0.0f;
             for (long long kk = 0; kk < k; ++kk)
                 product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            put_element(c + row * ldc + column, product, alpha, beta);
             atomicAdd(repaired, 1ull);
         }
 }

@@ -277,6 +277,12 @@ gemmgen_mixpert4_tile_wgmma_128x64x64_a209588a_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_scales, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
 // Sums of a tile of k begin at these bits, which are the number 12582912: the bits of a sum s, |s| < 2^22, are then that number + s.
 constexpr int OFFSET = 0x4b400000;
 
@@ -705,7 +711,6 @@ gemmgen_mixpert4_tile_wgmma_128x64x64_a209588a(
                         if (row >= m || column >= n) continue;
                         float product[2] = {sum[i][j][r],
                                             sum[i][j][r + 1]};
-                        float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -714,7 +719,7 @@ gemmgen_mixpert4_tile_wgmma_128x64x64_a209588a(
                                 bad |= 1u << element;
                                 continue;
                             }
-                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
                         }
                     }
 
@@ -730,8 +735,7 @@ gemmgen_mixpert4_tile_wgmma_128x64x64_a209588a(
                 float product = 0.0f;
                 for (long long kk = 0; kk < k; ++kk)
                     product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
                 atomicAdd(repaired, 1ull);
             }
         }

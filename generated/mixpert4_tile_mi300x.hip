@@ -315,6 +315,12 @@ gemmgen_mixpert4_tile_mfma_64x64x32_38c6e462_split(
         split_b(block_id() - blocks_a, b, ldb, n, k, b_words, b_scales, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
 // Sums of a tile of k begin at these bits, which are the number 12582912: the bits of a sum s, |s| < 2^22, are then that number + s.
 constexpr int OFFSET = 0x4b400000;
 
@@ -540,7 +546,6 @@ gemmgen_mixpert4_tile_mfma_64x64x32_38c6e462(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 5) * 4;
     const int column0 = n0 + warp_n + (lane & 31);
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -557,8 +562,7 @@ gemmgen_mixpert4_tile_mfma_64x64x32_38c6e462(
                     bad |= 1u << element;
                     continue;
                 }
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
             }
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
@@ -573,8 +577,7 @@ gemmgen_mixpert4_tile_mfma_64x64x32_38c6e462(
         float product = 0.0f;
         for (long long kk = 0; kk < k; ++kk)
             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-        float* to = c + row * ldc + column;
-        *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+        put_element(c + row * ldc + column, product, alpha, beta);
         __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     }
 }

@@ -382,6 +382,12 @@ gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
 // An element from its sums, from the smallest contribution to the largest: each is rounded to FP32 once.
 GG_DEVICE float summed(int sum14, int sum7, int sum0) {
     float so_far = (float)sum14;
@@ -718,7 +724,6 @@ gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec(
                                             summed(acc_sum14[i][j][r + 1], acc_sum7[i][j][r + 1], acc_sum0[i][j][r + 1])};
                         product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
                         if (column + 1 < n) product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
-                        float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -727,7 +732,7 @@ gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec(
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
-                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
                         }
                     }
 
@@ -745,8 +750,7 @@ gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec(
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
         }

@@ -381,6 +381,13 @@ gemmgen_residues8_wgmma_128x256x128_40310bb1_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_scales, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 256
 //            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 256] is computed by 2 x 1 warpgroups
 //        m0  | wgroup  | wgroup  |      of 64 x 256, modulo one number after the other: each thread has 128 sums in
@@ -867,7 +874,6 @@ gemmgen_residues8_wgmma_128x256x128_40310bb1(
                         if (row >= m || column >= n) continue;
                         float product[2] = {sum[i][j][r],
                                             sum[i][j][r + 1]};
-                        float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -876,7 +882,7 @@ gemmgen_residues8_wgmma_128x256x128_40310bb1(
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
-                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
                         }
                     }
 
@@ -894,8 +900,7 @@ gemmgen_residues8_wgmma_128x256x128_40310bb1(
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
         }

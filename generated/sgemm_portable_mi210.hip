@@ -373,6 +373,13 @@ gemmgen_scaled_mfma_128x128x32_b03314f6_split(
         split_b(block_id() - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 128
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
 //        m0  | w | w  | w  | WARP_M     2 x 4 warps of 64 x 32. Each keeps its part of C in registers
@@ -574,7 +581,16 @@ gemmgen_scaled_mfma_128x128x32_b03314f6(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 5) * 4;
     const int column0 = n0 + warp_n + (lane & 31);
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+    constexpr int ROW_BITS = 15;  // of r: they say the row, the others the column
+    int column_scales[FRAGMENTS_N][16];
+#pragma unroll
+    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+        for (int r = 0; r < 16; ++r) {
+            if (r & ROW_BITS) continue;
+            const int column = column0 + j * 32;
+            column_scales[j][r] = column < n ? -row_exponent(b_absmax[column]) : 0;
+        }
     u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -586,14 +602,13 @@ gemmgen_scaled_mfma_128x128x32_b03314f6(
                 const int column = column0 + j * 32;
                 if (row >= m || column >= n) continue;
                 float product = sum_main[i][j][r];
-                product = scale_by(product, -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
+                product = scale_by(product, -row_exponent(a_absmax[row]) + column_scales[j][r & ~ROW_BITS]);
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * FRAGMENTS_N + j) * 16 + r;
                     bad |= 1u << element;
                     continue;
                 }
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
             }
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
@@ -608,8 +623,7 @@ gemmgen_scaled_mfma_128x128x32_b03314f6(
         float product = 0.0f;
         for (long long kk = 0; kk < k; ++kk)
             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-        float* to = c + row * ldc + column;
-        *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+        put_element(c + row * ldc + column, product, alpha, beta);
         __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     }
 }

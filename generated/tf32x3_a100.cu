@@ -211,6 +211,13 @@ gemmgen_tf32x3_mma_128x128x16_f5d67064_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 128
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 128, n0 : n0 + 128] with
 //        m0  | w | w  | w  | WARP_M     2 x 4 warps of 64 x 32. Each keeps its part of C in registers
@@ -402,7 +409,6 @@ gemmgen_tf32x3_mma_128x128x16_f5d67064(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 2);
     const int column0 = n0 + warp_n + (lane & 3) * 2;
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     u32 bad[2] = {};  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -419,8 +425,7 @@ gemmgen_tf32x3_mma_128x128x16_f5d67064(
                     bad[element / 32] |= 1u << element % 32;
                     continue;
                 }
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
             }
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
@@ -437,8 +442,7 @@ gemmgen_tf32x3_mma_128x128x16_f5d67064(
             float product = 0.0f;
             for (long long kk = 0; kk < k; ++kk)
                 product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            put_element(c + row * ldc + column, product, alpha, beta);
             atomicAdd(repaired, 1ull);
         }
 }

@@ -213,6 +213,12 @@ gemmgen_tf32x3_apart_wgmma_128x128x32_5b7d4d59_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
 // What stayed in the unit's accumulator, and what the unit cut off on its way: toward zero, so on average this much of what has been promoted.
 // A sum that has bits to spare has lost none.
 GG_DEVICE float given_back(float rest, float promoted) {
@@ -532,7 +538,6 @@ gemmgen_tf32x3_apart_wgmma_128x128x32_5b7d4d59(
                         if (row >= m || column >= n) continue;
                         float product[2] = {sum_main[i][j][r],
                                             sum_main[i][j][r + 1]};
-                        float* to = c + row * ldc + column;
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -541,7 +546,7 @@ gemmgen_tf32x3_apart_wgmma_128x128x32_5b7d4d59(
                                 bad[element / 32] |= 1u << element % 32;
                                 continue;
                             }
-                            to[e] = read_c ? fmaf(alpha, product[e], beta * to[e]) : alpha * product[e];
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
                         }
                     }
 
@@ -559,8 +564,7 @@ gemmgen_tf32x3_apart_wgmma_128x128x32_5b7d4d59(
                     float product = 0.0f;
                     for (long long kk = 0; kk < k; ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
-                    float* to = c + row * ldc + column;
-                    *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                    put_element(c + row * ldc + column, product, alpha, beta);
                     atomicAdd(repaired, 1ull);
                 }
         }

@@ -36,6 +36,20 @@ GG_DEVICE void count(u64* counters, u32 counts) {
     }
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+// The same of four neighbours in a row.
+GG_DEVICE void put_four(float* to, const float (&product)[4], float alpha, float beta) {
+    float4 was = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
+    if (beta != 0.0f) was = *(float4*)to;
+    *(float4*)to = make_float4(fmaf(alpha, product[0], beta * was.x), fmaf(alpha, product[1], beta * was.y),
+                               fmaf(alpha, product[2], beta * was.z), fmaf(alpha, product[3], beta * was.w));
+}
+
 // C has 4 rows in a block's tile, and operand b 64 columns: 2 warps with 32 each, and 4 such sets that share the k. Each element
 // of b is copied once, by the lane that multiplies it and to a place of its own in shared memory, in steps of STEP_K k: 5 are on the way while one
 // is multiplied. The other operand's part of BLOCK_K k lies there for all warps, and the next such part is on its way.
@@ -277,7 +291,6 @@ gemmgen_fp32_fma_4x64x512_73d3a3e0(
         const float* const from = sums + in_row * ROW_FLOATS + in_column;
         return from[0] + from[1 * 256] + from[2 * 256] + from[3 * 256];
     };
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     const bool vectors_of_c = ldc % 4 == 0 && ((u64)c & 15) == 0;
 #pragma unroll 1
     for (int at = (int)threadIdx.x * 4; at < BLOCK_M * BLOCK_N; at += THREADS * 4) {
@@ -298,12 +311,7 @@ gemmgen_fp32_fma_4x64x512_73d3a3e0(
             product[0] = sum.x, product[1] = sum.y, product[2] = sum.z, product[3] = sum.w;
             if (fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u) &&
                 fabsf(product[2]) < __uint_as_float(0x7f800000u) && fabsf(product[3]) < __uint_as_float(0x7f800000u)) {
-                float4* const to = (float4*)(c + row * ldc + first_column);
-                float4 old = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (read_c) old = *to;
-                *to = read_c ? make_float4(fmaf(alpha, product[0], beta * old.x), fmaf(alpha, product[1], beta * old.y),
-                                           fmaf(alpha, product[2], beta * old.z), fmaf(alpha, product[3], beta * old.w))
-                             : make_float4(alpha * product[0], alpha * product[1], alpha * product[2], alpha * product[3]);
+                put_four(c + row * ldc + first_column, product, alpha, beta);
                 continue;
             }
         }
@@ -321,8 +329,7 @@ gemmgen_fp32_fma_4x64x512_73d3a3e0(
                     product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
                 atomicAdd(repaired, 1ull);
             }
-            float* to = c + row * ldc + column;
-            *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+            put_element(c + row * ldc + column, product, alpha, beta);
         }
     }
 }

@@ -41,7 +41,7 @@ def gcn_of(text: str, arch: str, name: str = "kernel.hip") -> str:
         arch: as `gfx90a`.
     """
     clang = find_clang()
-    options = (*hip._options(Request(text, arch, name, ())), "-S", "-o", "-", "--", name)
+    options = (*hip._options(Request(text, arch, name, ()), line_info=True), "-S", "-o", "-", "--", name)
 
     def make() -> str:
         with tempfile.TemporaryDirectory(prefix="gemmgen-") as folder:

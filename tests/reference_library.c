@@ -115,7 +115,7 @@ static int check_sizes(const lab_problem *p)
     }
     if (p->epilogue < lab_IDENTITY || p->epilogue > lab_GELU_TANH)
         return lab_BAD_EPILOGUE;
-    if (p->flags & ~(uint32_t)lab_SCALARS_ON_DEVICE)
+    if (p->flags & ~(uint32_t)(lab_SCALARS_ON_DEVICE | lab_UNCOUNTED))
         return lab_BAD_FLAGS;
     if (p->kernel < 0 || p->kernel > KERNELS || !(p->largest_error >= 0))
         return lab_BAD_KERNEL;

@@ -13,6 +13,7 @@
 | `instruction` | all of that of one instruction |
 | `session` | what a bring-up knows and finds |
 | `facts`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, instructions and their maps, the unit's row |
+| `data_sheet`, `from_row` | without a device: sums of a data sheet's numbers, and a row of them |
 | `report` | Markdown and JSON, and what changed since the last time |
 """
 

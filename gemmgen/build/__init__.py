@@ -70,7 +70,7 @@ def build(source: Source, *, cache: Cache | None = None, only_kept: bool = False
     Args:
         cache: where finished binaries are kept; None is the user's own cache.
         only_kept: compile nothing; only what the cache holds will do.
-        line_info: keep lines of the source in CUDA's machine code, as `compile_cuda` tells.
+        line_info: keep lines of the source, for profilers and for the emulator's messages; without them compiling takes a tenth less.
 
     Raises:
         BuildError: the compiler is missing or refused the source; or the cache does not hold it, and `only_kept`.
@@ -81,8 +81,6 @@ def build(source: Source, *, cache: Cache | None = None, only_kept: bool = False
 
     compile_source = compile_hip if source.arch.startswith("gfx") else compile_cuda
     options: dict[str, Any] = {} if cache is None else {"cache": cache}
-    if compile_source is compile_cuda:
-        options["line_info"] = line_info
     return compile_source(
-        source.text, source.arch, name=source.file_name, allow_spills=source.allow_spills, only_kept=only_kept, **options
+        source.text, source.arch, name=source.file_name, allow_spills=source.allow_spills, only_kept=only_kept, line_info=line_info, **options
     )

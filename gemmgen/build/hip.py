@@ -66,6 +66,7 @@ def compile_hip(
     cache: Cache | None = USER_CACHE,
     allow_spills: bool = False,
     only_kept: bool = False,
+    line_info: bool = True,
     compiler: str | os.PathLike | None = None,
 ) -> Binary:
     """Compile HIP C++17 to AMDGPU assembly and a code object.
@@ -82,6 +83,7 @@ def compile_hip(
         cache: where to look first and keep the result; None for neither.
         allow_spills: accept kernels that use scratch memory.
         only_kept: compile nothing; only what the cache holds will do.
+        line_info: keep lines of the source in the assembly, for the emulator's messages.
         compiler: a path or name of hipcc, amdclang++ or another clang; without one
             `$GEMMGEN_HIPCC`, else the clang of the wheel ziglang.
 
@@ -96,8 +98,8 @@ def compile_hip(
     return fulfil(
         request,
         clang,
-        _options(request),
-        make=None if only_kept else lambda: _make(clang, request),
+        _options(request, line_info),
+        make=None if only_kept else lambda: _make(clang, request, line_info),
         read=read_code_object,
         cache=None if request.reads_unkeyed_files(_FILE_OPTIONS) else cache,
         allow_spills=allow_spills,
@@ -110,12 +112,11 @@ def __getattr__(attribute: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
 
 
-def _options(request: Request) -> tuple[str, ...]:
-    line_info = () if request.includes else _LINE_INFO
-    return (*_OPTIONS, f"--offload-arch={request.arch}", *line_info, *request.options)
+def _options(request: Request, line_info: bool) -> tuple[str, ...]:
+    return (*_OPTIONS, f"--offload-arch={request.arch}", *(_LINE_INFO if line_info and not request.includes else ()), *request.options)
 
 
-def _make(clang: Clang, request: Request) -> Product:
+def _make(clang: Clang, request: Request, line_info: bool) -> Product:
     with tempfile.TemporaryDirectory(prefix="gemmgen-") as temporary:
         out, home = Path(temporary, "out"), Path(temporary, "source")
         source = home / request.name
@@ -131,7 +132,7 @@ def _make(clang: Clang, request: Request) -> Product:
                 raise refusal(_DIALECT, text, assembly.decode(), request, partial(_remedy, request.arch))
 
         start = time.perf_counter()
-        compiled = clang.compile((*_options(request), "-S", "-o", "-", "--", request.name), home)
+        compiled = clang.compile((*_options(request, line_info), "-S", "-o", "-", "--", request.name), home)
         done(compiled)
         assembly = compiled.stdout
         if b".amdgcn_target" not in assembly:

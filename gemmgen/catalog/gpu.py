@@ -8,14 +8,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
+from gemmgen.catalog.architecture import architecture
 from gemmgen.catalog.generation import GENERATION_TABLE, Measured, merged
 from gemmgen.catalog.number import UnitWord
 from gemmgen.catalog.table import LINE, File, Row, Strict, Table, Title
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.catalog.vendor import VENDORS, Vendor, vendor_of
+from gemmgen.errors import SpecError
 
 RATE_TOLERANCE = 0.02
 _ARCH = "|".join(row.arch_pattern for row in VENDORS.values())
+ARCH_PATTERN = f"^({_ARCH})$"
+"""Of compile targets."""
 REGISTER_PARTITIONS = 4
 """The register file is four files, one a scheduler, on every SM since sm_50 but sm_60's, and one a SIMD of AMD's."""
 
@@ -147,6 +151,7 @@ class Gpu(Row):
     Attributes:
         title: its full name.
         arch: the compile target, `sm_80` or `gfx90a`.
+        limits, rates: what gemmgen/catalog/architecture.py says of the arch, but for what the row tells itself.
         matrix_unit: the row of specs/units that says how its matrix unit rounds; a .toml file is sought beside the row's own.
         generation: the row of specs/generations, or a .toml file likewise, whose measured rates it has; by default that of the arch.
         measured: what kernels reach of its figures: the generation's, but for those that the row tells itself.
@@ -155,7 +160,7 @@ class Gpu(Row):
 
     title: Title
     vendor: Literal[tuple(VENDORS)]
-    arch: Annotated[str, Field(pattern=f"^({_ARCH})$")]
+    arch: Annotated[str, Field(pattern=ARCH_PATTERN)]
     matrix_unit: Annotated[str, Field(min_length=1, max_length=200)]
     limits: Limits
     rates: Rates
@@ -167,11 +172,18 @@ class Gpu(Row):
     @model_validator(mode="before")
     @classmethod
     def _inherits(cls, data: Any, info: ValidationInfo) -> Any:
-        """Fills in what the generation tells; a row whose vendor or arch is none is left for the fields to refuse."""
+        """Fills in what the arch and the generation tell; a row whose vendor or arch is none is left for the fields to refuse."""
         arch = data.get("arch") if isinstance(data, dict) else None
         if not isinstance(arch, str) or not re.fullmatch(_ARCH, arch) or not isinstance(data.get("generation", ""), str):
             return data
         file = info.context if isinstance(info.context, File) else None
+        if known := architecture(arch):
+            data = {**data, "limits": merged(known.limits, data.get("limits", {})), "rates": merged(known.rates, data.get("rates", {}))}
+        elif "limits" not in data:
+            raise SpecError(
+                f"{file.place if file else arch}: [limits]", f"is missing, and no table knows those of {arch}", needs=", ".join(Limits.model_fields),
+                remedy="such a section in the row; gemmgen bringup --from-row takes those of another arch over",
+            )
         maker = vendor_of(arch)
         name = data["generation"] if "generation" in data else nearest_generation(maker, arch_number(arch))
         place = f"{file.place}: generation" if file else "generation"

@@ -17,6 +17,7 @@ EXAMPLES = (
     "gemmgen bringup --device cuda -o my_gpu/",
     "gemmgen bringup --device emulator --gpu h200 --products 20000 -o my_gpu/",
     "gemmgen bringup --device cuda --only mma_m16n8k16_f16 -o my_gpu/",
+    "gemmgen bringup --from-row my.toml --arch sm_87 -o my_gpu/",
 )
 ON_A_GPU, ON_AN_EMULATOR = 1_000_000, 20_000
 """Random products of proof an instruction."""
@@ -30,8 +31,11 @@ class BringupDevice(StrEnum):
 
 
 def bringup(
-    device: Annotated[BringupDevice, typer.Option(help="The device; of the emulator, --gpu names the GPU.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where rows and reports go.")],
+    device: Annotated[BringupDevice | None, typer.Option(help="The device; of the emulator, --gpu names the GPU.")] = None,
+    from_row: Annotated[Path | None, typer.Option("--from-row", metavar="FILE", help=(
+        "Part of a GPU's row, as data sheets tell it, instead of a device: made whole, or what is missing is told."))] = None,
+    arch: Annotated[str | None, typer.Option("--arch", metavar="ARCH", help="The compile target of --from-row, where FILE does not tell: sm_87.")] = None,
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="The GPU that the emulator is; see gemmgen gpus.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the rows; the folder's by default.")] = None,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="FRAGMENT", help=(
@@ -48,20 +52,27 @@ def bringup(
     instruction, in which order it sums and how it rounds. A folder that has a
     report of the last time is compared with it. The exit code is 1 where
     something that was sought was not found.
+
+    With --from-row no device is asked: what the architecture determines is
+    filled in, sums are checked, and what is missing is asked for by name.
     """
     from gemmgen.bringup import REPORT, bring_up
     from gemmgen.bringup.named import instruction
     from gemmgen.bringup.probe import EmulatedMachine, GpuMachine
     from gemmgen.catalog.gpu import GPUS
 
+    if (device is None) == (from_row is None):
+        raise SpecError("gemmgen bringup", "needs either a device or a row", got=device and f"--device {device.value} --from-row {from_row}",
+                        needs="one of --device and --from-row", remedy="gemmgen bringup --help")
+    if from_row:
+        others = {"--gpu": gpu, "--only": only, "--products": products, "--seed": seed or None}
+        return _from_row(from_row, arch, name, output, as_json, [option for option, told in others.items() if told is not None])
+    if arch is not None:
+        raise SpecError("--arch", "belongs to --from-row: a device tells its own", got=arch, needs="no --arch", remedy="gemmgen bringup --help")
     if (device is BringupDevice.emulator) != (gpu is not None):
         raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu,
                         needs="--device emulator --gpu NAME, or another --device without --gpu", remedy="gemmgen gpus")
-    path = output / REPORT
-    before = read(path, _MOST).decode() if path.is_file() else None
-    if before is None and is_folder(output) and any(output.iterdir()):
-        raise SpecError("--output", "is a folder with other things in it", got=str(output),
-                        needs="a new folder, or one that a bring-up wrote", remedy="another -o")
+    before = _before(output / REPORT)
     machine = EmulatedMachine(GPUS.get(gpu, where="--gpu")) if gpu else GpuMachine(device.value)
     chosen = [instruction(one, machine.arch) for one in only] if only else None
     progress = Progress("bringup", quiet or as_json)
@@ -74,6 +85,45 @@ def bringup(
     failed = [value.name for value in session.values if value.standing == "not found"]
     emit_json(told) if as_json else emit(files["report.md"] + f"\nwrote {', '.join(sorted(files))} to {output}")
     return EXIT_FAILED if failed else EXIT_OK
+
+
+def _before(path: Path, from_row: bool = False) -> str | None:
+    """The report of the last time in a folder; None in a new one.
+
+    Args:
+        from_row: whether a row shall be written there, and not what a device was found to be.
+
+    Raises:
+        SpecError: something else is there.
+    """
+    import json
+
+    from gemmgen.bringup.from_row import KIND
+
+    before, folder = (read(path, _MOST).decode() if path.is_file() else None), path.parent
+    if before is None and is_folder(folder) and any(folder.iterdir()):
+        raise SpecError("--output", "is a folder with other things in it", got=str(folder),
+                        needs="a new folder, or one that a bring-up wrote", remedy="another -o")
+    if before is not None and (json.loads(before).get("kind") == KIND) != from_row:
+        raise SpecError("--output", "is a folder of the other kind of bring-up", got=str(folder),
+                        needs="one that was written with" + ("" if from_row else "out") + " --from-row", remedy="another -o")
+    return before
+
+
+def _from_row(file: Path, arch: str | None, name: str | None, output: Path, as_json: bool, others: list[str]) -> int:
+    """The row of `file` made whole."""
+    import json
+
+    from gemmgen.bringup import REPORT
+    from gemmgen.bringup.from_row import fill_in
+
+    if others:
+        raise SpecError(others[0], "belongs to a device", got="--from-row", needs=f"no {others[0]}", remedy="gemmgen bringup --help")
+    filled = fill_in(file, arch, row_name(name or output.resolve().name), output, _before(output / REPORT, from_row=True))
+    write_files(output, filled.files, rows=True)
+    filled.refuse(output)
+    emit_json(json.loads(filled.files[REPORT])) if as_json else emit(filled.files["report.md"] + f"\nwrote {', '.join(sorted(filled.files))} to {output}")
+    return EXIT_OK
 
 
 def row_name(text: str) -> str:

@@ -366,6 +366,10 @@ class Design:
         """Whether one pass before the main kernel finds the maxima of rows and columns and splits them, and not two."""
         return False
 
+    def whole_from(self, gpu: Gpu) -> tuple[int, int]:
+        """k and elements of A and B together from which on that is so."""
+        return 0, 0
+
     def constants_of(self, plan: Decided) -> dict[str, Any]:
         """The same for a plan."""
         return self.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | (self.passes(plan.scheme) if plan.fallback else {})

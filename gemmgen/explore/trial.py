@@ -103,7 +103,8 @@ def compiled(task: Task, probed: bool = True) -> tuple[Columns, bytes]:
     source = render(plan)
     columns = {**facts(plan, source), "solve_seconds": time.perf_counter() - start}
     try:
-        binary = build(replace(source, allow_spills=True))  # what spills is refused below, with its figures
+        # What spills is refused below, with its figures.
+        binary = build(replace(source, allow_spills=True), line_info=False)
     except BuildError as error:
         return {**columns, "verdict": "refused", "reason": reason(error)}, b""
     used = resources(plan, source, binary)
@@ -153,7 +154,7 @@ def _made(task: Task) -> Made:
         return pickle.loads(task.made)
     plan = solve(loads(dict(task.spec)))
     source = render(plan)
-    return Made(plan, source, build(source), oracles.probes(plan))
+    return Made(plan, source, build(source, line_info=False), oracles.probes(plan))
 
 
 # ---- judging on the emulator

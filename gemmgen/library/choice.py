@@ -104,17 +104,19 @@ class Served:
 
     Attributes:
         sizes: of its GPU and layout, where no chosen kernel is faster.
+        packed: whether it is there for products whose B is packed, besides.
     """
 
     candidate: Candidate
     plan: Plan
     sizes: tuple[Size, ...]
+    packed: bool = False
 
     @property
     def reason(self) -> str:
         """In words."""
         if not self.sizes:
-            return "taken where the library is asked for it"
+            return "for products whose B is packed" if self.packed else "taken where the library is asked for it"
         shown = ", ".join(map(told, self.sizes[:3])) + (f" and {len(self.sizes) - 3} more" if len(self.sizes) > 3 else "")
         return f"predicted to be the fastest here at {shown}"
 
@@ -187,7 +189,7 @@ class Pool:
             raise self._nothing_for(*lacking)
         if file.packed:
             left = one_format(left, groups, sizes, max(1, file.kernels_at_most // len(groups)))
-        logs, heavy = costs(left, groups, sizes)
+        logs, heavy = costs(left, groups, sizes, file.packed)
         large = [_best_of_large(left, logs, group, groups, sizes, strided) for strided in (False, True) for group in groups]
         first = [at for at in large if at is not None][: file.kernels_at_most]
         taken, cost, least = gaining(logs, heavy, file.kernels_at_most, first)
@@ -195,7 +197,10 @@ class Pool:
         kernels = []
         for mine in of.values():
             fastest = np.stack([left[at].judged for at in mine]).argmin(axis=0)
-            served = [Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number))) for number, at in enumerate(mine)]
+            served = [
+                Served(left[at], left[at].plan, tuple(sizes[size] for size in np.flatnonzero(fastest == number)), file.packed and bool(left[at].format))
+                for number, at in enumerate(mine)
+            ]
             kernels += sorted(served, key=lambda one: -len(one.sizes))
         return Choice(
             sizes, tuple(kernels), len(self.candidates), float(np.exp(cost)), float(np.exp(least)), tuple(self.refused.values()), self.left_out, self.relaxed,
@@ -211,18 +216,23 @@ class Pool:
         )
 
 
-def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size]) -> tuple[np.ndarray, np.ndarray]:
-    """([candidates, groups x sizes] logarithms of seconds over the best, [groups x sizes] weights).
+def costs(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], packed: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """([candidates, groups x columns] logarithms of seconds over the best, [groups x columns] weights).
 
-    What a candidate is not for costs UNSERVED times the slowest, so that each group gets a kernel first.
+    A column is a size, and with `packed` also each single product once more, whose B is packed. What a candidate is not for costs UNSERVED times
+    the slowest, so that each group gets a kernel first.
     """
-    found = np.full((len(candidates), len(groups), len(sizes)), np.inf)
+    single = np.array([size[3] == 1 for size in sizes])
+    again = single if packed and any(one.format for one in candidates) else np.zeros(len(sizes), bool)
+    found = np.full((len(candidates), len(groups), len(sizes) + again.sum()), np.inf)
     for at, one in enumerate(candidates):
-        found[at, groups.index((one.gpu.name, one.layout))] = one.judged
+        words = np.where(bool(one.format), one.judged[again], np.inf) if again.any() else ()
+        found[at, groups.index((one.gpu.name, one.layout))] = np.concatenate([one.judged, words])
     logs = np.log(found / found.min(axis=0))
     served = np.isfinite(logs)
     logs = np.where(served, logs, np.where(served, logs, -np.inf).max(axis=0) + np.log(UNSERVED))
-    heavy = np.tile(weights(sizes), len(groups))
+    column = weights(sizes)
+    heavy = np.tile(np.concatenate([column, column[again]]), len(groups))
     return logs.reshape(len(candidates), len(heavy)), heavy / heavy.sum()
 
 
@@ -243,7 +253,7 @@ def _best_of_large(
     mine = [at for at, one in enumerate(candidates) if (one.gpu.name, one.layout) == group and one.strided == strided]
     if not mine:
         return None
-    start = groups.index(group) * len(sizes)
+    start = groups.index(group) * (logs.shape[1] // len(groups))
     return mine[int((logs[mine, start : start + len(sizes)] @ weights(sizes) ** 6).argmin())]
 
 
@@ -255,20 +265,19 @@ def weights(sizes: Sequence[Size]) -> np.ndarray:
 def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], each: int) -> list[Candidate]:
     """The candidates of each GPU and layout that read B's words in one format: the one with which `each` kernels cost the least.
 
-    Where none packs B, all remain; and so do those for strided batches, which packed words never reach.
+    Those that split on the way remain, for products whose B is not packed, and those for strided batches, which packed words never reach.
     """
     found = []
     for group in groups:
         mine = [one for one in candidates if (one.gpu.name, one.layout) == group]
-        logs, weights = costs(mine, [group], sizes)
-        formats: dict[str | None, list[int]] = {}
-        strided = [at for at, one in enumerate(mine) if one.strided]
+        logs, weights = costs(mine, [group], sizes, packed=True)
+        formats: dict[str, list[int]] = {}
         for at, one in enumerate(mine):
-            if not one.strided:
+            if not one.strided and one.format:
                 formats.setdefault(one.format, []).append(at)
-        formats = {of: places for of, places in formats.items() if of} or formats
-        best = min(formats.values(), key=lambda places: gaining(logs[places + strided], weights, each)[1])
-        found += [mine[at] for at in best + strided]
+        others = [at for at, one in enumerate(mine) if one.strided or not one.format]
+        best = min(formats.values(), key=lambda places: gaining(logs[places + others], weights, each)[1]) if formats else []
+        found += [mine[at] for at in sorted(best + others)]
     return found
 
 
@@ -383,7 +392,8 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
                 one = space.request
                 if one.batch and one.batch.tiles:  # whose products are told one by one, which the runtime does not
                     continue
-                key = (one.batch is not None, one.scheme.name, one.fragment.name, one.design.name, one.choices.promote)
+                whole = one.design.splits_whole(one.scheme, one.gpu, one.hints)  # one pass and two are different kernels
+                key = (one.batch is not None, one.scheme.name, one.fragment.name, one.design.name, one.choices.promote, whole)
                 rows = found.setdefault(key, (one, {}))[1]
                 for row in _best_of_tiles(space.columns, space.order):
                     preferred = rows.setdefault(tuple(int(space.columns[name][row]) for name in one.design.symbols), set())
@@ -393,8 +403,11 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
         raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
                              remedy="other sizes, or another scheme")
     candidates = []
-    for one, rows in found.values():
+    for (*_, whole), (one, rows) in found.items():
         single, strided = _seconds(one, list(rows), singly), one.batch is not None
+        if whole:  # the estimate of a single pass is of products for which it is taken
+            least_k, least = one.design.whole_from(one.gpu)
+            single = np.where((singly[:, 2] >= least_k) & (singly[:, 2] * (singly[:, 0] + singly[:, 1]) >= least), single, np.inf)
         seconds = np.where(every[:, 3] > 1, _seconds(one, list(rows), every), np.inf) if strided else single * every[:, 3]
         for at, (row, preferred) in enumerate(rows.items()):
             symbols = tuple(zip(one.design.symbols, row))

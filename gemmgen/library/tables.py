@@ -209,11 +209,13 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
     units = {extent: unit for extent, (_, unit) in interface.padded.items()}
     read = {one.argument for launch in interface.launches if launch.role not in PASSES for one in launch.parameters}
     grid, _ = prose.largest_grid(plan, kernel.built.source)
+    least_k, least_elements = plan.design.whole_from(plan.gpu) if plan.splits_whole else (0, 0)
     return (
         f"{{{_quoted(kernel.built.source.name)}, {_quoted(kernel.reason)},\n"
         f"     {label}_images, {label}_buffers, {label}_launches, {label}_bounds, {f'&{label}_estimate' if kernel.estimate else 'NULL'},\n"
         f"     {len(code)}, {len(interface.buffers)}, {len(interface.launches)}, {len(BOUND_K)}, {first[0]}, {first[1]},\n"
-        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.largest_k or 0}, {grid},\n"
+        f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.largest_k or 0}, "
+        f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
         f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(kernel.is_fallback)}}}"
     )

@@ -27,7 +27,7 @@ builds = importlib.util.module_from_spec(_SPEC)
 sys.modules["builds"] = builds
 _SPEC.loader.exec_module(builds)
 
-A40, A6000, ORIN, L4 = (str(builds.OTHERS[0].with_name(f"{name}.toml")) for name in ("a40", "rtxa6000", "agxorin", "l4"))
+A40, A6000, L4 = (str(builds.OTHERS[0].with_name(f"{name}.toml")) for name in ("a40", "rtxa6000", "l4"))
 
 
 def check(gpu: str, scheme: str, layout: str, size: int = 4096) -> list[str]:
@@ -45,7 +45,7 @@ def check(gpu: str, scheme: str, layout: str, size: int = 4096) -> list[str]:
 
 
 @pytest.mark.parametrize(("gpu", "scheme", "layout", "size", "passed"), sampled([
-    ("rtx3090", "ootomo", "nn", 4096, 1), (A40, "legemm", "nn", 4096, 1), (ORIN, "ootomo8", "nn", 4096, 1),
+    ("rtx3090", "ootomo", "nn", 4096, 1), (A40, "legemm", "nn", 4096, 1), ("jetson_agx_orin", "ootomo8", "nn", 4096, 1),
     ("l40s", "tf32x3", "nn", 4096, 3), (L4, "tf32x3", "nt", 4096, 1), ("rtx4090", "markidis", "nn", 4096, 0),
     ("rx7900xtx", "bf16x6", "nn", 1024, 1), ("rx7900xtx", "half", "nn", 1024, 1),
 ], 4), ids=lambda value: Path(value).stem if isinstance(value, str) else str(value))
@@ -124,16 +124,19 @@ def test_a_refusal_is_remembered_by_the_cache(monkeypatch, tmp_path):
     assert first_not_refused(loaded, cache=cache).plan == refused.plan
 
 
-SPILLS = {(gpu, "mixpert_full_tile") for gpu in ("mi355x", "rx7600", "rx7800xt", "rx7900xtx")}
-"""Nine products of bytes, each tile of k with scales of its own: no choice of the model keeps its sums in these GPUs' registers."""
+SPILLS = {(gpu, "mixpert_full_tile", layout) for gpu in ("mi355x", "rx7600", "rx7800xt", "rx7900xtx") for layout in builds.LAYOUTS} | {
+    ("jetson_agx_orin", "scaled_f16x6", "tn"),
+}
+"""Nine products of bytes, each tile of k with scales of its own: no choice of the model keeps its sums in these GPUs' registers. On sm_87 a split pass
+along rows spills 12 bytes or more, whatever the tile."""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("layout", builds.LAYOUTS)
 @pytest.mark.parametrize("scheme", SPLITTING)
-@pytest.mark.parametrize("gpu", [*GPUS.names(), A40, A6000, ORIN, L4], ids=lambda gpu: Path(gpu).stem)
+@pytest.mark.parametrize("gpu", [*GPUS.names(), A40, A6000, L4], ids=lambda gpu: Path(gpu).stem)
 def test_every_gpu_scheme_and_layout_builds_or_cannot_multiply(gpu, scheme, layout):
-    if (gpu, scheme) in SPILLS:
+    if (gpu, scheme, layout) in SPILLS:
         with pytest.raises(ResourceError, match="refuses . choices of the model, one after another"):
             check(gpu, scheme, layout)
     else:

@@ -437,7 +437,7 @@ def test_a_wrong_fragment_is_refused(tmp_path, before, after, complaint):
 
 
 @pytest.mark.parametrize(("before", "after", "complaint"), [
-    ("shared_bytes_per_block = 166912", "shared_bytes_per_block = 166913", "at most shared_bytes_per_sm"),
+    ("[rates]", "[limits]\nshared_bytes_per_block = 166913\n[rates]", "at most shared_bytes_per_sm"),
     ('matrix_unit = "ampere"', 'matrix_unit = "amper"', "did you mean 'ampere'"),
     ('arch = "sm_80"', 'arch = "sm_80; rm"', "match pattern"),
     ("NVIDIA A100 SXM4 40 GB", "A100\\n#error", "match pattern"),
@@ -475,7 +475,7 @@ def test_a_users_own_rows_work_by_path_beside_the_spec(write_spec, tmp_path, mon
     """Relative paths start at the spec, not at the current folder."""
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "mine.toml").write_text(GOOD_SCHEME)
-    gpu = (GPUS.folder / "a100.toml").read_text().replace('name = "a100"', 'name = "my_gpu"').replace("sm_80", "sm_86")
+    gpu = (GPUS.folder / "a100.toml").read_text().replace('name = "a100"', 'name = "my_gpu"').replace("sm_80", "sm_86").replace("19.5", "39")
     (tmp_path / "tables" / "my_gpu.toml").write_text(gpu)
     spec = write_spec('[split]\nscheme = "tables/mine.toml"\n[target]\ngpu = "tables/my_gpu.toml"\n')
     (tmp_path / "elsewhere").mkdir()

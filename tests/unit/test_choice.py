@@ -243,6 +243,7 @@ def test_what_was_refused_before_is_passed_over_without_a_compiler(monkeypatch):
 @pytest.mark.parametrize("loaded", [quick(), loads(FIXED)], ids=["open", "fixed"])
 def test_where_all_is_refused_the_models_own_is_shown(monkeypatch, loaded):
     Compiler(monkeypatch, lambda source: True)
+    monkeypatch.setattr(choice, "TRIES", 4)
     with pytest.raises(ResourceError):
         first_that_builds(loaded)
     planned, (explanation, refused) = first_not_refused(loaded), explained(loaded)

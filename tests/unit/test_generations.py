@@ -29,7 +29,7 @@ def written(folder: Path, gpu: str, *more: str, generation: str = "", like: str 
     folder.mkdir(exist_ok=True)
     text = (GPUS.folder / f"{gpu}.toml").read_text().replace(f'name = "{gpu}"', 'name = "own"')
     if generation:
-        text = text.replace("\n[limits]", '\ngeneration = "mine.toml"\n\n[limits]', 1)
+        text = text.replace("\n[rates]", '\ngeneration = "mine.toml"\n\n[rates]', 1)
         (folder / "mine.toml").write_text(
             f'name = "mine"\ntitle = "Mine"\nsource = "a test"\nvendor = "nvidia"\n{f"like = {chr(34)}{like}{chr(34)}" if like else ""}\n{generation}\n'
         )
@@ -196,7 +196,7 @@ def test_bad_constants_are_refused(tmp_path, where, lines, told):
 ])
 def test_a_generation_that_is_none_is_refused(tmp_path, line, told):
     path = Path(written(tmp_path, "h100"))
-    path.write_text(path.read_text().replace("\n[limits]", f"\n{line}\n\n[limits]", 1))
+    path.write_text(path.read_text().replace("\n[rates]", f"\n{line}\n\n[rates]", 1))
     with pytest.raises(SpecError, match=told):
         GPUS.get(str(path))
 
@@ -218,7 +218,7 @@ def test_a_generation_like_none_tells_all(tmp_path):
 
 def test_an_unknown_generation_lists_those_that_ship(tmp_path):
     path = Path(written(tmp_path, "h100"))
-    path.write_text(path.read_text().replace("\n[limits]", '\ngeneration = "kepler"\n\n[limits]'))
+    path.write_text(path.read_text().replace("\n[rates]", '\ngeneration = "kepler"\n\n[rates]'))
     with pytest.raises(UnknownName) as refused:
         GPUS.get(str(path))
     assert refused.value.where.endswith("own.toml: generation") and "hopper" in refused.value.needs

@@ -176,14 +176,15 @@ BAD_GPUS = {
     "no number": ("l2_mib = .*", "l2_mib = nan", "number"),
     "an absurd rate": ("dram_gb_per_s = .*", "dram_gb_per_s = 1e30", "1000000"),
     "more multiprocessors than 64 bits": ("sms = 108", "sms = 99999999999999999999", "4096"),
-    "one register": ("registers_per_thread = 255", "registers_per_thread = 1", "64"),
-    "registers that have no name": ("registers_per_thread = 255", "registers_per_thread = 512", "at most 255"),
-    "a unit of seven": ("register_allocation_unit = 256", "register_allocation_unit = 7", "32"),
-    "half a warp": ("register_allocation_unit = 256", "register_allocation_unit = 48", "whole warps"),
-    "AMD's wavefront": ("warp_size = 32", "warp_size = 64", "warp_size = 32"),
+    "one register": (r"\[rates\]", "[limits]\nregisters_per_thread = 1\n[rates]", "64"),
+    "registers that have no name": (r"\[rates\]", "[limits]\nregisters_per_thread = 512\n[rates]", "at most 255"),
+    "a unit of seven": (r"\[rates\]", "[limits]\nregister_allocation_unit = 7\n[rates]", "32"),
+    "half a warp": (r"\[rates\]", "[limits]\nregister_allocation_unit = 48\n[rates]", "whole warps"),
+    "AMD's wavefront": (r"\[rates\]", "[limits]\nwarp_size = 64\n[rates]", "warp_size = 32"),
     "AMD's unit": ('matrix_unit = "ampere"', 'matrix_unit = "cdna3"', '"ampere"'),
     "a later unit": ('matrix_unit = "ampere"', 'matrix_unit = "hopper"', '"ampere"'),
-    "no generation's": ('arch = "sm_80"', 'arch = "sm_140"', "none ships"),
+    "no generation's": ('arch = "sm_80"', 'arch = "sm_140"', "no table knows those of sm_140"),
+    "limits that are no table": (r"vendor = ", 'limits = 3\nvendor = ', "limits"),
     "digits of another script": ('arch = "sm_80"', 'arch = "sm_８０"', "pattern"),
     "a bell": ("NVIDIA A100 SXM4 40 GB", r"A100\u0007", "match pattern"),
     "an escape in the source": ("source = .*", r'source = "a\u001b[2J"', "printable"),
@@ -201,9 +202,9 @@ def test_a_gpu_that_is_none(tmp_path, before, after, told):
 
 
 def test_a_wavefront_is_the_architectures(tmp_path):
-    for name, before, after in (("mi300x", "warp_size = 64", "warp_size = 32"), ("rx7900xtx", "warp_size = 32", "warp_size = 64")):
-        with pytest.raises(SpecError, match=before):
-            GPUS.get(edited(GPUS.folder, name, before, after, tmp_path))
+    for name, has, other in (("mi300x", 64, 32), ("rx7900xtx", 32, 64)):
+        with pytest.raises(SpecError, match=f"warp_size = {has}"):
+            GPUS.get(edited(GPUS.folder, name, r"\[rates\]", f"[limits]\nwarp_size = {other}\n[rates]", tmp_path))
 
 
 BAD_FRAGMENTS = {

@@ -130,7 +130,7 @@ def test_a_gpu_is_added_as_its_page_says(carry_out, tmp_path):
         writer.writeheader()
         writer.writerows(rows)
     done = carry_out(PAGES["gpu"])
-    assert (done.files, done.commands, done.said) == (3, 6, 11)
+    assert (done.files, done.commands, done.said) == (4, 8, 24)
     assert (tmp_path / "my_kernel.cu").is_file() and list((tmp_path / "my_build").glob("*.cubin"))
 
 

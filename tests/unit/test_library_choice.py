@@ -113,13 +113,33 @@ def test_packed_use_takes_kernels_of_one_format(monkeypatch):
     """The format whose kernels are best together, though others have faster ones at some size."""
     monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
     of = library(kernels_at_most=8, packed=True)
-    times = {"x1": (1, 9, 9, 9), "x2": (9, 1, 9, 9), "y1": (2, 2, 9, 9), "y2": (9, 9, 1, 1), "": (1, 1, 0.9, 1)}
+    times = {"x1": (1, 9, 9, 9), "x2": (9, 1, 9, 9), "y1": (2, 2, 9, 9), "y2": (9, 9, 1, 1)}
     found = [
         Candidate("here", gpu, layout, np.array(seconds, float), np.array(seconds, float), label=name[:1],
                   settled=SimpleNamespace(hash=f"{name} {gpu.name} {layout}", gpu=gpu, layout=layout))
         for gpu in of.gpus for layout in of.file.layouts for name, seconds in times.items()
     ]
     assert {one.plan.hash.split()[0] for one in Pool(of, found).choose().kernels} == {"y1", "y2"}
+
+
+def test_kernels_that_split_on_the_way_stand_beside_those_of_the_format(monkeypatch):
+    """They are taken where they gain, and packed products of few rows still have a kernel of their own."""
+    monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
+    times = {"x1": (9, 9, 1, 9), "x2": (9, 3, 9, 2), "": (1, 1, 9, 1.9)}
+
+    def hashes(packed: bool) -> set[str]:
+        of = library(kernels_at_most=12, packed=packed)
+        found = [
+            Candidate("here", gpu, layout, np.array(seconds, float), np.array(seconds, float), label=name[:1],
+                      settled=SimpleNamespace(hash=name, gpu=gpu, layout=layout))
+            for gpu in of.gpus for layout in of.file.layouts for name, seconds in times.items()
+        ]
+        kernels = Pool(of, found).choose().kernels
+        assert all(one.reason == "for products whose B is packed" for one in kernels if one.plan.hash == "x2")
+        return {one.plan.hash for one in kernels}
+
+    assert hashes(packed=True) == {"", "x1", "x2"}
+    assert hashes(packed=False) == {"", "x1"}
 
 
 def strided_among(of: choice.LoadedLibrary) -> list[Candidate]:

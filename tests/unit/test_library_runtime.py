@@ -191,7 +191,7 @@ ERRORS = {
     -4: [dict(n=-1), dict(n=2**40)], -5: [dict(k=-1)], -6: [dict(lda=99), dict(order=1, lda=99), dict(k=0, lda=0)],
     -7: [dict(ldb=99), dict(transpose_b=1, n=50, ldb=99)], -8: [dict(ldc=99), dict(m=0, ldc=0)], -9: [dict(batch=-2)],
     -10: [dict(batch=2, stride_c=9999), dict(batch=3, stride_c=-5), dict(batch=2, ldc=200, stride_c=99 * 200 + 99)], -11: [dict(a=None), dict(order=1, a=None)],
-    -12: [dict(b=None)], -13: [dict(c=None), dict(c=None, k=0)], -14: [dict(epilogue=4), dict(epilogue=-1)], -15: [dict(flags=2)],
+    -12: [dict(b=None)], -13: [dict(c=None), dict(c=None, k=0)], -14: [dict(epilogue=4), dict(epilogue=-1)], -15: [dict(flags=4), dict(flags=7)],
     -16: [dict(kernel=8), dict(kernel=-1), dict(kernel=6), dict(kernel=5)],
 }
 
@@ -220,6 +220,39 @@ def test_what_is_not_read_need_not_be_there(made):
         empty = fields.get("m") == 0 or fields.get("n") == 0 or fields.get("batch") == -1
         assert (made["launches"] == launched) == empty
     assert choice_of(made, problem(m=0)).workspace_bytes == 0
+
+
+@needs_gcc
+def test_an_estimate_of_large_products_tells_nothing_of_small_ones(tmp_path):
+    """A kernel whose one pass pays where L2 does not hold the operands, and rows are long: small products never get it, however fast it is said to be."""
+    once, twice = (solve(loads({
+        "problem": dict.fromkeys("mnk", size), "split": {"scheme": "scaled", "promote": 64}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
+        "tile": {"block": [128, 128, 64], "warp": [64, 128, 64]},
+    })) for size in (8192, 1024))
+    assert once.splits_whole and not twice.splits_whole
+    made = Library(tmp_path, [of_plan("once", once, estimate(once, launch=0.0)), of_plan("twice", twice, estimate(twice))], archs=["sm_90"], emulates=False,
+                   arch="sm_90", optimised="-O0")
+    least_k, least = once.design.whole_from(once.gpu)
+    for size, number in {(64, 64, 64): 1, (4096, 4096, 4096): 0, (16384, 16384, least_k - 1): 1, (16384, 16384, least_k): 0, (64, 64, 8192): 1}.items():
+        assert choice_of(made, problem(*size), "sm_90", 132).kernel == number, size
+    assert least == once.gpu.rates.l2_mib * 2**18
+    assert choice_of(made, problem(64, 64, 64, kernel=1), "sm_90", 132).kernel == 0  # whoever asks for it
+
+
+@needs_gcc
+def test_counters_that_nobody_reads_are_not_set_to_zero(made):
+    """By the flag, and in the pool's memory, which nobody sees; what slices of k count by is set to zero all the same."""
+    def fills(number: int, flags: int, given: bool) -> tuple[int, int]:
+        of = problem(1000, 1000, 1000, kernel=1 + number, flags=flags)
+        room = choice_of(made, of, None).workspace_bytes if given else 0
+        before, filled = made["fills"], made["filled_bytes"]
+        assert made("gemm", ctypes.byref(of), ctypes.c_void_p(4096 if given else None), ctypes.c_size_t(room), None) == OK
+        return made["fills"] - before, made["filled_bytes"] - filled
+
+    small, sliced = 0, 2
+    assert fills(small, 0, given=True) == (1, 256) and fills(small, 2, given=True) == fills(small, 0, given=False) == (0, 0)
+    whole = fills(sliced, 0, given=True)
+    assert whole[0] == 1 and fills(sliced, 2, given=True) == fills(sliced, 0, given=False) == (1, whole[1] - 256)
 
 
 @needs_gcc

@@ -66,11 +66,15 @@ PUBLISHED_GPUS = {
     "rx7900xtx": (48, 2500, 122.8, 61.4, 960.0, 24, 6),
     "rx9060xt": (16, 3130, 103.0, 25.6, 320.0, 16, 4),
     "rx9070xt": (32, 2970, 195.0, 48.7, 640.0, 16, 8),
+    "jetson_agx_orin": (16, 1300, 42.6, 5.3, 204.8, 64, 4),  # f16 of the 170 sparse TOPS of INT8: a quarter
+    "rtx4060ti": (34, 2535, 44.13, 22.06, 288.0, 8, 32),  # f16 of its SMs, clock and the RTX 4090's rate
+    "mi300a": (228, 2100, 980.6, 122.6, 5300.0, 128, 24),
 }
 # Bits of the bus and Gb/s of a pin, where the data sheet names them.
 MEMORY = {
     "t4": (256, 10), "a100": (5120, 2.43), "rtx3090": (384, 19.5), "rtx4090": (384, 21), "rtx5090": (512, 28), "l40s": (384, 18),
     "rx7900xtx": (384, 20), "rx7800xt": (256, 19.5), "rx7600": (128, 18), "rx9070xt": (256, 20), "rx9060xt": (128, 20),
+    "jetson_agx_orin": (256, 6.4), "rtx4060ti": (128, 18),
     "mi100": (4096, 2.4), "mi210": (4096, 3.2), "mi250x": (4096, 3.2),
 }
 # Bytes of shared memory that an SM, a compute unit or a workgroup processor serves in a clock: 32 banks of 4 bytes, 64 of

@@ -156,6 +156,11 @@ class FragmentMap(Strict):
         """The part of the register `r`, likewise."""
         return linear_with_repeats(self.registers, axis, "r", self.repeats, self.width)
 
+    @property
+    def row_bits(self) -> int:
+        """Which bits of the register `r` say the row; the others say the column."""
+        return sum(1 << bit for bit, (row, _) in enumerate(self.registers) if row)
+
     def index_expression(self, axis: int) -> str:
         """The part of `index`, register and position in one number, likewise."""
         return linear_with_repeats(self.packed + self.registers, axis, "index", self.repeats, self.width)

@@ -30,6 +30,8 @@ HIDDEN_PROMOTE = 64
 
 WHOLE_BYTES = 4
 """Of an element's words, up to which a pass over whole rows and columns keeps what it read in registers."""
+WHOLE_K = 2048
+"""From which k on that pass is taken: a block has two rows, and at k = 256 the pass took three times as long as two passes (measured)."""
 
 CLUSTER = Decision(
     "cluster", "tile", "with policy wgmma: blocks below one another in C that each copy a part of B's stages to all of them", ("cluster",),
@@ -143,15 +145,19 @@ class Specialised(Design):
         return super().constants(layout, scheme, fragment, gpu, hints) | equations.constants(scheme, gpu)
 
     def splits_whole(self, scheme: Scheme, gpu: Gpu, hints: Hints) -> bool:
-        """Where L2 does not hold the operands for a second pass (where it does, two passes of smaller pieces are faster, as measured), and
-        a thread has registers for the words of what it keeps. Floating-point words of 8 bits become numbers again by way of FP16, to count
-        what they leave of elements: that spilled."""
+        """Where L2 does not hold the operands for a second pass and rows are long enough to keep a block busy (else two passes of smaller pieces
+        are faster, as measured), and a thread has registers for the words of what it keeps. Floating-point words of 8 bits become numbers again by
+        way of FP16, to count what they leave of elements: that spilled."""
         if scheme.normalize != "row" or not scheme.alike or hints.matrices > 1:
             return False
         if any(kind not in INTEGERS and word_bytes(kind) == 1 for kind in scheme.types):
             return False
-        operands = 4 * hints.k * (hints.m + hints.n)
-        return operands > gpu.rates.l2_mib * 2**20 and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES
+        least_k, least = self.whole_from(gpu)
+        long = hints.k >= least_k and hints.k * (hints.m + hints.n) > least
+        return long and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES
+
+    def whole_from(self, gpu: Gpu) -> tuple[int, int]:
+        return WHOLE_K, gpu.rates.l2_mib * 2**20 // 4
 
     # ---- search
 
