@@ -110,6 +110,13 @@ GG_DEVICE void count(u64* counters, u32 counts) {
     }
 }
 
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
 //                n0        BLOCK_N = 64
 //            +---+----+----+ - -        A block computes C[m0 : m0 + 64, n0 : n0 + 64] with
 //        m0  | w | w  | w  | WARP_M     2 x 2 warps of 32 x 32. Each keeps its part of C in registers
@@ -365,7 +372,6 @@ gemmgen_ootomo_fma_64x64x16_79257caa(
     // Element r of fragment (i, j) is C[row, column]:
     const int row0 = m0 + warp_m + (lane >> 3);
     const int column0 = n0 + warp_n + (lane & 7);
-    const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
     u32 bad = 0;  // a bit an element: not finite
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -382,8 +388,7 @@ gemmgen_ootomo_fma_64x64x16_79257caa(
                     bad |= 1u << element;
                     continue;
                 }
-                float* to = c + row * ldc + column;
-                *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+                put_element(c + row * ldc + column, product, alpha, beta);
             }
 
     // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
@@ -398,8 +403,7 @@ gemmgen_ootomo_fma_64x64x16_79257caa(
         float product = 0.0f;
         for (long long kk = 0; kk < k; ++kk)
             product = fmaf(a[row * lda + kk], b[column * ldb + kk], product);
-        float* to = c + row * ldc + column;
-        *to = read_c ? fmaf(alpha, product, beta * *to) : alpha * product;
+        put_element(c + row * ldc + column, product, alpha, beta);
         atomicAdd(repaired, 1ull);
     }
 }
