@@ -113,14 +113,6 @@ WAYS = {
     "fp32, on a T4": dict(scheme="fp32", promote=0, gpu="t4", loads="grouped", tile={"block": [64, 64, 16], "warp": [32, 32, 16]}),
     "wmma": dict(fragment={"policy": "wmma"}, stages=3, fragment_buffers=2),
     "wmma, split before shared memory": dict(fragment={"policy": "wmma"}, where="shared", layout="nt", gpu="t4", tile=TINY),
-    "wmma, register": dict(fragment={"policy": "wmma"}, where="register", layout="nt", stages=3, fragment_buffers=1),
-    "wmma, register, strided": dict(fragment={"policy": "wmma"}, where="register", layout="tn", stages=2, tile=TINY),
-    "words without a matrix unit": dict(fragment={"policy": "fma"}, where="register", promote=0, layout="tn", fragment_buffers=1,
-        tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
-    "three words without a matrix unit": dict(
-        fragment={"policy": "fma"}, scheme="bf16x6", where="shared", promote=0, layout="nt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
-    "32-bit words without a matrix unit": dict(
-        fragment={"policy": "fma"}, scheme="tf32x3", promote=0, layout="tt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
     "warpgroups": dict(SMALL_GROUPS, promote=64),
     "warpgroups, side by side": dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 32, 64], "cluster": 1}, layout="tn", stages=3),
     "warpgroups, two fragments high": dict(HOPPER, tile={"block": [128, 32, 64], "warp": [128, 32, 64], "cluster": 1}, layout="nt", stages=2),
@@ -190,6 +182,14 @@ WAYS = {
     "three words with row scales": dict(scheme="scaled_f16x6", layout="tn", promote=32, tile=TINY),
     "32-bit words, small products apart": dict(scheme="tf32x3_apart", layout="nt", promote=32, tile=TINY),
     "fp32, on Blackwell": dict(scheme="fp32", promote=0, gpu="rtx5090", layout="tt", tile={"block": [32, 64, 32], "warp": [16, 32, 32]}),
+    "wmma, register": dict(fragment={"policy": "wmma"}, where="register", layout="nt", stages=3, fragment_buffers=1),
+    "wmma, register, strided": dict(fragment={"policy": "wmma"}, where="register", layout="tn", stages=2, tile=TINY),
+    "words without a matrix unit": dict(fragment={"policy": "fma"}, where="register", promote=0, layout="tn", fragment_buffers=1,
+        tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
+    "three words without a matrix unit": dict(
+        fragment={"policy": "fma"}, scheme="bf16x6", where="shared", promote=0, layout="nt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
+    "32-bit words without a matrix unit": dict(
+        fragment={"policy": "fma"}, scheme="tf32x3", promote=0, layout="tt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
 }
 
 
