@@ -49,6 +49,13 @@ POLICIES = {"with_ec": "op_mma, with_ec, add_outside", "without_ec": "op_mma, wi
 """What `batched` multiplies by: words of the scheme, single words, or FP32 multiply-adds."""
 
 
+def usual_tile(fragment: Fragment) -> Tile:
+    """What `batched` takes where nobody asks for a tile: stages that fit 48 KiB, and warps whose fragments a lane holds without spilling."""
+    deep = len(corrected(fragment).words) * fragment.word_bytes <= 4
+    warp = (32, 16 if fragment.a.lane_copies > 1 else 32, max(16, fragment.shape[2]))
+    return Tile((128, 64, 32) if deep else (64, 64, max(16, fragment.shape[2])), warp, fragment.threads)
+
+
 def use(name: str, fragment: Fragment, space: str = WORDS, tile: Tile | None = None, policy: str = "with_ec", header: bool = True) -> str:
     """The text of a use for a fragment.
 
@@ -87,7 +94,7 @@ def use(name: str, fragment: Fragment, space: str = WORDS, tile: Tile | None = N
         f"uses/{name}.j2", fragment=fragment, space=space, words=words, element="Word" if words else "float", sizes=sizes, size=size,
         policy=POLICIES[policy], words_held=len(best.words) if policy == "with_ec" else 1,
         forms=("registers",) if policy == "simt" else ("registers", "shared"),
-        tile=tile or Tile(warp=(32, 32, max(16, fragment.shape[2])), lanes=fragment.threads), lanes=fragment.threads, platform=platform,
+        tile=tile or usual_tile(fragment), lanes=fragment.threads, platform=platform,
         platform_file=f"platform/{platform}.j2", plan=SimpleNamespace(lanes=fragment.threads),
     )
     before = fragment_header(fragment) if header else f'#include "{header_name(fragment)}"\n'
