@@ -65,12 +65,12 @@ def problems(batch: int, most: int) -> np.ndarray:
     return found
 
 
-def main(specs: list[Path]) -> None:
+def main(specs: list[Path], batches: list[int]) -> None:
     print("spec,batch,largest m and n,tiles,microseconds,microseconds to count them")
     for spec in specs:
         with tempfile.TemporaryDirectory() as folder:
             library = compiled(spec, Path(folder))
-            for batch in (8, 256, 1024):
+            for batch in batches:
                 for most in (128, 256, 512):
                     asked, count, room = problems(batch, most), ctypes.c_int64(), batch * (most // 16) ** 2
                     tiles = np.zeros((room, 4), np.int32)
@@ -84,4 +84,6 @@ def main(specs: list[Path]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("specs", nargs="+", type=Path, help="kernels for batches of all sizes")
-    main(parser.parse_args().specs)
+    parser.add_argument("--batches", default="8,256,1024", help="comma-separated numbers of products")
+    options = parser.parse_args()
+    main(options.specs, [int(batch) for batch in options.batches.split(",")])

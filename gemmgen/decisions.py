@@ -93,13 +93,17 @@ class Decision:
 
 BLOCK = Decision("block", "tile", "m, n, k of a thread block", ("BM", "BN", "BK"), "block {}", 1, 4096)
 WARP = Decision(
-    "warp", "tile", "m, n, k of a warp, with policy wgmma and tcgen05 of a warpgroup; its k is the block's k", ("WM", "WN", "WK"), "warp {}", 1, 4096,
+    "warp", "tile", "m, n, k of a warp, with policy wgmma and tcgen05 of a warpgroup; its k is the block's k, or less where a warp takes a stage in pieces"
+    " whose fragments it fetches together and no earlier", ("WM", "WN", "WK"), "warp {}", 1, 4096,
 )
 WHERE = Decision("where", "split", "where operands are split", label="split {}", words=(
     Word("prepass", "a split kernel writes packed words to global memory"),
 ))
 LOADS = Decision("loads", "pipeline", "how tiles reach shared memory", label="loads {}")
-STAGES = Decision("stages", "pipeline", "shared-memory buffers of the main loop", ("stages",), "{} stages", 2, 64, usual=2)
+STAGES = Decision(
+    "stages", "pipeline", "shared-memory buffers of the main loop; one where the next tile waits in registers until all have multiplied this one",
+    ("stages",), "{} stage(s)", 1, 64, usual=2,
+)
 GROUP = Decision("group", "tile", "block rows of C that are worked on together, so that L2 serves them", ("group",), "group {}", 1, 64, usual=1)
 SPLIT_K = Decision("split_k", "tile", "slices of k that different blocks sum, for few tiles of C", ("split_k",), "{} slice(s) of k", 1, 64, usual=1)
 PROMOTE = Decision(

@@ -355,7 +355,17 @@ class _Facts:
     @property
     def warps_k(self) -> int:
         """Warps that share a part of the tile, each with its own part of every stage's k."""
-        return self.block[2] // self.warp[2]
+        return self.block[2] // self.warp_stage_k
+
+    @property
+    def warp_stage_k(self) -> int:
+        """k of a stage that is a warp's."""
+        return self.block[2] if self.design.takes_pieces else self.warp[2]
+
+    @property
+    def piece_steps(self) -> int:
+        """Instructions along k whose fragments a warp fetches together, where it takes a stage in pieces; else 0."""
+        return self.warp[2] // self.fragment.shape[2] if self.warp[2] < self.warp_stage_k else 0
 
     @property
     def tiles_m(self) -> int:
@@ -369,7 +379,7 @@ class _Facts:
     @property
     def k_steps(self) -> int:
         """Instructions along k in one stage."""
-        return self.warp[2] // self.fragment.shape[2]
+        return self.warp_stage_k // self.fragment.shape[2]
 
     @property
     def elements(self) -> int:
@@ -433,14 +443,14 @@ class _Facts:
     def promote_steps(self) -> int:
         """Instructions along k between promotions, where promotion falls inside a stage; else 0."""
         least = self.fragment.shape[2] + self.design.promotes_at_once  # where it does, each instruction's sum moves over by itself
-        inside = least <= self.promote < self.warp[2]
+        inside = least <= self.promote < self.warp_stage_k
         return self.promote // self.fragment.shape[2] if inside else 0
 
     @property
     def promote_stages(self) -> int:
         """Stages between promotions, where promotion falls on a stage's end; else 0."""
-        outside = self.promote >= self.warp[2] and not (self.promotes_at_once and self.design.promotes_at_once)
-        return self.promote // self.warp[2] if outside else 0
+        outside = self.promote >= self.warp_stage_k and not (self.promotes_at_once and self.design.promotes_at_once)
+        return self.promote // self.warp_stage_k if outside else 0
 
     @property
     def promote_label(self) -> str:
@@ -537,6 +547,35 @@ class _Facts:
     def padding(self) -> int:
         """Bytes after each row of words, where rows cannot be swizzled."""
         return 0 if self.where == "register" else self.numbers.get("padding", 0)
+
+    @property
+    def padded(self) -> bool:
+        """Whether 16 bytes follow every line of banks, and chunks stay in order."""
+        return self.rows == "padded"
+
+    @property
+    def row_pitch(self) -> int:
+        """Bytes from one row of words to the next, on average where several rows share a line of banks."""
+        return self.row_bytes + int(self.numbers.get("row_padding", 0))
+
+    def row_at(self, row: str) -> str:
+        """Where a row of a stage begins, as C."""
+        return f"row_at({row})" if self.padded else f"({row}) * ROW_BYTES" if " " in row else f"{row} * ROW_BYTES"
+
+    @property
+    def sums_in_shared(self) -> bool:
+        """Whether the sums lie in shared memory from one step to the next."""
+        return self.fragment_caching == "none"
+
+    @property
+    def fetches_each(self) -> bool:
+        """Whether every product fetches its operands' fragments again."""
+        return self.fragment_caching != "all"
+
+    @property
+    def fragment_sets(self) -> int:
+        """Steps whose fragments a warp holds at a time."""
+        return max(self.fragment_buffers, self.piece_steps)
 
     @property
     def run(self) -> int:

@@ -216,7 +216,42 @@ class Verify(Strict):
 Expression = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 
 
+_Cycles = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
+_Budget = Annotated[int, Field(ge=1024, le=1 << 24)]
+_REGISTER_BYTES = Field(None, description="bytes of the register file of an SM; the GPU's own where it is not said")
+_SHARED_BYTES = Field(None, description="bytes of shared memory that a block may have; the GPU's own where it is not said")
+
+
+class Egemm(Strict):
+    """What EGEMM-TC's solver is given, each in place of the value that the GPU's row leads to."""
+
+    T_HMMA: _Cycles | None = Field(None, description="cycles of one matrix instruction of 16x8x8 (eq. 5)")
+    T_LDG128: _Cycles | None = Field(None, description="cycles of a warp's load of 16 bytes a thread from L2 (eq. 6)")
+    T_STS128: _Cycles | None = Field(None, description="cycles of a warp's store of 16 bytes a thread to shared memory (eq. 6)")
+    T_LDS32: _Cycles | None = Field(None, description="cycles of a warp's load of 4 bytes a thread from shared memory (eq. 7)")
+    register_bytes: _Budget | None = _REGISTER_BYTES
+    shared_bytes: _Budget | None = _SHARED_BYTES
+    warps: Annotated[int, Field(ge=1, le=32)] = Field(8, description="warps of a block, as Table 4 has them")
+
+
+class Legemm(Strict):
+    """What LE-GEMM's model is given, likewise."""
+
+    threads: Annotated[int, Field(ge=32, le=1024)] = Field(256, description="threads of a block, Work_num of eqs. 16 and 17; 256 in the authors' BatchGEMM")
+    threshold: Annotated[int, Field(ge=0, le=1 << 30)] | None = Field(
+        None, description="threads at work from which on eq. 12 is enough and eq. 15 decides; else the GPU's threshold of BatchGEMM's Algorithm 1"
+    )
+    register_bytes: _Budget | None = _REGISTER_BYTES
+    shared_bytes: _Budget | None = _SHARED_BYTES
+
+
 class Solve(Strict):
+    model: Literal["time", "egemm", "legemm"] = Field("time", description=(
+        "what chooses the tile: time: the least predicted time, or the spec's own objective; egemm: EGEMM-TC's eqs. 4 to 8, as its section 6 has them; "
+        "legemm: LE-GEMM's eqs. 12 to 17. What they do not speak of, time decides"
+    ))
+    egemm: Egemm = Field(Egemm(), description="values that model = egemm is given")
+    legemm: Legemm = Field(Legemm(), description="values that model = legemm is given")
     maximize: Expression | None = Field(None, description=(
         "what the search makes as large as possible, an expression over the model's symbols, such as blocks_per_sm * intensity; "
         "the least predicted time decides among equals, and alone where nothing is said"
@@ -230,6 +265,11 @@ class Solve(Strict):
     def _one_objective(self) -> Solve:
         if self.maximize and self.minimize:
             raise ValueError("maximize or minimize, not both")
+        if self.model != "time" and (self.maximize or self.minimize):
+            raise ValueError(f"an objective of your own or model = {self.model!r}, not both")
+        for name in ("egemm", "legemm"):
+            if name != self.model and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"[solve.{name}] beside model = {self.model!r}: it is asked by model = {name!r} alone")
         return self
 
 

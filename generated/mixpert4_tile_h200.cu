@@ -277,14 +277,15 @@ gemmgen_mixpert4_tile_wgmma_128x64x64_a209588a_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_scales, b_status);
 }
 
+// Sums of a tile of k begin at these bits, which are the number 12582912: the bits of a sum s, |s| < 2^22, are then that number + s.
+constexpr int OFFSET = 0x4b400000;
+
 // C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
 GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
     float was = -0.0f;
     if (beta != 0.0f) was = *to;
     *to = fmaf(alpha, product, beta * was);
 }
-// Sums of a tile of k begin at these bits, which are the number 12582912: the bits of a sum s, |s| < 2^22, are then that number + s.
-constexpr int OFFSET = 0x4b400000;
 
 //                n0        BLOCK_N = 64
 //            +---------+---------+      A tile C[m0 : m0 + 128, n0 : n0 + 64] is computed by 2 x 1 warpgroups

@@ -382,18 +382,19 @@ gemmgen_mixpert_triangle_wgmma_64x128x64_58392bec_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_absmax, b_status);
 }
 
-// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
-GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
-    float was = -0.0f;
-    if (beta != 0.0f) was = *to;
-    *to = fmaf(alpha, product, beta * was);
-}
 // An element from its sums, from the smallest contribution to the largest: each is rounded to FP32 once.
 GG_DEVICE float summed(int sum14, int sum7, int sum0) {
     float so_far = (float)sum14;
     so_far = fmaf(so_far, 0x1p-7f, (float)sum7);
     so_far = fmaf(so_far, 0x1p-7f, (float)sum0);
     return so_far;
+}
+
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
 }
 
 //                n0        BLOCK_N = 128

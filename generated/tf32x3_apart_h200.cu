@@ -213,18 +213,19 @@ gemmgen_tf32x3_apart_wgmma_128x128x32_5b7d4d59_split(
         split_b((int)blockIdx.x - blocks_a, b, ldb, n, k, b_words, b_status);
 }
 
-// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
-GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
-    float was = -0.0f;
-    if (beta != 0.0f) was = *to;
-    *to = fmaf(alpha, product, beta * was);
-}
 // What stayed in the unit's accumulator, and what the unit cut off on its way: toward zero, so on average this much of what has been promoted.
 // A sum that has bits to spare has lost none.
 GG_DEVICE float given_back(float rest, float promoted) {
     const float sum = promoted + rest;
     const bool exact = sum - promoted == rest && (__float_as_uint(sum) & 15) == 0;
     return exact ? rest : fmaf(promoted, 8.94069672e-08f, rest);
+}
+
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
 }
 
 //                n0        BLOCK_N = 128

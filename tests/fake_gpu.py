@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from fake_kernels import FakeKernels, FakeLimits, FakeRates
 
 from gemmgen.bringup.probe import LOADED, REGISTERS, register_counts
 from gemmgen.catalog.conversion import RAW, decode
@@ -17,6 +18,7 @@ from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.number import INTEGERS
 from gemmgen.catalog.unit import MatrixUnit
 from gemmgen.emulate.core import units
+from gemmgen.render import Source
 
 Multiply = Callable[[str, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """(word type, [tiles, m, k] and [tiles, k, n] words, [tiles, m, n]) -> [tiles, m, n]."""
@@ -31,6 +33,7 @@ class FakeGpu:
         multiply: what its unit does.
         moved: of an operand, where the real place (lane, register, word) of the catalog's row lies: (a function of it, by operand).
         told: what its driver says.
+        limits, rates: what it holds, and how fast it is.
     """
 
     multiply: Multiply
@@ -40,6 +43,14 @@ class FakeGpu:
     name: str = "a made-up GPU"
     kind: str = "cuda"
     launches: int = 0
+    limits: FakeLimits = field(default_factory=FakeLimits)
+    rates: FakeRates = field(default_factory=FakeRates)
+
+    def kernels(self, source: Source) -> FakeKernels:
+        return FakeKernels(self.limits, self.rates, source)
+
+    def sensors(self) -> None:
+        return None
 
     def open(self, fragment: Fragment) -> FakeDevice:
         return FakeDevice(self, fragment)

@@ -35,6 +35,11 @@ class Status(IntEnum):
     hipErrorInvalidImage = 200
     hipErrorNotFound = 500
     hipErrorLaunchFailure = 719
+    hipErrorInvalidValue = 1
+
+
+class FunctionAttribute(IntEnum):
+    HIP_FUNC_ATTRIBUTE_NUM_REGS = 4
 
 
 class MemcpyKind(IntEnum):
@@ -79,6 +84,7 @@ class FakeHip:
     assemblies: dict[str, str] = field(default_factory=dict)
     hipError_t = Status
     hipMemcpyKind = MemcpyKind
+    hipFunction_attribute = FunctionAttribute
     _next: int = 0x7F0000000000
 
     def __getattribute__(self, name: str):
@@ -167,6 +173,16 @@ class FakeHip:
         self.launches.append(launched)
         if self.execute:
             self.execute(self, launched)
+        return (Status.hipSuccess,)
+
+    def hipFuncGetAttribute(self, attribute, function):
+        assert attribute == FunctionAttribute.HIP_FUNC_ATTRIBUTE_NUM_REGS
+        return Status.hipSuccess, function[1].registers
+
+    def hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(self, function, threads, shared_bytes):
+        return (Status.hipErrorInvalidValue, None) if shared_bytes > 65536 else (Status.hipSuccess, 2048 // threads)
+
+    def hipDeviceSynchronize(self):
         return (Status.hipSuccess,)
 
     # ---- events: they count what came before them

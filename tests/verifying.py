@@ -115,13 +115,13 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         part_a, part_b = whole_a[:, first : first + depth], whole_b[first : first + depth]
         if not plan.scheme.exact:
             # Warps may share the k of a stage.
-            sharer = np.arange(part_a.shape[1]) // plan.warp[2] % (plan.block[2] // plan.warp[2])
+            sharer = np.arange(part_a.shape[1]) // plan.warp[2] % plan.warps_k
             sums = [
                 product(
                     plan.scheme, plan.gpu.unit if plan.fragment.on_matrix_unit else None, part_a[:, sharer == one], part_b[sharer == one],
                     promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.compensates,
                 )
-                for one in range(plan.block[2] // plan.warp[2])
+                for one in range(plan.warps_k)
             ]
             part = sum(sums[1:], sums[0])
         else:

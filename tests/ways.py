@@ -182,6 +182,15 @@ WAYS = {
     "three words with row scales": dict(scheme="scaled_f16x6", layout="tn", promote=32, tile=TINY),
     "32-bit words, small products apart": dict(scheme="tf32x3_apart", layout="nt", promote=32, tile=TINY),
     "fp32, on Blackwell": dict(scheme="fp32", promote=0, gpu="rtx5090", layout="tt", tile={"block": [32, 64, 32], "warp": [16, 32, 32]}),
+    "one stage, padded, pieces of one instruction": dict(
+        gpu="t4", scheme="egemm", promote=0, tile={"block": [32, 32, 32], "warp": [16, 16, 8]}, stages=1, loads="spread", fragment_buffers=1, rows="padded"),
+    "one stage, padded, two buffers, before shared memory": dict(where="shared", stages=1, loads="grouped", fragment_buffers=2, promote=32, tile=TINY,
+                                                                rows="padded", layout="tn"),
+    "pieces of two instructions, padded": dict(
+        promote=32, tile={"block": [32, 32, 64], "warp": [16, 16, 32]}, stages=2, loads="async", fragment_buffers=1, rows="padded", layout="nt"),
+    "sums cached alone": dict(fragment_caching="sums", promote=32, tile=TINY, stages=3, fragment_buffers=1, layout="tt"),
+    "nothing cached, loads waited for": dict(
+        fragment_caching="none", scheme="legemm", promote=0, tile=TINY, stages=1, loads="waited", fragment_buffers=1, rows="padded"),
     "wmma, register": dict(fragment={"policy": "wmma"}, where="register", layout="nt", stages=3, fragment_buffers=1),
     "wmma, register, strided": dict(fragment={"policy": "wmma"}, where="register", layout="tn", stages=2, tile=TINY),
     "words without a matrix unit": dict(fragment={"policy": "fma"}, where="register", promote=0, layout="tn", fragment_buffers=1,

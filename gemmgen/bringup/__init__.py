@@ -8,11 +8,12 @@
 | `sums` | in which steps products are summed |
 | `rules` | how a unit rounds, trait by trait, without a model |
 | `candidates` | which row of specs/units it is: rules told apart, and proven |
-| `egemm` | EGEMM-TC's profiling, and what it overlooks |
+| `egemm`, `profiled` | EGEMM-TC's profiling, and what it overlooks; the same as a workflow that asks on |
 | `named` | instructions without a row, by their mnemonics |
 | `instruction` | all of that of one instruction |
 | `session` | what a bring-up knows and finds |
-| `facts`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, instructions and their maps, the unit's row |
+| `facts`, `limits`, `rates`, `fragments`, `unit` | its parts, each a file with a function `measure(session)`: the driver's facts, limits by trying, rates by
+  microbenchmarks, instructions and their maps, the unit's row |
 | `data_sheet`, `from_row` | without a device: sums of a data sheet's numbers, and a row of them |
 | `report` | Markdown and JSON, and what changed since the last time |
 """
@@ -24,14 +25,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gemmgen.bringup import facts, fragments, report, unit
+from gemmgen.bringup import facts, fragments, limits, rates, report, unit
 from gemmgen.bringup.probe import Machine
 from gemmgen.bringup.session import Session
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
 from gemmgen.catalog.gpu import arch_number, generation
 from gemmgen.catalog.unit import UNITS
 
-PARTS: tuple[Callable[[Session], None], ...] = (facts.measure, fragments.measure, unit.measure)
+PARTS: tuple[Callable[[Session], None], ...] = (
+    facts.measure, limits.measure, rates.measure, fragments.measure, unit.measure, facts.write_row,
+)
 """In order; a part may read what those before it found."""
 REPORT = "report.json"
 

@@ -7,7 +7,9 @@ specs/units would have passed the same test.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from gemmgen.bringup.candidates import every
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.sums import Order
 from gemmgen.catalog.conversion import decode
+from gemmgen.catalog.fragment import Fragment
 from gemmgen.emulate.core import units
 
 DRAWS = 10_000
@@ -75,32 +78,73 @@ class Profile:
         ]
 
 
+    @property
+    def half_passes(self) -> bool:
+        """Whether d_HALF is taken for the unit's arithmetic, and d_FLOAT is not."""
+        return self.half == self.draws > self.single_21
+
+    @property
+    def design(self) -> str:
+        """What the workflow's second half makes of the verdict (figure 2b)."""
+        if self.single_21 == self.draws:
+            return "4 instructions an extended-precision product (Algorithm 1), operands split in two FP16 words: scheme egemm"
+        if self.half_passes:
+            return "16 instructions an extended-precision product (Dekker), as both data and operation are half precision: no scheme here"
+        return "none: the paper has no design for a unit that is neither; the rule below tells which scheme's bound still holds (gemmgen verify)"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "draws": self.draws, "half": self.half, "single": self.single, "single_21_bits": self.single_21, "worst_ulp": self.worst,
+            "example": self.example, "rules_passing": self.passing, "rules": self.of, "verdict": self.verdict, "overlooked": self.overlooked,
+        }
+
+    @property
+    def lines(self) -> list[str]:
+        """The figures and the example as the paper prints one."""
+        told = [f"{self.draws} draws of a1 b1 + a2 b2: {self.half} are d_HALF, {self.single} are d_FLOAT bit for bit, "
+                f"{self.single_21} are d_FLOAT up to {BITS} mantissa bits; the largest difference from d_FLOAT is {self.worst} ulp."]
+        if self.example:
+            half, single, unit = self.example
+            told += ["", "```", f"half_result:   {half:.8f}", f"single_result: {single:.8f}", f"Matrix unit:   {unit:.8f}", "```"]
+        return told
+
+
+def suited(fragments: Iterable[Fragment]) -> Fragment | None:
+    """The first instruction of FP16 words; a library's fragment, as the paper uses, before others. None where there is none."""
+    found = [one for one in fragments if one.word == "f16"]
+    return next((one for one in found if one.interface.library_fragment), found[0] if found else None)
+
+
 def profile(dots: Dots, order: Order, draws: int = DRAWS, seed: int = 2) -> Profile:
     """EGEMM's test of an instruction of FP16 words.
 
     Args:
         dots: of words f16.
     """
-    rng = np.random.default_rng(seed)
-    words = rng.uniform(0, LARGEST, (4, draws)).astype(np.float16)
-    a1, a2, b1, b2 = words
-    a, b = np.zeros((2, draws, dots.depth), np.float16)
-    a[:, 0], a[:, 1], b[:, 0], b[:, 1] = a1, a2, b1, b2
-    a, b, c = a.view(np.uint16), b.view(np.uint16), np.zeros(draws, np.float32)
+    a, b, c = drawn(dots.depth, draws, seed)
     unit = dots.ask(a, b, c)
+    a1, a2, b1, b2 = (words.view(np.float16)[:, at] for words in (a, b) for at in (0, 1))
     half = (a1 * b1 + a2 * b2).astype(np.float32)
     single = a1.astype(np.float32) * b1.astype(np.float32) + a2.astype(np.float32) * b2.astype(np.float32)
-    far = _apart(unit, single)
+    far = apart(unit, single)
     odd = np.flatnonzero(far)
     example = tuple(float(x[odd[0]]) for x in (half, single, unit)) if len(odd) else None
     rules = every("f16", order.block or max(map(len, order.steps)))
     left, right = (decode("f16", x[:_SHARED]) for x in (a, b))
-    passing = sum(bool((_apart(units.dot(one.unit("f16"), "f16", left, right, c[:_SHARED]), single[:_SHARED]) < 1 << 23 - BITS).all()) for one in rules)
+    passing = sum(bool((apart(units.dot(one.unit("f16"), "f16", left, right, c[:_SHARED]), single[:_SHARED]) < 1 << 23 - BITS).all()) for one in rules)
     return Profile(
-        draws, int((_apart(unit, half) == 0).sum()), int((far == 0).sum()), int((far < 1 << 23 - BITS).sum()), int(far.max()), example, passing, len(rules),
+        draws, int((apart(unit, half) == 0).sum()), int((far == 0).sum()), int((far < 1 << 23 - BITS).sum()), int(far.max()), example, passing, len(rules),
     )
 
 
-def _apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """By how many FP32 numbers two positive ones differ."""
+def drawn(depth: int, draws: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The paper's draws: words of A and B [draws, depth], of which the first two of each are random and the others 0, and zeros [draws]."""
+    words = np.random.default_rng(seed).uniform(0, LARGEST, (4, draws)).astype(np.float16)
+    a, b = np.zeros((2, draws, depth), np.float16)
+    a[:, 0], a[:, 1], b[:, 0], b[:, 1] = words
+    return a.view(np.uint16), b.view(np.uint16), np.zeros(draws, np.float32)
+
+
+def apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """By how many FP32 numbers two of one sign differ; of two signs not 0."""
     return np.abs(x.view(np.int32).astype(np.int64) - y.view(np.int32))

@@ -1,33 +1,27 @@
-"""What a driver tells without a measurement, and the part of a GPU's row that it fills.
+"""What a driver tells without a measurement, and the part of a GPU's row that it and what was measured fill.
 
-The row is not whole: clocks, rates and what kernels reach of them are for other parts to measure. It is written as
-`gpu.partial.toml`, which no table reads, with what is missing named in it.
+The row is not whole: what kernels reach of its rates is not sought. It is written as `gpu.partial.toml`, which no table reads, with what is missing named
+in it.
 """
 
 from __future__ import annotations
 
 from gemmgen.bringup.session import Session, Value
-from gemmgen.catalog.gpu import GPUS, Limits, Rates
+from gemmgen.catalog.gpu import Limits, Rates
 from gemmgen.catalog.vendor import vendor_of
-
-_ASSUMED = ("registers_per_thread", "register_allocation_unit", "shared_allocation_unit")
-"""Limits that no driver tells; those of a row of the same arch are assumed until they are tried."""
-_PASSING = ("title", "arch")
 
 
 def measure(session: Session) -> None:
-    """The driver's facts, and the partial row of the GPU."""
+    """The driver's facts."""
     machine = session.machine
-    told = dict(machine.facts())
     how = "the emulated GPU's row" if machine.kind == "emulator" else "the driver"
-    values = {name: Value(f"gpu {name}", value, how, "told") for name, value in told.items()}
-    like = next((row for row in GPUS.rows() if row.arch == machine.arch), None)
-    for name in _ASSUMED:
-        if name not in told and like:
-            values[name] = Value(f"gpu {name}", getattr(like.limits, name), f"as of {like.name}, which has the same arch", "assumed")
-    session.values += values.values()
-    title = str(told.get("title", machine.name))
-    session.rows["gpu.partial.toml"] = _text(session, {name: value for name, value in values.items() if name not in _PASSING}, title)
+    session.values += [Value(f"gpu {name}", value, how, "told") for name, value in machine.facts().items()]
+
+
+def write_row(session: Session) -> None:
+    """The partial row of the GPU, of what was told and measured until now."""
+    values = {one.name.removeprefix("gpu "): one for one in session.values if one.name.startswith("gpu ") and one.value is not None}
+    session.rows["gpu.partial.toml"] = _text(session, values, str(values["title"].value if "title" in values else session.machine.name))
 
 
 def missing(values: dict[str, Value]) -> list[str]:
@@ -38,18 +32,17 @@ def missing(values: dict[str, Value]) -> list[str]:
 def _text(session: Session, values: dict[str, Value], title: str) -> str:
     machine = session.machine
     lines = [
-        "# Part of a GPU's row: what the driver tells, and what is assumed. Not measured, so missing: " + ", ".join(missing(values)) + ".",
+        "# Part of a GPU's row: what the driver tells, and what was measured. Missing: " + ", ".join(missing(values)) + ".",
         f'name = "{session.name}"', f'title = "{title}"', f'source = "gemmgen bringup on {machine.name}"', f'vendor = "{vendor_of(machine.arch).name}"',
         f'arch = "{machine.arch}"', f'matrix_unit = "units/{session.name}.toml"',
     ]
     for table, model in (("limits", Limits), ("rates", Rates)):
         lines += ["", f"[{table}]"]
-        lines += [
-            f"{name} = {_number(values[name].value)}" + (f"  # {values[name].standing}: {values[name].how}" if values[name].standing == "assumed" else "")
-            for name in model.model_fields if name in values
-        ]
+        lines += [f"{name} = {_toml(values[name].value)}" for name in model.model_fields if name in values]
     return "\n".join(lines) + "\n"
 
 
-def _number(value: float) -> str:
+def _toml(value: float | dict[str, int]) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {_toml(one)}' for name, one in value.items())} }}"
     return str(int(value)) if float(value).is_integer() else f"{value:.6g}"

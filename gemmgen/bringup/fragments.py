@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gemmgen.bringup.egemm import suited
 from gemmgen.bringup.instruction import Instruction, probe_instruction
 from gemmgen.bringup.maps import Maps
 from gemmgen.bringup.session import Session, Value
@@ -10,11 +11,10 @@ from gemmgen.catalog.fragment import FragmentMap
 
 def measure(session: Session) -> None:
     """Probe every instruction of the session."""
-    first_f16 = next((one for policy in ("library", "any") for one in session.fragments
-                      if one.word == "f16" and (policy == "any" or one.interface.library_fragment)), None)
+    for_egemm = suited(session.fragments)
     for fragment in session.fragments:
         session.progress(fragment.name)
-        one = probe_instruction(session.machine, fragment, session.products, session.seed, egemm=fragment is first_f16)
+        one = probe_instruction(session.machine, fragment, session.products, session.seed, egemm=fragment is for_egemm)
         session.instructions.append(one)
         session.values.append(_value(one))
         if one.maps and one.maps.fits and not one.maps.same_as(fragment):

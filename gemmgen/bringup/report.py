@@ -13,8 +13,6 @@ from gemmgen.bringup.unit import differences, unit_row
 
 SCHEMA_VERSION = 1
 NOT_MEASURED = {
-    "rates": "throughput and latency of instructions, of shared memory, L2 and device memory, of launches; clocks under load and power limit",
-    "limits by trying": "registers, shared memory, threads, clusters, allocation units from occupancy",
     "calibration": "the constants of the register table and of the time model, and their error on held-out kernels",
     "kernels": "the reference set solved, built, verified and timed on the rows found",
 }
@@ -57,11 +55,7 @@ def _instruction(one: Instruction) -> dict[str, Any]:
     if one.whole:
         found["integers"] = {"products": one.whole[0], "exact": one.whole[1]}
     if one.profile:
-        profile = one.profile
-        found["egemm"] = {
-            "draws": profile.draws, "half": profile.half, "single": profile.single, "single_21_bits": profile.single_21, "worst_ulp": profile.worst,
-            "example": profile.example, "rules_passing": profile.passing, "rules": profile.of, "verdict": profile.verdict, "overlooked": profile.overlooked,
-        }
+        found["egemm"] = one.profile.as_dict()
     return found
 
 
@@ -74,9 +68,16 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             found.append(f"{name}: was {old[name]['value']}, and was not sought")
         elif name not in old:
             found.append(f"{name}: new, {new[name]['value']}")
-        elif _plain(old[name]["value"]) != _plain(new[name]["value"]):
+        elif not _same(old[name]["value"], new[name]["value"], new[name].get("tolerance", 0.0)):
             found.append(f"{name}: was {old[name]['value']}, is {new[name]['value']}")
     return found
+
+
+def _same(old: Any, new: Any, tolerance: float) -> bool:
+    """Whether two values are one, or nearly where a measurement is not the same twice."""
+    if tolerance and isinstance(old, int | float) and isinstance(new, int | float):
+        return abs(new - old) <= tolerance * max(abs(new), abs(old))
+    return _plain(old) == _plain(new)
 
 
 def _plain(value: Any) -> Any:
@@ -163,21 +164,18 @@ def _egemm(session: Session) -> list[str]:
     lines: list[str] = []
     for one in session.instructions:
         if profile := one.profile:
-            lines += ["", f"## EGEMM-TC's profiling, on {one.fragment.name}", "",
-                      f"{profile.draws} draws of a1 b1 + a2 b2: {profile.half} are d_HALF, {profile.single} are d_FLOAT bit for bit, "
-                      f"{profile.single_21} are d_FLOAT up to 21 mantissa bits; the largest difference from d_FLOAT is {profile.worst} ulp.", ""]
-            if profile.example:
-                half, single, unit = profile.example
-                lines += ["```", f"half_result:   {half:.8f}", f"single_result: {single:.8f}", f"Matrix unit:   {unit:.8f}", "```", ""]
+            lines += ["", f"## EGEMM-TC's profiling, on {one.fragment.name}", "", *profile.lines, ""]
             lines += [f"Verdict: {profile.verdict}.", "", "What it overlooks:", "", *(f"- {sentence}" for sentence in profile.overlooked)]
     return lines
 
 
 def _facts(session: Session) -> list[str]:
-    lines = ["", "## What the driver tells, and what is assumed", "", "| value | | standing | by |", "| --- | --- | --- | --- |"]
+    lines = ["", "## Of the GPU's row, and what the driver tells", "", "| value | | standing | by |", "| --- | --- | --- | --- |"]
     facts = [(one.name.removeprefix("gpu "), one) for one in session.values if one.name.startswith("gpu ")]
     return lines + [f"| {name} | {_shown(one)} | {one.standing} | {one.how} |" for name, one in facts]
 
 
 def _shown(value: Value) -> str:
+    if value.value is None:
+        return ""
     return f"{value.value:g}" if isinstance(value.value, float) else str(value.value)

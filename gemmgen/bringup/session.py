@@ -25,6 +25,7 @@ class Value:
         how: how it was found, or why not.
         standing: see above.
         proof: what supports it: random products that agree, repeats, their spread.
+        tolerance: what of it may differ from one time to the next without having changed, relative.
     """
 
     name: str
@@ -32,9 +33,11 @@ class Value:
     how: str
     standing: Standing = "measured"
     proof: str = ""
+    tolerance: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        return {"value": self.value, "standing": self.standing, "how": self.how, "proof": self.proof}
+        known = {"value": self.value, "standing": self.standing, "how": self.how, "proof": self.proof}
+        return known | {"tolerance": self.tolerance} if self.tolerance else known
 
 
 @dataclass
@@ -64,3 +67,19 @@ class Session:
     rows: dict[str, str] = field(default_factory=dict)
     sections: list[tuple[str, str]] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
+
+    def value(self, name: str) -> Value | None:
+        """The value of a name; None where there is none."""
+        return next((one for one in self.values if one.name == name), None)
+
+    def put(self, value: Value) -> None:
+        """Add a value, or replace the one of its name in its place."""
+        at = next((at for at, one in enumerate(self.values) if one.name == value.name), None)
+        self.values[len(self.values) if at is None else at : len(self.values) if at is None else at + 1] = [value]
+
+    def found(self, name: str, value: Any, how: str, proof: str = "", tolerance: float = 0.0) -> None:
+        """Add what was measured of a thing that the driver may have told, beside what it told."""
+        before = self.value(name)
+        if before is not None and before.standing == "told":
+            how += f"; {before.how} tells {'the same' if before.value == value else before.value}"
+        self.put(Value(name, value, how, "measured", proof, tolerance))

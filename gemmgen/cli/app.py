@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gemmgen import __version__
-from gemmgen.cli import brought, explored, explored_report, explored_results, run_library, transform_program
+from gemmgen.cli import brought, explored, explored_report, explored_results, profiled, run_library, transform_program
 from gemmgen.cli.output import Progress, emit, emit_error, emit_json, is_folder, json_text, note, write_files, write_paths
 from gemmgen.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, DeviceError, GemmgenError, SpecError
 from gemmgen.files import read
@@ -766,6 +766,7 @@ explored_report.add_to(app)
 app.command("run", epilog=_examples(*run_library.EXAMPLES), context_settings={"allow_interspersed_args": False})(run_library.run)
 app.command("transform", epilog=_examples(*transform_program.EXAMPLES), context_settings={"allow_interspersed_args": False})(transform_program.transform)
 app.command(epilog=_examples(*brought.EXAMPLES))(brought.bringup)
+app.command(epilog=_examples(*profiled.EXAMPLES))(profiled.profile)
 
 
 @app.command(epilog=_examples("gemmgen gpus", "gemmgen gpus h100", "gemmgen gpus my_gpu.toml --json"))

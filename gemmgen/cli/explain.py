@@ -98,6 +98,7 @@ def text(explanation: Explanation) -> str:
         **({"weighed": ", ".join(f"{policy} {seconds * 1e3:.3f} ms" for policy, seconds in e.weighed.items())} if len(e.weighed) > 1 else {}),
         **plan.design.told_of(plan),
         **_asked(e, known),
+        **_modelled(e),
         **({"binds": binds} if (binds := plan.design.binding(known)) else {}),
         "rates": reached.measured or f"{plan.arch}: assumed, not measured; times are for comparing candidates",
         "searched": _searched(e),
@@ -108,12 +109,13 @@ def text(explanation: Explanation) -> str:
         lines = [line for equation in equations if (line := _line(equation, values))]
         parts += [_equations(title.lower(), lines)] if lines else []
     parts += _limits(e)
-    paper_lines = []
-    for equation, value in papers.evaluated(known):
+    parts += _beside(e)
+    paper_lines, given = [], _latencies(e)
+    for equation, value in papers.evaluated(known | given):
         if value is None:
             paper_lines.append((equation.number, f"{equation.symbol}: the paper prints no latencies", f"= {equation.form}"))
         else:
-            paper_lines.append(_line(equation, papers.numbers(known)))
+            paper_lines.append(_line(equation, papers.numbers(known | given)))
     parts.append(_equations("the papers' own, at this plan", paper_lines))
     parts.append("constraints\n" + "\n".join(
         f"  {c.number:<4} {c.form}\n       {c.filled(known)}" for c in (*plan.design.constraints, *e.request.required)
@@ -146,6 +148,56 @@ def _asked(e: Explanation, known: dict[str, Any]) -> dict[str, str]:
     told = [f"{e.request.asked[0]} = {goal.filled(known)} = {figure(goal.value(known))}"] if goal else []
     told += [f"{one.number}, {one.written}: {one.filled(known)}" for one in e.request.required]
     return {"asked": "; ".join(told)} if told else {}
+
+
+def _modelled(e: Explanation) -> dict[str, str]:
+    """The paper's model that chose the tile, what it makes largest, and what it was given."""
+    from gemmgen.model.equation import figure
+
+    model = e.request.model
+    if model is None or e.tile is None:
+        return {}
+    given = ", ".join(f"{name} = {figure(value)} ({source})" for name, (value, source) in model.given.items())
+    return {"model": f"{model.title}: {model.objective}, is {figure(e.tile.objective)}", "given": given}
+
+
+def _latencies(e: Explanation) -> dict[str, float]:
+    """Of the instructions that EGEMM-TC's equations count, where its model was given them."""
+    from gemmgen.model import papers
+
+    return {name: value for name, (value, _) in e.request.model.given.items() if name in papers.LATENCIES} if e.request.model else {}
+
+
+SHOWN_TILES = 8
+"""Of those that a paper's model allows."""
+
+
+def _beside(e: Explanation) -> list[str]:
+    """The tile of a paper's model beside the one that the predicted time takes, and the tiles that the model allows."""
+    from gemmgen.model.equation import figure
+    from gemmgen.solve.papers import valued
+
+    model = e.request.model
+    if model is None or e.tile is None:
+        return []
+
+    def size(extents: Sequence[int]) -> str:
+        return "x".join(map(str, extents))
+
+    rows = []
+    for name, plan in ((model.name, e.plan), ("ours", e.ours)):
+        if plan is not None:
+            own, numbers = valued(model, plan), plan.model
+            rows.append((name, plan.fragment.policy, size(plan.block), size(plan.warp), *map(figure, own.values()), plan.stages, numbers["registers"],
+                         plan.shared_bytes, numbers["resident_blocks"], round(1e3 * float(numbers["seconds"]), 3)))
+    head = ("choice", "policy", "block", "warp", *e.tile.values, "stages", "registers", "shared B", "blocks an SM", "ms")
+    parts = [f"{model.title} beside the predicted time\n" + table(head, rows, indent="  ")]
+    before = model.tiles[:model.tiles.index(e.tile)]
+    why = {tile.block: "the compiler refuses its kernels" for tile in before} | {one.tile.block: f"no kernel: {one.why}" for one in e.passed}
+    tiles = [(size(tile.block), size(tile.warp), *map(figure, tile.values.values()), why.get(tile.block, "taken" if tile == e.tile else ""))
+             for tile in model.tiles[:SHOWN_TILES]]
+    return [*parts, f"tiles that {model.title} allow, {len(model.tiles)}, the best first\n"
+            + table(("block", "warp", *e.tile.values, ""), tiles, indent="  ")]
 
 
 def _limits(e: Explanation) -> list[str]:
@@ -283,6 +335,7 @@ def latex(explanation: Explanation) -> str:
 def as_dict(explanation: Explanation) -> dict[str, Any]:
     """For `--json`."""
     from gemmgen.solve.limits import limits
+    from gemmgen.solve.papers import valued
 
     e, known = explanation, _numbers(explanation)
     found = limits(e.request, e.plan)
@@ -303,4 +356,11 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
         ],
         "occupancy_steps": [{"registers": registers, "blocks": blocks} for registers, blocks in found.steps],
         "asked": list(e.request.asked),
+        **({"model": {
+            "name": e.request.model.name, "objective": e.request.model.objective,
+            "given": {name: {"value": value, "source": source} for name, (value, source) in e.request.model.given.items()},
+            "taken": e.tile.as_dict(), "passed": [one.tile.as_dict() | {"why": one.why} for one in e.passed],
+            "tiles": [one.as_dict() for one in e.request.model.tiles], "of_ours": valued(e.request.model, e.ours) if e.ours else None,
+            "ours": e.ours.as_dict() if e.ours else None,
+        }} if e.request.model and e.tile else {}),
     }

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.decisions import SUMS
-from gemmgen.designs.design import Choices
+from gemmgen.decisions import SUMS, Decision
+from gemmgen.designs.design import Choices, Design
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Constraint, Numbers, figure
 
@@ -26,6 +26,13 @@ def warp_k(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [tile] warp", "warp k differs from block k", got=wk, needs=f"{bk}: a warp works through the whole stage",
         remedy=f"warp = [{wm}, {wn}, {bk}]",
+    )
+
+
+def _single_stage(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] stages", "one stage is multiplied while others are filled", got=plan.stages, needs="2 or more",
+        remedy='stages = 2, or policy = "mma" with loads = "spread", whose next tile waits in registers',
     )
 
 
@@ -98,8 +105,17 @@ def _compensation(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 def sums(choices: Choices, count: int) -> dict[str, np.ndarray]:
     """The symbol of `SUMS`, of which a search considers what is settled before it, for so many candidates."""
-    (word,) = choices.among(SUMS.name, (SUMS.usual,))
-    return {name: np.full(count, value) for name, value in SUMS.encoded(word).items()}
+    return _word(SUMS, choices, count)
+
+
+def settled(design: Design, choices: Choices, count: int) -> dict[str, np.ndarray]:
+    """The symbols of all the design's own decisions of that kind, for so many candidates."""
+    return {name: values for one in design.own if one.quiet for name, values in _word(one, choices, count).items()}
+
+
+def _word(one: Decision, choices: Choices, count: int) -> dict[str, np.ndarray]:
+    (word,) = choices.among(one.name, (one.usual,))
+    return {name: np.full(count, value) for name, value in one.encoded(word).items()}
 
 
 def _many_tiles(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
@@ -117,6 +133,8 @@ def _tile_of_k(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+WHOLE_STAGE = Constraint("C2", "warp k", "WK == BK", "a warp works through the whole stage", warp_k)
+RING = Constraint("C61", "one stage", "stages > 1", "one stage is multiplied while others are filled", _single_stage)
 WARP_M = Constraint("C3", "warp m", "WM % FM == 0", "whole fragments", whole_fragments(0))
 BLOCK_M = Constraint("C5", "block m", "BM % WM == 0", "whole warps", whole_warps(0))
 BLOCK_N = Constraint("C6", "block n", "BN % WN == 0", "whole warps", whole_warps(1))

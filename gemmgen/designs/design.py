@@ -136,6 +136,8 @@ class Design:
         splits_apart: whether A and B may have other words, and not only more of the same.
         takes_stored_b: whether B may be words as it is stored (`Scheme.b`).
         promotes_at_once: whether a sum that is promoted after every instruction needs no array of its own.
+        of_papers: whether EGEMM-TC's and LE-GEMM's models of a tile are about its kernels: a block's stages in shared memory, fragments in registers.
+        takes_pieces: whether a warp k below block k is a piece of a stage, which each warp goes through as a whole, and not a warp's share of it.
         sums_come_combined: whether the accumulators are added up before the output asks for them.
         narrow: whether it is for some sizes alone, as `suits` tells.
         stays: whether blocks stay and work off one tile after another, each launch overlapping the one before.
@@ -168,6 +170,8 @@ class Design:
     splits_apart: bool = False
     takes_stored_b: bool = False
     promotes_at_once: bool = False
+    takes_pieces: bool = False
+    of_papers: bool = False
     sums_come_combined: bool = False
     narrow: bool = False
     stays: bool = False
@@ -340,7 +344,8 @@ class Design:
             "M": float(max(1, hints.m)), "N": float(max(1, hints.n)), "K": float(max(1, hints.k)), "FM": fm, "FN": fn, "FK": fk,
             "batch": float(max(1, hints.matrices)), "products": len(scheme.products),
             "sums": len(scheme.accumulators), "promoted_sums": sum(acc.promoted for acc in scheme.accumulators),
-            "compensated": 0,  # but where the decision is a design's own
+            # But where the decisions are a design's own, and a candidate's.
+            **{name: 0 for name in ("compensated", "padded", "uncached") if name not in self.symbols},
             **self.passes(scheme), **({"split_passes": 1} if self.splits_whole(scheme, gpu, hints) else {}),
             "tile_k": scheme.tile_k or 0, "a_strided": int(layout[0] == "t"), "b_strided": int(layout[1] == "n"),
             **resources.limit_numbers(gpu.limits), **self.word_numbers(scheme, gpu),

@@ -26,13 +26,18 @@ CODE = {
     "where(split_register > 0, 4, words_b * word_bytes)": (
         lambda split_register, words_b, word_bytes: where(split_register > 0, 4, words_b * word_bytes)
     ),
+    # R16
+    "where(split_register > 0, 0, padding) + where(padded > 0, min(16, BK * word_bytes / 8), 0)": (
+        lambda split_register, padding, padded, BK, word_bytes: where(split_register > 0, 0, padding) + where(padded > 0, min(16, BK * word_bytes /
+        8), 0)
+    ),
     # R3
     (
-    "stages * (BM * BK * element_bytes + BN * BK * b_element_bytes + where(split_register > 0, 0, padding * (BM * words_a + BN * words_b)) + (BM + "
-    "BN) * where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))"): (
-        lambda stages, BM, BK, element_bytes, BN, b_element_bytes, split_register, padding, words_a, words_b, tile_k: stages * (BM * BK *
-        element_bytes + BN * BK * b_element_bytes + where(split_register > 0, 0, padding * (BM * words_a + BN * words_b)) + (BM + BN) * where(tile_k >
-        0, floor(4 * BK / max(tile_k, 1)), 0))
+    "stages * (BM * (BK * element_bytes + words_a * row_padding) + BN * (BK * b_element_bytes + words_b * row_padding) + (BM + BN) * where(tile_k >"
+    " 0, 4 * BK // max(tile_k, 1), 0)) + where(uncached > 1, 4 * sums * BM * BN, 0)"): (
+        lambda stages, BM, BK, element_bytes, words_a, row_padding, BN, b_element_bytes, words_b, tile_k, uncached, sums: stages * (BM * (BK *
+        element_bytes + words_a * row_padding) + BN * (BK * b_element_bytes + words_b * row_padding) + (BM + BN) * where(tile_k > 0, floor(4 * BK /
+        max(tile_k, 1)), 0)) + where(uncached > 1, 4 * sums * BM * BN, 0)
     ),
     # R4
     "where(tile_k == FK, 0, sums) + where(tile_k > 0, 1, where(promote > FK, promoted_sums, 0))": (
@@ -258,9 +263,12 @@ CODE = {
         lambda stage_flops, stage_bytes: stage_flops / stage_bytes
     ),
     # T4
-    "warps * (a_lanes * WM * element_bytes + b_lanes * WN * b_element_bytes) * BK": (
-        lambda warps, a_lanes, WM, element_bytes, b_lanes, WN, b_element_bytes, BK: warps * (a_lanes * WM * element_bytes + b_lanes * WN *
-        b_element_bytes) * BK
+    (
+    "warps * where(uncached > 0, products * word_bytes * (a_lanes * WM + b_lanes * WN), a_lanes * WM * element_bytes + b_lanes * WN * "
+    "b_element_bytes) * BK + where(uncached > 1, 8 * sums * BM * BN * BK / FK, 0)"): (
+        lambda warps, uncached, products, word_bytes, a_lanes, WM, b_lanes, WN, element_bytes, b_element_bytes, BK, sums, BM, BN, FK: warps *
+        where(uncached > 0, products * word_bytes * (a_lanes * WM + b_lanes * WN), a_lanes * WM * element_bytes + b_lanes * WN * b_element_bytes) * BK
+        + where(uncached > 1, 8 * sums * BM * BN * BK / FK, 0)
     ),
     # T5
     "min(shared_banks / 4, BK * word_bytes / 16)": (
@@ -355,18 +363,18 @@ CODE = {
     # M7
     (
     "shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles + split_wait * (split_shared + "
-    "split_register * BK / FK)"): (
-        lambda shared_cycles, tensor_cycles, split_cycles, partitions, warps, exposed_cycles, split_wait, split_shared, split_register, BK, FK:
-        shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles + split_wait * (split_shared +
-        split_register * BK / FK)
+    "split_register * BK / FK) + waits * memory_cycles"): (
+        lambda shared_cycles, tensor_cycles, split_cycles, partitions, warps, exposed_cycles, split_wait, split_shared, split_register, BK, FK, waits,
+        memory_cycles: shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles + split_wait * (split_shared
+        + split_register * BK / FK) + waits * memory_cycles
     ),
     # M8
     "stage_bytes / l2_bytes_per_clock": (
         lambda stage_bytes, l2_bytes_per_clock: stage_bytes / l2_bytes_per_clock
     ),
     # M9
-    "memory_cycles / (stages - 1 - where(fragment_buffers > 1, FK / BK, 0))": (
-        lambda memory_cycles, stages, fragment_buffers, FK, BK: memory_cycles / (stages - 1 - where(fragment_buffers > 1, FK / BK, 0))
+    "memory_cycles / (max(stages, 2) - 1 - where(fragment_buffers > 1, FK / BK, 0))": (
+        lambda memory_cycles, stages, fragment_buffers, FK, BK: memory_cycles / (max(stages, 2) - 1 - where(fragment_buffers > 1, FK / BK, 0))
     ),
     # M10
     "max(shared_cycles, fetch_cycles + fill_cycles, l2_cycles)": (
@@ -452,8 +460,12 @@ CODE = {
         lambda held, has_async: (held > 0) | (has_async > 0)
     ),
     # C15
-    "(held == 0) | (stages == 2) | (rings > 0)": (
-        lambda held, stages, rings: ((held == 0) | (stages == 2)) | (rings > 0)
+    "(held == 0) | (stages <= 2) | (rings > 0)": (
+        lambda held, stages, rings: ((held == 0) | (stages <= 2)) | (rings > 0)
+    ),
+    # C63
+    "(stages > 1) | ((held > 0) & (rings == 0))": (
+        lambda stages, held, rings: (stages > 1) | ((held > 0) & (rings == 0))
     ),
     # C16
     "(split_shared == 0) | (held > 0)": (
@@ -486,6 +498,10 @@ CODE = {
     # C8
     "(fragment_buffers == 1) | (BK % (2 * FK) == 0)": (
         lambda fragment_buffers, BK, FK: (fragment_buffers == 1) | (BK % (2 * FK) == 0)
+    ),
+    # C68
+    "(waits == 0) | (fragment_buffers == 1)": (
+        lambda waits, fragment_buffers: (waits == 0) | (fragment_buffers == 1)
     ),
     # C9
     "(promote == 0) | ((promote % FK == 0) & ((BK % max(promote, 1) == 0) | (promote % BK == 0)))": (
@@ -640,6 +656,10 @@ CODE = {
     # Q17
     "gflops / 1000": (
         lambda gflops: gflops / 1000
+    ),
+    # C61
+    "stages > 1": (
+        lambda stages: stages > 1
     ),
     # C41
     "stages <= 8": (
@@ -867,21 +887,43 @@ CODE = {
     ),
     # G24
     (
-    "where((fragment_buffers > 1) | (spread > 0) | where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 * "
+    "where((fragment_buffers > 1) | (spread > 0) | (WK == BK) & where(amd > 0, accumulator_registers + fragment_registers * BK / FK < min(0.75 * "
     "registers_per_thread, unroll_share), accumulator_registers + fragment_registers < where(split_register > 0, min(192, unroll_share), 192)), 1, "
     "0)"): (
-        lambda fragment_buffers, spread, amd, accumulator_registers, fragment_registers, BK, FK, registers_per_thread, unroll_share, split_register:
-        where(((fragment_buffers > 1) | (spread > 0)) | (((amd > 0) & (accumulator_registers + fragment_registers * BK / FK < min(0.75 *
-        registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers < where(split_register > 0,
-        min(192, unroll_share), 192)))), 1, 0)
+        lambda fragment_buffers, spread, WK, BK, amd, accumulator_registers, fragment_registers, FK, registers_per_thread, unroll_share,
+        split_register: where(((fragment_buffers > 1) | (spread > 0)) | ((WK == BK) & (((amd > 0) & (accumulator_registers + fragment_registers * BK /
+        FK < min(0.75 * registers_per_thread, unroll_share))) | (((amd > 0) == False) & (accumulator_registers + fragment_registers <
+        where(split_register > 0, min(192, unroll_share), 192))))), 1, 0)
     ),
     # D10
     "min(register_budget, ceil(demand))": (
         lambda register_budget, demand: min(register_budget, ceil(demand))
     ),
+    # C62
+    "(BK % WK == 0) & (WK % FK == 0)": (
+        lambda BK, WK, FK: (BK % WK == 0) & (WK % FK == 0)
+    ),
     # C21
     "(held * fragment_buffers < 2) | (BK > FK)": (
         lambda held, fragment_buffers, BK, FK: (held * fragment_buffers < 2) | (BK > FK)
+    ),
+    # C64
+    "(WK == BK) | (WK == FK) | ((fragment_buffers == 1) & (uncached == 0))": (
+        lambda WK, BK, FK, fragment_buffers, uncached: ((WK == BK) | (WK == FK)) | ((fragment_buffers == 1) & (uncached == 0))
+    ),
+    # C65
+    "(padded == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (types == 1) & (tile_k == 0))": (
+        lambda padded, padding, rings, split_register, types, tile_k: (padded == 0) | (((((padding == 0) & (rings == 0)) & (split_register == 0)) &
+        (types == 1)) & (tile_k == 0))
+    ),
+    # C66
+    "(uncached == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (tile_k == 0) & (fragment_buffers == 1))": (
+        lambda uncached, padding, rings, split_register, tile_k, fragment_buffers: (uncached == 0) | (((((padding == 0) & (rings == 0)) &
+        (split_register == 0)) & (tile_k == 0)) & (fragment_buffers == 1))
+    ),
+    # C67
+    "(uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))": (
+        lambda uncached, promote, FM, FN, warp_size: (uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))
     ),
     # Q1
     "BK * (BM + BN)": (
@@ -1513,13 +1555,17 @@ CODE = {
     ),
     # C10
     (
-    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
-    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
-    "where(split_register > 0, 0, BM * padding * words_a + BN * padding * words_b)))"): (
-        lambda shared_bytes_per_block, BM, tile_k, BK, BN, split_register, word_bytes, words_a, words_b, padding: floor(shared_bytes_per_block / (BM *
-        where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM *
-        where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + where(split_register > 0,
-        0, BM * padding * words_a + BN * padding * words_b)))
+    "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
+    "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"): (
+        lambda shared_bytes_per_block, uncached, BM, BN, sums, tile_k, BK, split_register, word_bytes, words_a, words_b, padding, padded:
+        floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN
+        * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN *
+        where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0,
+        min(16, 1 / 8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1 / 8 *
+        BK * word_bytes), 0)))
     ),
     # C10
     (
@@ -1549,25 +1595,31 @@ CODE = {
 MOST_STAGES = {
     'cuda_cores':
     (
-    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
-    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
-    "where(split_register > 0, 0, BM * padding * words_a + BN * padding * words_b)))"),
+    "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
+    "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"),
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
     " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
     'portable':
     (
-    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
-    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
-    "where(split_register > 0, 0, BM * padding * words_a + BN * padding * words_b)))"),
+    "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
+    "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"),
     'residues':
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
     'residues_portable':
     (
-    "floor(shared_bytes_per_block / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN * where(tile_k > 0, floor(4 * BK / max(1, "
-    "tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * where(split_register > 0, 4, word_bytes * words_b) + "
-    "where(split_register > 0, 0, BM * padding * words_a + BN * padding * words_b)))"),
+    "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
+    "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"),
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"

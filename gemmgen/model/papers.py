@@ -60,30 +60,42 @@ def evaluated(known: Numbers) -> Iterator[tuple[Equation, Any]]:
         yield equation, None if open_symbols else equation.value(have)
 
 
-# ---- what the papers' own rules choose, over tiles of powers of two
+# ---- what the papers' own rules choose, over tiles of powers of two; gemmgen/solve/papers.py asks them
+
+BLOCKS, DEPTHS = (32, 64, 128, 256), (8, 16, 32, 64)
 
 
 def egemm_blocks(register_bytes: int, shared_bytes: int) -> list[tuple[float, tuple[int, int, int]]]:
     """Blocks that satisfy eq. 8's two budgets, by eq. 4's ratio, largest first."""
-    sizes, depths = (32, 64, 128, 256), (8, 16, 32, 64)
     found = []
-    for bm, bn, bk in product(sizes, sizes, depths):
+    for bm, bn, bk in product(BLOCKS, BLOCKS, DEPTHS):
         known = solved((EGEMM[4], EGEMM[8], EGEMM[9]), {"BM": bm, "BN": bn, "BK": bk})
         if known["register_bytes"] <= register_bytes and known["egemm_shared_bytes"] <= shared_bytes:
             found.append((float(known["ratio"]), (bm, bn, bk)))
     return sorted(found, reverse=True)
 
 
-def legemm_front(register_bytes: int, m: int, n: int, k_step: int, accumulators: int, warp: tuple[int, int]) -> list[dict[str, float]]:
-    """Blocks whose FP32 accumulators fit the register file, none beaten in both eq. 12 and eq. 15."""
-    sizes = (32, 64, 128, 256)
+def legemm_front(
+    register_bytes: int, m: int, n: int, k_step: int, accumulators: int, warp: tuple[int, int] | None = None, threads: int = 0, lanes: int = 32,
+) -> list[dict[str, float]]:
+    """Blocks whose FP32 accumulators fit the register file, none beaten in both eq. 12 and eq. 15.
+
+    Args:
+        register_bytes: of an SM.
+        m, n: of the product.
+        k_step: T_K, which changes neither.
+        accumulators: sums of an element.
+        warp: m, n of a warp's tile, which tells how many threads a block has; None where `threads` does.
+        threads: of every block, eq. 16's Work_num.
+        lanes: threads of a warp, eq. 12's T_threads.
+    """
     rows = []
-    for bm, bn in product(sizes, sizes):
-        if bm % warp[0] or bn % warp[1] or 4 * accumulators * bm * bn > register_bytes:
+    for bm, bn in product(BLOCKS, BLOCKS):
+        if warp and (bm % warp[0] or bn % warp[1]) or 4 * accumulators * bm * bn > register_bytes:
             continue
-        threads = (bm // warp[0]) * (bn // warp[1]) * 32
+        own = (bm // warp[0]) * (bn // warp[1]) * lanes if warp else threads
         known = solved((LE_GEMM[0], LE_GEMM[3]), {
-            "M": m, "N": n, "BM": bm, "BN": bn, "BK": k_step, "threads": threads, "warp_size": 32, "T_threads": 32,
+            "M": m, "N": n, "BM": bm, "BN": bn, "BK": k_step, "threads": own, "warp_size": lanes, "T_threads": lanes,
         })
         rows.append({"BM": bm, "BN": bn, "tlp": float(known["T_TLP"]), "ratio": float(known["T_ratio"]),
                      "accumulator_bytes": 4 * accumulators * bm * bn})

@@ -51,7 +51,7 @@ SHARE = Equation(
 )
 UNROLLED = Equation(
     "G24", "unrolled",
-    "where((fragment_buffers > 1) | (spread > 0) | where(amd > 0,"
+    "where((fragment_buffers > 1) | (spread > 0) | (WK == BK) & where(amd > 0,"
     f" accumulator_registers + fragment_registers * BK / FK < min({UNROLL_SHARE} * registers_per_thread, unroll_share),"
     f" accumulator_registers + fragment_registers < where(split_register > 0, min({UNROLL_BELOW}, unroll_share), {UNROLL_BELOW})), 1, 0)",
     "", "whether the steps of a stage are unrolled: two fragment buffers and loads with places of their own need it. Else it lets the compiler fetch"

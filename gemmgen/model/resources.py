@@ -19,10 +19,15 @@ from gemmgen.model.equation import Equation, Numbers, solved
 WARPS = Equation("R1", "warps", "(BM / WM) * (BN / WN)", "warps a block", "a block's tile is divided among its warps")
 THREADS = Equation("R2", "threads", "warps * warp_size", "threads a block", "the definition of a warp")
 SHARED_BYTES = Equation(
-    "R3", "shared_bytes", "stages * (BM * BK * element_bytes + BN * BK * b_element_bytes"
-    " + where(split_register > 0, 0, padding * (BM * words_a + BN * words_b))"
-    " + (BM + BN) * where(tile_k > 0, 4 * BK // max(tile_k, 1), 0))", "B",
-    "EGEMM eq. 8's shared-memory term; words are padded where their rows cannot be swizzled; and a scale for each tile of k that has its own",
+    "R3", "shared_bytes", "stages * (BM * (BK * element_bytes + words_a * row_padding) + BN * (BK * b_element_bytes + words_b * row_padding)"
+    " + (BM + BN) * where(tile_k > 0, 4 * BK // max(tile_k, 1), 0)) + where(uncached > 1, 4 * sums * BM * BN, 0)", "B",
+    "EGEMM eq. 8's shared-memory term; padded where rows cannot be swizzled, or are not to be; a scale for each tile of k that has its own; and the"
+    " sums, where no fragment keeps them",
+)
+ROW_PADDING = Equation(
+    "R16", "row_padding", "where(split_register > 0, 0, padding) + where(padded > 0, min(16, BK * word_bytes / 8), 0)", "B a row of words",
+    "for fragments fetched by rows of one distance; or 16 bytes after each 128: of 32 words of 16 bits that is EGEMM eq. 8's term with b_k + 4, as Table 4"
+    " counts, of 64 the one with b_k + 8",
 )
 ELEMENT_BYTES = Equation(
     "R14", "element_bytes", "where(split_register > 0, 4, words_a * word_bytes)", "B",

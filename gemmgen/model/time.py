@@ -84,14 +84,14 @@ SHARED_CYCLES = Equation(
 )
 CHAIN_CYCLES = Equation(
     "M7", "chain_cycles", "shared_cycles + (tensor_cycles + split_cycles) * (max(1, partitions / warps) - 1) + exposed_cycles"
-    " + split_wait * (split_shared + split_register * BK / FK)", "cycles a stage",
-    "a block alone; fewer warps than schedulers leave matrix units idle, and a warp waits for what it splits",
+    " + split_wait * (split_shared + split_register * BK / FK) + waits * memory_cycles", "cycles a stage",
+    "a block alone; fewer warps than schedulers leave matrix units idle, and a warp waits for what it splits, or for the loads of a stage",
 )
 L2_CYCLES = Equation(
     "M8", "l2_cycles", "stage_bytes / l2_bytes_per_clock", "cycles a block and stage", "an SM's share of L2's rate",
 )
 LATENCY_CYCLES = Equation(
-    "M9", "latency_cycles", "memory_cycles / (stages - 1 - where(fragment_buffers > 1, FK / BK, 0))", "cycles a stage",
+    "M9", "latency_cycles", "memory_cycles / (max(stages, 2) - 1 - where(fragment_buffers > 1, FK / BK, 0))", "cycles a stage",
     "a copy has all other stages' time to arrive; with two fragment buffers it is wanted one step sooner",
 )
 BLOCK_CYCLES = Equation(

@@ -19,8 +19,10 @@ INTENSITY = Equation(
     "T3", "intensity", "stage_flops / stage_bytes", "FLOP a byte of L2", "EGEMM eq. 4 and LE-GEMM eq. 15",
 )
 FETCH_BYTES = Equation(
-    "T4", "fetch_bytes", "warps * (a_lanes * WM * element_bytes + b_lanes * WN * b_element_bytes) * BK", "B a block and stage",
-    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product (EGEMM eq. 1), in as many lanes as hold it",
+    "T4", "fetch_bytes", "warps * where(uncached > 0, products * word_bytes * (a_lanes * WM + b_lanes * WN),"
+    " a_lanes * WM * element_bytes + b_lanes * WN * b_element_bytes) * BK + where(uncached > 1, 8 * sums * BM * BN * BK / FK, 0)", "B a block and stage",
+    "EGEMM eq. 7's traffic, shared memory to registers: a fragment is fetched once and serves every product, in as many lanes as hold it; or, not cached"
+    " (EGEMM Table 2), once for each product, and where the sums are not either, those come and go with every instruction's k (EGEMM eq. 1)",
 )
 UNSWIZZLED_WAYS = Equation(
     "T5", "unswizzled_ways", "min(shared_banks / 4, BK * word_bytes / 16)", "accesses a phase",

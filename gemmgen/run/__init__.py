@@ -357,6 +357,11 @@ def driver_facts(kind: str) -> dict[str, Any]:
     return import_module(f"gemmgen.run.{kind}").driver_facts()
 
 
+def sensors_of(kind: str) -> Any:
+    """The sensors of the GPU here, of `cuda` or `hip`; None where they cannot be read."""
+    return import_module(f"gemmgen.run.{kind}").sensors()
+
+
 def open_on(target: Target, binary: Any) -> Device:
     """A driver for a binary on the GPU here, which `why_not` has nothing against."""
     return _driver(target).open_device(binary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,9 +14,12 @@ from gemmgen.build import Binary
 from gemmgen.catalog.gpu import arch_number
 from gemmgen.errors import DeviceError
 from gemmgen.run import KernelArguments, Target
+from gemmgen.run.sensors import Sensors, open_sensors
 
 _SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_WITHOUT_OPT_IN = 48 * 1024
+"""Dynamic shared bytes that every kernel may have."""
 _PLACE = "--device cuda"
 _EMULATOR = "--device emulator"
 
@@ -99,18 +103,26 @@ def driver_facts() -> dict[str, Any]:
 
     runtime = cupy.cuda.runtime
     told = runtime.getDeviceProperties(cupy.cuda.Device().id)
-    megahertz = told.get("memoryClockRate", 0) / 1e3
+    rates = cupy.cuda.Device().attributes  # since CUDA 13 clocks are no properties
+    megahertz = rates.get("MemoryClockRate", 0) / 1e3
     facts = {
         "title": told["name"].decode(), "arch": f"sm_{told['major']}{told['minor']}", "sms": told["multiProcessorCount"], "warp_size": told["warpSize"],
         "threads_per_block": told["maxThreadsPerBlock"], "threads_per_sm": told["maxThreadsPerMultiProcessor"],
         "blocks_per_sm": told.get("maxBlocksPerMultiProcessor"), "registers_per_sm": told["regsPerMultiprocessor"],
         "shared_bytes_per_sm": told["sharedMemPerMultiprocessor"], "shared_bytes_per_block": told.get("sharedMemPerBlockOptin"),
         "shared_bytes_reserved_per_block": told.get("reservedSharedMemPerBlock"), "l2_mib": told["l2CacheSize"] / 2**20,
-        "device_memory_bytes": told["totalGlobalMem"], "boost_mhz": told.get("clockRate", 0) / 1e3,
-        "dram_gb_per_s": 2 * megahertz * told.get("memoryBusWidth", 0) / 8e3,
+        "device_memory_bytes": told["totalGlobalMem"], "boost_mhz": rates.get("ClockRate", 0) / 1e3,
+        "dram_gb_per_s": 2 * megahertz * rates.get("GlobalMemoryBusWidth", 0) / 8e3,
         "driver_version": _version(runtime.driverGetVersion()), "runtime_version": _version(runtime.runtimeGetVersion()),
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def sensors() -> Sensors | None:
+    """Of the current GPU; None where they cannot be read."""
+    import cupy
+
+    return open_sensors(cupy.cuda.Device().pci_bus_id)
 
 
 class _Attribute(ctypes.Structure):
@@ -128,7 +140,8 @@ class _Config(ctypes.Structure):
     ]
 
 
-_PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID
+_CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION = 4, 6  # CUlaunchAttributeID
+_REGISTERS, _NON_PORTABLE_CLUSTERS = 4, 14  # CUfunction_attribute
 
 
 class _Direct:
@@ -136,9 +149,10 @@ class _Direct:
 
     Args:
         overlaps: with the attribute of a programmatic dependent launch.
+        cluster: blocks of a cluster.
     """
 
-    def __init__(self, cupy: Any, function: Any, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool):
+    def __init__(self, cupy: Any, function: Any, blocks: int, threads: int, shared_bytes: int, args: Sequence[Any], overlaps: bool, cluster: int = 1):
         self._cupy, self._function = cupy, function  # which keeps its module loaded
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._buffers = [value for kind, value in args if kind == "pointer"]  # kept alive
@@ -146,8 +160,10 @@ class _Direct:
         self._arguments = KernelArguments([
             (kind, value.data.ptr if kind == "pointer" and hasattr(value, "data") else value) for kind, value in args
         ])
-        self._attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
-        self._config = _Config(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(self._attribute), int(overlaps))
+        asked = [_Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, value=1)] * overlaps
+        asked += [_Attribute(_CLUSTER_DIMENSION, value=cluster, rest=(1, 0, 0, 0, 1))] * (cluster > 1)  # y and z
+        self._attributes = (_Attribute * max(1, len(asked)))(*asked)
+        self._config = _Config(blocks, 1, 1, threads, 1, 1, shared_bytes, None, self._attributes, len(asked))
 
     def __call__(self) -> None:
         self._config.stream = self._cupy.cuda.get_current_stream().ptr
@@ -175,6 +191,7 @@ class CudaDevice:
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
         self.name = properties["name"].decode()
         self._events: list[Any] = []
+        self._copied: tuple[Any, int, Any] = (None, -1, None)  # page-locked memory, its bytes, as many on the device
 
     def zeros(self, nbytes: int, name: str) -> Any:
         return self._cupy.zeros(max(nbytes, 1), self._cupy.uint8)
@@ -202,7 +219,7 @@ class CudaDevice:
             direct: by the driver's own call, for timings in which the host's time shows.
         """
         function = self._module.get_function(symbol)
-        if shared_bytes > 48 * 1024:
+        if shared_bytes > _WITHOUT_OPT_IN:
             self._cupy.cuda.driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
         if overlaps or direct:
             return _Direct(self._cupy, function, blocks, threads, shared_bytes, args, overlaps)
@@ -216,6 +233,73 @@ class CudaDevice:
         run()
         self._last = self._cupy.cuda.Event()
         self._last.record()
+
+    def registers(self, symbol: str) -> int:
+        """32-bit registers of a thread, as loaded."""
+        return self._cupy.cuda.driver.funcGetAttribute(_REGISTERS, self._module.get_function(symbol).ptr)
+
+    def takes(self, symbol: str, blocks: int, threads: int, shared_bytes: int = 0, cluster: int = 1, opt_in: bool = True) -> bool:
+        """Whether a launch is not refused, of a kernel that takes one pointer, which is null.
+
+        Args:
+            cluster: blocks of a cluster.
+            opt_in: ask for more dynamic shared memory than a launch gets by itself.
+        """
+        driver = self._cupy.cuda.driver
+        function = self._module.get_function(symbol)
+        try:
+            if opt_in and shared_bytes > _WITHOUT_OPT_IN:
+                driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
+            if cluster > 1:
+                driver.funcSetAttribute(function.ptr, _NON_PORTABLE_CLUSTERS, 1)
+            _Direct(self._cupy, function, blocks, threads, shared_bytes, [("pointer", 0)], False, cluster)()
+        except (DeviceError, driver.CUDADriverError):
+            return False
+        self._cupy.cuda.get_current_stream().synchronize()
+        return True
+
+    def resident(self, symbol: str, threads: int, shared_bytes: int = 0) -> int:
+        """How many such blocks an SM holds at once, by the driver's occupancy query; 0 where it refuses such a block."""
+        driver = self._cupy.cuda.driver
+        function = self._module.get_function(symbol)
+        try:
+            if shared_bytes > _WITHOUT_OPT_IN:
+                driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
+            return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared_bytes)
+        except driver.CUDADriverError:
+            return 0
+
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> float:
+        """Launches with nothing between them, one for each list of arguments; seconds from the first call to the end of all, seen from the host.
+
+        Args:
+            overlaps: each may start while the one before still runs.
+        """
+        runs = [self.prepared(symbol, blocks, threads, 0, one, overlaps and at > 0, direct=True) for at, one in enumerate(args)]
+        stream = self._cupy.cuda.get_current_stream()
+        stream.synchronize()
+        start = time.perf_counter()
+        for run in runs:
+            run()
+        stream.synchronize()
+        return time.perf_counter() - start
+
+    def copy_seconds(self, nbytes: int, to_device: bool) -> float:
+        """What a copy between page-locked memory of the host and the device takes."""
+        cuda = self._cupy.cuda
+        if self._copied[1] != nbytes:
+            self._copied = cuda.alloc_pinned_memory(nbytes), nbytes, self._cupy.empty(nbytes, self._cupy.uint8)
+        host, _, here = self._copied
+        stream = cuda.get_current_stream()
+        events = cuda.Event(), cuda.Event()
+        events[0].record()
+        if to_device:
+            here.data.copy_from_host_async(host.ptr, nbytes, stream)
+        else:
+            here.data.copy_to_host_async(host.ptr, nbytes, stream)
+        events[1].record()
+        events[1].synchronize()
+        return cuda.get_elapsed_time(*events) / 1e3
 
     def _mark(self) -> None:
         event = self._cupy.cuda.Event()

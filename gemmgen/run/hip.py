@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -112,10 +113,21 @@ def driver_facts() -> dict[str, Any]:
     if not gpus:
         raise _refusal("hipGetDeviceCount", "hipErrorNoDevice")
     first = gpus[0]
+    told = runtime("hipGetDeviceProperties", first.number)
+    limits = {
+        "threads_per_block": "maxThreadsPerBlock", "threads_per_sm": "maxThreadsPerMultiProcessor", "shared_bytes_per_block": "sharedMemPerBlock",
+        "device_memory_bytes": "totalGlobalMem",
+    }
     return {
-        "title": first.name, "arch": first.arch, "warp_size": first.wavefront_size, "compute_units": first.compute_units,
+        "title": first.name, "arch": first.arch, "warp_size": first.wavefront_size, "compute_units": first.compute_units, "sms": first.compute_units,
+        **{name: int(value) for name, field in limits.items() if (value := getattr(told, field, 0))},
+        **{name: value for name, value in (("l2_mib", getattr(told, "l2CacheSize", 0) / 2**20), ("boost_mhz", getattr(told, "clockRate", 0) / 1e3)) if value},
         "driver_version": runtime("hipDriverGetVersion"), "runtime_version": runtime("hipRuntimeGetVersion"),
     }
+
+
+def sensors() -> None:
+    """None are read."""
 
 
 def _text(value: str | bytes) -> str:
@@ -238,6 +250,42 @@ class HipDevice:
             "hipModuleLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared_bytes, None, arguments.addresses, None,
         )
         self._runtime("hipEventRecord", self._events[1], None)
+
+    def registers(self, symbol: str) -> int:
+        """32-bit vector registers of a lane, as loaded."""
+        function = self._runtime("hipModuleGetFunction", self._module, symbol.encode())
+        return self._runtime("hipFuncGetAttribute", self._runtime.hip.hipFunction_attribute.HIP_FUNC_ATTRIBUTE_NUM_REGS, function)
+
+    def takes(self, symbol: str, blocks: int, threads: int, shared_bytes: int = 0, cluster: int = 1, opt_in: bool = True) -> bool:
+        """Whether a launch is not refused, of a kernel that takes one pointer, which is null. There are no clusters, and shared memory needs no opt-in."""
+        if cluster > 1:
+            return False
+        try:
+            self.launch(symbol, blocks, threads, shared_bytes, [("pointer", _Buffer(0, 0))])
+            self._runtime("hipDeviceSynchronize")
+        except DeviceError:
+            return False
+        return True
+
+    def resident(self, symbol: str, threads: int, shared_bytes: int = 0) -> int:
+        """How many such blocks a CU holds at once, by the driver's occupancy query; 0 where it refuses such a block."""
+        function = self._runtime("hipModuleGetFunction", self._module, symbol.encode())
+        try:
+            return self._runtime("hipModuleOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared_bytes)
+        except DeviceError:
+            return 0
+
+    def series(self, symbol: str, blocks: int, threads: int, args: Sequence[Sequence[Any]], overlaps: bool = False) -> float:
+        """Launches one after another, one for each list of arguments; seconds from the first call to the end of all. None overlaps another."""
+        start = time.perf_counter()
+        for one in args:
+            self.launch(symbol, blocks, threads, 0, one)
+        self._runtime("hipDeviceSynchronize")
+        return time.perf_counter() - start
+
+    def copy_seconds(self, nbytes: int, to_device: bool) -> None:
+        """Not measured."""
+        return None
 
     def download(self, buffer: _Buffer, dtype: Any, count: int) -> np.ndarray:
         array = np.empty(count, dtype)

@@ -76,6 +76,12 @@ class Sensors:
             bits.value = 0
         return Sample(float(clock.value), power, int(bits.value))
 
+    def power_limit(self) -> float | None:
+        """Watts that the board may draw; None where the driver does not tell."""
+        milliwatts = ctypes.c_uint()
+        failed = self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle, ctypes.byref(milliwatts))
+        return None if failed else milliwatts.value / 1e3
+
     def _power(self) -> float | None:
         field = _Field(field=POWER_INSTANT)
         if not self._nvml.nvmlDeviceGetFieldValues(self._handle, 1, ctypes.byref(field)) and not field.status:

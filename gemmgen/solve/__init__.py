@@ -23,9 +23,10 @@ from gemmgen.model.equation import Constraint
 from gemmgen.model.expressions import Required
 from gemmgen.plan import Plan
 from gemmgen.solve import search
+from gemmgen.solve.papers import TIME, Passed, Tile
 from gemmgen.solve.request import Request, requests
 from gemmgen.solve.fallback import with_fallback
-from gemmgen.spec import LoadedSpec
+from gemmgen.spec import Egemm, Legemm, LoadedSpec
 
 SHOWN_BEST = 10
 """Candidates an explanation lists besides the chosen one."""
@@ -71,6 +72,8 @@ class Explanation:
         scheme_reason: why the scheme, where the spec leaves it open; else empty.
         weighed: predicted seconds of each policy's best plan, and of each design's that another package brings, where the spec leaves these open.
         request: the spec with its names looked up, for the plan's policy.
+        tile: of a paper's model that chose it, None where none did; passed: those that it preferred and no kernel has.
+        ours: the plan that the predicted time chooses, beside a paper's; None where it has none, or no paper's model chose.
     """
 
     plan: Plan
@@ -85,6 +88,9 @@ class Explanation:
     scheme_reason: str
     weighed: Mapping[str, float]
     request: Request
+    tile: Tile | None = None
+    passed: tuple[Passed, ...] = ()
+    ours: Plan | None = None
 
 
 def solve(loaded: LoadedSpec) -> Plan:
@@ -125,7 +131,18 @@ def explain(loaded: LoadedSpec, refused: int = 0) -> Explanation:
     if solution is None:
         raise IndexError(f"{loaded.place}: no more than {refused} choices")
     told = solution.explained(start)
+    if solution.tile:
+        told = replace(told, tile=solution.tile, passed=solution.passed, ours=_by_time(loaded))
     return replace(told, plan=with_fallback(loaded, told.plan, solve))
+
+
+def _by_time(loaded: LoadedSpec) -> Plan | None:
+    """What the predicted time chooses where a paper's model did; None where nothing is feasible."""
+    asked = loaded.spec.solve.model_copy(update={"model": TIME, "egemm": Egemm(), "legemm": Legemm()})
+    try:
+        return next(_ranked(loaded.model_copy(update={"spec": loaded.spec.model_copy(update={"solve": asked})}))).plan
+    except InfeasibleSpec:
+        return None
 
 
 def alternatives(loaded: LoadedSpec, best: int, drawn: int, seed: int = 0) -> tuple[list[Plan], list[Plan]]:
@@ -194,6 +211,7 @@ class _Solution:
     Attributes:
         known: the predictions of all feasible candidates; order: theirs, best first.
         weighed: predicted seconds by policy, and by the design that another package brings, of all that were solved for.
+        tile: of a paper's model that chose it; passed: those that the model preferred.
     """
 
     request: Request
@@ -202,6 +220,8 @@ class _Solution:
     known: Mapping[str, Any] | None = None
     order: Sequence[int] | None = None
     weighed: Mapping[str, float] = field(default_factory=dict)
+    tile: Tile | None = None
+    passed: tuple[Passed, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -261,7 +281,7 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
     """All solutions, of all policies that the spec leaves open, each the fastest of those unlike all before it (`choices`)."""
     heads, refused = [], []
     for request in requests(loaded):
-        solutions = _checked(request) if request.settled else _chosen(request)
+        solutions = _solutions(request)
         try:
             heads.append((next(solutions), solutions))
         except InfeasibleSpec as error:
@@ -275,6 +295,30 @@ def _ranked(loaded: LoadedSpec) -> Iterator[_Solution]:
         yield replace(solution, weighed={_way_told(one): seconds for (one, _), (_, seconds) in zip(heads, ranks)})
         following = next(others, None)
         heads[at:at + 1] = [(following, others)] if following else []
+
+
+def _solutions(request: Request) -> Iterator[_Solution]:
+    """Of one request, its best first: where a paper's model chooses, those of its tiles, one after another.
+
+    Raises:
+        InfeasibleSpec: there is none.
+    """
+    if request.model is None:
+        yield from _checked(request) if request.settled else _chosen(request)
+        return
+    passed: list[Passed] = []
+    first: InfeasibleSpec | None = None
+    for tile in request.model.tiles:
+        narrowed = request.with_tile(tile)
+        try:
+            for solution in _checked(narrowed) if narrowed.settled else _chosen(narrowed):
+                yield replace(solution, tile=tile, passed=tuple(passed))
+                first = first or InfeasibleSpec(request.loaded.place, "there is no more")
+        except InfeasibleSpec as error:
+            first = first or error
+            passed.append(Passed(tile, error.problem))
+    if passed and len(passed) == len(request.model.tiles):
+        raise first
 
 
 def _way_told(one: _Solution) -> str:
@@ -380,6 +424,11 @@ def ranked(request: Request) -> Ranked:
         InfeasibleSpec: nothing is feasible.
     """
     design = request.design
+    if request.model:
+        raise InfeasibleSpec(
+            f"{request.loaded.place}: [solve] model", "a study tries all tiles, and no model chooses among them", got=request.model.name,
+            needs="time", remedy="leave [solve] model out, or fix [tile] block and warp",
+        )
     if request.settled:
         plan = next(_checked(request)).plan
         numbers = plan.model

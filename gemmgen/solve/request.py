@@ -23,6 +23,7 @@ from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model.error import promote_for
 from gemmgen.model.expressions import Objective, Required, objective, required
 from gemmgen.plan import Plan
+from gemmgen.solve import papers
 from gemmgen.solve.contract import Contract, Short, contract
 from gemmgen.solve.fallback import NONE as NO_FALLBACK
 from gemmgen.spec import FragmentChoice, LoadedSpec, Spec
@@ -42,6 +43,7 @@ class Request:
         required: the spec's own inequalities.
         objective: what the spec asks to be largest or smallest; None: the predicted time is to be the least.
         contract: what it asks of the error, in place of a scheme.
+        model: the paper's model that it lets choose the tile; None: the objective or the predicted time does.
     """
 
     loaded: LoadedSpec
@@ -54,6 +56,7 @@ class Request:
     required: tuple[Required, ...] = ()
     objective: Objective | None = None
     contract: Contract | None = None
+    model: papers.Model | None = None
 
     @cached_property
     def constants(self) -> dict[str, Any]:
@@ -91,7 +94,16 @@ class Request:
     def asked(self) -> tuple[str, ...]:
         """The spec's own objective and inequalities, in words."""
         goal = (f"{'maximize' if self.objective.largest else 'minimize'} {self.objective.written}",) if self.objective else ()
+        goal += (f"tile by {self.model.title}",) if self.model else ()
         return (*goal, *(f"require {one.written}" for one in self.required))
+
+    def with_tile(self, tile: papers.Tile) -> Request:
+        """The same with a tile of the model's fixed, and what comes with it where the spec leaves that open."""
+        said = _fixed(self.loaded)
+        more = {name: value for name, value in tile.fixed.items() if name not in said}
+        of_way = {name: more.pop(name) for name in ("where", "loads") if name in more}
+        ways = tuple(dict.fromkeys(replace(way, **of_way) for way in self.choices.ways))
+        return replace(self, choices=replace(self.choices, fixed={**self.choices.fixed, **more, "block": tile.block, "warp": tile.warp}, ways=ways))
 
     def plan(self, symbols: Mapping[str, int], **more: Any) -> Plan:
         """The plan with these decisions; those not decided yet get what the spec says, or any value."""
@@ -274,10 +286,11 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     ways = design.ways(Asked(place, gpu, fragment, fixed, tuple(_foreign(fixed, design)), spec.problem.kind))
     stages = design.stages(gpu)
     request = Request(loaded, scheme, gpu, fragment, design, batch=batch, contract=asked, choices=Choices(
-        fixed=({"stages": stages} if stages else {}) | fixed | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
+        fixed={one.name: one.usual for one in design.own if one.quiet} | ({"stages": stages} if stages else {}) | fixed
+        | ({SUMS.name: sums} if SUMS in design.own else {}), promote=(promote,), ways=ways,
         small=spec.problem.m * spec.problem.n * (1 if spec.problem.kind == "gemm" else spec.problem.matrices) < (2 * LEAST_WARP) ** 2 * gpu.rates.sms,
     ))
-    return replace(request, required=tuple(_required(request)), objective=_objective(request))
+    return replace(request, required=tuple(_required(request)), objective=_objective(request), model=papers.model_of(request))
 
 
 def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str, place: str) -> None:

@@ -56,11 +56,12 @@ def load_library() -> ctypes.CDLL:
     raise DeviceError("bench", "cuBLAS cannot be found", needs="libcublas.so.13 or .12", remedy="pip install nvidia-cublas")
 
 
-def cublas(kind: str, inputs: Inputs, name: str | None = None) -> Contender:
+def cublas(kind: str, inputs: Inputs, name: str | None = None, add: bool = False) -> Contender:
     """One of CUBLAS: row-major C = A B as column-major C^T = B^T A^T.
 
     Args:
         name: in the table; None for `kind` itself.
+        add: whether the product is added to what C holds.
 
     Raises:
         DeviceError: cuBLAS is absent; when it runs, that it refuses.
@@ -72,7 +73,7 @@ def cublas(kind: str, inputs: Inputs, name: str | None = None) -> Contender:
     handle = ctypes.c_void_p(cupy_device.get_cublas_handle())  # first: it loads the library
     library = load_library()
     m, n, k = inputs.size
-    one, zero = np.ones(1, gemm.scalars), np.zeros(1, gemm.scalars)
+    one, beta = np.ones(1, gemm.scalars), np.full(1, add, gemm.scalars)
     pairs, results = inputs.bytes(gemm.b_transposed) if gemm.operands == "int8" else inputs.operands(gemm.operands), inputs.results(gemm.result)
     given, returned = _CUDA_TYPES[gemm.operands], _CUDA_TYPES[gemm.result]
     workspace = cupy.empty(_CUBLAS_WORKSPACE, np.uint8)
@@ -86,7 +87,7 @@ def cublas(kind: str, inputs: Inputs, name: str | None = None) -> Contender:
             or library.cublasSetWorkspace_v2(handle, at_workspace, ctypes.c_size_t(_CUBLAS_WORKSPACE))
             or library.cublasGemmEx(
                 handle, int(gemm.b_transposed), 0, n, m, k, one.ctypes, at_b, given, k if gemm.b_transposed else n, at_a, given, k,
-                zero.ctypes, at_c, returned, n, gemm.compute, _DEFAULT_ALGORITHM,
+                beta.ctypes, at_c, returned, n, gemm.compute, _DEFAULT_ALGORITHM,
             )
             or library.cublasSetStream_v2(handle, stream)  # which gives the handle, cupy's, its own workspace back
         )

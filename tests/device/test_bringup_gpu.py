@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.bringup import REPORT, bring_up
+from gemmgen.bringup import REPORT, bring_up, instructions_of
+from gemmgen.bringup.egemm import suited
 from gemmgen.bringup.probe import GpuMachine
+from gemmgen.bringup.profiled import profile_device
 from gemmgen.catalog.gpu import arch_number, generation
 from gemmgen.catalog.unit import UNITS
 
@@ -40,6 +42,16 @@ def test_every_instruction_is_probed_to_the_end(brought):
 
 def test_maps_are_the_shipped_rows(brought):
     assert [one.fragment.name for one in brought[0].instructions if not one.maps.same_as(one.fragment)] == []
+
+
+def test_egemms_workflow_leaves_the_shipped_rule():
+    """As the paper concludes; and of all rules the one that the row says."""
+    machine = GpuMachine("cuda")
+    found = profile_device(machine, suited(instructions_of(machine.arch)), 10_000)
+    assert found.printed.single_21 == found.printed.draws and "d_FLOAT" in found.printed.verdict
+    if found.row is None:
+        pytest.skip("no row ships for this GPU")
+    assert found.row in found.rules and all(one.agreeing["d_ROW"] == one.draws for one in found.kinds)
 
 
 def test_sums_are_the_shipped_rows(brought):

@@ -7,6 +7,8 @@ import json
 import pytest
 from fake_hip import MI210, FakeHip, emulating, install
 
+from gemmgen import bringup
+from gemmgen.bringup import limits, rates
 from gemmgen.bringup.candidates import Candidate
 from gemmgen.bringup.instruction import probe_instruction
 from gemmgen.bringup.probe import EmulatedMachine
@@ -73,7 +75,8 @@ def test_a_folder_with_other_things_is_left_alone(gemmgen, tmp_path):
 
 @pytest.mark.long
 def test_the_command_goes_through_amds_driver(gemmgen, tmp_path, monkeypatch):
-    """On a stand-in for HIP that emulates launches: the target is what the driver says."""
+    """On a stand-in for HIP that emulates launches: the target is what the driver says. It has no clock, and refuses nothing."""
+    monkeypatch.setattr(bringup, "PARTS", tuple(part for part in bringup.PARTS if part not in (limits.measure, rates.measure)))
     fake = install(monkeypatch, FakeHip(gpus=(MI210,), execute=emulating(GPUS.get("mi210").unit)))
     ran = gemmgen("bringup", "--device", "hip", "--only", "mfma_m16n16k16_f16", "--products", 500, "-o", tmp_path / "here", "--json", "--quiet")
     assert ran.code == 0, ran.err
@@ -87,3 +90,38 @@ def test_no_gpu_is_told(gemmgen, tmp_path, monkeypatch):
     install(monkeypatch, FakeHip(gpus=()))
     ran = gemmgen("bringup", "--device", "hip", "-o", tmp_path / "here")
     assert ran.code == 2 and "no AMD GPU answers" in ran.err and not (tmp_path / "here").exists()
+
+
+# ---------------------------------------------------------------- the verb profile
+
+
+@pytest.mark.parametrize(("changes", "code", "verdict", "ours"), [
+    ({"fraction_bits": 15}, 1, "neither primitive", "fraction_bits 15"),
+    pytest.param({}, 0, "half multiplication with single-precision accumulation", "the catalog's row says the same", marks=pytest.mark.long),
+    pytest.param({"fraction_bits": 22}, 0, "half multiplication with single-precision accumulation", "fraction_bits 22", marks=pytest.mark.long),
+    pytest.param({"rule": "tree", "fraction_bits": None, "block": {"f16": 4}}, 0, "half multiplication with single", "rule tree, block 4", marks=pytest.mark.long),
+])
+def test_the_profile_of_an_emulated_unit_follows_what_it_is_changed_to(gemmgen, monkeypatch, changes, code, verdict, ours):
+    gpu = GPUS.get("a100")
+    hidden = gpu.unit.model_copy(update=changes)
+    monkeypatch.setattr(type(gpu), "unit", property(lambda self: hidden))
+    ran = gemmgen("profile", "--device", "emulator", "--gpu", "a100", "--only", "mma_m16n8k8_f16", "--draws", 400, "--json")
+    told = json.loads(ran.out)
+    assert ran.code == code and told["printed"]["verdict"].startswith(verdict) and ours in told["verdict"]
+    assert told["instruction"] == "mma_m16n8k8_f16" and [one["draws"] for one in told["kinds"]] == [400] * 3
+
+
+@pytest.mark.long
+def test_the_profile_in_words(gemmgen):
+    ran = gemmgen("profile", "--device", "emulator", "--gpu", "t4", "--draws", 300, "--quiet")
+    assert ran.code == 0 and ran.out.startswith("wmma_m16n16k16_f16 on emulator of NVIDIA T4")
+    assert "300 are d_FLOAT up to 21 mantissa bits" in ran.out and "Algorithm 1" in ran.out and "so       " in ran.out and not ran.err
+
+
+@pytest.mark.parametrize(("arguments", "where"), [
+    (("--device", "emulator"), "--gpu"), (("--device", "hip", "--gpu", "mi210"), "--gpu"),
+    (("--device", "emulator", "--gpu", "h200", "--only", "mma_m16n8k32_s8"), "--only"), (("--device", "emulator", "--gpu", "mi100"), "--device emulator"),
+])
+def test_what_cannot_be_profiled_is_refused(gemmgen, arguments, where):
+    ran = gemmgen("profile", *arguments)
+    assert ran.code == 2 and ran.err.startswith(f"error: {where}") and not ran.out

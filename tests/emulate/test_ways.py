@@ -15,7 +15,7 @@ from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
-from verifying import IN_TURN, assert_passed, assert_right_in_short, report_of
+from verifying import IN_TURN, QUESTIONS, assert_passed, assert_right_in_short, report_of
 from ways import LIKE_OTHER_WAYS, SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
 
 @pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN, LIKE_OTHER_WAYS))
@@ -85,6 +85,10 @@ FAULTS = {
     "a slice too far": ("slices of packed words", swap("min(stages_k, slice * slice_stages)", "min(stages_k, slice * slice_stages + 1)")),
     "a slice left out": ("slices of packed words", swap("for (int s = 0; s < SLICES; ++s)", "for (int s = 1; s < SLICES; ++s)")),
     "rows closer than they lie": ("wmma", swap('"n"(ROW_BYTES / 2)', '"n"(ROW_BYTES / 2 - 8)')),
+    "a piece whose steps share one fragment": ("pieces of two instructions, padded", swap("fetch(step - piece, stage, step)", "fetch(0, stage, step)")),
+    "padding that is left out of a row's place": ("pieces of two instructions, padded", swap("return row * 128 + row * 16;", "return row * 128;")),
+    "sums that are not left": ("nothing cached, loads waited for", swap("        put_sums();\n    };", "    };")),
+    "a product with the word before": ("sums cached alone", swap("fetch_b(stage, step, 1);", "fetch_b(stage, step, 0);")),
     "half of the elements unsplit": ("shared, strided and not", swap("from + i * ld", "from")),
 }
 
@@ -104,6 +108,8 @@ def test_a_wrong_way_fails(name):
     ("packed words through registers", "        __syncthreads();\n        slot ^= 1;"),
     ("packed words through registers, two buffers", "                __syncthreads();\n                if (next) fetch"),
     ("slices of packed words", "    __syncthreads();\n    if (*(u32*)shared"),
+    ("one stage, padded, pieces of one instruction", "        __syncthreads();  // everyone has multiplied this stage"),
+    ("one stage, padded, two buffers, before shared memory", "                __syncthreads();  // everyone has fetched the last of this stage"),
 ])
 def test_a_missing_barrier_shows_between_the_schedules(way, barrier):
     judge = judge_of(plan_of(**WAYS[way]), swap(barrier, barrier.replace("__syncthreads();", "")))
@@ -116,6 +122,12 @@ def test_a_missing_barrier_shows_between_the_schedules(way, barrier):
         except EmulationError:
             return
     assert any((c != problem.expected).any() for c in results)
+
+
+def test_one_stage_is_right_in_both_orders():
+    """What is put away meets what others still read, where nothing keeps them apart."""
+    check = QUESTIONS["orders"](judge_of(plan_of(**WAYS["one stage, padded, pieces of one instruction"])))
+    assert check.passed, check.detail
 
 
 def test_counting_twice_is_noticed():

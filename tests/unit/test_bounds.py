@@ -102,7 +102,7 @@ def test_bounds_of_a_plan_by_hand():
     known, design = plan.model, specialised.DESIGN
     equations = [equation for _, group in design.equation_groups for equation in group]
     found = bounds.bounds(equations, design.constraints, known, "stages", model_holds(plan, known, "stages"))
-    assert [str(one) for one in found] == ["stages <= floor(232448 / 65552) = 3   (C10: shared_bytes <= shared_bytes_per_block)"]
+    assert [str(one) for one in found] == ["stages >= 2   (C61: stages > 1)", "stages <= floor(232448 / 65552) = 3   (C10: shared_bytes <= shared_bytes_per_block)"]
 
 
 def test_the_error_bounds_promotion():

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_gpu import FakeGpu, aligning, by_row, flushed, in_order, with_words
+from fake_gpu import FakeGpu, FakeLimits, FakeRates, aligning, by_row, flushed, in_order, with_words
 
-from gemmgen.bringup import bring_up
+from gemmgen.bringup import bring_up, rates as measured_rates
 from gemmgen.bringup.candidates import EXTREMES, Candidate, Found, every, predicted, prove
 from gemmgen.bringup.dots import Dots
-from gemmgen.bringup.egemm import profile
+from gemmgen.bringup.egemm import profile, suited
 from gemmgen.bringup.instruction import Instruction, probe_instruction
 from gemmgen.bringup.fragments import row_text
 from gemmgen.bringup.maps import Maps, exact_words, find_maps
 from gemmgen.bringup.named import instruction
 from gemmgen.bringup.probe import Raw
+from gemmgen.bringup.profiled import HYPOTHESES, profile_device
 from gemmgen.bringup.report import changes
 from gemmgen.bringup.rules import Traits
 from gemmgen.bringup.sums import Order
@@ -385,7 +386,9 @@ class Whole:
 
 
 def whole(gpu: FakeGpu, names: tuple[str, ...], before: str | None = None) -> Whole:
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measured_rates, "WARMTH", 0.0)
+        patch.setattr(measured_rates, "SUSTAINED", 0.0)
         _, told, files = bring_up(gpu, "hidden", products=PROOF, chosen=[FRAGMENTS.get(name) for name in names], before=before)
     return Whole(told, files)
 
@@ -395,25 +398,27 @@ def by_word(rules):
 
 
 LIMITS = {"sms": 77, "warp_size": 32, "shared_bytes_per_sm": 123456, "threads_per_sm": 1536, "l2_mib": 33.5}
+HELD = FakeLimits(shared_bytes_per_sm=123456, shared_bytes_per_block=100000, threads_per_sm=1536)
 
 
 @pytest.mark.long
 def test_rows_are_written_and_a_second_time_tells_what_changed(tmp_path):
     rules = {"f16": by_row("truncate", 8, 24), "s8": by_row("exact", 1)}
-    first = whole(FakeGpu(by_word(rules), told=LIMITS), ("mma_m16n8k8_f16", S8))
+    first = whole(FakeGpu(by_word(rules), told=LIMITS, limits=HELD), ("mma_m16n8k8_f16", S8))
     (tmp_path / "hidden.toml").write_text(first.files["units/hidden.toml"])
 
     row = UNITS.get(str(tmp_path / "hidden.toml"))
     assert (row.rule, row.fraction_bits, row.block, row.integers, row.variants) == ("truncate", 24, {"f16": 8}, ("s8",), ())
     assert f"{sum(count for _, (count, _) in list(first.told['instructions'][0]['rule']['random'].items())[:-1])} random products" in row.verified
     for name, value in LIMITS.items():
-        assert f"\n{name} = {value}" in first.files["gpu.partial.toml"] and first.told["values"][f"gpu {name}"]["standing"] == "told"
-    assert first.told["values"]["gpu registers_per_thread"]["standing"] == "assumed"
+        assert f"\n{name} = {value}" in first.files["gpu.partial.toml"]
+        assert first.told["values"][f"gpu {name}"]["standing"] == ("told" if name in ("warp_size", "l2_mib") else "measured")
+    assert first.told["values"]["gpu registers_per_thread"]["standing"] == "measured"
     assert first.told["changed"] is None and first.told["shipped"]["unit"] == "hopper"
     assert any(S8 not in one and "the row says rule truncate, block 8, fraction_bits 25" in one for one in first.told["shipped"]["differences"])
 
     rules["f16"] = by_row("truncate", 8, 25)
-    second = whole(FakeGpu(by_word(rules), told=LIMITS | {"sms": 78}), ("mma_m16n8k8_f16", S8), before=first.files["report.json"])
+    second = whole(FakeGpu(by_word(rules), told=LIMITS | {"sms": 78}, limits=HELD, rates=FakeRates(sms=78)), ("mma_m16n8k8_f16", S8), before=first.files["report.json"])
     changed = second.told["changed"]
     assert "gpu sms: was 77, is 78" in changed and "unit mma_m16n8k8_f16 fraction_bits: was 24, is 25" in changed
     assert not any(S8 in one or "shared_bytes" in one for one in changed) and not second.told["shipped"]["differences"]
@@ -483,3 +488,46 @@ def test_egemms_profiling_says_what_it_prints(multiply, verdict):
         half, single, unit = found.example
         assert half != single != unit and abs(single - unit) < abs(single - half)
         assert f"{found.passing} of the {found.of} rules" in found.overlooked[0]
+
+
+def half_throughout(word, a, b, c):
+    """Products and sums of FP16, rounded each, of all k and the accumulator."""
+    x, y, total = a.view(np.float16), b.view(np.float16), c.astype(np.float16)
+    for k in range(x.shape[2]):
+        total = total + x[:, :, k, None] * y[:, k, None, :]
+    return total.astype(np.float32)
+
+
+def profiled_on(multiply, draws=300):
+    return profile_device(FakeGpu(multiply), FRAGMENTS.get("mma_m16n8k8_f16"), draws, seed=3)
+
+
+@pytest.mark.parametrize(("multiply", "printed", "verdict", "so"), [
+    (by_row("truncate", 8, 24), "half multiplication with single", "rule truncate, block 8, fraction_bits 24, bit for bit on all 900 draws", "are not d_FLOAT: the verdict"),
+    (half_throughout, "all 300 sums are d_HALF", "none of the ", "300 of the 300 full sums are not d_FLOAT"),
+    pytest.param(by_row("tree", 4), "half multiplication with single", "rule tree, block 4, bit for bit", "every sum is rounded to nearest", marks=pytest.mark.long),
+    pytest.param(by_row("truncate", 8, 14), "neither primitive", "rule truncate, block 8, fraction_bits 14", "are not d_FLOAT", marks=pytest.mark.long),
+])
+def test_the_workflow_on_a_device_says_more_than_the_papers(multiply, printed, verdict, so):
+    found = profiled_on(multiply)
+    assert printed in found.printed.verdict and found.verdict.startswith(verdict) and so in found.consequence
+    told = found.as_dict()
+    assert [one["agreeing"].keys() for one in told["kinds"]] == [HYPOTHESES.keys()] * 3
+    first = told["kinds"][0]["agreeing"]  # the same draws as the paper's test
+    assert (first["d_HALF"], first["d_FLOAT"]) == (told["printed"]["half"], told["printed"]["single"])
+    text = found.as_text()
+    assert found.verdict in text and found.printed.verdict in text and found.printed.design in text
+
+
+@pytest.mark.long
+def test_only_the_printed_draws_let_d_float_pass():
+    """Sums of more bits than FP32's: two products show nothing of them, an accumulator and more products do; and the catalog's row is contradicted."""
+    found = profiled_on(by_row("truncate", 8, 28))
+    assert found.printed.single_21 == found.printed.draws and "scheme egemm" in found.printed.design
+    assert found.kinds[2].agreeing["d_FLOAT"] < found.kinds[2].draws and 28 in {one.fraction_bits for one in found.rules}
+    assert found.row.text == "rule truncate, block 16, fraction_bits 25" and "the catalog's row says rule truncate, block 16" in found.verdict
+
+
+def test_profiling_takes_the_librarys_fragment_where_there_is_one():
+    rows = [FRAGMENTS.get(name) for name in (S8, "mma_m16n8k8_f16", "wmma_m16n16k16_f16")]
+    assert suited(rows).name == "wmma_m16n16k16_f16" and suited(rows[:2]).name == "mma_m16n8k8_f16" and suited(rows[:1]) is None

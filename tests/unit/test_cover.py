@@ -57,6 +57,7 @@ def parts(plan) -> set[tuple]:
         ("scheme", plan.scheme.name), (plan.gpu.arch, plan.fragment.policy), (kind, "slices", plan.split_k > 1, plan.scheme.normalize),
         (kind, "buffers", plan.fragment_buffers), (kind, "turns", plan.cluster, plan.consumers), (kind, "fragment", shape, plan.fragment.instructions),
         (kind, "promotion", interval), (kind, "stages", min(plan.stages, 5)), (kind, "shared k", plan.block[2] > plan.warp[2]),
+        (kind, "rows", plan.rows), (kind, "cached", plan.fragment_caching), (kind, "one stage", plan.stages == 1),
         (kind, "whole rows", plan.splits_whole), (kind, "fallback", bool(plan.fallback)),
     }
 

@@ -87,12 +87,16 @@ def test_what_the_driver_tells_has_the_names_of_rows(monkeypatch):
     properties = {
         "name": b"a GPU", "major": 9, "minor": 0, "multiProcessorCount": 132, "warpSize": 32, "maxThreadsPerBlock": 1024,
         "maxThreadsPerMultiProcessor": 2048, "maxBlocksPerMultiProcessor": 32, "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 233472,
-        "sharedMemPerBlockOptin": 232448, "reservedSharedMemPerBlock": 1024, "l2CacheSize": 50 << 20, "totalGlobalMem": 150 << 30, "memoryBusWidth": 6144,
+        "sharedMemPerBlockOptin": 232448, "reservedSharedMemPerBlock": 1024, "l2CacheSize": 50 << 20, "totalGlobalMem": 150 << 30,
     }
+    attributes = {}
     cupy = sys.modules["cupy"]
-    cupy.cuda.runtime.getDeviceProperties, cupy.cuda.Device = lambda number: properties, lambda: SimpleNamespace(id=0)
+    cupy.cuda.runtime.getDeviceProperties, cupy.cuda.Device = lambda number: properties, lambda: SimpleNamespace(id=0, attributes=attributes)
     told = driver_facts("cuda")
     limits = GPUS.get("h200").limits.model_dump()
     assert {name: told[name] for name in limits if name in told} == {name: value for name, value in limits.items() if name in told}
     assert (told["arch"], told["l2_mib"], told["sms"]) == ("sm_90", 50, 132) and len(told.keys() & limits.keys()) == 8
     assert "boost_mhz" not in told and "dram_gb_per_s" not in told
+    attributes |= {"ClockRate": 1980000, "MemoryClockRate": 3201000, "GlobalMemoryBusWidth": 6144}
+    told = driver_facts("cuda")
+    assert told["boost_mhz"] == 1980 and told["dram_gb_per_s"] == pytest.approx(4916.7, abs=0.1)

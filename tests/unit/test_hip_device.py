@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from fake_hip import APU, MI210, FakeHip, Status, install
 
+from gemmgen.bringup.probe import plain_source
+from gemmgen.build import build
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import DeviceError, NotEmulated
 from gemmgen.run import hip, open_device, why_not
@@ -124,6 +126,22 @@ def test_too_little_memory_and_other_refusals(monkeypatch):
     assert error.problem == "hipMemcpy failed" and error.got == "hipErrorLaunchFailure"
     fake.refuse = {"hipFree": Status.hipErrorLaunchFailure}
     device.release()  # says nothing again
+
+
+@pytest.mark.slow
+def test_what_a_gpu_holds_is_asked_and_tried(monkeypatch):
+    """Registers as loaded, blocks that reside, and whether a launch is refused."""
+    fake = install(monkeypatch, FakeHip())
+    source = plain_source("limits.j2", "gfx90a", "limits", needs=[40])
+    device = hip.open_device(build(source))
+    assert 40 <= device.registers("hold_40") <= 44 and device.registers("idle") < 16
+    assert device.resident("idle", 256) == 8 and device.resident("idle", 64, 70000) == 0
+    assert device.takes("idle", 1, 64) and not device.takes("idle", 2, 64, cluster=2)
+    assert [one.symbol for one in fake.launches] == ["idle"]
+    device.series("idle", 1, 64, [[("pointer", device.zeros(64, "x"))]] * 3)
+    assert len(fake.launches) == 4 and device.copy_seconds(64, True) is None and hip.sensors() is None
+    fake.refuse["hipModuleLaunchKernel"] = Status.hipErrorInvalidValue
+    assert not device.takes("idle", 1, 2048)
 
 
 def test_a_code_object_that_cannot_be_loaded(monkeypatch):

@@ -251,7 +251,7 @@ def test_explain_prints_each_equation_with_numbers(gemmgen, write_spec):
     path = write_spec('[split]\nscheme = "ootomo"\n[fragment]\npolicy = "mma"\n[target]\ngpu = "h100"\n')
     ran = gemmgen("explain", path)
     assert ran.code == 0
-    for part in ("R3", "= stages * (BM * BK * element_bytes + BN * BK * b_element_bytes + where(split_register > 0, 0, padding * (", "rejected",
+    for part in ("R3", "= stages * (BM * (BK * element_bytes + words_a * row_padding) + BN * (BK * b_element_bytes + words_b * row_padding", "rejected",
                  "LE-GEMM eq. 15", "EGEMM eq. 8", "WMMAe eq. 1",
                  "C10", "candidates", "front of T3", "the largest T3 wins, then the least T13, the largest P1, the least R3"):
         assert part in ran.out, part

@@ -105,7 +105,7 @@ def test_nothing_is_coerced_or_guessed(section, key, value):
 def test_an_unknown_key_lists_the_known_ones():
     with pytest.raises(UnknownName) as caught:
         loads({**MINIMAL, "pipeline": {"stage": 3}})
-    assert caught.value.needs == "one of: consumers, design, fragment_buffers, loads, stages"
+    assert caught.value.needs == "one of: consumers, design, fragment_buffers, fragment_caching, loads, rows, stages"
     assert caught.value.remedy == "did you mean 'stages'?"
 
 

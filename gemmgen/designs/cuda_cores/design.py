@@ -7,10 +7,12 @@ from typing import Any
 from gemmgen.catalog.fragment import Fragment
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
+from gemmgen.decisions import SUMS
+from gemmgen.designs import common
 from gemmgen.designs.cuda_cores import equations
 from gemmgen.designs.design import Hints
 from gemmgen.designs.portable import refusals
-from gemmgen.designs.portable.design import Portable
+from gemmgen.designs.portable.design import FRAGMENT_BUFFERS, OF_WORDS, PIECES, Portable
 from gemmgen.model import time
 from gemmgen.model.equation import Constraint, Numbers
 
@@ -22,7 +24,13 @@ SINGLE_BUFFER = Constraint(
 
 class CudaCores(Portable):
     name = "cuda_cores"
-    constraints = tuple(SINGLE_BUFFER if one.number == SINGLE_BUFFER.number else one for one in Portable.constraints)
+    own = (FRAGMENT_BUFFERS, SUMS)
+    takes_pieces = False
+    of_papers = False
+    constraints = tuple(
+        {SINGLE_BUFFER.number: SINGLE_BUFFER, PIECES.number: common.WHOLE_STAGE}.get(one.number, one)
+        for one in Portable.constraints if one.number not in OF_WORDS
+    )
     equation_groups = tuple((title, equations.ALL if title == "Registers" else group) for title, group in Portable.equation_groups)
     held = "grouped"
     """Spread among multiply-adds, loads would take far more registers, as their steps are unrolled then."""

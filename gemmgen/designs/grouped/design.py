@@ -89,7 +89,7 @@ class Grouped(Design):
     tile_equations = equations.RESOURCES
     plan_equations = equations.LAUNCH
     predictions = equations.PROBLEM
-    constraints = (TILE, STAGES, HELD_STAGES, common.PROMOTION, common.SHARED_MEMORY)
+    constraints = (TILE, common.RING, STAGES, HELD_STAGES, common.PROMOTION, common.SHARED_MEMORY)
     equation_groups = (
         ("Resources", equations.RESOURCES), ("Occupancy", (*resources.OCCUPANCY_EQUATIONS, *equations.LAUNCH)),
         ("A batch of the hints' size", equations.PROBLEM),

@@ -32,12 +32,34 @@ FRAGMENT_BUFFERS = Decision(
     "{} fragment buffer(s)", 1, 2, neutral=1, usual=1,
 )
 
+ROWS = Decision(
+    "rows", "pipeline", "how rows of words in shared memory keep out of one another's banks", ("padded",), "{} rows", neutral="swizzled", usual="swizzled",
+    quiet=True, words=(
+        Word("swizzled", "their 16-byte chunks change places, and take no room", 0),
+        Word("padded", "16 bytes follow every 128, as many as EGEMM-TC's Table 4 counts", 1),
+    ),
+)
+FRAGMENT_CACHING = Decision(
+    "fragment_caching", "pipeline", "what stays in a warp's registers from one product of words to the next (EGEMM-TC's section 4, Table 2)", ("uncached",),
+    "{} cached in fragments", neutral="all", usual="all", quiet=True, words=(
+        Word("all", "fragments of both operands, which all products of a step use, and the sums", 0),
+        Word("sums", "the sums: every product fetches its operands' fragments from shared memory again", 1),
+        Word("none", "nothing: the sums too lie in shared memory from one step to the next", 2),
+    ),
+)
+
 _BLOCK_KS = " | ".join(f"(BK == {k})" for k in BLOCK_K)
+
+PIECES = Constraint(
+    "C62", "warp k", "(BK % WK == 0) & (WK % FK == 0)", "a warp works through the whole stage, in equal pieces of whole instructions", refusals.pieces,
+)
+OF_WORDS = {"C64", "C65", "C66", "C67"}
+"""Constraints on what only kernels have whose warps multiply several words of one stage: pieces of it, padded rows, fragments that are not kept."""
 
 TILE_CONSTRAINTS = (
     Constraint("C1", "block k", f"(BK % FK == 0) & ({_BLOCK_KS})", "rows of whole 16-byte chunks that the swizzle can permute",
                refusals.block_k(BLOCK_K)),
-    Constraint("C2", "warp k", "WK == BK", "a warp works through the whole stage", common.warp_k),
+    PIECES,
     common.WARP_M,
     Constraint("C4", "warp n", "WN % (fetched_together * FN) == 0", "one ldmatrix of B fetches two fragments side by side", common.whole_fragments(1)),
     common.BLOCK_M,
@@ -47,6 +69,15 @@ TILE_CONSTRAINTS = (
 PIPELINE_CONSTRAINTS = (
     Constraint("C8", "fragment buffers", "(fragment_buffers == 1) | (BK % (2 * FK) == 0)", "two buffers take turns within a stage",
                refusals.fragment_buffers),
+    Constraint("C68", "loads waited for", "(waits == 0) | (fragment_buffers == 1)", "no step is fetched ahead of the loads", refusals.waited),
+    Constraint("C64", "pieces", "(WK == BK) | (WK == FK) | ((fragment_buffers == 1) & (uncached == 0))",
+               "a piece's fragments are there together", refusals.pieces_held),
+    Constraint("C65", "padded rows", "(padded == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (types == 1) & (tile_k == 0))",
+               "rows of one type of words, fetched by ldmatrix", refusals.padded),
+    Constraint("C66", "fragment caching", "(uncached == 0) | ((padding == 0) & (rings == 0) & (split_register == 0) & (tile_k == 0) & (fragment_buffers == 1))",
+               "nothing is fetched before its product, and ldmatrix fetches it", refusals.uncached),
+    Constraint("C67", "sums in shared memory", "(uncached < 2) | ((promote == 0) & (FM * FN == 4 * warp_size))",
+               "the sums of an instruction are four registers a lane, and one set", refusals.sums_in_shared),
     common.PROMOTION,
     common.TILE_OF_K,
     common.COMPENSATION,
@@ -58,8 +89,10 @@ PIPELINE_CONSTRAINTS = (
 )
 WAY_CONSTRAINTS = (
     Constraint("C14", "asynchronous copies", "(held > 0) | (has_async > 0)", "cp.async came with sm_80", refusals.no_async),
-    Constraint("C15", "stages", "(held == 0) | (stages == 2) | (rings > 0)",
+    Constraint("C15", "stages", "(held == 0) | (stages <= 2) | (rings > 0)",
                "two stages take turns while the next tile is in registers; AMD's kernels may go round more", refusals.held_stages),
+    Constraint("C63", "one stage", "(stages > 1) | ((held > 0) & (rings == 0))", "the next tile has to wait somewhere else: in registers",
+               refusals.one_stage),
     Constraint("C16", "split in shared", "(split_shared == 0) | (held > 0)", "what is split before shared memory passes through registers",
                refusals.shared_async),
     Constraint("C17", "split in register", "(split_register == 0) | (held == 0) | (rings > 0)",
@@ -91,7 +124,7 @@ PREDICTED = (
 
 TILE_EQUATIONS = (resources.WARPS, resources.THREADS, traffic.TILES)
 PIPELINE_EQUATIONS = (
-    resources.ELEMENT_BYTES, resources.B_ELEMENT_BYTES, resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS,
+    resources.ELEMENT_BYTES, resources.B_ELEMENT_BYTES, resources.ROW_PADDING, resources.SHARED_BYTES, resources.ACCUMULATORS, resources.ACCUMULATOR_REGISTERS,
     resources.FRAGMENT_REGISTERS,
 )
 
@@ -101,7 +134,7 @@ HELD_WAYS = (Way("prepass", "grouped"), Way("shared", "grouped"), Way("register"
 
 class Portable(Design):
     name = "portable"
-    own = (FRAGMENT_BUFFERS, SUMS)
+    own = (FRAGMENT_BUFFERS, SUMS, ROWS, FRAGMENT_CACHING)
     takes_stored_b = True
     words = {
         "where": (
@@ -110,6 +143,7 @@ class Portable(Design):
         "loads": (
             Word("async", "cp.async"), Word("spread", "through registers, one by one between the matrix instructions"),
             Word("grouped", "through registers, before the matrix instructions"),
+            Word("waited", "through registers, after the matrix instructions, so that all wait for them: what the other ways are measured against"),
         ),
     }
     all_ways = tuple(Way(where, loads) for where, loads in (
@@ -129,9 +163,11 @@ class Portable(Design):
         ("Time", time.EQUATIONS),
     )
     order = "the largest {intensity} wins, then the least {dram_bytes}, the largest {tlp}, the least {shared_bytes}"
-    of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "fragment_buffers", "register_budget")
+    of_registers = ("WM", "WN", "BK", "split_shared", "split_register", "held", "spread", "waits", "fragment_buffers", "register_budget")
 
     promotes_at_once = True
+    takes_pieces = True
+    of_papers = True
     held_ways = HELD_WAYS
     slices = SLICES
     """How many slices of k a search considers."""
@@ -179,12 +215,12 @@ class Portable(Design):
     def way_symbols(self, way: Way) -> dict[str, int]:
         return {
             "split_shared": int(way.where == "shared"), "split_register": int(way.where == "register"),
-            "held": int(way.loads != "async"), "spread": int(way.loads == "spread"),
+            "held": int(way.loads != "async"), "spread": int(way.loads == "spread"), "waits": int(way.loads == "waited"),
         }
 
     def way_of(self, numbers: Numbers) -> Way:
         where = "shared" if numbers["split_shared"] else "register" if numbers["split_register"] else "prepass"
-        return Way(where, "spread" if numbers["spread"] else "grouped" if numbers["held"] else "async")
+        return Way(where, "spread" if numbers["spread"] else "waited" if numbers["waits"] else "grouped" if numbers["held"] else "async")
 
     def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
         return super().constants(layout, scheme, fragment, gpu, hints) | {
@@ -215,7 +251,7 @@ class Portable(Design):
         ]
         return [
             _tiles(choices, fragment), dict(zip(("split_k", *self.way_names), np.array(ways).T)),
-            dict(zip(("promote", "fragment_buffers", "stages"), np.array(pipelines).T)) | common.sums(choices, len(pipelines)),
+            dict(zip(("promote", "fragment_buffers", "stages"), np.array(pipelines).T)) | common.settled(self, choices, len(pipelines)),
             {"group": np.array(choices.among("group", GROUPS))},
         ]
 
@@ -241,7 +277,8 @@ def _tiles(choices: Choices, fragment: Fragment) -> dict[str, np.ndarray]:
         for axis, at, unit in (("m", 0, fm), ("n", 1, fragment.fetched_together * fn))
     }
     if block or warp:
-        depths = [((block or warp)[2], (warp or block)[2])]
+        depth = (block or warp)[2]
+        depths = [(depth, (warp or block)[2])] if block or depth in BLOCK_K else [(k, depth) for k in BLOCK_K if k % depth == 0] or [(depth, depth)]
     else:
         depths = [(k, k) for k in BLOCK_K if k % fk == 0]
     rows = [(*m, *n, *k) for m in pairs["m"] for n in pairs["n"] for k in depths]

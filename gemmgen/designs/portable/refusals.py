@@ -70,14 +70,70 @@ def no_async(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 def held_stages(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [pipeline] stages", f"loads = {plan.loads!r} takes turns with two stages", got=plan.stages,
-        needs="2: the next tile waits in registers", remedy="stages = 2" + (', or loads = "async"' if plan.where == "prepass" else ""),
+        needs="2, or 1: the next tile waits in registers", remedy="stages = 2" + (', or loads = "async"' if plan.where == "prepass" else ""),
+    )
+
+
+def one_stage(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    ring = plan.gpu.maker.tiles_held
+    return InfeasibleSpec(
+        f"{place}: [pipeline] stages", "one stage is for tiles that wait in registers while it is multiplied", got=f"{plan.stages}, loads = {plan.loads}",
+        needs="two stages or more on this GPU" if ring else "loads = spread, grouped or waited",
+        remedy="stages = 2" if ring else 'loads = "spread", or stages = 2',
+    )
+
+
+def pieces(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    (wm, wn, wk), bk, fk = plan.warp, plan.block[2], plan.fragment.shape[2]
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "warp k is no piece of a stage", got=wk, needs=f"a multiple of {fk} ({plan.fragment.name}) that divides block k = {bk}",
+        remedy=f"warp = [{wm}, {wn}, {bk}], or k = {fk}",
+    )
+
+
+def pieces_held(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [tile] warp", "fragments of several instructions' k are held together, and nothing beside them",
+        got=f"warp k = {plan.warp[2]}, fragment_buffers = {plan.fragment_buffers}, fragment_caching = {plan.fragment_caching}",
+        needs="one fragment buffer, and fragment_caching = all", remedy=f"warp k = {plan.fragment.shape[2]} or {plan.block[2]}",
+    )
+
+
+def padded(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] rows", "padding lines of banks is for rows of words of one type, which ldmatrix fetches",
+        got=f"{plan.rows}, policy = {plan.fragment.policy}, where = {plan.where}, scheme = {plan.scheme.name}",
+        needs="policy = mma, and words that are split before shared memory", remedy='rows = "swizzled"',
+    )
+
+
+def uncached(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] fragment_caching", "fragments that each product fetches again are fetched by ldmatrix, into one buffer",
+        got=f"{plan.fragment_caching}, policy = {plan.fragment.policy}, where = {plan.where}, fragment_buffers = {plan.fragment_buffers}",
+        needs="policy = mma, words that are split before shared memory, no scales of tiles of k, and fragment_buffers = 1", remedy='fragment_caching = "all"',
+    )
+
+
+def waited(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] fragment_buffers", "loads that are waited for leave nothing to fetch ahead", got=f"{plan.fragment_buffers}, loads = waited",
+        needs="1", remedy='fragment_buffers = 1, or loads = "grouped"',
+    )
+
+
+def sums_in_shared(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+    return InfeasibleSpec(
+        f"{place}: [pipeline] fragment_caching", "sums that lie in shared memory are the matrix unit's alone, four a lane",
+        got=f"{plan.fragment_caching}, promote = {plan.promote}, {plan.fragment.name}", needs="promote = 0, and fragments of 16x8 of C",
+        remedy='promote = 0, or fragment_caching = "sums"',
     )
 
 
 def shared_async(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [pipeline] loads", "what is split before shared memory passes through registers", got=plan.loads,
-        needs="spread or grouped, where split where = shared", remedy='loads = "spread"',
+        needs="spread, grouped or waited, where split where = shared", remedy='loads = "spread"',
     )
 
 

@@ -28,6 +28,7 @@ CONSTRAINTS = (
     specialised.WARP_N,
     common.BLOCK_M,
     common.BLOCK_N,
+    common.RING,
     specialised.THREADS,
     Constraint("C40", "whole pieces", f"WM * WN % (128 * {RUN}) == 0", "a thread keeps its residues sixteen by sixteen", refusals.pieces),
     SLICES,

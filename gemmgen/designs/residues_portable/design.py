@@ -29,6 +29,8 @@ class PortableResidues(portable.Portable):
     family = "residues"
     own = (portable.FRAGMENT_BUFFERS,)
     takes_stored_b = False
+    takes_pieces = False
+    of_papers = False
     words = {"loads": portable.Portable.words["loads"]}
     all_ways = tuple(way for way in portable.Portable.all_ways if way.where == "prepass")
     held_ways = tuple(way for way in portable.HELD_WAYS if way.where == "prepass")
@@ -36,7 +38,8 @@ class PortableResidues(portable.Portable):
     pipeline_equations = (*portable.PIPELINE_EQUATIONS, equations.KEPT_REGISTERS)
     predictions = (*traffic.BLOCK_EQUATIONS, *equations.TRAFFIC, traffic.TLP, *equations.TIME)
     constraints = (
-        *portable.TILE_CONSTRAINTS, *(one for one in (*portable.WAY_CONSTRAINTS, *portable.PIPELINE_CONSTRAINTS) if one.number not in {*OF_WORDS_ALONE, "C11"}),
+        *(common.WHOLE_STAGE if one is portable.PIECES else one for one in portable.TILE_CONSTRAINTS),
+        *(one for one in (*portable.WAY_CONSTRAINTS, *portable.PIPELINE_CONSTRAINTS) if one.number not in {*OF_WORDS_ALONE, *portable.OF_WORDS, "C11"}),
         ACCUMULATORS, SLICES, *PREDICTED,
     )
     steering = PREDICTED

@@ -63,6 +63,7 @@ CONSTRAINTS = (
     WARP_N,
     common.BLOCK_M,
     common.BLOCK_N,
+    common.RING,
     Constraint("C24", "take turns", "(pingpong == 0) | ((BM == WM) & (BN == WN))", "warpgroups that take turns compute a tile each", refusals.turns),
     THREADS,
     common.PROMOTION,

@@ -40,6 +40,7 @@ CONSTRAINTS = (
     Constraint("C30", "warp n", "WN % FN == 0", "whole fragments", refusals.warp_n),
     common.BLOCK_M,
     common.BLOCK_N,
+    common.RING,
     Constraint("C31", "block k", "(WK % FK == 0) & (BK % WK == 0)", "warps that share a tile take equal parts of every stage", refusals.warps_k),
     Constraint("C32", "threads", "threads <= threads_per_block", "the hardware's limit", refusals.threads),
     Constraint(

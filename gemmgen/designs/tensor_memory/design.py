@@ -31,6 +31,7 @@ CONSTRAINTS = (
     specialised.WARP_N,
     common.BLOCK_M,
     common.BLOCK_N,
+    common.RING,
     Constraint("C26", "one instruction a tile", "(BM == FM) & (WM == BM) & (BN <= 256)",
                "a row of C is a lane of tensor memory, and an instruction as wide as the tile", refusals.one_instruction),
     specialised.THREADS,

@@ -30,6 +30,7 @@ STAGES = (3, 4, 6)
 SLICES = (1, 2, 4, 8, 16)
 
 CONSTRAINTS = (
+    common.RING,
     Constraint(
         "C50", "thin", "(thin == 1) | (thin == 2) | (thin == 4) | (thin == 8) | (thin == 16)", "one side of a tile is thin, and sums are halved among lanes",
         refusals.thin,

@@ -1,0 +1,236 @@
+"""A bring-up finds the limits and the rates that were planted in a made-up GPU, and refuses rates of a chip that throttled."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+from fake_gpu import FakeGpu, FakeLimits, FakeRates, by_row
+
+from gemmgen.bringup import facts, limits, rates
+from gemmgen.bringup.limits import register_files, shared_files
+from gemmgen.bringup.probe import EmulatedMachine
+from gemmgen.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
+from gemmgen.bringup.report import changes
+from gemmgen.bringup.session import Session
+from gemmgen.catalog.fragment import FRAGMENTS
+from gemmgen.catalog.gpu import GPUS, Limits, Rates
+from gemmgen.errors import BuildError
+
+F16, WGMMA = "mma_m16n8k16_f16", "wgmma_m64n8k16_f16"
+
+
+@pytest.fixture(autouse=True)
+def no_time_to_lose(monkeypatch):
+    monkeypatch.setattr(rates, "WARMTH", 0.0)
+    monkeypatch.setattr(rates, "SUSTAINED", 0.0)
+
+
+def found(machine, *parts, fragments=()) -> Session:
+    session = Session(machine, None, "hidden", [FRAGMENTS.get(name) for name in fragments], 1)
+    for part in (facts.measure, *parts, facts.write_row):
+        part(session)
+    return session
+
+
+def values(session: Session, model) -> dict:
+    return {name: one.value for name in model.model_fields if (one := session.value(f"gpu {name}"))}
+
+
+# ---------------------------------------------------------------- limits
+
+HOLDS = {
+    "Hopper's": {},
+    "Ada's": {"threads_per_sm": 1536, "blocks_per_sm": 24, "shared_bytes_per_sm": 102400, "shared_bytes_per_block": 101376, "cluster": 1},
+    "Turing's": {"threads_per_sm": 1024, "blocks_per_sm": 16, "shared_bytes_per_sm": 65536, "shared_bytes_per_block": 65536,
+                 "shared_bytes_reserved_per_block": 0, "shared_allocation_unit": 256, "cluster": 1},
+    "registers by fours": {"register_allocation_unit": 128, "cluster": 8},
+    "registers one by one": {"register_allocation_unit": 32},
+    "registers by 24, and half as many again": {"register_allocation_unit": 768, "registers_per_sm": 196608, "registers_per_thread": 256, "compiler": 256},
+    "few registers a thread, which the compiler does not know": {"registers_per_thread": 168},
+    "small blocks": {"threads_per_block": 384, "blocks_per_sm": 8, "threads_per_sm": 1536},
+    "fewer blocks than threads": {"blocks_per_sm": 5},
+    "odd numbers": {"blocks_per_sm": 13, "threads_per_sm": 1664, "registers_per_sm": 81920, "shared_bytes_per_sm": 196608, "shared_bytes_per_block": 180000,
+                    "shared_bytes_reserved_per_block": 2304, "shared_allocation_unit": 768, "cluster": 12, "without_opt_in": 30000},
+    "as many blocks as warps": {"blocks_per_sm": 64, "shared_allocation_unit": 1024, "shared_bytes_reserved_per_block": 0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_planted_limits_are_found(name):
+    held = FakeLimits(**HOLDS[name])
+    few = {"shared_bytes_per_sm": held.shared_bytes_per_sm, "shared_bytes_reserved_per_block": held.shared_bytes_reserved_per_block}
+    session = found(FakeGpu(by_row("exact", 16), limits=held, told=few if held.blocks_per_sm < 12 else {}), limits.measure)
+    planted = {key: value for key, value in asdict(held).items() if key in Limits.model_fields and key != "warp_size"}
+    assert values(session, Limits) == planted
+    assert session.value("gpu cluster_blocks").value == held.cluster
+    assert session.value("gpu shared_bytes_without_opt_in").value == min(held.without_opt_in, held.shared_bytes_per_block)
+    assert all(one.standing == "measured" for one in session.values if one.name.removeprefix("gpu ") in planted)
+
+
+def test_what_a_driver_tells_is_held_against_what_was_tried():
+    """It decides between sizes that explain the same; it does not stand against what was found."""
+    told = {"registers_per_sm": 66000, "shared_bytes_per_sm": 233500, "threads_per_block": 512}
+    session = found(FakeGpu(by_row("exact", 16), told=told), limits.measure)
+    assert session.value("gpu registers_per_sm").value == 66000 and session.value("gpu shared_bytes_per_sm").value == 233500
+    block = session.value("gpu threads_per_block")
+    assert block.value == 1024 and "the driver tells 512" in block.how
+    wrong = found(FakeGpu(by_row("exact", 16), told={"registers_per_sm": 99999, "shared_bytes_per_sm": 99999}), limits.measure)
+    assert wrong.value("gpu registers_per_sm").value == 65536 and wrong.value("gpu shared_bytes_per_sm").value == 233472
+    assert "the driver tells 99999" in wrong.value("gpu registers_per_sm").how
+
+
+def test_answers_that_no_unit_explains_leave_none():
+    assert register_files({32: 16, 33: 2, 34: 15}, 128, 32, 16) == []
+    assert shared_files({2: 1000, 3: 1000, 4: 900}) == [] == shared_files({2: 1000})
+
+
+@pytest.mark.slow
+def test_an_emulated_row_that_was_changed_is_found():
+    """By kernels of the compiler: what it gives a thread is tried against the row."""
+    gpu = GPUS.get("a100")
+    hidden = gpu.limits.model_copy(update={"registers_per_thread": 72, "register_allocation_unit": 512, "blocks_per_sm": 20, "shared_allocation_unit": 256})
+    session = found(EmulatedMachine(gpu.model_copy(update={"limits": hidden})), limits.measure, rates.measure)
+    assert values(session, Limits) == hidden.model_dump()
+    unknown = [one for one in session.values if one.standing == "not found"]
+    assert unknown and all(one.how == NO_CLOCK and one.value is None for one in unknown) and session.value("gpu boost_mhz").standing == "told"
+
+
+# ---------------------------------------------------------------- rates
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Of a GPU of which the driver tells nothing."""
+    fast = FakeRates(tensor={"*": 1003.0, "wgmma_m64n256k16_f16": 1990.0}, banks=64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rates, "WARMTH", 0.0)
+        patch.setattr(rates, "SUSTAINED", 0.0)
+        return fast, found(FakeGpu(by_row("exact", 16), rates=fast), limits.measure, rates.measure, fragments=(F16, WGMMA))
+
+
+def test_planted_rates_are_found(whole):
+    fast, session = whole
+    raw = {name: session.value(f"rate {name}").value for name in rates.RAW if session.value(f"rate {name}")}
+    assert raw.keys() == rates.RAW.keys() - {"clock power_w", "clock power_limit_w"}
+    expected = {
+        "f32 fma_per_clock": fast.fma, "shared bytes_per_clock": fast.shared, "shared latency_cycles": fast.shared_latency, "shared bank_bytes": 4,
+        "l2 latency_cycles": fast.l2_latency, "l2 bytes_per_clock": fast.l2_bytes, "dram read_gb_per_s": 1900, "dram copy_gb_per_s": 1900,
+        "dram latency_ns": fast.dram_latency / 1.7, "launch gap_us": 0.9, "launch dependent_gap_us": 0.4, "host to_device_gb_per_s": 25,
+        "async_copy bytes_per_clock": 41, "bulk_copy bytes_per_clock": 41, "clock sustained_mhz": 1700, "launch round_trip_us": 12, "f32 latency_cycles": 4,
+        "clock sustained_tflops": 2e-6 * 77 * 1700 * 1990,
+    }  # fmt: skip
+    assert {name: raw[name] for name in expected} == pytest.approx(expected, rel=2e-3)
+    assert raw["l2 mib"] == pytest.approx(33.5, rel=0.02)
+    assert session.value("rate resident_blocks").value == [32, 4, 4]  # of warps, of 512 threads, of a quarter of shared memory
+    for name in (F16, WGMMA, "wgmma_m64n256k16_f16"):
+        assert session.value(f"rate {name} fma_per_clock").value == (1990 if "256" in name else 1003)
+        assert session.value(f"rate {name} latency_cycles").value == 18
+
+
+def test_a_rows_rates_are_the_peaks_of_what_was_reached(whole):
+    fast, session = whole
+    assert values(session, Rates) == {
+        "sms": 77, "boost_mhz": 1700, "tensor_boost_mhz": 1700, "f32_fma_per_clock": 128, "tensor_fma_per_clock": {"f16": 2048},
+        "f16_tflops": pytest.approx(536.2, rel=1e-3), "f32_tflops": pytest.approx(33.51, rel=1e-3), "shared_bytes_per_clock": 128, "dram_gb_per_s": 1900.0,
+        "dram_gib": None, "l2_mib": 34,
+    }  # fmt: skip
+    assert session.value("gpu shared_banks").value == 64
+    found_rates = Rates(**values(session, Rates) | {"dram_gib": 80})  # which agree with one another
+    assert found_rates.tensor_tflops("f16") == pytest.approx(536.2, rel=1e-3)
+    reached = session.value("gpu tensor_fma_per_clock").how
+    assert "1990 reached by wgmma_m64n256k16_f16, 97 % of 2048" in reached
+    assert "tensor_fma_per_clock = { f16 = 2048 }" in session.rows["gpu.partial.toml"]
+    assert all("7 repeats, spread" in session.value(f"rate {name}").proof for name in ("f32 fma_per_clock", "l2 latency_cycles", f"{F16} fma_per_clock"))
+    assert "| f32 fma_per_clock | 126 | 0 % | 1700 |" in dict(session.sections)["Rates"]
+
+
+def test_a_rate_is_refused_where_the_clock_changed():
+    def clock(symbol, before):
+        return 1500.0 if symbol == "shared_read" and before % 3 == 0 or symbol == "read_memory" and 5 < before < 9 else 1700.0
+
+    told = {"boost_mhz": 1710.0, "dram_gb_per_s": 2000.0, "l2_mib": 30.0, "device_memory_bytes": 85 * 10**9}
+    session = found(FakeGpu(by_row("exact", 16), rates=FakeRates(mhz=clock), told=told), limits.measure, rates.measure, fragments=(F16,))
+    refused = session.value("rate shared bytes_per_clock")
+    assert refused.standing == "not found" and refused.value is None
+    assert refused.how == "the clock changed between repeats, 1500 to 1700 MHz, 3 times over: the chip throttled"
+    assert session.value("gpu shared_bytes_per_clock").standing == "not found"
+    assert session.value("rate l2 bytes_per_clock").value == 41  # which was measured once more
+    assert session.value("gpu dram_gb_per_s").standing == session.value("gpu l2_mib").standing == "told"
+    assert session.value("gpu boost_mhz").value == 1710 and "1700.0 MHz" in session.value("gpu boost_mhz").how
+    assert session.value("gpu dram_gib").value == 80
+
+
+CDNA = FakeLimits(64, registers_per_sm=131072, registers_per_thread=512, register_allocation_unit=512, shared_bytes_per_sm=65536, compiler=512,
+                  shared_bytes_per_block=65536, shared_bytes_reserved_per_block=0, shared_allocation_unit=512, cluster=1, without_opt_in=65536)
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
+def test_another_vendors_gpu_is_measured_alike(arch):
+    """Its timer is slower, kernels do not tell on which SM they run, and of one target the counter of cycles wraps around."""
+    held = CDNA if arch == "gfx90a" else FakeLimits(32, registers_per_sm=196608, registers_per_thread=256, register_allocation_unit=768, compiler=256, cluster=1)
+    name = {"gfx90a": "mfma_m16n16k16_f16", "gfx1100": "rdna3_m16n16k16_f16"}[arch]
+    gpu = FakeGpu(by_row("exact", 16), limits=held, rates=FakeRates(banks=32), told={"sms": 77}, arch=arch, kind="hip")
+    session = found(gpu, limits.measure, rates.measure, fragments=(name,))
+    planted = {key: value for key, value in asdict(held).items() if key in Limits.model_fields and key != "warp_size"}
+    assert values(session, Limits) == {**planted, "shared_banks": 32}
+    expected = {"sms": 77, "boost_mhz": 1700, "f32_fma_per_clock": 128, "tensor_fma_per_clock": {"f16": 1024}}
+    assert {key: values(session, Rates)[key] for key in expected} == expected
+    assert session.value(f"rate {name} fma_per_clock").value == pytest.approx(1003, rel=2e-3)
+    assert session.value("rate launch gap_us").value == 0.9 and session.value("rate bulk_copy bytes_per_clock") is None
+
+
+def test_words_that_nobody_asked_for_are_not_missed():
+    session = found(FakeGpu(by_row("exact", 16)), limits.measure, rates.measure, fragments=("mma_m8n8k16_s8",))
+    assert session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}
+    assert not [one.name for one in session.values if one.standing == "not found" and one.name != "gpu dram_gib"]
+
+
+def test_an_instruction_that_the_compiler_refuses_is_told(monkeypatch):
+    class Refusing(FakeGpu):
+        def kernels(self, source):
+            if source.name == f"bringup_{F16}":
+                raise BuildError(source.name, "is refused")
+            return super().kernels(source)
+
+    session = found(Refusing(by_row("exact", 16)), limits.measure, rates.measure, fragments=(F16, "mma_m8n8k16_s8"))
+    refused = session.value(f"rate {F16} fma_per_clock")
+    assert refused.standing == "not found" and "is refused" in refused.how
+    assert session.value("gpu f16_tflops").standing == "not found" and session.value("gpu tensor_fma_per_clock").value == {"s8": 1024}
+
+
+@pytest.mark.parametrize(("lanes", "banks", "width"), [(32, 32, 4), (32, 64, 4), (32, 32, 8), (64, 32, 4), (64, 64, 4), (32, 16, 4), (32, 16, 16)])
+def test_banks_are_found_by_strides(lanes, banks, width):
+    """Reads of a warp are as many as words of one bank."""
+    def cost(stride, odd):
+        pieces = {(4 * lane * stride + 4 * (lane & 1) * odd) // width for lane in range(lanes)}
+        return max(sum(piece % banks == bank for piece in pieces) for bank in range(banks))
+
+    known = find_banks(cost)
+    assert (known.count, known.width) == (banks, width) and known.costs[1] == cost(1, 0)
+
+
+def test_costs_that_do_not_end_growing_tell_no_banks():
+    assert find_banks(lambda stride, odd: stride) is None and find_banks(lambda stride, odd: 1) is None
+
+
+@pytest.mark.parametrize("sizes", [(3.0,), (47.0,), (28.0, 60.0)])
+def test_a_caches_size_is_where_latency_leaves_it(sizes):
+    """Of a cache whose nearer part ends before, as well; a tenth beyond its end some reads are still served."""
+    def latency(mib):
+        return 250 + sum(300 / (1 + at) * min(1, max(0, (mib / size - 0.97) * 10)) for at, size in enumerate(sizes))
+
+    assert find_capacities(latency, 384) == pytest.approx(list(sizes), rel=0.04)
+    assert find_capacities(lambda mib: 250 + mib / 2, 384) == []
+
+
+def test_peaks_are_powers_of_two_but_for_what_clocks_cannot_tell():
+    assert [power_of_two(raw) for raw in (128.9, 126, 64, 64.9, 66, 2047, 1270, 0.9)] == [128, 128, 64, 64, 128, 2048, 2048, 1]
+
+
+def test_what_a_measurement_wavers_by_is_no_change():
+    before = {"device": "one", "values": {"rate x": {"value": 100.0, "tolerance": 0.05}, "gpu y": {"value": 100.0}}}
+    now = {"device": "one", "values": {"rate x": {"value": 104.0, "tolerance": 0.05}, "gpu y": {"value": 100.0}}}
+    assert changes(before, now) == []
+    now["values"]["rate x"]["value"] = 110.0
+    assert changes(before, now) == ["rate x: was 100.0, is 110.0"]
