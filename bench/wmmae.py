@@ -26,7 +26,7 @@ import numpy as np
 from gemmgen import timing
 from gemmgen.build import compile_cuda
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
-from gemmgen.errors import BuildError, DeviceError
+from gemmgen.errors import BuildError, DeviceError, ResourceError
 from gemmgen.fragment_header import header_name
 from gemmgen.fragment_uses import Tile, sizes_of, use
 from gemmgen.timing import Contender
@@ -190,7 +190,7 @@ def uses(fragment: Fragment, arch: str, seconds: float) -> dict[str, Any]:
             key = case.group, case.form
             try:
                 field[key], wrong[key] = contender(case, modules, arch, " ".join(key))
-            except BuildError as error:
+            except (BuildError, ResourceError) as error:
                 print(f"{key}: {error}", file=sys.stderr)
         timing.race(list(field.values()), rounds=7, slice_ms=3, seconds=seconds / len(BATCHES), warm_up=0.3)
         print(f"\n{fragment.name}, batch {batch}: microseconds, and shared over registers (above 1: registers are faster)")
@@ -235,7 +235,7 @@ def sgemm(fragment: Fragment, arch: str, seconds: float, batch: int = 256) -> di
             try:
                 if text not in modules:
                     modules[text] = loaded(text, arch)
-            except BuildError as problem:
+            except (BuildError, ResourceError) as problem:
                 print(f"{tile}: {problem}", file=sys.stderr)
                 modules[text] = None
             if not modules[text]:

@@ -39,15 +39,12 @@ GG_DEVICE void put(Word* to, const Four& four) {
     }
 }
 
-// Rows of a stage are that far apart, so that neighbouring ones touch other banks; a second stage is filled while the first is read, where both fit.
-constexpr int LD_A = BLOCK_K + 8, LD_B = BLOCK_N + 4;
-constexpr int ROOM_A = BLOCK_M * LD_A, ROOM_B = BLOCK_K * LD_B;
-constexpr int STAGE_BYTES = 4 * (ROOM_A + ROOM_B);  // of FP32, or of all words where they take more
-constexpr int STAGES = 2 * STAGE_BYTES <= 48 * 1024 ? 2 : 1;
-
 template <bool Registers, class Stage>
 GG_DEVICE void multiply(const float* a, const float* b, float* c, int m, int n, int k, Stage* shared) {
-    constexpr int PLANES = Registers ? 1 : WORDS;  // of an element in a stage
+    constexpr int LD_A = BLOCK_K + 8, LD_B = BLOCK_N + 4;
+    constexpr int ROOM_A = BLOCK_M * LD_A, ROOM_B = BLOCK_K * LD_B;
+    Stage* const stage_a = shared;
+    Stage* const stage_b = shared + (Registers ? 1 : WORDS) * ROOM_A;
 
     const int blocks_n = n / BLOCK_N, blocks = m / BLOCK_M * blocks_n;
     const int product = (int)blockIdx.x / blocks, m0 = (int)blockIdx.x % blocks / blocks_n * BLOCK_M, n0 = (int)blockIdx.x % blocks_n * BLOCK_N;
@@ -72,34 +69,30 @@ GG_DEVICE void multiply(const float* a, const float* b, float* c, int m, int n, 
             next_b[i] = *reinterpret_cast<const Four*>(b + (long long)(k0 + at / BLOCK_N) * n + at % BLOCK_N);
         }
     };
-    const auto store = [&](Stage* stage) {
+    fetch(0);
+    for (int k0 = 0; k0 < k; k0 += BLOCK_K) {
 #pragma unroll
         for (int i = 0; i < RUNS_A; ++i) {
             const int at = (thread + i * THREADS) * 4;
-            Stage* const to = stage + at / BLOCK_K * LD_A + at % BLOCK_K;
+            Stage* const to = stage_a + at / BLOCK_K * LD_A + at % BLOCK_K;
             if constexpr (Registers) *reinterpret_cast<Four*>(to) = next_a[i];
             else put<ROOM_A>(to, next_a[i]);
         }
 #pragma unroll
         for (int i = 0; i < RUNS_B; ++i) {
             const int at = (thread + i * THREADS) * 4;
-            Stage* const to = stage + PLANES * ROOM_A + at / BLOCK_N * LD_B + at % BLOCK_N;
+            Stage* const to = stage_b + at / BLOCK_N * LD_B + at % BLOCK_N;
             if constexpr (Registers) *reinterpret_cast<Four*>(to) = next_b[i];
             else put<ROOM_B>(to, next_b[i]);
         }
-    };
-    fetch(0);
-    store(shared);
-    __syncthreads();
-    for (int k0 = 0, turn = 0; k0 < k; k0 += BLOCK_K, turn ^= STAGES - 1) {
-        const Stage* const stage = shared + turn * PLANES * (ROOM_A + ROOM_B);
+        __syncthreads();
         if (k0 + BLOCK_K < k) fetch(k0 + BLOCK_K);
 #pragma unroll
         for (int step = 0; step < BLOCK_K; step += WARP_K) {
             fragment<matrix_a, WARP_M, WARP_N, WARP_K, Word, row_major, Policy> of_a;
             fragment<matrix_b, WARP_M, WARP_N, WARP_K, Word, row_major, Policy> of_b;
-            const Stage* const from_a = stage + warp_m * LD_A + step;
-            const Stage* const from_b = stage + PLANES * ROOM_A + step * LD_B + warp_n;
+            const Stage* const from_a = stage_a + warp_m * LD_A + step;
+            const Stage* const from_b = stage_b + step * LD_B + warp_n;
             if constexpr (Registers) {
                 load_matrix_sync(of_a, from_a, LD_A);
                 load_matrix_sync(of_b, from_b, LD_B);
@@ -111,10 +104,6 @@ GG_DEVICE void multiply(const float* a, const float* b, float* c, int m, int n, 
             }
             mma_sync(sums, of_a, of_b, sums);
         }
-        if (STAGES == 1) {
-            __syncthreads();
-        }
-        if (k0 + BLOCK_K < k) store(shared + (turn ^ (STAGES - 1)) * PLANES * (ROOM_A + ROOM_B));
         __syncthreads();
     }
     store_matrix_sync(c + warp_m * n + warp_n, sums, n, mem_row_major);
@@ -126,7 +115,7 @@ GG_DEVICE void multiply(const float* a, const float* b, float* c, int m, int n, 
 extern "C" __global__ void __launch_bounds__(256)
 batched_registers(const float* a, const float* b, float* c, int m, int n, int k) {
     using namespace batched;
-    __shared__ float stage[STAGES * (ROOM_A + ROOM_B)];
+    __shared__ float stage[BLOCK_M * (BLOCK_K + 8) + BLOCK_K * (BLOCK_N + 8)];
     multiply<true>(a, b, c, m, n, k, stage);
 }
 
@@ -134,6 +123,6 @@ batched_registers(const float* a, const float* b, float* c, int m, int n, int k)
 extern "C" __global__ void __launch_bounds__(256)
 batched_shared(const float* a, const float* b, float* c, int m, int n, int k) {
     using namespace batched;
-    __shared__ Word stage[STAGES * WORDS * (ROOM_A + ROOM_B)];
+    __shared__ Word stage[WORDS * (BLOCK_M * (BLOCK_K + 8) + BLOCK_K * (BLOCK_N + 8))];
     multiply<false>(a, b, c, m, n, k, stage);
 }
