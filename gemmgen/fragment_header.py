@@ -4,19 +4,26 @@ The header stands alone: no gemmgen, no other headers, C++17 device code for
 NVRTC and nvcc, or for hiprtc, hipcc and clang. It fills a fragment from a rule without shared memory
 (`foreach_ij`), finds the holder of an element (`map`) and multiplies. Where
 the instruction reads operands from shared memory, it makes their descriptors.
+
+On these stand fragments of any multiple of the instruction's shape with the names of `nvcuda::wmma`: in the namespace `wmma` with operands as
+single words, in `tcec` with FP32 operands as several words of a scheme of the catalog.
 """
 
 from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from gemmgen import __version__
-from gemmgen.catalog.fragment import Fragment, FragmentMap
+from gemmgen.catalog.fragment import FRAGMENTS, Fragment, FragmentMap
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.number import FORMATS, sum_type
+from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.errors import SpecError
-from gemmgen.render import render_text
+from gemmgen.render import c_power, render_text
+from gemmgen.unused import without_unused
 
 CONVERSION = {
     "f16": ("cvt.rn.f16.f32", "unsigned short", "h", "to nearest, ties to even"),
@@ -34,6 +41,9 @@ WORDS = {
     **dict.fromkeys(("e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz"), "unsigned char"),
 }
 """HIP. Word type -> C type of the word."""
+
+LEAST_BITS = 22
+"""Mantissa bits of an element that all words of a scheme of FP32 accuracy carry: what they leave is below what sums in FP32 lose."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +93,72 @@ def fragment_header(fragment: Fragment) -> str:
             "gemmgen fragments", "has no header: its sums are in tensor memory and its operands in shared memory",
             got=fragment.name, needs="a fragment that lanes hold", remedy="docs/blackwell.md tells how kernels use it",
         )
-    return render_text(
+    platform = fragment.maker.platform
+    text = render_text(
         fragment.maker.header_template,
         fragment=fragment,
         operands=operands(fragment),
         source=textwrap.wrap(f"Source: {fragment.source}.", 110),
         guard=header_name(fragment).upper().replace(".", "_"),
         version=__version__,
-        **{"cuda": _cuda, "hip": _hip}[fragment.maker.platform](fragment),
+        schemes=_schemes(fragment), fp32=_fp32(fragment), platform_file=f"platform/{platform}.j2",
+        **{"cuda": _cuda, "hip": _hip}[platform](fragment),
     )
+    return without_unused(text).replace("GG_DEVICE", "FRAGMENT_DEVICE")
+
+
+def in_registers(word: str) -> list[Scheme]:
+    """The schemes of a word type whose words a lane finds of an element alone: no scale of a row, no operand that is stored as words."""
+    return [
+        one for one in SCHEMES.rows()
+        if one.types == (word,) and one.normalize == "none" and not one.fixed and not one.b and one.alike
+    ]
+
+
+def corrected(fragment: Fragment) -> Scheme | None:
+    """The one that gives FP32 accuracy from a fragment's words by the fewest products; None where no scheme does.
+
+    Where a unit of its targets takes subnormal words for zero, one whose leading word is never subnormal.
+    """
+    flushes = any(gpu.unit.flushes_subnormals for gpu in GPUS.rows() if gpu.vendor == fragment.vendor and fragment.runs_on(gpu.arch))
+    able = [one for one in in_registers(fragment.word) if one.bits >= LEAST_BITS and fragment.on_matrix_unit]
+    return min(able, key=lambda one: (bool(one.words[0].flush) != (flushes and one.format.min_exponent > FORMATS["f32"].min_exponent), len(one.products)),
+               default=None)
+
+
+def _scheme_text(scheme: Scheme) -> SimpleNamespace:
+    """A scheme as the header tells it: its products by number, and its sums put together as C."""
+    names = [one.name for one in scheme.accumulators]
+    return SimpleNamespace(
+        scheme=scheme,
+        of_a=[one.a for one in scheme.products], of_b=[one.b for one in scheme.products], into=[names.index(one.into) for one in scheme.products],
+        combined=scheme.recombination.combine(
+            {name: f"sum[{i}]" for i, name in enumerate(names)},
+            lambda so_far, factor, own: f"{so_far} + {own}" if factor == 1 else f"fmaf({so_far}, {c_power(factor)}, {own})",
+        ),
+    )
+
+
+def _schemes(fragment: Fragment) -> SimpleNamespace:
+    """What the template reads of schemes: those of the fragment's words, and the roundings that they call."""
+    best = corrected(fragment)
+    rows = in_registers(fragment.word) if best else []
+    pair = fragment.word in ("f16", "bf16")
+    roundings = {(word.rounding, word.type) for one in rows for word in one.words_of("a")} | ({("nearest_even", fragment.word)} if pair else set())
+    return SimpleNamespace(
+        rows=[_scheme_text(one) for one in rows], corrected=best and best.name, value=_value(fragment), pair=pair, roundings=sorted(roundings),
+        unsigned={1: "unsigned char", 2: "unsigned short", 4: "unsigned"}[fragment.word_bytes],
+    )
+
+
+def _fp32(fragment: Fragment) -> SimpleNamespace | None:
+    """FP32 lanes in place of the instruction, where its words have schemes: a row of policy fma, of which a lane keeps one element each of A, B and C."""
+    if not (corrected(fragment) and fragment.b):
+        return None
+    row = next(row for row in FRAGMENTS.rows() if row.vendor == fragment.vendor and not row.on_matrix_unit and row.threads == fragment.threads)
+    alone = {label: getattr(row, label).model_copy(update={"registers": ()}) for label in "abc"}
+    m, n = (1 << sum(bool(offset[axis]) for offset in row.c.lanes) for axis in (0, 1))
+    return SimpleNamespace(operands=operands(row.model_copy(update={"shape": (m, n, 1), **alone})), scheme=_scheme_text(SCHEMES.get("fp32")))
 
 
 def _cuda(fragment: Fragment) -> dict[str, Any]:

@@ -546,7 +546,7 @@ class _Facts:
     @property
     def padding(self) -> int:
         """Bytes after each row of words, where rows cannot be swizzled."""
-        return self.numbers.get("padding", 0)
+        return 0 if self.where == "register" else self.numbers.get("padding", 0)
 
     @property
     def padded(self) -> bool:

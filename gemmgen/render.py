@@ -6,8 +6,10 @@ The same Plan gives the same bytes on every machine: no date, host or path.
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, repeat
@@ -85,7 +87,7 @@ def _environment() -> Any:
         most_tile_exponent=MOST_TILE_EXPONENT,
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )
-    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__)
+    environment.filters.update(nested=_nested, c_type=C_TYPES.__getitem__, nibbles=_nibbles, names=_names)
     return environment
 
 
@@ -128,9 +130,24 @@ def _nested(text: str, columns: int = 0) -> str:
     return "\n".join(line if not line or line.startswith("#") else " " * columns + line for line in text.strip("\n").split("\n"))
 
 
+def _nibbles(values: Sequence[int]) -> str:
+    """Numbers below 16 as one of C, four bits each, the first lowest."""
+    return f"0x{sum(value << 4 * at for at, value in enumerate(values)):x}ull"
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether a text of C names that."""
+    return re.search(rf"\b{name}\b", text) is not None
+
+
 def _power(exponent: int) -> str:
     """2^exponent as a C literal that is exact and readable."""
     return f"0x1p{exponent:+d}f"
+
+
+def c_power(factor: float) -> str:
+    """The same of a power of two."""
+    return _power(round(math.log2(factor)))
 
 
 def render(plan: Plan) -> Source:

@@ -239,7 +239,7 @@ constexpr int LANE_ROWS = 2, LANE_COLUMNS = 1;  // that a lane multiplies
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
-// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
 // Operand b lies [k][n]: lanes read neighbours of one k.
 GG_DEVICE u32 at_b(int row, int chunk) { return row * 64 + chunk * 16; }
@@ -521,7 +521,7 @@ constexpr int LANE_ROWS = 2, LANE_COLUMNS = 2;  // that a lane multiplies
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
-// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
 // Operand b lies [k][n]: lanes read neighbours of one k.
 GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + chunk * 16; }
@@ -797,7 +797,7 @@ constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
-// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
 // Operand b lies [k][n]: lanes read neighbours of one k.
 GG_DEVICE u32 at_b(int row, int chunk) { return row * 128 + chunk * 16; }
@@ -1073,7 +1073,7 @@ constexpr int LANE_ROWS = 4, LANE_COLUMNS = 2;  // that a lane multiplies
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
-// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
 // Operand b lies [k][n]: lanes read neighbours of one k.
 GG_DEVICE u32 at_b(int row, int chunk) { return row * 256 + chunk * 16; }
@@ -1349,7 +1349,7 @@ constexpr int LANE_ROWS = 4, LANE_COLUMNS = 4;  // that a lane multiplies
 constexpr int A_BYTES = BLOCK_M * BLOCK_K * 4, B_BYTES = BLOCK_N * BLOCK_K * 4;  // FP32 as it comes
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 
-// Operand a lies [m][k]: lanes of 8 rows read four k each together.
+// Operand a lies [m][k]: lanes of 8 rows read runs of 4 k together.
 GG_DEVICE u32 at_a(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 3)) * 16; }
 // Operand b lies [k][n]: lanes read neighbours of one k.
 GG_DEVICE u32 at_b(int row, int chunk) { return row * 256 + chunk * 16; }

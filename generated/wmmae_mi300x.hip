@@ -303,7 +303,7 @@ gemmgen_ootomo_mfma_128x128x32_8b349362(
                 const int row = warp_m + i * 32 + run_row;
                 float x[8];
 #pragma unroll
-                for (int piece = 0; piece < 2; ++piece) load_shared_16(x + 4 * piece, stage + at_a(row, kk / 4 + piece));
+                for (int piece = 0; piece < 2; ++piece) load_shared_16((float (&)[4])x[4 * piece], stage + at_a(row, kk / 4 + piece));
                 u32 packed[WORDS][4];
                 split_run(packed, x);
 #pragma unroll

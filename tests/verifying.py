@@ -113,13 +113,13 @@ def expected_bits(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     found = None
     for first in range(0, depth * plan.split_k, depth):
         part_a, part_b = whole_a[:, first : first + depth], whole_b[first : first + depth]
-        if plan.fragment.on_matrix_unit:
+        if not plan.scheme.exact:
             # Warps may share the k of a stage.
             sharer = np.arange(part_a.shape[1]) // plan.warp[2] % plan.warps_k
             sums = [
                 product(
-                    plan.scheme, plan.gpu.unit, part_a[:, sharer == one], part_b[sharer == one], promote=plan.promote, fragment_k=plan.fragment.shape[2],
-                    compensated=plan.compensates,
+                    plan.scheme, plan.gpu.unit if plan.fragment.on_matrix_unit else None, part_a[:, sharer == one], part_b[sharer == one],
+                    promote=plan.promote, fragment_k=plan.fragment.shape[2], compensated=plan.compensates,
                 )
                 for one in range(plan.warps_k)
             ]

@@ -191,6 +191,14 @@ WAYS = {
     "sums cached alone": dict(fragment_caching="sums", promote=32, tile=TINY, stages=3, fragment_buffers=1, layout="tt"),
     "nothing cached, loads waited for": dict(
         fragment_caching="none", scheme="legemm", promote=0, tile=TINY, stages=1, loads="waited", fragment_buffers=1, rows="padded"),
+    "wmma, register": dict(fragment={"policy": "wmma"}, where="register", layout="nt", stages=3, fragment_buffers=1),
+    "wmma, register, strided": dict(fragment={"policy": "wmma"}, where="register", layout="tn", stages=2, tile=TINY),
+    "words without a matrix unit": dict(fragment={"policy": "fma"}, where="register", promote=0, layout="tn", fragment_buffers=1,
+        tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
+    "three words without a matrix unit": dict(
+        fragment={"policy": "fma"}, scheme="bf16x6", where="shared", promote=0, layout="nt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
+    "32-bit words without a matrix unit": dict(
+        fragment={"policy": "fma"}, scheme="tf32x3", promote=0, layout="tt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
 }
 
 

@@ -22,6 +22,7 @@ class Policy:
         from_shared: whether the unit itself reads operands from shared memory, as a descriptor tells it.
         in_tensor_memory: whether the unit keeps C in a memory of its own, and is told types and extents in a word of 32 bits.
         by_lanes: whether lanes may fill fragments themselves: the maps are documented, and no fetch instruction is needed.
+        splits: whether the atom tells where lanes find what they split on their way into fragments, though nobody documents the maps.
         by_stride: whether fetches tell rows by one distance, so that these are padded, not swizzled.
         by_place: whether the unit multiplies what lies at the same place of A and B, so that both must have the same k there;
             lanes then fetch runs of k, in whole 16-byte chunks, each from a row of its own.
@@ -41,6 +42,7 @@ class Policy:
     from_shared: bool = False
     in_tensor_memory: bool = False
     by_lanes: bool = False
+    splits: bool = False
     by_stride: bool = False
     by_place: bool = False
     fetched_together: int = 1
@@ -79,8 +81,8 @@ _NEITHER_PERMUTED_NOR_NEGATED = "{builtin}({a}, {b}, {c}, 0, 0, 0)"
 
 _ROWS = (
     Policy("mma", "nvidia", "mma.j2", by_lanes=True, fetched_together=2, lanes_along_k=4, rows_together=8),
-    Policy("wmma", "nvidia", "wmma.j2", by_stride=True, library_fragment="nvcuda::wmma::fragment"),
-    Policy("fma", "nvidia", "fma.j2", on_matrix_unit=False, arithmetic="FP32 CUDA core"),
+    Policy("wmma", "nvidia", "wmma.j2", splits=True, by_stride=True, lanes_along_k=4, rows_together=8, library_fragment="nvcuda::wmma::fragment"),
+    Policy("fma", "nvidia", "fma.j2", splits=True, on_matrix_unit=False, arithmetic="FP32 CUDA core"),
     Policy("wgmma", "nvidia", "wgmma.j2", from_shared=True),
     Policy("tcgen05", "nvidia", "tcgen05.j2", from_shared=True, in_tensor_memory=True),
     Policy(

@@ -812,12 +812,17 @@ def schemes(name: Name = None, as_json: Json = False) -> None:
     "gemmgen fragments wgmma_m64n128k16_f16",
     "gemmgen fragments mma_m16n8k16_f16 --header -o mma_m16n8k16_f16.cuh",
     "gemmgen fragments mfma_m32n32k8_f16 --header -o mfma_m32n32k8_f16.hip.hpp",
+    "gemmgen fragments mma_m16n8k16_f16 --use householder -o householder.cu",
     "gemmgen fragments wgmma_m64n8k32_e4m3 --probe h200",
 ))
 def fragments(
     name: Name = None,
     header: Annotated[bool, typer.Option("--header", help="Print NAME as a header for one's own kernels: CUDA, or HIP where it is AMD's.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header goes.")] = None,
+    use: Annotated[str | None, typer.Option(
+        "--use", metavar="USE", help="Print a kernel on NAME's header behind it: reduction, scan, outer, householder, givens or batched.",
+    )] = None,
+    space: Annotated[str, typer.Option("--space", help="Of a use: wmma, with operands of single words, or tcec, of FP32 that is split.")] = "",
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the header, or the use, goes.")] = None,
     probe: Annotated[str | None, typer.Option(
         "--probe", metavar="GPU", help="Run NAME on the GPU here, a GPU of gemmgen gpus, and tell whether it returns what that one's model says.",
     )] = None,
@@ -834,8 +839,21 @@ def fragments(
     if header and (not name or as_json):
         raise SpecError("--header", "prints one instruction", got="--json" if name else "no NAME",
                         needs="a NAME, without --json", remedy="gemmgen fragments")
-    if output and not header:
-        raise SpecError("--output", "belongs to a header", got=str(output), needs="--header", remedy="gemmgen fragments --help")
+    if use and (not name or header or as_json):
+        raise SpecError("--use", "prints a use of one instruction", got="--json" if as_json else "--header" if header else "no NAME",
+                        needs="a NAME, without --header and --json", remedy="gemmgen fragments")
+    if space and not use:
+        raise SpecError("--space", "belongs to a use", got=space, needs="--use", remedy="gemmgen fragments --help")
+    if output and not header and not use:
+        raise SpecError("--output", "belongs to a header", got=str(output), needs="--header or --use", remedy="gemmgen fragments --help")
+    if use and name:
+        from gemmgen.fragment_uses import use as text_of
+
+        text = text_of(use, find(name, "gemmgen fragments"), space or ("tcec" if use == "batched" else "wmma"))
+        if output:
+            [written] = write_paths({output: text})
+            return emit(f"wrote {written}")
+        return emit(text, end="")
     if probe and (not name or header):
         raise SpecError("--probe", "asks one instruction", got="--header" if name else "no NAME", needs="a NAME, without --header", remedy="gemmgen fragments")
     if probe and name:

@@ -225,7 +225,9 @@ def scheme_gpus(scheme: Scheme) -> list[Gpu]:
             if one.word == word and one.vendor == gpu.vendor and one.runs_on(gpu.arch) and any(design.serves(one) for design in designs)
         ]
         # An instruction that the compiler makes of others for FP16 words is none.
-        return any(not one.on_matrix_unit or word in gpu.unit.words and gpu.unit.of(word, one.policy).rule != "by_f16" for one in rows)
+        return any(
+            one.word == "f32" or one.on_matrix_unit and word in gpu.unit.words and gpu.unit.of(word, one.policy).rule != "by_f16" for one in rows
+        )
 
     return [gpu for gpu in GPUS.rows() if all(has(gpu, word) for word in scheme.types)]
 

@@ -27,8 +27,9 @@ CODE = {
         lambda split_register, words_b, word_bytes: where(split_register > 0, 4, words_b * word_bytes)
     ),
     # R16
-    "padding + where(padded > 0, min(16, BK * word_bytes / 8), 0)": (
-        lambda padding, padded, BK, word_bytes: padding + where(padded > 0, min(16, BK * word_bytes / 8), 0)
+    "where(split_register > 0, 0, padding) + where(padded > 0, min(16, BK * word_bytes / 8), 0)": (
+        lambda split_register, padding, padded, BK, word_bytes: where(split_register > 0, 0, padding) + where(padded > 0, min(16, BK * word_bytes /
+        8), 0)
     ),
     # R3
     (
@@ -1559,13 +1560,15 @@ CODE = {
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
     "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
-    "where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a + BM * words_a * where(padded > 0, min(16, 1/8 * BK * word_bytes),"
-    " 0) + BN * padding * words_b + BN * words_b * where(padded > 0, min(16, 1/8 * BK * word_bytes), 0)))"): (
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"): (
         lambda shared_bytes_per_block, uncached, BM, BN, sums, tile_k, BK, split_register, word_bytes, words_a, words_b, padding, padded:
         floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN
         * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN *
-        where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a + BM * words_a * where(padded > 0, min(16, 1 / 8 * BK *
-        word_bytes), 0) + BN * padding * words_b + BN * words_b * where(padded > 0, min(16, 1 / 8 * BK * word_bytes), 0)))
+        where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0,
+        min(16, 1 / 8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1 / 8 *
+        BK * word_bytes), 0)))
     ),
     # C10
     (
@@ -1597,8 +1600,9 @@ MOST_STAGES = {
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
     "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
-    "where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a + BM * words_a * where(padded > 0, min(16, 1/8 * BK * word_bytes),"
-    " 0) + BN * padding * words_b + BN * words_b * where(padded > 0, min(16, 1/8 * BK * word_bytes), 0)))"),
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"),
     'packed':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
@@ -1607,16 +1611,18 @@ MOST_STAGES = {
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
     "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
-    "where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a + BM * words_a * where(padded > 0, min(16, 1/8 * BK * word_bytes),"
-    " 0) + BN * padding * words_b + BN * words_b * where(padded > 0, min(16, 1/8 * BK * word_bytes), 0)))"),
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"),
     'residues':
     "floor(shared_bytes_per_block / (16 + BK * BM + BK * BN))",
     'residues_portable':
     (
     "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
     "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
-    "where(split_register > 0, 4, word_bytes * words_b) + BM * padding * words_a + BM * words_a * where(padded > 0, min(16, 1/8 * BK * word_bytes),"
-    " 0) + BN * padding * words_b + BN * words_b * where(padded > 0, min(16, 1/8 * BK * word_bytes), 0)))"),
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"),
     'specialised':
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"

@@ -25,7 +25,7 @@ SHARED_BYTES = Equation(
     " sums, where no fragment keeps them",
 )
 ROW_PADDING = Equation(
-    "R16", "row_padding", "padding + where(padded > 0, min(16, BK * word_bytes / 8), 0)", "B a row of words",
+    "R16", "row_padding", "where(split_register > 0, 0, padding) + where(padded > 0, min(16, BK * word_bytes / 8), 0)", "B a row of words",
     "for fragments fetched by rows of one distance; or 16 bytes after each 128: of 32 words of 16 bits that is EGEMM eq. 8's term with b_k + 4, as Table 4"
     " counts, of 64 the one with b_k + 8",
 )

@@ -261,6 +261,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
     elif promote is None and sums == "compensated":
         # What is left is the unit's own error, which grows with the interval; but of cuts the larger part is given back.
         promote = (2 if gpu.unit.of(scheme.leading, fragment.policy).rounds_to_nearest else 4) * fragment.shape[2]
+    elif promote is None and not fragment.on_matrix_unit:
+        promote = 0
     elif promote is None:
         promote = promote_for(scheme, gpu.unit.of(scheme.leading, fragment.policy), fragment.shape[2], spec.problem.k)
         promote = promote and design.promote(promote, scheme, spec.tile.block, spec.problem.k, fragment)

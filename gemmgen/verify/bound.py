@@ -242,7 +242,7 @@ def bound(plan: Plan, a: np.ndarray, b: np.ndarray, reference: np.ndarray) -> Bo
         if acc.type != "f32":  # integers: exact
             continue
         on_unit = plan.fragment.on_matrix_unit
-        c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k, 1)
+        c, r = _accumulation(k, chunk, scheme, acc, plan.unit) if on_unit else _promotion(k * _count(scheme, acc), 1)
         coherent, square = coherent + share * c, square + (share * r) ** 2
         if plan.promotes(acc):
             c, r = (TO_NEAREST, TO_NEAREST) if plan.compensates else _promotion(k, chunk)
@@ -281,7 +281,7 @@ def underflow(plan: Plan, k: int) -> float:
     """
     scheme, unit = plan.scheme, plan.unit
     if not plan.fragment.on_matrix_unit:
-        return max(k, 1) * TINIEST / 2
+        return max(k, 1) * TINIEST / 2 * sum(_count(scheme, acc) * scheme.recombination.share(acc) for acc in scheme.accumulators)
     total = fixed.underflow(scheme, k)
     for acc, chunk, share in _chunks(plan, k):
         if acc.type != "f32" or 2 * (FORMATS[acc.word].min_exponent - FORMATS[acc.word].fraction_bits) >= -126:

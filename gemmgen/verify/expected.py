@@ -69,7 +69,7 @@ def expected(plan: Plan, a: np.ndarray, b: np.ndarray, seed: int = 0) -> Expecte
     reference = exact(a, b)
     with np.errstate(all="ignore"):
         own = sequential(a, b)
-        mine = own if not plan.fragment.on_matrix_unit else computed(plan, a, b)
+        mine = own if plan.scheme.exact else computed(plan, a, b)
     return Expected(rows, columns, relative_frobenius(mine, reference - lost(plan, a, b, reference)), relative_frobenius(own, reference))
 
 
@@ -91,7 +91,9 @@ def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         part = np.zeros_like(c)
         for warp in range(plan.warps_k):
             mine = start + np.flatnonzero(sharer[start : start + tiles] == warp)
-            part += product(plan.scheme, plan.unit, a[:, mine], b[mine], promote=plan.promote, fragment_k=plan.fragment.shape[2],
-                            compensated=plan.compensates)
+            part += product(
+                plan.scheme, plan.unit if plan.fragment.on_matrix_unit else None, a[:, mine], b[mine], promote=plan.promote,
+                fragment_k=plan.fragment.shape[2], compensated=plan.compensates,
+            )
         c = c + part
     return c

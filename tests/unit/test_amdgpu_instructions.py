@@ -214,6 +214,10 @@ INTEGERS = {
     "v_mov_b32_e32 v8, v2\nv_mov_b32_sdwa v8, v4 dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:DWORD":
         lambda x, y: x & 0xFF00FFFF | (y & 255) << 16,
     "v_mov_b32_sdwa v8, v4 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD": lambda x, y: y % 2**16 << 16,
+    "v_cmp_eq_u32_e32 vcc, v2, v2\nv_cndmask_b32_sdwa v8, v2, v4, vcc dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1":
+        lambda x, y: y >> 16 << 16,
+    "v_cmp_eq_u32_e32 vcc, v2, v2\nv_cndmask_b32_sdwa v8, v2, v4, vcc dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:DWORD":
+        lambda x, y: y % 2**16 << 16,
 }  # fmt: skip
 
 

@@ -17,8 +17,9 @@ PACKAGE = Path(gemmgen.__file__).parent
 
 # A file imports only from its own room and from rooms before it.
 ROOMS = (
-    "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "unused", "render", "fragment_header",
-    "split", "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "explore", "library", "road", "apps", "bringup", "cli", "demo", "__main__",
+    "", "errors", "paths", "files", "catalog", "batch", "decisions", "model", "designs", "spec", "plan", "solve", "naming", "abi", "unused", "render",
+    "fragment_header", "fragment_uses", "split", "build", "emulate", "run", "verify", "export", "timing", "bench", "tune", "explore", "library", "road", "apps",
+    "bringup", "cli", "demo", "__main__",
 )
 HOMES = {
     "sympy": {"model"},

@@ -138,7 +138,8 @@ def test_the_same_answer_in_another_process():
     ({"split": {"where": "register"}, "pipeline": {"loads": "spread"}}, "copied there as it is"),
     ({"split": {"where": "shared"}, "pipeline": {"stages": 3}}, "takes turns with two stages"),
     ({"split": {"where": "register"}, "tile": {"block": [64, 48, 32]}}, "no whole number of 128-byte lines"),
-    ({"split": {"where": "register"}, "fragment": {"policy": "wmma"}}, "not filled by lanes"),
+    ({"pipeline": {"design": "thin"}, "fragment": {"policy": "fma"}, "split": {"scheme": "ootomo"}}, "are not of this design"),
+    ({"split": {"where": "register", "scheme": "fp32"}, "fragment": {"policy": "fma"}}, "fma and f32 are not filled by lanes"),
     ({"pipeline": {"loads": "spread", "fragment_buffers": 2}, "tile": {"block": [64, 64, 16]}}, "no room for a second buffer"),
     ({"split": {"promote": 48}, "tile": {"block": [64, 64, 32]}}, "promotion falls between"),
 ])

@@ -95,8 +95,8 @@ class Fragment(Row):
         m, n, k = self.shape
         if n * (self.widest or 1) > MAX_EXTENT or k * (self.deepest or 1) > MAX_EXTENT:
             raise ValueError(f"instructions of at most {MAX_EXTENT} columns and k, the widest and deepest too")
-        if self.on_matrix_unit == (self.word == "f32"):
-            raise ValueError("word f32 with policy fma and with no other: matrix units do not take it")
+        if self.on_matrix_unit and self.word == "f32":
+            raise ValueError("word f32 with policy fma alone: matrix units do not take it")
         if self.from_shared != (self.descriptor is not None):
             raise ValueError("a descriptor where the policy has operands read from shared memory, and nowhere else")
         if (self.b is None) != (self.descriptor is not None):
@@ -183,9 +183,14 @@ class Fragment(Row):
         return self.interface.by_lanes
 
     @property
+    def splits_in_lanes(self) -> bool:
+        """Whether kernels may split FP32 on its way into the fragments. FP32 words are split by nobody."""
+        return (self.by_lanes or self.interface.splits) and self.word != "f32"
+
+    @property
     def run(self) -> int:
         """Consecutive k of one row that a lane may fill as one; in `mma` four lanes share a row's k in runs of our choice."""
-        lanes = self.interface.lanes_along_k
+        lanes = self.interface.lanes_along_k if self.on_matrix_unit else 1
         return self.shape[2] // lanes if lanes else self.a.elements if self.a else 0
 
     @property
@@ -276,6 +281,11 @@ class Fragment(Row):
     def on_matrix_unit(self) -> bool:
         """Whether a matrix unit multiplies, and rounds as its row in specs/units says; else FP32 arithmetic does."""
         return self.interface.on_matrix_unit
+
+    @property
+    def plain(self) -> bool:
+        """Whether FP32 arithmetic multiplies FP32 itself, and no words."""
+        return not self.on_matrix_unit and self.word == "f32"
 
     @property
     def engine(self) -> str:

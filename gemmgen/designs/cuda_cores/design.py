@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from gemmgen.catalog.fragment import Fragment
+from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.registers import Registers
+from gemmgen.catalog.scheme import Scheme
 from gemmgen.decisions import SUMS
 from gemmgen.designs import common
 from gemmgen.designs.cuda_cores import equations
+from gemmgen.designs.design import Hints
 from gemmgen.designs.portable import refusals
 from gemmgen.designs.portable.design import FRAGMENT_BUFFERS, OF_WORDS, PIECES, Portable
+from gemmgen.model import time
 from gemmgen.model.equation import Constraint, Numbers
 
 SINGLE_BUFFER = Constraint(
@@ -35,6 +39,10 @@ class CudaCores(Portable):
 
     def serves(self, fragment: Fragment) -> bool:
         return not fragment.on_matrix_unit
+
+    def constants(self, layout: str, scheme: Scheme, fragment: Fragment, gpu: Gpu, hints: Hints) -> dict[str, Any]:
+        """Words of any type are multiplied as FP32 is."""
+        return super().constants(layout, scheme, fragment, gpu, hints) | time.rate_numbers(gpu, "f32")
 
     def registers(self, numbers: Numbers, table: Registers) -> dict[str, Any]:
         return equations.predict(numbers, table)

@@ -100,7 +100,7 @@ class Grouped(Design):
     places_itself = True
 
     def serves(self, fragment: Fragment) -> bool:
-        return not fragment.from_shared and (fragment.by_lanes or not fragment.on_matrix_unit)
+        return not fragment.from_shared and (fragment.by_lanes or fragment.plain)
 
     def atom(self, fragment: Fragment) -> str:
         return super().atom(fragment) if fragment.on_matrix_unit else "atoms/lanes.j2"

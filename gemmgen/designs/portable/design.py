@@ -102,8 +102,8 @@ WAY_CONSTRAINTS = (
                "scales of rows or tiles of k ask for a pass over the operands first, which may as well split them", refusals.scaled_in_kernel),
     Constraint("C59", "stored B", "(b_bytes == 4) | (split_shared + split_register == 0)", "what splits in the main kernel reads FP32",
                refusals.stored_in_kernel),
-    Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)", "lanes that fill fragments themselves need a documented map",
-               refusals.not_by_lanes),
+    Constraint("C19", "fragments by lanes", "(split_register == 0) | (by_lanes > 0)",
+               "lanes that fill fragments themselves need a map, and words to split into", refusals.not_by_lanes),
     Constraint("C20", "rows of FP32", "(split_register == 0) | (((a_strided * BM) % 32 == 0) & ((b_strided * BN) % 32 == 0))",
                "an operand stored along m or n is staged in rows of whole 128-byte lines", refusals.rows_of_lines),
     Constraint("C21", "loads between steps", "(held * fragment_buffers < 2) | (BK > FK)",
@@ -230,7 +230,8 @@ class Portable(Design):
             "b_lanes": fragment.b.lane_copies if fragment.b else 1, "a_copies": fragment.a.copies if fragment.a else 1,
             "b_copies": fragment.b.copies if fragment.b else 1, "other_registers": OTHER_REGISTERS, "has_async": int(gpu.async_copies),
             "amd": int(gpu.maker.hoists_fetches), "rings": int(gpu.maker.tiles_held),
-            "c_rows": _apart(fragment, 0), "c_columns": _apart(fragment, 1), "fetched_together": fragment.fetched_together, "by_lanes": int(fragment.by_lanes),
+            "c_rows": _apart(fragment, 0), "c_columns": _apart(fragment, 1), "fetched_together": fragment.fetched_together,
+            "by_lanes": int(fragment.splits_in_lanes),
             "padding": PADDING if fragment.by_stride else 0, "sharers": 1,
         }
 

@@ -161,8 +161,8 @@ def stored_in_kernel(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 
 def not_by_lanes(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
-        f"{place}: [split] where", f"fragments of {plan.fragment.policy} are not filled by lanes", got=plan.where,
-        needs="policy = mma, where operands are split in registers", remedy='where = "prepass" or "shared", or policy = "mma"',
+        f"{place}: [split] where", f"fragments of {plan.fragment.policy} and {plan.fragment.word} are not filled by lanes", got=plan.where,
+        needs="words that FP32 is split into, on a policy whose kernels do so in registers", remedy='where = "prepass" or "shared", or another policy',
     )
 
 

@@ -119,7 +119,7 @@ class Thin(Design):
     narrow = True
 
     def serves(self, fragment: Fragment) -> bool:
-        return not fragment.on_matrix_unit and VENDORS[fragment.vendor].first_async is not None
+        return fragment.plain and VENDORS[fragment.vendor].first_async is not None
 
     def suits(self, hints: Hints) -> bool:
         return min(hints.m, hints.n) <= MOST

@@ -15,11 +15,12 @@ from gemmgen.split import Words, joined, set_aside, split
 
 
 def product(
-    scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
+    scheme: Scheme, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
 ) -> np.ndarray:
     """A [M, K] B [K, N] in FP32, as a kernel without slices of k computes it.
 
     Args:
+        unit: that multiplies; None for FP32 multiply-adds of floating-point words, one k after another.
         a, b: FP32.
         promote: k between moves of the accumulators that the scheme promotes into FP32 registers; 0 never.
         fragment_k: k of one matrix instruction; of several types of words, of the leading ones': integer sums are exact in any order.
@@ -41,6 +42,9 @@ def product(
         step = slice(k, k + fragment_k)
         for each in scheme.products:
             word = of_a.words[each.a].type
+            if unit is None:
+                inside[each.into] = _by_lanes(of_a.planes[each.a][:, step], of_b.planes[each.b][:, step], inside[each.into])
+                continue
             inside[each.into] = units.mma_columns(unit, word, left[each.a][step], right[each.b][step], inside[each.into])
         if promote and (k + fragment_k) % promote == 0:
             for name in outside:
@@ -58,6 +62,14 @@ def product(
         for total in outside.values():
             result = (result + total).astype(np.float32).astype(np.float64)
     return np.ldexp(result[:, :, 0], -(of_a.exponents[:, None] + of_b.exponents)).astype(np.float32)
+
+
+def _by_lanes(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Words' numbers [M, K] and [N, K] added into c [M, N, 1], each product and sum in one rounding to nearest."""
+    total = c[:, :, 0]
+    for x, y in zip(a.T.astype(np.float32), b.T.astype(np.float32)):
+        total = fma(x[:, None], y[None, :], total)
+    return total[:, :, None]
 
 
 def _of_tiles(scheme: Scheme, unit: MatrixUnit, a: np.ndarray, b: np.ndarray, of_a: Words, of_b: Words, fragment_k: int) -> np.ndarray:

@@ -399,7 +399,7 @@ def choose(cursor: Cursor):
     """The second operand where the mask is set, else the first; the mask may be implied."""
     mask = cursor.mask_slot(3) if cursor.count(3, 4) == 4 else VCC
     reads = [_sign_changed(cursor, i) for i in (1, 2)]
-    slot = cursor.slot(0)
+    put = cursor.put(0)
 
     def compute(wave):
         (x, ux), (y, uy) = reads[0](wave), reads[1](wave)
@@ -409,7 +409,7 @@ def choose(cursor: Cursor):
             undefined = np.where(chosen, _ZERO if uy is None else uy, _ZERO if ux is None else ux)
         return np.where(chosen, y, x), undefined
 
-    return Elementwise(compute, lambda wave, result: wave.put(slot, *result))
+    return Elementwise(compute, lambda wave, result: put(wave, *result))
 
 
 @instruction("v_cndmask_b16")

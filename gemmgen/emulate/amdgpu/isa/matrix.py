@@ -195,8 +195,8 @@ class Product:
         for slot in slots:
             if wave.state[slot] is not None:
                 wave.check(slot, lanes=wave.column_lanes)
-        registers = np.stack([wave.r[slot] for slot in slots])
-        return registers if wave.columns is None else np.ascontiguousarray(registers[..., wave.columns])
+        registers = np.stack([wave.r[slot] for slot in slots])  # in the order of what is stacked: registers that hold a constant lie across
+        return np.ascontiguousarray(registers if wave.columns is None else registers[..., wave.columns])
 
     def __call__(self, wave) -> None:
         if self.whole and wave.lanes is not None and not (wave.lanes | ~self._chosen(wave)).all():
