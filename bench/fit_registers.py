@@ -60,9 +60,10 @@ TIED = ((0, 1, 2), (3,), (4,))
 @cache
 def gpu_of(arch: str) -> Gpu:
     """AMD's compiler goes by shared memory, so its targets have their own; for NVIDIA, whose compiler does not, the largest SM's."""
+    own = next(gpu for gpu in GPUS.rows() if gpu.arch == arch)
     if arch in ARCHS["amd"]:
-        return next(gpu for gpu in GPUS.rows() if gpu.arch == arch)
-    return GPUS.get("h100").model_copy(update={"arch": arch, "name": arch})
+        return own
+    return GPUS.get("h100").model_copy(update={"arch": arch, "name": arch, "registers": own.registers})
 
 
 def plan_of(arch: str, row: dict[str, str]) -> Plan:

@@ -93,7 +93,7 @@ WAYS = {
         STRAIGHT, gpu="t4", scheme="egemm", tile={"block": [32, 32, 32], "warp": [32, 16, 16]}, stages=2, promote=0, layout="nt"),
     "packed words through registers": dict(loads="spread", fragment_buffers=1),
     "packed words through registers, two buffers": dict(loads="spread", fragment_buffers=2, promote=16, tile=TINY),
-    "packed words through registers, grouped": dict(loads="grouped", gpu="t4", tile=TINY),
+    "packed words through registers, grouped": dict(loads="grouped", gpu="jetson_agx_orin", tile=TINY),
     "eight k at a time": dict(gpu="t4", layout="tt", fragment_buffers=2),
     "eight k at a time, copied": dict(gpu="h100", fragment={"shape": "m16n8k8"}, loads="async", stages=3, tile=TINY),
     "shared, on a T4": dict(where="shared", gpu="t4", scheme="egemm", promote=0),

@@ -316,7 +316,7 @@ def latex(explanation: Explanation) -> str:
 
     known = _numbers(explanation)
     blocks = []
-    for title, equations, have in [*_groups(explanation, known), ("From the papers", papers.PAPERS, papers.numbers(known))]:
+    for title, equations, have in [*_groups(explanation, known), ("From the papers", papers.PAPERS, papers.numbers(known | _latencies(explanation)))]:
         rows = []
         for equation in equations:
             value = typeset_figure(equation.value(have)) if all(name in have for name in equation.variables) else None

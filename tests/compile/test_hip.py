@@ -295,7 +295,7 @@ def test_the_key_holds_all_that_determines_the_bytes():
     assert len({binary.key for binary in built}) == len(built)
     request = Request(COPY, "gfx90a", "kernel.hip", ())
     other = dataclasses.replace(find_clang(), identity="clang version 23")
-    keys = [request.key(compiler, hip._options(request)) for compiler in (find_clang(), other)]
+    keys = [request.key(compiler, hip._options(request, True)) for compiler in (find_clang(), other)]
     assert keys[0] == built[0].key != keys[1]
 
 

@@ -280,8 +280,8 @@ def _too_large(source):
     from dataclasses import replace
 
     lines = source.text.splitlines(keepends=True)
-    at = [number for number, line in enumerate(lines) if "alpha *" in line][0]
-    lines[at] = lines[at].replace("alpha *", "1.0001f * alpha *")
+    at = [number for number, line in enumerate(lines) if "fmaf(alpha, product" in line][0]
+    lines[at] = lines[at].replace("alpha, product", "1.0001f * alpha, product")
     return replace(source, text="".join(lines))
 
 

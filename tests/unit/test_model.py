@@ -166,7 +166,7 @@ def close(text: str, value: float) -> bool:
 def test_what_an_explanation_prints_is_true(name):
     """Of every shipped spec: each `symbol = numbers = value`, in text and typeset, each inequality with its numbers."""
     explanation = explain(SHIPPED[name])
-    known = papers.numbers(explaining._numbers(explanation))
+    known = papers.numbers(explaining._numbers(explanation) | explaining._latencies(explanation))
     design = explanation.plan.design
     groups = explaining._groups(explanation, known)
     predicted = {one.number: own for title, group, own in groups if title.startswith("Accuracy") for one in group}  # whose symbols have values of their own
@@ -293,7 +293,7 @@ def test_the_swizzle_leaves_no_bank_conflict(block_k):
 def test_more_of_everything_costs_more(scale, depth, stages, gpu):
     def known(block, k, count, size=4096, promote=0):
         symbols = portable.DESIGN.constants("nn", SCHEMES.get("ootomo"), FRAGMENTS.get("mma_m16n8k16_f16"), GPUS.get(gpu), Hints(size, size, size))
-        symbols |= dict(zip(portable.DESIGN.symbols, (*block, k, 64, 32, k, count, 8, 1, promote, 1, 0, 0, 0, 0, 0), strict=True))
+        symbols |= dict(zip(portable.DESIGN.symbols, (*block, k, 64, 32, k, count, 8, 1, promote, 1, *[0] * 8), strict=True))
         return portable.DESIGN.predicted(portable.DESIGN.budgets(symbols, GPUS.get(gpu).registers))
 
     here = known(scale, depth, stages)
