@@ -12,9 +12,6 @@ from gemmgen.bringup.session import Session, Value
 from gemmgen.bringup.unit import differences, unit_row
 
 SCHEMA_VERSION = 1
-NOT_MEASURED = {
-}
-"""Parts of a GPU's rows that this bring-up does not seek; they are not in its rows."""
 
 
 def as_dict(session: Session, seconds: float, before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -29,7 +26,7 @@ def as_dict(session: Session, seconds: float, before: Mapping[str, Any] | None) 
         "part_seconds": session.seconds,
         "values": {value.name: value.as_dict() for value in session.values}, "instructions": [_instruction(one) for one in session.instructions],
         "left_out_of_the_unit": list(unit_row(session.instructions).left_out),
-        "not_measured": {**NOT_MEASURED, **session.not_sought},
+        "not_measured": dict(session.not_sought),
         "shipped": None if session.unit is None else {"unit": session.unit.name, "differences": differences(session.instructions, session.unit)},
     }
     return told | {"changed": None if before is None else changes(before, told)}

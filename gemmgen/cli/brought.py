@@ -65,9 +65,8 @@ def bringup(
     """
     from gemmgen.bringup import REPORT, bring_up
     from gemmgen.bringup.named import instruction
-    from gemmgen.bringup.probe import EmulatedMachine, GpuMachine
+    from gemmgen.bringup.profiled import machine_for
     from gemmgen.bringup.rates import NO_CLOCK
-    from gemmgen.catalog.gpu import GPUS
 
     if (device is None) == (from_row is None):
         raise SpecError("gemmgen bringup", "needs either a device or a row", got=device and f"--device {device.value} --from-row {from_row}",
@@ -77,11 +76,8 @@ def bringup(
         return _from_row(from_row, arch, name, output, as_json, [option for option, told in others.items() if told is not None], kernels or 0)
     if arch is not None:
         raise SpecError("--arch", "belongs to --from-row: a device tells its own", got=arch, needs="no --arch", remedy="gemmgen bringup --help")
-    if (device is BringupDevice.emulator) != (gpu is not None):
-        raise SpecError("--gpu", "names what the emulator is, and nothing else", got=gpu,
-                        needs="--device emulator --gpu NAME, or another --device without --gpu", remedy="gemmgen gpus")
     before = _before(output / REPORT)
-    machine = EmulatedMachine(GPUS.get(gpu, where="--gpu")) if gpu else GpuMachine(device.value)
+    machine = machine_for(device.value, gpu)
     chosen = [instruction(one, machine.arch) for one in only] if only else None
     progress = Progress("bringup", quiet or as_json)
     session, told, files = bring_up(
