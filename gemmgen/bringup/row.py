@@ -17,6 +17,8 @@ from gemmgen.catalog.vendor import vendor_of
 from gemmgen.errors import GemmgenError
 
 PARTIAL = "gpu.partial.toml"
+GPU_ROW = "gpu row"
+"""The value that tells why there is no whole row."""
 _FROM_OTHERS = {
     "tensor_boost_mhz": "the clock beside matrix work, where nobody measured it",
     "dram_gib": "device_memory_bytes",
@@ -85,7 +87,7 @@ def known(session: Session) -> dict[str, Value]:
 
 def _stay_partial(session: Session, absent: list[str]) -> None:
     text = "Not whole, so that no spec can name it; missing: " + ", ".join(absent) + "."
-    session.values.append(Value("gpu row", None, text, "not found"))
+    session.values.append(Value(GPU_ROW, None, text, "not found"))
     session.sections.append(("The GPU's row", text))
 
 

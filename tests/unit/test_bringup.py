@@ -405,13 +405,13 @@ HELD = FakeLimits(shared_bytes_per_sm=123456, shared_bytes_per_block=100000, thr
 def test_rows_are_written_and_a_second_time_tells_what_changed(tmp_path):
     rules = {"f16": by_row("truncate", 8, 24), "s8": by_row("exact", 1)}
     first = whole(FakeGpu(by_word(rules), told=LIMITS, limits=HELD), ("mma_m16n8k8_f16", S8))
-    (tmp_path / "hidden.toml").write_text(first.files["units/hidden.toml"])
+    (tmp_path / "unit.toml").write_text(first.files["units/hidden.toml"].replace('name = "hidden"', 'name = "unit"'))
 
-    row = UNITS.get(str(tmp_path / "hidden.toml"))
+    row = UNITS.get(str(tmp_path / "unit.toml"))
     assert (row.rule, row.fraction_bits, row.block, row.integers, row.variants) == ("truncate", 24, {"f16": 8}, ("s8",), ())
     assert f"{sum(count for _, (count, _) in list(first.told['instructions'][0]['rule']['random'].items())[:-1])} random products" in row.verified
     for name, value in LIMITS.items():
-        assert f"\n{name} = {value}" in first.files["gpu.partial.toml"]
+        assert f"\n{name} = {value}" in first.files["hidden.toml"]
         assert first.told["values"][f"gpu {name}"]["standing"] == ("told" if name in ("warp_size", "l2_mib") else "measured")
     assert first.told["values"]["gpu registers_per_thread"]["standing"] == "measured"
     assert first.told["changed"] is None and first.told["shipped"]["unit"] == "hopper"
