@@ -16,6 +16,7 @@
   microbenchmarks, instructions and their maps, the unit's row |
 | `row`, `calibrate`, `kernels` | parts that come last: the GPU's row, constants of the models, the reference set on all of these |
 | `times`, `registers` | kernels timed and compiled, and constants fitted to them |
+| `toml_values` | a value as TOML |
 | `processes` | who solves, compiles and times |
 | `data_sheet`, `from_row` | without a device: sums of a data sheet's numbers, and a row of them |
 | `report` | Markdown and JSON, and what changed since the last time |

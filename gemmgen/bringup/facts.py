@@ -6,6 +6,7 @@ in it.
 
 from __future__ import annotations
 
+from gemmgen.bringup import toml_values
 from gemmgen.bringup.session import Session, Value
 from gemmgen.catalog.gpu import Limits, Rates
 from gemmgen.catalog.vendor import vendor_of
@@ -38,11 +39,9 @@ def _text(session: Session, values: dict[str, Value], title: str) -> str:
     ]
     for table, model in (("limits", Limits), ("rates", Rates)):
         lines += ["", f"[{table}]"]
-        lines += [f"{name} = {_toml(values[name].value)}" for name in model.model_fields if name in values]
+        lines += [f"{name} = {toml_values.told(values[name].value, _number)}" for name in model.model_fields if name in values]
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: float | dict[str, int]) -> str:
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {_toml(one)}' for name, one in value.items())} }}"
+def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else f"{value:.6g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gemmgen.bringup import toml_values
 from gemmgen.bringup.egemm import suited
 from gemmgen.bringup.instruction import Instruction, probe_instruction
 from gemmgen.bringup.maps import Maps
@@ -53,23 +54,15 @@ def row_text(maps: Maps, device: str) -> str:
         'map_source = "measured"',
     ]
     lines += [f"min_arch = {fragment.min_arch}"] if fragment.min_arch else []
-    lines += [f"archs = {_toml(list(fragment.archs))}"] if fragment.archs else []
+    lines += [f"archs = {toml_values.told(list(fragment.archs))}"] if fragment.archs else []
     lines += [f'arch = "{fragment.arch}"'] if fragment.arch else []
     lines += [f'instruction = "{fragment.instruction}"'] + ([f'builtin = "{fragment.builtin}"'] if fragment.builtin else [])
     lines += [f"shape = {list(fragment.shape)}", f'word = "{fragment.word}"']
     lines += [f"{name} = {value}" for name in ("widest", "sparse_from", "deepest") if (value := getattr(fragment, name))]
     for label in "abc":
         if held := getattr(maps, label):
-            lines += ["", f"[{label}]", *(f"{name} = {_toml(value)}" for name, value in _bits(held.bits).items())]
+            lines += ["", f"[{label}]", *(f"{name} = {toml_values.told(value)}" for name, value in _bits(held.bits).items())]
     if fragment.descriptor:
         told = fragment.descriptor.model_dump(exclude_none=True)
-        lines += ["", "[descriptor]", *(f"{name} = {_toml(value)}" for name, value in told.items())]
+        lines += ["", "[descriptor]", *(f"{name} = {toml_values.told(value)}" for name, value in told.items())]
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)

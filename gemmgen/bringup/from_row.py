@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmgen import __version__
+from gemmgen.bringup import toml_values
 from gemmgen.bringup.data_sheet import WORD_RATE, Check, Known, Numbers, relations_of
 from gemmgen.bringup.report import SCHEMA_VERSION, changes
 from gemmgen.catalog.architecture import ARCHITECTURES, Architecture, architecture
@@ -372,14 +373,11 @@ def _unit_after(unit: MatrixUnit, name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value as TOML."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_value(inner)}" for key, inner in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
+    return toml_values.told(value, _number)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
 def _toml(data: Mapping[str, Any]) -> str:

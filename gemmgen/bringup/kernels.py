@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.bringup import times
+from gemmgen.bringup import times, toml_values
 from gemmgen.bringup.processes import Processes
 from gemmgen.bringup.session import Session, Value
 from gemmgen.bringup.times import Proposed, Size
@@ -221,13 +221,5 @@ def spec_text(spec: Mapping[str, Any], session: Session, columns: Columns) -> st
     for section, values in spec.items():
         lines += ["", f"[{section}]"]
         for name, value in values.items():
-            lines.append(f"{name} = {_toml(f'../{session.gpu_row}' if (section, name) == ('target', 'gpu') else value)}")
+            lines.append(f"{name} = {toml_values.told(f'../{session.gpu_row}' if (section, name) == ('target', 'gpu') else value)}")
     return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.bringup import toml_values
 from gemmgen.bringup.processes import Processes
 from gemmgen.build import build
 from gemmgen.catalog.gpu import Gpu
@@ -306,18 +307,19 @@ def text(found: Fit, gpu: Gpu) -> str:
         f'[registers]  # of each kind of loop: {", ".join(LOOPS)}',
         f'source = "fitted to {found.kernels} kernels compiled by {found.compiler} for {gpu.arch}; mean error {100 * found.after:.1f} % of kernels that a fit'
         f' had not seen, {100 * free:.1f} % of the {count} that the launch bound does not limit"',
-        f"offset = {_toml(table.offset)}", f"squeeze = {_toml(table.squeeze)}",
+        f"offset = {toml_values.told(table.offset, _number)}", f"squeeze = {toml_values.told(table.squeeze, _number)}",
     ]
     for section, of, before in (
         ("slopes", table.slopes, prior.slopes), ("plain", table.plain, prior.plain), ("plain.slopes", table.plain.slopes, prior.plain.slopes),
         ("straight", table.straight, prior.straight), ("thin", table.thin, prior.thin),
     ):
-        own = [f"{name} = {_toml(value)}" for name in type(of).model_fields if name != "slopes" and (value := getattr(of, name)) != getattr(before, name)]
+        own = [
+            f"{name} = {toml_values.told(value, _number)}"
+            for name in type(of).model_fields if name != "slopes" and (value := getattr(of, name)) != getattr(before, name)
+        ]
         lines += ["", f"[registers.{section}]", *own] if own else []
     return "\n".join(lines)
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+def _number(value: float) -> str:
     return f"{float(value):.3g}" if "." in f"{float(value):.3g}" else f"{float(value):.1f}"

@@ -8,8 +8,8 @@ generation, priors, and the generation's row names them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from gemmgen.bringup import toml_values
 from gemmgen.bringup.session import Session, Value
 from gemmgen.catalog.generation import Constant
 from gemmgen.catalog.gpu import GPUS, Limits, Rates, arch_number, nearest_generation
@@ -107,14 +107,13 @@ def gpu_text(session: Session, values: Mapping[str, Value]) -> str:
             if name in values:
                 value = values[name]
                 proof = f"; {value.proof}" if value.proof else ""
-                lines.append(f"{name} = {_toml(value.value, one.annotation is not float)}  # {value.standing}: {_line(value.how + proof)}")
+                told = toml_values.told(value.value, "{:.6g}".format if one.annotation is float else _whole)
+                lines.append(f"{name} = {told}  # {value.standing}: {_line(value.how + proof)}")
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any, whole: bool) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{name} = {_toml(inner, whole)}" for name, inner in value.items()) + " }"
-    return str(round(value)) if whole else f"{float(value):.6g}"
+def _whole(value: float) -> str:
+    return str(round(value))
 
 
 def _line(text: str) -> str:
