@@ -83,7 +83,7 @@ def by_torch(of: Mapping[str, np.ndarray], branches: Mapping[int, int]) -> dict[
 
 
 APP = App(
-    "inception", "GoogLeNet's Inception modules, a batch each", "BatchGEMM Table 6 and figure 12",
+    "inception", "GoogLeNet's Inception modules, a batch each", "BatchGEMM Table 6 and figure 11",
     sizes={"images": 1, "less": 1, "first": 1, "last": 9}, small={"images": 1, "less": 8, "first": 8, "last": 8}, data=("torch", "drawn"),
     figures={
         "error": "of all activations against FP64's, relative Frobenius", "largest": "largest difference of an activation",

@@ -379,6 +379,11 @@ class Design:
         """k and elements of A and B together from which on that is so."""
         return 0, 0
 
+    def large_enough(self, gpu: Gpu, m: Any, n: Any, k: Any) -> Any:
+        """Of products, numbers or arrays of them, whether they are of such sizes."""
+        least_k, least = self.whole_from(gpu)
+        return (k >= least_k) & (k * (m + n) >= least)
+
     def constants_of(self, plan: Decided) -> dict[str, Any]:
         """The same for a plan."""
         return self.constants(plan.layout, plan.scheme, plan.fragment, plan.gpu, plan.hints) | (self.passes(plan.scheme) if plan.fallback else {})

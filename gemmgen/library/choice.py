@@ -416,8 +416,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
     for (*_, whole), (one, rows) in found.items():
         single, strided = _seconds(one, list(rows), singly), one.batch is not None
         if whole:  # the estimate of a single pass is of products for which it is taken
-            least_k, least = one.design.whole_from(one.gpu)
-            single = np.where((singly[:, 2] >= least_k) & (singly[:, 2] * (singly[:, 0] + singly[:, 1]) >= least), single, np.inf)
+            single = np.where(one.design.large_enough(one.gpu, *singly[:, :3].T), single, np.inf)
         seconds = np.where(every[:, 3] > 1, _seconds(one, list(rows), every), np.inf) if strided else single * every[:, 3]
         for at, (row, preferred) in enumerate(rows.items()):
             symbols = tuple(zip(one.design.symbols, row))

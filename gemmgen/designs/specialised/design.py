@@ -153,9 +153,7 @@ class Specialised(Design):
             return False
         if any(kind not in INTEGERS and word_bytes(kind) == 1 for kind in scheme.types):
             return False
-        least_k, least = self.whole_from(gpu)
-        long = hints.k >= least_k and hints.k * (hints.m + hints.n) > least
-        return long and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES
+        return self.large_enough(gpu, hints.m, hints.n, hints.k) and max(scheme.bytes_of(operand) for operand in "ab") <= WHOLE_BYTES
 
     def whole_from(self, gpu: Gpu) -> tuple[int, int]:
         return WHOLE_K, gpu.rates.l2_mib * 2**20 // 4
