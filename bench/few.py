@@ -55,15 +55,23 @@ def pick(options: argparse.Namespace) -> None:
 
 def race(options: argparse.Namespace) -> None:
     from gemmgen import road
-    from gemmgen.errors import DeviceError
+    from gemmgen.errors import DeviceError, GemmgenError
     from gemmgen.timing.contender import generated
     from gemmgen.timing.environment import device_name, release_memory
     from gemmgen.timing.inputs import Inputs
     from gemmgen.timing.products import raced
 
     asked = json.loads(options.asked.read_text())
+
+    def build(kernel: dict[str, Any]) -> Any:
+        try:
+            return road.build(kernel["spec"])
+        except GemmgenError as error:
+            print(f"{kernel['name']}: {error.problem}")
+            return None
+
     with ThreadPoolExecutor(options.compilers) as pool:
-        built = dict(zip((one["identity"] for one in asked["kernels"]), pool.map(lambda one: road.build(one["spec"]), asked["kernels"])))
+        built = {kernel["identity"]: one for kernel, one in zip(asked["kernels"], pool.map(build, asked["kernels"])) if one}
     began, times = time.perf_counter(), []
     for size in asked["shapes"]:
         if time.perf_counter() - began > options.seconds:

@@ -248,7 +248,7 @@ def products(folder: Path, out: Path, alone: bool) -> None:
     calls = Calls(folder, built(folder, out))
     calls("prepare")
     print(f"{'m x n x k':22} {'us':>9} {'predicted':>9} {'SGEMM us':>9} {'predicted':>9} {'x SGEMM':>8} {'best us':>9} {'of the best':>11} {'error':>9}"
-          "  kernel")
+          "  kernel, and the best where that is another")
     for size in SIZES:
         race = Race(*size)
         first = problem(*size, *(x.data.ptr for x in race.sets[0]))
@@ -261,10 +261,11 @@ def products(folder: Path, out: Path, alone: bool) -> None:
             if number != choice.kernel and calls.function("select")(ctypes.byref(of), None, ctypes.byref(found)) == 0 and not found.is_fallback:
                 others[calls.kernel(number)] = gemm_of(calls, race, 1 + number)
         times = race.run({**contenders, **others}, 0.05)
-        best = min(times[name] for name in ("library", *others))
+        fastest = min(("library", *others), key=times.__getitem__)
+        best, names = times[fastest], [choice.name.decode(), *([fastest] if fastest != "library" else [])]
         error = error_of(race, contenders["library"])
         print(f"{' x '.join(map(str, size)):22} {times['library']:9.1f} {1e6 * choice.seconds:9.1f} {times['SGEMM']:9.1f} {1e6 * choice.sgemm_seconds:9.1f} "
-              f"{times['SGEMM'] / times['library']:8.2f} {best:9.1f} {times['library'] / best:11.2f} {error:9.2e}  {choice.name.decode()}", flush=True)
+              f"{times['SGEMM'] / times['library']:8.2f} {best:9.1f} {times['library'] / best:11.2f} {error:9.2e}  {', '.join(names)}", flush=True)
 
 
 def packed(folder: Path, out: Path) -> None:
