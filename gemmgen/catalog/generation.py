@@ -72,6 +72,7 @@ class Wgmma(Strict):
     cluster_seconds: _constant(0, 1e-3, "what forming clusters and their two barriers cost a launch")
     moving_share: _constant(*_Share, "of the FP32 units' rate, what moves sums reaches while the matrix unit works: ports of the register file bind both")
     compensated_cluster_share: _constant(0, 1, "how much longer blocks of a cluster take whose sums are compensated")
+    alone_share: _constant(0, 1, "how much longer products take, as fast as power allows, of tiles that one warpgroup multiplies by itself")
     integers_beside_share: _constant(0, 1, "how much longer integer products of warpgroups side by side take than those of one at a time")
     integer_power_share: _constant(0.01, 10, "of the power of a 16-bit product at the same rate, what one of digits takes, which leave a bit of their byte")
     scaled_tile_operations: _constant(0, 100, "operations for each sum of a tile of k with scales of its own on its way out of the unit")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,6 @@ MOST_TILES = 12
 """Tiles of one size whose best plans are candidates."""
 SLOWEST = 1.5
 """How much longer than the best plan of its size such a plan may take."""
-LARGE, LARGE_TIE = 5e10, 0.08
-"""Products of so many FLOP feel what bytes their kernels move more than the model tells: of kernels with equal predicted times those that the solver prefers
-less were 8 % slower at 14 such sizes (docs/results/explore_h200, few_h200)."""
 Size = tuple[int, int, int, int]
 """m, n, k, and how many such products."""
 
@@ -52,7 +49,7 @@ class Candidate:
         place: what names it: a `[[use]]` of the file.
         seconds: [sizes], predicted, of all products of a size, inf where it is not for it; single: the same of one of them.
         strided: whether one launch takes a strided batch: it is for sizes of several products alone.
-        preferred: of which of the sizes it is the solver's own choice; large: [sizes] which are large; empty: none.
+        preferred: of which of the sizes it is the solver's own choice; alike: the same of kernels whose tiles have the same n and k, as those of one format.
         symbols: its decisions as the design's symbols.
         settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
     """
@@ -69,7 +66,7 @@ class Candidate:
     estimate: Estimate | None = None
     label: str = ""
     strided: bool = False
-    large: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    alike: frozenset[int] = frozenset()
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -83,18 +80,13 @@ class Candidate:
 
     @cached_property
     def _leaning(self) -> np.ndarray:
-        found = np.where(self.large, 1 + LARGE_TIE, 1 + TIE) if len(self.large) else np.full(len(self.seconds), 1 + TIE)
+        found = np.full(len(self.seconds), 1 + TIE)
         found[list(self.preferred)] = 1
         return found
 
     def seconds_of(self, sizes: np.ndarray) -> np.ndarray:
-        """[sizes] predicted, of [sizes, 4] in one launch each; of one that a spec and not a dispatch table gives.
-
-        One that the solver takes at no large size is taken to be as much slower there as such kernels were.
-        """
-        found = _seconds(self.request, [[value for _, value in self.symbols]], sizes.astype(float))[0]
-        slower = self.large.any() and not self.large[list(self.preferred)].any()
-        return np.where(_large(sizes), (1 + LARGE_TIE) * found, found) if slower else found
+        """[sizes] predicted, of [sizes, 4] in one launch each; of one that a spec and not a dispatch table gives."""
+        return _seconds(self.request, [[value for _, value in self.symbols]], sizes.astype(float))[0]
 
     @cached_property
     def plan(self) -> Plan:
@@ -274,11 +266,14 @@ def weights(sizes: Sequence[Size]) -> np.ndarray:
 def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], each: int) -> list[Candidate]:
     """The candidates of each GPU and layout that read B's words in one format: the one with which `each` kernels cost the least.
 
-    Those that split on the way remain, for products whose B is not packed, and those for strided batches, which packed words never reach.
+    Those that split on the way remain, for products whose B is not packed, and those for strided batches, which packed words never reach. Of
+    kernels of a format that the model cannot tell apart, the solver's choice among tiles of its n and k counts as faster.
     """
     found = []
     for group in groups:
-        mine = [one for one in candidates if (one.gpu.name, one.layout) == group]
+        mine = [
+            replace(one, preferred=one.alike) if not one.strided and one.format else one for one in candidates if (one.gpu.name, one.layout) == group
+        ]
         logs, weights = costs(mine, [group], sizes, packed=True)
         formats: dict[str, list[int]] = {}
         for at, one in enumerate(mine):
@@ -387,7 +382,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
         InfeasibleSpec, UnknownName: it has none.
     """
     every, singly = np.array(sizes, float), np.array([(*size[:3], 1) for size in sizes], float)
-    found: dict[Any, tuple[Request, dict[tuple[int, ...], set[int]]]] = {}
+    found: dict[Any, tuple[Request, dict[tuple[int, ...], tuple[set[int], set[int]]]]] = {}
     for variant in _variants(loaded, kinds):
         for at, (m, n, k, products) in enumerate(sizes):
             if (products > 1) != (variant.spec.problem.kind != "gemm"):
@@ -405,23 +400,25 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
                 key = (one.batch is not None, one.scheme.name, one.fragment.name, one.design.name, one.choices.promote, whole)
                 rows = found.setdefault(key, (one, {}))[1]
                 for row in _best_of_tiles(space.columns, space.order):
-                    preferred = rows.setdefault(tuple(int(space.columns[name][row]) for name in one.design.symbols), set())
+                    preferred, alike = rows.setdefault(tuple(int(space.columns[name][row]) for name in one.design.symbols), (set(), set()))
+                    alike.add(at)
                     if row == space.order[0]:
                         preferred.add(at)
     if not found:
         raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
                              remedy="other sizes, or another scheme")
     candidates = []
-    large = _large(every)
     for (*_, whole), (one, rows) in found.items():
         single, strided = _seconds(one, list(rows), singly), one.batch is not None
         if whole:  # the estimate of a single pass is of products for which it is taken
             single = np.where(one.design.large_enough(one.gpu, *singly[:, :3].T), single, np.inf)
         seconds = np.where(every[:, 3] > 1, _seconds(one, list(rows), every), np.inf) if strided else single * every[:, 3]
-        for at, (row, preferred) in enumerate(rows.items()):
+        for at, (row, (preferred, alike)) in enumerate(rows.items()):
             symbols = tuple(zip(one.design.symbols, row))
             layout = one.loaded.spec.problem.layout
-            candidates.append(Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided, large=large))
+            candidates.append(
+                Candidate(place, gpu, layout, seconds[at], single[at], frozenset(preferred), one, symbols, strided=strided, alike=frozenset(alike))
+            )
     return candidates
 
 
@@ -448,11 +445,6 @@ def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list
     within = order[columns["seconds"][order] <= SLOWEST * columns["seconds"][order[0]]]
     _, first = np.unique(columns["BN"][within].astype(np.int64) << 32 | columns["BK"][within], return_index=True)
     return [int(within[at]) for at in np.sort(first)[:MOST_TILES]]
-
-
-def _large(sizes: np.ndarray) -> np.ndarray:
-    """[sizes] of [sizes, 4]: whether what a kernel moves counts."""
-    return 2.0 * sizes.astype(float).prod(axis=1) >= LARGE
 
 
 def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray) -> np.ndarray:

@@ -103,7 +103,10 @@ def packs(plan: Plan, interface: Interface, operand: str) -> bool:
 
 
 def pack_key(plan: Plan, interface: Interface, operand: str) -> str | None:
-    """What decides an operand's packed words: kernels that agree in it read the same memory. None of one that cannot be packed."""
+    """What decides an operand's packed words: kernels that agree in it read the same memory. None of one that cannot be packed.
+
+    Not what is zero before the passes, which is for the kernel that packs to see to: one pass leaves the same maxima and words as two.
+    """
     if not packs(plan, interface, operand):
         return None
     own = next(one for one in plan.operands if one.name == operand)
@@ -112,7 +115,7 @@ def pack_key(plan: Plan, interface: Interface, operand: str) -> str | None:
         "scheme": plan.scheme.model_dump(mode="json", exclude={"name", "title", "source"}, exclude_none=True),
         "rows": [[one.type, one.bytes, one.swizzle_rows, one.swizzle_mask] for one in plan.rows_of.values()], "padding": plan.padding,
         "own": [plan.design.name, plan.fragment.name] if plan.design.places_itself else None,
-        "buffers": [[one.name, one.element, one.factor, one.of, one.per, one.above_k, one.zeroed] for one in packed_buffers(interface, operand)],
+        "buffers": [[one.name, one.element, one.factor, one.of, one.per, one.above_k] for one in packed_buffers(interface, operand)],
     }, sort_keys=True)
 
 

@@ -840,10 +840,10 @@ CODE = {
     # W30
     (
     "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0)"
-    " & (cluster > 1), 1 + clustered, 1)"): (
-        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered: 2 * products * batch *
-        ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster > 1), 1 +
-        clustered, 1)
+    " & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)"): (
+        lambda products, batch, M, BM, N, BN, K, unit_rate, moving_cycles, tensor_cycles, compensated, cluster, clustered, WM, WN, alone: 2 * products
+        * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles) * where((compensated > 0) & (cluster >
+        1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)
     ),
     # W32
     (

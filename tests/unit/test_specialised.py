@@ -467,6 +467,18 @@ def test_every_refusal_is_one_of_ours():
     assert plans and refusals
 
 
+def test_where_power_binds_a_tile_of_one_warpgroup_takes_longer():
+    """By what was measured of such kernels; whether two take turns or there is one."""
+    def unit_seconds(block_m: int, consumers: str) -> float:
+        return solve(loads({
+            "problem": dict.fromkeys("mnk", 8192), "split": {"scheme": "ootomo"}, "fragment": {"policy": "wgmma"}, "target": {"gpu": "h200"},
+            "tile": {"block": [block_m, 128, 64], "warp": [64, 128, 64], "split_k": 1}, "pipeline": {"consumers": consumers},
+        })).model["unit_seconds"]
+
+    two = unit_seconds(128, "cooperative")
+    assert [unit_seconds(64, consumers) / two for consumers in ("cooperative", "pingpong")] == pytest.approx([1.08, 1.08])
+
+
 def test_operands_that_l2_holds_are_read_twice_and_larger_ones_once():
     """One pass where it pays; its kernels have names of their own, and want no maxima zeroed."""
     small, large = (solve(loads({

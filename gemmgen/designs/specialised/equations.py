@@ -136,7 +136,7 @@ TRAFFIC = (
 CONSTANT_OF = {
     "mma_efficiency": "efficiency", "group_gap": "group_gap_cycles", "turn_cycles_each": "turn_cycles", "store_cycles": "store_cycles_per_element",
     "split_a_cycles": "split_a_cycles", "overlap_seconds": "overlap_seconds", "gather_share": "gather_share", "cluster_seconds": "cluster_seconds",
-    "split_power": "split_power_share", "moving_rate": "moving_share", "clustered": "compensated_cluster_share",
+    "split_power": "split_power_share", "moving_rate": "moving_share", "clustered": "compensated_cluster_share", "alone": "alone_share",
     "moved_operations": "scaled_tile_operations",
 }
 """Symbol: the constant of a GPU's row, under [measured.wgmma], that it stands for."""
@@ -184,8 +184,8 @@ MOVING_CYCLES = Equation(
 UNIT_SECONDS = Equation(
     "W30", "unit_seconds",
     "2 * products * batch * ceil(M / BM) * BM * ceil(N / BN) * BN * K / unit_rate * max(1, moving_cycles / tensor_cycles)"
-    " * where((compensated > 0) & (cluster > 1), 1 + clustered, 1)", "s",
-    "as fast as the chip's power allows, or as sums move; blocks of a cluster wait for one another's sums",
+    " * where((compensated > 0) & (cluster > 1), 1 + clustered, 1) * where((BM == WM) & (BN == WN), 1 + alone, 1)", "s",
+    "as fast as the chip's power allows, or as sums move; blocks of a cluster wait for one another's sums, and a warpgroup alone for its own",
 )
 KERNEL_SECONDS = Equation("W31", "kernel_seconds", "max(kernel_cycles / clock_hz, dram_bytes / dram_rate)", "s", "cycles, or device memory")
 SECONDS = Equation(
