@@ -646,7 +646,7 @@ class _Facts:
     @property
     def takes_maxima(self) -> bool:
         """Whether rows and columns have powers of two by their largest elements."""
-        return self.scheme.normalize == "row" and not self.scheme.residues
+        return self.scheme.takes_maxima
 
     @property
     def keeps_row_scales(self) -> bool:

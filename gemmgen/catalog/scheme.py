@@ -480,6 +480,11 @@ class Scheme(Row):
         """Whether each `tile_k` k of a row of A or column of B have an exponent of their own."""
         return self.normalize == "tile"
 
+    @property
+    def takes_maxima(self) -> bool:
+        """Whether rows and columns have powers of two by their largest elements; residues have factors, which need more than these."""
+        return self.normalize == "row" and not self.residues
+
     def _only(self, what: str) -> WordType:
         if not self.uniform:
             raise ValueError(f"the words of {self.name} have no {what} in common: they are of {', '.join(self.types)}")

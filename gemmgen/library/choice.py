@@ -433,7 +433,9 @@ def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
                              needs="none", remedy='fallback = "none", or gemmgen export')
     for one in requests(loaded):
         scheme = loaded.spec.split.scheme if loaded.spec.split.scheme != "auto" else one.scheme.name
-        split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], "sums": one.choices[SUMS.name] or "auto"})
+        sums = one.choices[SUMS.name]  # what is usual is not said: designs that have no choice of it serve, too
+        pinned = {"sums": sums} if sums not in (None, SUMS.usual) else {}
+        split = loaded.spec.split.model_copy(update={"scheme": scheme, "promote": one.choices.promote[0], **pinned})
         fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
         for kind in kinds:
             changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
@@ -448,7 +450,7 @@ def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list
 
 
 def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray) -> np.ndarray:
-    """[rows, sizes] predicted.
+    """[rows, sizes] predicted, of calls whose counters nobody reads.
 
     Args:
         rows: [rows][symbols] of the request's design.
@@ -458,7 +460,14 @@ def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray)
     known = {**request.constants, **{name: np.repeat(values[:, at], len(sizes)) for at, name in enumerate(request.design.symbols)}}
     known |= {name: np.tile(sizes[:, at], len(rows)) for at, name in enumerate(("M", "N", "K", "batch"))}
     found = request.design.predicted(request.design.budgets(known, request.gpu.registers))["seconds"]
-    return np.broadcast_to(found, len(rows) * len(sizes)).reshape(len(rows), len(sizes))
+    return np.broadcast_to(found, len(rows) * len(sizes)).reshape(len(rows), len(sizes)) + _zeroing(request, values)[:, None]
+
+
+def _zeroing(request: Request, values: np.ndarray) -> np.ndarray:
+    """[rows] seconds of the operation before the passes that sets maxima, and what slices of k count by, to zero; 0 of kernels with neither."""
+    sliced = values[:, request.design.symbols.index("split_k")] > 1
+    raised = request.scheme.takes_maxima and not request.design.splits_whole(request.scheme, request.gpu, request.hints)
+    return np.where(sliced | raised, request.gpu.measured.launch_seconds.value, 0.0)
 
 
 def _of_table(place: str, table: Table, gpu: Gpu, layout: str, sizes: Sequence[Size]) -> Iterator[Candidate]:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.abi import STATUS, interface
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
@@ -220,6 +221,30 @@ def test_candidates_times_are_the_models_at_every_size():
     for at, (m, n, k, _) in enumerate(pool_of.library.sizes):
         hints = type(one.plan.hints)(m, n, k)
         assert one.seconds[at] == pytest.approx(replace(one.plan, hints=hints).model["seconds"], rel=1e-9)
+
+
+@pytest.mark.parametrize(("scheme", "policy", "more"), [
+    ("bf16x6_apart", "mma", {"split_k": 4}), ("bf16x6_apart", "mma", {"split_k": 1}), ("scaled", "mma", {"split_k": 1}), ("scaled", "wgmma", {"split_k": 1}),
+])
+def test_what_is_set_to_zero_is_counted_as_an_operation(scheme, policy, more):
+    """Slices of k count, and blocks raise maxima, in memory that is zero first; the counters' is not for calls of which nobody reads them."""
+    use = [{"split": {"scheme": scheme}, "fragment": {"policy": policy}, "tile": more}]
+    for one in choice.pool(solved(use=use, gpus=["h200"], sizes=[[256, 256, 256], [4096, 4096, 4096]])).candidates[::7]:
+        hints = type(one.plan.hints)(256, 256, 256)
+        apart = one.single[0] - replace(one.plan, hints=hints).model["seconds"]
+        zeroed = [buffer.name for buffer in interface(one.plan).buffers if buffer.zeroed and buffer.factor and buffer.name != STATUS]
+        if np.isfinite(apart):  # a single pass is for large products alone
+            assert apart == pytest.approx(one.gpu.measured.launch_seconds.value if zeroed else 0.0, abs=1e-9), zeroed
+        else:
+            assert not zeroed
+
+
+def test_small_products_get_kernels_of_one_launch():
+    """Which the large sizes that decide a library's schemes and intervals of promotion do not have."""
+    use, sizes = [{"scheme": "scaled"}, {"scheme": "bf16x6_apart"}], [[size] * 3 for size in (64, 256, 4096)]
+    chosen = choice.pool(solved(use=use, gpus=["h200"], sizes=sizes, kernels_at_most=4, packed=True)).choose()
+    small = next(one for one in chosen.kernels if (64, 64, 64, 1) in one.sizes)
+    assert (small.plan.design.name, small.plan.scheme.name, small.plan.split_k) == ("straight", "bf16x6_apart", 1)
 
 
 def test_all_kernels_promote_as_the_specs_own_sizes_ask():

@@ -433,11 +433,11 @@ def test_formats_are_shared_where_the_words_are_the_same():
     nn, tn, wide = plan_of(), plan_of(layout="tn"), plan_of(tile={"block": [128, 64, 32], "warp": [64, 32, 32]})
     found = tables.formats([of_plan(label, plan, None) for label, plan in (
         ("nn", nn), ("tn", tn), ("wide", wide), ("deep", plan_of(tile={"block": [64, 64, 64], "warp": [32, 32, 64]})), ("other", plan_of(scheme="markidis")),
-        ("inside", plan_of(where="shared")),
+        ("inside", plan_of(where="shared")), ("padded", plan_of(rows="padded")),
     )])
     assert found["nn", "a"] == found["tn", "a"] and found["nn", "b"] == found["tn", "b"] == found["wide", "b"]
     assert found["wide", "a"] not in (0, found["nn", "a"]) and found["nn", "a"] != found["nn", "b"]
-    assert len({found[label, "b"] for label in ("nn", "deep", "other")}) == 3
+    assert len({found[label, "b"] for label in ("nn", "deep", "other", "padded")}) == 4
     assert found["inside", "a"] == found["inside", "b"] == 0
 
 
