@@ -168,6 +168,9 @@ WAYS = {
         HOPPER, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, where="mixed", split_k=2, layout="nt", promote=128),
     "warpgroups that split A and take turns": dict(SMALL_GROUPS, where="mixed", consumers="pingpong", promote=32),
     "warpgroups that split A into three words": dict(SMALL_GROUPS, scheme="bf16x6", where="mixed", promote=16),
+    "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tn"),
+    "warpgroups that split A transposed, three fragments high, clusters": dict(
+        HOPPER, tile={"block": [192, 32, 32], "warp": [192, 32, 32], "cluster": 2}, where="mixed", layout="tt", promote=128, stages=3),
     "residues by lanes, through registers": dict(
         gpu="t4", scheme="residues6", promote=0, loads="spread", fragment_buffers=1, tile=TINY, layout="nt"),
     "residues by lanes": dict(scheme="residues8", promote=0, tile=DEEP, stages=3, fragment_buffers=2),
@@ -283,7 +286,7 @@ PORTABLE = {"sgemm_portable": ("a800", "mi210")}
 
 LIKE_OTHERS = {
     "accurate_h100", "bf16x3_mi300x", "digits_half", "digits_ootomo", "fp32_mi300x", "fp32_rx7900xtx",
-    "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
+    "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_mixed_tn", "hopper_tf32x3", "hopper_wide",
     "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800",
     "tf32x3_mi300x",
 }

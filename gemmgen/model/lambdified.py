@@ -871,9 +871,9 @@ CODE = {
         lambda threads: threads <= 512
     ),
     # C25
-    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (a_strided == 0) & (split_reads == 1))": (
-        lambda mixed, BK, FK, word_bytes, types, a_strided, split_reads: (mixed == 0) | (((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1))
-        & (a_strided == 0)) & (split_reads == 1))
+    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1))": (
+        lambda mixed, BK, FK, word_bytes, types, split_reads: (mixed == 0) | ((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1)) &
+        (split_reads == 1))
     ),
     # C11
     "accumulator_registers + fragment_registers + other_registers <= register_budget": (
