@@ -438,6 +438,15 @@ def test_a_of_mixed_is_read_and_copied_without_bank_conflicts(layout, rows, dept
     assert any(extra(pairs, 8 if along_k else 4, lambda line, chunk: line * chunks * 16 + chunk * 16) for pairs in reads), "no swizzle was needed"
 
 
+@pytest.mark.parametrize(("wm", "depth"), [(64, 32), (128, 64)])
+def test_a_transposed_a_takes_four_more_loads_a_step(wm, depth):
+    """A lane's four registers of A take a load each where k lies together, and two where it does not; the bytes are as many."""
+    along, across = (settled((wm, 32, depth), (wm, 32, depth), "mixed", layout=layout).model for layout in ("nn", "tn"))
+    assert across["chain_cycles"] - along["chain_cycles"] == pytest.approx(depth // 16 * 4 * wm // 64)
+    follows = {"a_strided", "chain_cycles", "stage_cycles", "kernel_cycles", "kernel_seconds", "seconds", "tflops"}
+    assert {name for name in along if along[name] != across[name]} <= follows
+
+
 # ---- the command
 
 
