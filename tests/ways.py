@@ -168,9 +168,6 @@ WAYS = {
         HOPPER, tile={"block": [64, 32, 32], "warp": [64, 32, 32], "cluster": 2}, where="mixed", split_k=2, layout="nt", promote=128),
     "warpgroups that split A and take turns": dict(SMALL_GROUPS, where="mixed", consumers="pingpong", promote=32),
     "warpgroups that split A into three words": dict(SMALL_GROUPS, scheme="bf16x6", where="mixed", promote=16),
-    "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tn"),
-    "warpgroups that split A transposed, three fragments high, clusters": dict(
-        HOPPER, tile={"block": [192, 32, 32], "warp": [192, 32, 32], "cluster": 2}, where="mixed", layout="tt", promote=128, stages=3),
     "residues by lanes, through registers": dict(
         gpu="t4", scheme="residues6", promote=0, loads="spread", fragment_buffers=1, tile=TINY, layout="nt"),
     "residues by lanes": dict(scheme="residues8", promote=0, tile=DEEP, stages=3, fragment_buffers=2),
@@ -202,6 +199,9 @@ WAYS = {
         fragment={"policy": "fma"}, scheme="bf16x6", where="shared", promote=0, layout="nt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
     "32-bit words without a matrix unit": dict(
         fragment={"policy": "fma"}, scheme="tf32x3", promote=0, layout="tt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
+    "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tn"),
+    "warpgroups that split A transposed, three fragments high, clusters": dict(
+        HOPPER, tile={"block": [192, 32, 32], "warp": [192, 32, 32], "cluster": 2}, where="mixed", layout="tt", promote=128, stages=3),
 }
 
 
