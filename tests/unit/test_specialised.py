@@ -419,8 +419,8 @@ def test_the_text_takes_what_the_launch_gives():
 def test_a_of_mixed_is_read_and_copied_without_bank_conflicts(layout, rows, depth):
     """Where an element lies is what the kernel's text says; who reads it, what the instruction's row says."""
     plan = settled((rows, 64, depth), (64, 64, depth), "mixed", layout=layout)
-    line, place = re.search(r"u32 at_a\(int (\w+), int chunk\) { return (.*); }", render(plan).text).groups()
-    at = eval(f"lambda {line}, chunk: {place}", {"BLOCK_M": rows, "BLOCK_K": depth})
+    line, address = re.search(r"u32 at_a\(int (\w+), int chunk\) { return (.*); }", render(plan).text).groups()
+    at = eval(f"lambda {line}, chunk: {address}", {"BLOCK_M": rows, "BLOCK_K": depth})
     along_k = plan.operands[0].k_contiguous
     lines, chunks = (rows, depth // 4) if along_k else (depth, rows // 4)
     assert sorted(at(line, chunk) for line in range(lines) for chunk in range(chunks)) == list(range(0, rows * depth * 4, 16))
