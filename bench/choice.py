@@ -21,7 +21,7 @@ from gemmgen.render import render
 from gemmgen.solve import alternatives, solve
 from gemmgen.spec import loads
 
-from vary import fixed
+from vary import fixed, size_of
 
 HAND = {
     "mma": {"tile": {"block": [128, 128, 32], "warp": [64, 32, 32], "split_k": 1}, "pipeline": {"stages": 3, "fragment_buffers": 1}},
@@ -33,12 +33,6 @@ PLAIN = {
     "wgmma": {"tile": {"block": [64, 64, 64], "warp": [64, 64, 64], "group": 1, "split_k": 1, "cluster": 1},
               "pipeline": {"stages": 2, "consumers": "cooperative"}},
 }
-
-
-def size_of(text: str) -> tuple[int, int, int]:
-    """`4096` or `2048x2048x8192` as (m, n, k)."""
-    extents = [int(part) for part in text.split("x")]
-    return tuple(extents * 3 if len(extents) == 1 else extents)
 
 
 def prepared(plan: Plan):

@@ -26,7 +26,8 @@ def cases(gpu: str) -> list[tuple[str, str]]:
     from gemmgen.solve import solve
 
     layouts = [("sgemm_a100", "tt"), ("scaled_a100", "tt"), ("scaled_a100", "tn"), ("tf32x3_a100", "nt"), ("shared_rtx3090", "tn"),
-               ("sgemm_h100_small", "nt"), ("wmmae_a100", "tt"), ("sgemm_t4", "nt"), ("hopper", "tt"), ("hopper_mixed", "nt")]
+               ("sgemm_h100_small", "nt"), ("wmmae_a100", "tt"), ("sgemm_t4", "nt"), ("hopper", "tt"), ("hopper_mixed", "nt"),
+               ("hopper_mixed", "tt")]
     every = [(path.stem, "own") for path in sorted((SPECS / "kernels").glob("*.toml"))] + layouts
     arch = GPUS.get(gpu).arch
     return [case for case in every if solve(loaded(case[0], gpu)).fragment.runs_on(arch)]

@@ -1,7 +1,7 @@
 """What does one decision cost or gain? Time kernels that differ in it, interleaved with cuBLAS SGEMM.
 
     python bench/vary.py --fix split.scheme=ootomo --fix target.gpu=h100 --vary split.where=prepass,shared,register \\
-        [--vary tile.block=128x64x32,96x96x32] [--sizes 1024,4096] [--csv FILE]
+        [--vary tile.block=128x64x32,96x96x32] [--sizes 1024,8192x8192x512] [--csv FILE]
 
 Every combination of the varied values makes a spec with the fixed ones; what is left open, the model fills.
 Combinations that cannot be built are listed with the reason.
@@ -48,9 +48,15 @@ def put(spec: dict[str, Any], path: str, value: Any) -> None:
     spec.setdefault(section, {})[key] = value
 
 
-def fixed(settings: list[str], size: int | None = None) -> dict[str, Any]:
-    """A spec's data from `section.key=value` settings, with `size` for its hints."""
-    spec: dict[str, Any] = {"problem": dict.fromkeys("mnk", size)} if size else {}
+def size_of(text: str) -> tuple[int, int, int]:
+    """`4096` or `2048x2048x8192` as (m, n, k)."""
+    extents = [int(part) for part in text.split("x")]
+    return tuple(extents * 3 if len(extents) == 1 else extents)
+
+
+def fixed(settings: list[str], size: tuple[int, int, int] | None = None) -> dict[str, Any]:
+    """A spec's data from `section.key=value` settings, with `size`, (m, n, k), for its hints."""
+    spec: dict[str, Any] = {"problem": dict(zip("mnk", size))} if size else {}
     for setting in settings:
         path, _, value = setting.partition("=")
         put(spec, path, value_of(value))
@@ -80,11 +86,11 @@ def made(entry: tuple[str, dict[str, Any]]) -> Kernel | tuple[str, GemmgenError]
         return label, error
 
 
-def measured(kernels: list[Kernel], size: int, rounds: int, slice_ms: float) -> list[dict[str, Any]]:
+def measured(kernels: list[Kernel], size: str, rounds: int, slice_ms: float) -> list[dict[str, Any]]:
     """A row a kernel, fastest first."""
     from gemmgen import timing
 
-    inputs = timing.Inputs((size,) * 3)
+    inputs = timing.Inputs(size_of(size))
     contenders = [timing.cublas("cublas-sgemm", inputs)]
     contenders += [timing.generated(one.label, one.plan, one.source, one.binary, inputs) for one in kernels]
     timing.race(contenders, rounds=rounds, slice_ms=slice_ms)
@@ -99,7 +105,7 @@ def measured(kernels: list[Kernel], size: int, rounds: int, slice_ms: float) -> 
     return sorted(rows, key=lambda row: -row["x_sgemm"])
 
 
-def row_of(kernel: Kernel, size: int) -> dict[str, Any]:
+def row_of(kernel: Kernel, size: str) -> dict[str, Any]:
     plan = kernel.plan
     return {
         "size": size, "varied": kernel.label, "scheme": plan.scheme.name, "fragment": plan.fragment.name,
@@ -120,9 +126,9 @@ def main() -> int:
     parser.add_argument("--csv")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for size in map(int, options.sizes.split(",")):
+    for size in options.sizes.split(","):
         with ThreadPoolExecutor(16) as pool:
-            outcomes = list(pool.map(made, combinations(fixed(options.fix, size), options.vary)))
+            outcomes = list(pool.map(made, combinations(fixed(options.fix, size_of(size)), options.vary)))
         for outcome in outcomes:
             if not isinstance(outcome, Kernel):
                 print(f"not built: {outcome[0]}: {outcome[1].problem}")

@@ -129,7 +129,7 @@ KEPT = {
     "test_wmma.py::test_a_gemm_with_padded_rows_equals_the_composition_of_dots": 4,
     "test_amdgpu_matrix.py::test_products_of_integers_are_exact": 12,
     "test_small_questions.py::test_rows_of_subnormal_numbers": 1,
-    "test_warpgroups.py::test_every_fault_is_noticed": 9,
+    "test_warpgroups.py::test_every_fault_is_noticed": 10,
     "test_sabotage.py::test_a_wrong_kernel_fails": 8,
     "test_amd_ways.py::test_a_wrong_kernel_fails": 7,
     "test_hopper.py::test_a_fault_is_caught": 7,

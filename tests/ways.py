@@ -199,6 +199,9 @@ WAYS = {
         fragment={"policy": "fma"}, scheme="bf16x6", where="shared", promote=0, layout="nt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
     "32-bit words without a matrix unit": dict(
         fragment={"policy": "fma"}, scheme="tf32x3", promote=0, layout="tt", tile={"block": [32, 64, 16], "warp": [16, 32, 16]}),
+    "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tn"),
+    "warpgroups that split A transposed, three fragments high, clusters": dict(
+        HOPPER, tile={"block": [192, 32, 32], "warp": [192, 32, 32], "cluster": 2}, where="mixed", layout="tt", promote=128, stages=3),
 }
 
 
@@ -283,7 +286,7 @@ PORTABLE = {"sgemm_portable": ("a800", "mi210")}
 
 LIKE_OTHERS = {
     "accurate_h100", "bf16x3_mi300x", "digits_half", "digits_ootomo", "fp32_mi300x", "fp32_rx7900xtx",
-    "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_tf32x3", "hopper_wide",
+    "hopper_1024", "hopper_512", "hopper_bf16x6", "hopper_cool", "hopper_mixed_tn", "hopper_tf32x3", "hopper_wide",
     "sgemm_b200", "sgemm_h100", "sgemm_h100_deep", "sgemm_h100_unpromoted", "sgemm_mi355x", "sgemm_portable, a800",
     "tf32x3_mi300x",
 }

@@ -789,10 +789,11 @@ CODE = {
     ),
     # W25
     (
-    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM /"
-    " FM)"): (
-        lambda group_gap, BK, FK, products, WM, WN, tensor_fma_per_clock, mma_efficiency, mixed, split_a_cycles, words_a, FM: group_gap + BK / FK *
-        max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM / FM)
+    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * (split_a_cycles * (1 + words_a) / 3 + 4 *"
+    " a_strided) * WM / FM)"): (
+        lambda group_gap, BK, FK, products, WM, WN, tensor_fma_per_clock, mma_efficiency, mixed, split_a_cycles, words_a, a_strided, FM: group_gap +
+        BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * (split_a_cycles * (1 + words_a) / 3 + 4 * a_strided)
+        * WM / FM)
     ),
     # W26
     "(memory_cycles + where(stages < 3, l2_cycles, 0) + max(tensor_cycles, shared_cycles)) / (stages - 1)": (
@@ -871,9 +872,9 @@ CODE = {
         lambda threads: threads <= 512
     ),
     # C25
-    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (a_strided == 0) & (split_reads == 1))": (
-        lambda mixed, BK, FK, word_bytes, types, a_strided, split_reads: (mixed == 0) | (((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1))
-        & (a_strided == 0)) & (split_reads == 1))
+    "(mixed == 0) | ((BK % (2 * FK) == 0) & (word_bytes == 2) & (types == 1) & (split_reads == 1))": (
+        lambda mixed, BK, FK, word_bytes, types, split_reads: (mixed == 0) | ((((BK % (2 * FK) == 0) & (word_bytes == 2)) & (types == 1)) &
+        (split_reads == 1))
     ),
     # C11
     "accumulator_registers + fragment_registers + other_registers <= register_budget": (

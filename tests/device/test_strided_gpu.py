@@ -30,7 +30,7 @@ def prepared(layout: str, where: str):
     return plan, source, build(source)
 
 
-@pytest.mark.parametrize(("layout", "where"), [("nn", "prepass"), ("tt", "prepass"), ("nt", "mixed"), ("tn", "prepass")])
+@pytest.mark.parametrize(("layout", "where"), [("nn", "prepass"), ("tt", "prepass"), ("nt", "mixed"), ("tn", "mixed"), ("tn", "prepass")])
 def test_a_batch_is_right(layout, where):
     plan, source, binary = prepared(layout, where)
     device = cuda.CudaDevice(binary)

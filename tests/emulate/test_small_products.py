@@ -35,6 +35,7 @@ WAYS = {
     "warpgroups, slices": dict(SMALL_GROUPS, split_k=2),
     "warpgroups, row scales": dict(SMALL_GROUPS, scheme="scaled"),
     "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
+    "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tn"),
     "mfma": AMD_WAYS["mfma"],
     "mfma, register": AMD_WAYS["mfma, register"],
     "wmma of RDNA4": AMD_WAYS["wmma of RDNA4"],

@@ -85,7 +85,8 @@ def test_no_row_beyond_the_edge_is_read(name):
     assert np.array_equal(result.c, a @ b) and result.intact
 
 
-@pytest.mark.parametrize("name", ["portable, split before shared memory", "portable, split behind shared memory", "warpgroups that split A", "mfma, register"])
+@pytest.mark.parametrize("name", ["portable, split before shared memory", "portable, split behind shared memory", "warpgroups that split A",
+                                  "warpgroups that split A transposed", "mfma, register"])
 def test_elements_are_counted_once_however_many_blocks_share_them(name):
     plan, source, binary = built(name, "WAYS")
     a, b = np.full((70, 40), 1e6, np.float32), np.full((40, 130), 1.0, np.float32)
@@ -94,8 +95,9 @@ def test_elements_are_counted_once_however_many_blocks_share_them(name):
     assert status["a_overflow"] == a.size and status["b_overflow"] == 130
 
 
-def test_no_bank_conflicts_where_a_is_split_on_its_way():
-    plan, source, binary = built("warpgroups that split A", "WAYS")
+@pytest.mark.parametrize("name", ["warpgroups that split A", "warpgroups that split A transposed"])
+def test_no_bank_conflicts_where_a_is_split_on_its_way(name):
+    plan, source, binary = built(name, "WAYS")
     device = EmulatorDevice(plan, source, binary, schedule=TOGETHER)
     gemm(device, plan, source, *integers(64, 64, 128)[:2])
     assert not device.conflicts

@@ -21,6 +21,7 @@ WAYS = {
     "taking turns": {"pipeline": {"consumers": "pingpong"}},
     "side by side, transposed": {"problem": {"layout": "tt"}, "tile": {"block": [64, 32, 32]}},
     "A in registers": {"split": {"where": "mixed"}},
+    "A in registers, transposed": {"split": {"where": "mixed"}, "problem": {"layout": "tn"}},
     "A in registers, clusters": {"split": {"where": "mixed"}, "tile": {"cluster": 2}, "problem": {"layout": "nt"}},
     "row scales": {"split": {"scheme": "scaled"}},
     "slices of k": {"problem": {"m": 64, "n": 64, "matrices": 2}, "tile": {"split_k": 2}},

@@ -16,12 +16,13 @@ from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import kept_products, split
 from gemmgen.verify import bound, errors, exact, oracles
 from assembled import assembled
-from ways import HOPPER, SMALL_GROUPS, plan_of, sampled
+from ways import HOPPER, SMALL_GROUPS, covering, plan_of, sampled
 
 ALONE = dict(SMALL_GROUPS, promote=128)
 PAIRED = dict(HOPPER, tile={"block": [64, 64, 64], "warp": [64, 64, 64], "cluster": 2}, stages=3, promote=128)
 TURNS = dict(SMALL_GROUPS, consumers="pingpong")
 MIXED = dict(SMALL_GROUPS, where="mixed")
+TRANSPOSED = dict(MIXED, layout="tn")
 SLICED = dict(SMALL_GROUPS, split_k=2)
 
 
@@ -89,6 +90,8 @@ FAULTS = {
     "A's copies not announced": (MIXED, swap("                cp_async_arrive(arrival);\n", "                mbarrier_expect_tx(arrival, 0);\n")),
     "words replaced while they are read": (MIXED, swap("wgmma_wait<2>();  // for those", "wgmma_wait<4>();  // for those")),
     "A's rows beyond the edge": (MIXED, swap("const bool inside = row < rows && kk + one < k;", "const bool inside = kk + one < k;")),
+    "a transposed A's k beyond the edge": (TRANSPOSED, swap("const bool inside = row < rows && kk + one < k;", "const bool inside = row < rows;")),
+    "a transposed A's neighbours in k exchanged": (TRANSPOSED, swap("a_column + r % 2", "a_column + 1 - r % 2")),
     "a slice not waited for": (SLICED, swap("if (*before != SLICES - 1) continue;", "")),
     "a slice left out": (SLICED, swap("for (int s = 0; s < SLICES; ++s)", "for (int s = 1; s < SLICES; ++s)")),
 }
@@ -112,15 +115,21 @@ def test_a_missing_arrival_is_a_deadlock_that_names_who_waits():
     assert all("mbarrier_wait" in text or "wait" in text for text in told)
 
 
-@pytest.mark.parametrize("scheme", ["bf16x6", "ootomo"])
-def test_mixed_and_prepass_keep_the_same_words(scheme):
+@pytest.mark.parametrize(("layout", "m"), covering((layout, m) for layout in ("tn", "tt") for m in (72, 129, 1)))
+def test_a_transposed_a_may_have_rows_of_any_length(layout, m):
+    """Of four elements, which are copied 16 bytes at a time, or not; and an edge within these, which the stage has zeros behind."""
+    assert outcome(dict(MIXED, layout=layout), m=m, k=133) == ["right", "right"]
+
+
+@pytest.mark.parametrize(("scheme", "layout", "m"), [("bf16x6", "nn", 70), ("ootomo", "nn", 70), ("ootomo", "tn", 70), ("ootomo", "tt", 72)])
+def test_mixed_and_prepass_keep_the_same_words(scheme, layout, m):
     """A that is split on the way and A that was split before make the same sums and the same counts."""
     rng = np.random.default_rng(3)
-    a = (rng.uniform(-1, 1, (70, 150)) * np.exp2(rng.integers(-30, 18, (70, 150)))).astype(np.float32)
+    a = (rng.uniform(-1, 1, (m, 150)) * np.exp2(rng.integers(-30, 18, (m, 150)))).astype(np.float32)
     b = rng.uniform(-1, 1, (150, 69)).astype(np.float32)
     found = []
     for where in ("prepass", "mixed"):
-        plan = plan_of(**dict(SMALL_GROUPS, scheme=scheme, where=where, promote=16))
+        plan = plan_of(**dict(SMALL_GROUPS, scheme=scheme, where=where, promote=16, layout=layout))
         source = render(plan)
         binary = assembled(source)
         found.append(gemm(EmulatorDevice(plan, source, binary), plan, source, a, b))

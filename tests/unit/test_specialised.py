@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from ways import NVIDIA, SPLITTING, covering
 
@@ -14,6 +16,8 @@ from gemmgen import abi
 from gemmgen.catalog.fragment import FRAGMENTS, Descriptor, shapes
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.emulate.core.banks import extra_wavefronts
+from gemmgen.emulate.ptx.banks import BANKS
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.designs import specialised
 from gemmgen.naming import kernel_name, parse_name
@@ -189,7 +193,6 @@ REFUSED = {
     "warp k": ({"tile": {"block": [64, 128, 64], "warp": [64, 128, 32]}}, "[tile] warp", "warp k differs from block k"),
     "block m": ({"tile": {"block": [96, 128, 64], "warp": [64, 128, 64]}}, "[tile] block", "not a whole number of warps"),
     "drifting promotion": ({"tile": TILE, "split": {"promote": 96}}, "[split] promote", "drifts against the stages"),
-    "A by columns": ({"layout": "tn", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
     "A of wide words": ({"scheme": "tf32x3", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
     "A with row scales": ({"scheme": "scaled", "split": {"where": "mixed"}}, "[split] where", "cannot be split on its way to the registers"),
     "A of one step": ({"split": {"where": "mixed"}, "tile": {"block": [64, 64, 16]}}, "[split] where", "cannot be split on its way to the registers"),
@@ -215,7 +218,7 @@ def test_remedies_help():
     """What a message says to write makes a plan."""
     for case, fixed in {
         "warp n": {"tile": {"warp": [64, 96, 64]}}, "rows too long": {"tile": {"block": [128, 128, 64]}},
-        "stages": {"tile": TILE, "pipeline": {"stages": 3}}, "A by columns": {"layout": "tn", "split": {"where": "prepass"}},
+        "stages": {"tile": TILE, "pipeline": {"stages": 3}}, "A with row scales": {"scheme": "scaled", "split": {"where": "prepass"}},
         "turns with parts of a tile": {"tile": {**TILE, "block": [64, 128, 64]}, "pipeline": {"consumers": "pingpong"}},
     }.items():
         assert REFUSED[case] and solve(spec(**fixed)).design is specialised.DESIGN
@@ -410,6 +413,38 @@ def test_the_text_takes_what_the_launch_gives():
         assert f"constexpr int RELEASES = {plan.numbers['releases']};" in source.text
         assert source.text.count("griddepcontrol.wait") == source.text.count("griddepcontrol.launch_dependents") == 1
         assert "Undefined" not in source.text and "None" not in source.text
+
+
+@pytest.mark.parametrize(("layout", "rows", "depth"), [("nn", 64, 32), ("nt", 128, 64), ("tn", 64, 32), ("tn", 192, 64), ("tt", 128, 64)])
+def test_a_of_mixed_is_read_and_copied_without_bank_conflicts(layout, rows, depth):
+    """Where an element lies is what the kernel's text says; who reads it, what the instruction's row says."""
+    plan = settled((rows, 64, depth), (64, 64, depth), "mixed", layout=layout)
+    line, address = re.search(r"u32 at_a\(int (\w+), int chunk\) { return (.*); }", render(plan).text).groups()
+    at = eval(f"lambda {line}, chunk: {address}", {"BLOCK_M": rows, "BLOCK_K": depth})
+    along_k = plan.operands[0].k_contiguous
+    lines, chunks = (rows, depth // 4) if along_k else (depth, rows // 4)
+    assert sorted(at(line, chunk) for line in range(lines) for chunk in range(chunks)) == list(range(0, rows * depth * 4, 16))
+
+    def extra(pairs, size: int, place) -> int:
+        return extra_wavefronts(np.array([place(line, one // 4) + one % 4 * 4 for line, one in pairs]), None, size, BANKS)
+
+    a, reads = plan.fragment.a, []
+    for warp, k, register, packed in itertools.product(range(4), range(0, depth, 16), range(a.register_count), (0,) if along_k else (0, 1)):
+        held = [a.element(lane, register, packed) for lane in range(32 * warp, 32 * warp + 32)]
+        reads.append([(row, k + kk) if along_k else (k + kk, row) for row, kk in held])
+    across = depth // 4 if along_k else 16  # lanes that copy neighbours
+    copies = [[((32 * warp + lane) // across, lane % across * 4) for lane in range(32)] for warp in range(4)]
+    assert all(extra(pairs, 8 if along_k else 4, at) == 0 for pairs in reads) and all(extra(pairs, 16, at) == 0 for pairs in copies)
+    assert any(extra(pairs, 8 if along_k else 4, lambda line, chunk: line * chunks * 16 + chunk * 16) for pairs in reads), "no swizzle was needed"
+
+
+@pytest.mark.parametrize(("wm", "depth"), [(64, 32), (128, 64)])
+def test_a_transposed_a_takes_four_more_loads_a_step(wm, depth):
+    """A lane's four registers of A take a load each where k lies together, and two where it does not; the bytes are as many."""
+    along, across = (settled((wm, 32, depth), (wm, 32, depth), "mixed", layout=layout).model for layout in ("nn", "tn"))
+    assert across["chain_cycles"] - along["chain_cycles"] == pytest.approx(depth // 16 * 4 * wm // 64)
+    follows = {"a_strided", "chain_cycles", "stage_cycles", "kernel_cycles", "kernel_seconds", "seconds", "tflops"}
+    assert {name for name in along if along[name] != across[name]} <= follows
 
 
 # ---- the command

@@ -148,9 +148,11 @@ SHARED_CYCLES = Equation(
 L2_CYCLES = Equation("W24", "l2_cycles", "fill_bytes / l2_bytes_per_clock", "cycles a tile and stage", "an SM's share of L2's rate")
 CHAIN_CYCLES = Equation(
     "W25", "chain_cycles",
-    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency), mixed * split_a_cycles * (1 + words_a) / 3 * WM / FM)",
+    "group_gap + BK / FK * max(products * WM * WN * FK / (tensor_fma_per_clock * mma_efficiency),"
+    " mixed * (split_a_cycles * (1 + words_a) / 3 + 4 * a_strided) * WM / FM)",
     "cycles a stage of one warpgroup",
-    "it waits for its own products before it moves sums, and step by step for the words that it splits: fitted to two; a third takes a third more",
+    "it waits for its own products before it moves sums, and step by step for the words that it splits: fitted to two; a third takes a third more."
+    " Of a transposed A four more loads bring the same bytes",
 )
 LATENCY_CYCLES = Equation(
     "W26", "latency_cycles", "(memory_cycles + where(stages < 3, l2_cycles, 0) + max(tensor_cycles, shared_cycles)) / (stages - 1)", "cycles a stage",

@@ -43,8 +43,8 @@ def turns(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
 def mixed(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [split] where", "A cannot be split on its way to the registers here",
-        got=f"layout {plan.layout}, {plan.scheme.name}, block k = {plan.block[2]}",
-        needs="A stored along k (layout nn or nt), 16-bit words of one type, no row scales, and a stage of an even number of instructions",
+        got=f"{plan.scheme.name}, block k = {plan.block[2]}",
+        needs="16-bit words of one type, no row scales, and a stage of an even number of instructions",
         remedy='where = "prepass"',
     )
 

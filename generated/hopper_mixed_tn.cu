@@ -1,0 +1,622 @@
+// kernel    gemmgen_ootomo_wgmma_64x96x64_e51f16c5
+// computes  C = alpha A B + beta C in FP32, layout tn (row major), any m, n, k
+// scheme    ootomo: residual scaled by 2^11, three products, main sum added outside the unit
+// words     2 x f16, 22 bits; products A1 B0 + A0 B1 + A0 B0; dropped A1 B1
+// promote   every 64 k (ootomo's own: every 16 k)
+// special   exact
+// fragment  wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16
+// decided   block 64x96x64, warpgroup 64x96x64, split mixed, loads bulk, 5 stages, group 8, 1 slice of k, promote 64, clusters of 2, pingpong
+// block     384 threads, 204880 B of dynamic shared memory
+// target    sm_90a
+// plan      e51f16c5, rendered by gemmgen 0.1.0
+// Generated: change the spec, not this file. It may be used without condition.
+namespace gemmgen_e51f16c5 {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define GG_DEVICE static __device__ __forceinline__
+
+// Address of shared memory as the asynchronous copies and ldmatrix take it.
+GG_DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+GG_DEVICE float widen_low(u32 bits) {
+    u16 halves[2];
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[0]));
+    return x;
+}
+
+GG_DEVICE float widen_high(u32 bits) {
+    u16 halves[2];
+    float x;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(halves[0]), "=h"(halves[1]) : "r"(bits));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(halves[1]));
+    return x;
+}
+
+GG_DEVICE u32 round_nearest_even(float low, float high) {
+    u32 bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+// Chunk `c` of row `r` lies at chunk `swizzle(r, c)`. 1 row takes the 32 banks, so from row to row
+// the chunks change places: eight neighbouring rows, as a phase reads them, touch each bank once.
+GG_DEVICE int swizzle(int row, int chunk) { return chunk ^ (row & 7); }
+
+constexpr int WORDS = 2;
+
+// Splits N elements into words, 2 to a register.
+template <int N>
+GG_DEVICE void split_run(u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float low = x[i], high = x[i + 1];  // what is not in the words yet
+        // word 0: to nearest, ties to even
+        const u32 word_0 = packed[0][i / 2] = round_nearest_even(low, high);
+        low -= widen_low(word_0), high -= widen_high(word_0);
+        // word 1: to nearest, ties to even, of the residual times 2^11
+        packed[1][i / 2] = round_nearest_even(low * 0x1p+11f, high * 0x1p+11f);
+    }
+}
+
+// How many of N elements are lossy, how many overflow the first word and how many are not finite, ten bits each.
+// Lossy are those below f16's smallest normal number, of which the first word has too few bits, and those of which the
+// words leave more than 2^-22.
+template <int N>
+GG_DEVICE u32 losses(const u32 (&packed)[WORDS][N / 2], const float (&x)[N]) {
+    // Nothing is counted where all magnitudes lie in [2^-14, 2^15): as integers, their bits are in the same order.
+    u32 least = ~0u, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const u32 bits = __float_as_uint(x[i]) & 0x7fffffffu;
+        least = min(least, bits), most = max(most, bits);
+    }
+    if (least >= __float_as_uint(0x1p-14f) && most < __float_as_uint(0x1p+15f)) return 0;
+
+    u32 counts = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float magnitude = fabsf(x[i]);
+        float rest = x[i];
+        bool lossy = magnitude < 0x1p-14f && magnitude > 0.0f;
+        rest -= (i % 2 ? widen_high(packed[0][i / 2]) : widen_low(packed[0][i / 2]));
+        // Rounding leaves at most one ulp, 2^5 at the top of the range; saturation and Inf leave more.
+        const bool overflow = !(fabsf(rest) <= 0x1p+5f);
+        rest -= (i % 2 ? widen_high(packed[1][i / 2]) : widen_low(packed[1][i / 2])) * 0x1p-11f;
+        lossy = lossy || !(fabsf(rest) * 0x1p+22f <= magnitude);
+        const bool finite = magnitude < __uint_as_float(0x7f800000u);
+        counts += finite ? (overflow ? 1u << 10 : lossy ? 1u : 0u) : 1u << 20;
+    }
+    return counts;
+}
+
+// Adds a warp's counts up into an operand's counters: lossy, overflow, nonfinite.
+GG_DEVICE void count(u64* counters, u32 counts) {
+    if (!__any_sync(0xffffffffu, counts != 0)) return;
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) counts += __shfl_xor_sync(0xffffffffu, counts, mask);
+    if ((int)threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u64 found = (counts >> 10 * i) & 1023u;
+            if (found) atomicAdd(counters + i, found);
+        }
+    }
+}
+
+// Splits operand b into words and packs them as the main kernel's stages want them:
+//     [n / 96][k / 64][word: 2][n: 96][k: 64], rows swizzled, edges zero.
+// A thread takes 8 consecutive k of one column.
+GG_DEVICE void split_b(
+    int block,                     // this block's number among those of operand b
+    const float* __restrict__ x,   // operand b, n contiguous
+    long long ld,                  // its leading dimension in elements
+    int outer, int k,              // extents: n and k
+    u8* __restrict__ words,
+    u64* __restrict__ counters)    // lossy, overflow, nonfinite
+{
+    const int blocks_k = (((k + 63) / 64 * 64 + 31) / 32);
+    const int k0 = block % blocks_k * 32;
+    const int outer0 = block / blocks_k * 64;
+    const int my_k = (int)threadIdx.x % 4 * 8;
+    const int my_outer = (int)threadIdx.x / 4;
+    const int o = outer0 + my_outer;
+    float value[8];
+
+    // Read along n, where neighbours lie together, and turn the block's part in shared memory. Rows of
+    // 65 floats: a warp's stores hit 32 neighbouring banks, and its loads, 8 outer by 4 k that are
+    // 8 apart, hit banks 8 k + outer, all different.
+    __shared__ float turned[32 * 65];
+    for (int i = (int)threadIdx.x; i < 2048; i += 256) {
+        const int column = i % 64, row = i / 64;
+        const bool inside = outer0 + column < outer && k0 + row < k;
+        turned[row * 65 + column] = inside ? x[(long long)(k0 + row) * ld + (outer0 + column)] : 0.0f;
+    }
+    __syncthreads();
+    for (int i = 0; i < 8; ++i) value[i] = turned[(my_k + i) * 65 + my_outer];
+
+    u32 packed[WORDS][4];
+    split_run(packed, value);
+
+    const int kk = k0 + my_k;
+    const int stages_k = (k + 63) / 64, panels = (outer + 95) / 96;
+    if (o < panels * 96 && kk < stages_k * 64) {
+        const int row = o % 96, chunk = kk % 64 * 2 / 16;  // of 16 bytes
+        u8* to = words + ((long long)(o / 96) * stages_k + kk / 64) * 24576 + row * 128;
+#pragma unroll
+        for (int w = 0; w < WORDS; ++w)
+            *(uint4*)(to + w * 12288 + swizzle(row, chunk) * 16) =
+                make_uint4(packed[w][0], packed[w][1], packed[w][2], packed[w][3]);
+    }
+
+    count(counters, losses(packed, value));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+gemmgen_ootomo_wgmma_64x96x64_e51f16c5_split(
+    const float* __restrict__ a, long long lda, const float* __restrict__ b, long long ldb,
+    int m, int n, int k,
+    u8* __restrict__ b_words,
+    u64* __restrict__ b_status)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // it waits for the words before it reads any
+    split_b((int)blockIdx.x, b, ldb, n, k, b_words, b_status);
+}
+
+// C = alpha product + beta C. As in BLAS, C is not read where beta is 0; then -0 is added, which changes no number.
+GG_DEVICE void put_element(float* to, float product, float alpha, float beta) {
+    float was = -0.0f;
+    if (beta != 0.0f) was = *to;
+    *to = fmaf(alpha, product, beta * was);
+}
+
+//                n0        BLOCK_N = 96
+//            +---------+---------+      A tile C[m0 : m0 + 64, n0 : n0 + 96] is computed by a warpgroup
+//        m0  | wgroup  | wgroup  |      of 64 x 96. Each thread keeps its part of C in registers for the whole
+//   BLOCK_M  |         |         |      loop over k, in 3 sets of 48 floats. The two warpgroups take turns: while
+//    = 64    +---------+---------+      one stores its tile, the other multiplies the next.
+//              WARP_N                   Shared memory holds 5 stages of k, 64 deep, which a further warpgroup fills.
+constexpr int BLOCK_M = 64, BLOCK_N = 96, BLOCK_K = 64;
+constexpr int WARPGROUPS = 2;  // warpgroups that multiply; one more copies
+constexpr int THREADS = 384;
+constexpr int STAGES = 5;
+constexpr int GROUP_ROWS = 8;  // rows of tiles that are worked off together: a raster group
+constexpr int CLUSTER = 2;  // blocks whose tiles lie below one another: each copies a part of B to all
+constexpr int FRAGMENTS_M = 1, FRAGMENTS_N = 1;  // fragments of m64n96k16 in a warpgroup
+constexpr int K_STEPS = 4;  // instructions along k in a stage
+constexpr int ROW_BYTES = 128;  // one row of a stage
+constexpr int B_BYTES = BLOCK_N * ROW_BYTES;  // one word of a stage
+constexpr int A_STAGE = BLOCK_M * BLOCK_K * 4, B_STAGE = WORDS * B_BYTES;  // A is FP32 as it comes
+constexpr int STAGE_BYTES = A_STAGE + B_STAGE;
+constexpr int RELEASES = 256;  // arrivals that free a stage: one a lane that reads it, in every block that fills it
+
+// An mbarrier whose phase ends after `arrivals` of them, and after the bytes that arrivals announced.
+GG_DEVICE void mbarrier_init(u32 barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// The copy engine and the other blocks see the mbarriers made so far.
+GG_DEVICE void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+// Arrives, and announces `bytes` that copies will bring.
+GG_DEVICE void mbarrier_expect_tx(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Arrives at the mbarrier of the same address in block `block` of the cluster.
+GG_DEVICE void mbarrier_arrive_at(u32 barrier, u32 block) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(barrier), "r"(block)
+        : "memory");
+}
+
+// Waits until the phase of that parity has ended.
+GG_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred ended;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+        "@!ended bra again;\n"
+        "}\n" ::"r"(barrier), "r"(parity)
+        : "memory");
+}
+
+// `bytes`, a multiple of 16, by the copy engine to the same address in all blocks of the cluster, and each one's barrier.
+GG_DEVICE void cp_async_bulk_multicast(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((u16)((1 << CLUSTER) - 1)) : "memory");
+}
+
+GG_DEVICE int cluster_rank() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+
+GG_DEVICE void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive;" ::: "memory");
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+// Moves registers between warpgroups: one gives up what it does not need, others take it.
+template <int Registers>
+GG_DEVICE void setmaxnreg_dec() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+template <int Registers>
+GG_DEVICE void setmaxnreg_inc() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// 16 bytes from global to shared memory, past the registers and the L1 cache; those after the first `bytes` become zero.
+GG_DEVICE void cp_async_16_part(u32 to, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// The same of 4 bytes.
+GG_DEVICE void cp_async_4_part(u32 to, const void* from, int bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// Arrives at `barrier` when all copies of this thread so far have landed.
+GG_DEVICE void cp_async_arrive(u32 barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory"); }
+
+GG_DEVICE float load_shared_4(u32 from) {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
+    return x;
+}
+
+// Where an operand's rows lie and how, as the unit wants to be told: rows of 128 bytes, swizzled, eight rows every
+// 1024 bytes. The address is in units of 16 bytes.
+GG_DEVICE u64 descriptor(u32 address) { return 0x4000004000010000ull | (u64)((address & 0x3ffff) >> 4); }
+
+// Orders registers written before, which the products that follow read.
+GG_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// Commits the products issued since the last call: they are one group.
+GG_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits until at most `Pending` of the newest commit groups are still at work.
+template <int Pending>
+GG_DEVICE void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+// c[64, 96] (+)= a[64, 16] b[16, 96] on the matrix unit, which truncates as it accumulates; from zero where keep is 0.
+GG_DEVICE void multiply_add_registers(float (&c)[48], const u32 (&a)[4], u64 b, u32 keep) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %53, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+        "}, {%48, %49, %50, %51}, %52, p, 1, 1, 0;\n"
+        "}\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
+          "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
+          "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]),
+          "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]),
+          "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]),
+          "+f"(c[40]), "+f"(c[41]), "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+}
+
+// The address of 16-byte chunk `chunk` of A's FP32 of one k in a stage: the four k, two apart, whose pairs of chunks
+// a warp reads together touch each bank once.
+GG_DEVICE u32 at_a(int kk, int chunk) { return kk * (BLOCK_M * 4) + (chunk ^ (kk & 6)) * 16; }
+
+// What a block works on: tile after tile, those of one turn near one another so that they share operands in L2.
+struct Work {
+    int m0, n0, panel_m, panel_n;  // of the tile; the panels of packed words it needs
+    int first, count;              // stages of k
+};
+
+GG_DEVICE Work work_at(int turn, int m, int n, int stages_k, int rank) {
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int rows = (blocks_m + CLUSTER - 1) / CLUSTER;  // of clusters
+    Work work;
+    const int place = turn;
+    const int raster = place / (GROUP_ROWS * blocks_n), in_raster = place % (GROUP_ROWS * blocks_n);
+    const int raster_rows = min(GROUP_ROWS, rows - raster * GROUP_ROWS);
+    const int row = raster * GROUP_ROWS + in_raster % raster_rows;
+    const int block_m = row * CLUSTER + rank;
+    work.panel_m = min(block_m, blocks_m - 1);  // the last cluster may reach below C: it stores nothing there
+    work.panel_n = in_raster / raster_rows;
+    work.m0 = block_m * BLOCK_M;
+    work.n0 = work.panel_n * BLOCK_N;
+    work.first = 0;
+    work.count = stages_k;
+    return work;
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+gemmgen_ootomo_wgmma_64x96x64_e51f16c5(
+    const u8* __restrict__ b_words,  // packed stages [n / BLOCK_N][k / BLOCK_K][WORDS][BLOCK_N][BLOCK_K]
+    const float* __restrict__ a, long long lda,  // the operands themselves, for elements the
+    const float* __restrict__ b, long long ldb,  // words cannot carry, and A
+    float* __restrict__ c, long long ldc, int m, int n, int k, float alpha, float beta,
+    u64* __restrict__ a_status,
+    u64* __restrict__ repaired)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const u32 stages = shared_address(shared);
+    const u32 full = stages + STAGES * STAGE_BYTES, free = full + STAGES * 8;  // barriers, one a stage each
+    const int thread = (int)threadIdx.x;
+    // BLAS: with alpha = 0 the operands are not looked at.
+    const int stages_k = alpha == 0.0f ? 0 : (k + BLOCK_K - 1) / BLOCK_K;
+    const int blocks_m = (m + BLOCK_M - 1) / BLOCK_M, blocks_n = (n + BLOCK_N - 1) / BLOCK_N;
+    const int rank = cluster_rank();
+    const int turns = (blocks_m + CLUSTER - 1) / CLUSTER * blocks_n;
+    const int first_turn = (int)blockIdx.x / CLUSTER, all_blocks = (int)gridDim.x / CLUSTER;
+
+    if (thread == 0) {
+        for (int i = 0; i < STAGES; ++i) {
+            mbarrier_init(full + i * 8, 1 + 128);
+            mbarrier_init(free + i * 8, RELEASES);
+        }
+        mbarrier_fence_init();
+    }
+    cluster_barrier();
+
+    if (thread >= WARPGROUPS * 128) {
+        // The copying warpgroup needs few registers.
+        setmaxnreg_dec<56>();
+        const int mine = thread - WARPGROUPS * 128;
+        const int column = mine % 16 * 4, first_k = mine / 16;  // of the stage: 64 rows of 8 k are what all copy together
+        const bool whole = ((u64)a & 15) == 0 && lda % 4 == 0;                          // in pieces of 16 bytes
+        asm volatile("griddepcontrol.wait;" ::: "memory");  // which writes B's words
+        int slot = 0;
+        u32 phase = 1;  // a stage that has never been filled counts as free
+#pragma unroll 1
+        for (int turn = first_turn; turn < turns; turn += all_blocks) {
+            const Work work = work_at(turn, m, n, stages_k, rank);
+            const u8* b_from = b_words + ((long long)work.panel_n * stages_k + work.first) * B_STAGE + rank * (B_STAGE / CLUSTER);
+            const int rows = m - work.m0;  // that are left
+            int kk = work.first * BLOCK_K;
+            // Blocks that share a stage of A take turns to count what words cannot hold.
+            int until_count = ((work.panel_n - work.first) % blocks_n + blocks_n) % blocks_n;
+#pragma unroll 1
+            for (int index = 0; index < work.count; ++index) {
+                const u32 stage = stages + slot * STAGE_BYTES, arrival = full + slot * 8;
+                mbarrier_wait(free + slot * 8, phase);
+                if (mine == 0) {
+                    mbarrier_expect_tx(arrival, B_STAGE);
+                    cp_async_bulk_multicast(stage + A_STAGE + rank * (B_STAGE / CLUSTER), b_from, B_STAGE / CLUSTER, arrival);
+                }
+                const float* from = a + (kk + first_k) * lda + work.m0 + column;
+                if (whole) {
+#pragma unroll 4
+                    for (int one = first_k; one < BLOCK_K; one += 8, from += 8 * lda)
+#pragma unroll
+                        for (int row = 0; row < BLOCK_M; row += 64) {
+                            const int bytes = kk + one < k ? max(0, min(4, rows - column - row)) * 4 : 0;
+                            cp_async_16_part(stage + at_a(one, (column + row) / 4), bytes ? from + row : a, bytes);
+                        }
+                } else {  // bases and rows that are not 16-byte aligned: by single elements
+#pragma unroll 1
+                    for (int at = mine; at < BLOCK_M * BLOCK_K; at += 128) {
+                        const int row = at % BLOCK_M, one = at / BLOCK_M;
+                        const bool inside = row < rows && kk + one < k;
+                        cp_async_4_part(stage + at_a(one, row / 4) + row % 4 * 4, inside ? a + (kk + one) * lda + work.m0 + row : a, inside ? 4 : 0);
+                    }
+                }
+                cp_async_arrive(arrival);
+                if (until_count-- == 0) {
+                    until_count = blocks_n - 1;
+                    const float* element = a + (kk + first_k) * lda + work.m0 + column;
+#pragma unroll 1
+                    for (int one = first_k; one < BLOCK_K; one += 8, element += 8 * lda)
+#pragma unroll 1
+                        for (int row = 0; row < BLOCK_M; row += 64) {
+                            float x[4];
+#pragma unroll
+                            for (int e = 0; e < 4; ++e) x[e] = column + row + e < rows && kk + one < k ? element[row + e] : 0.0f;
+                            u32 packed[WORDS][2];
+                            split_run(packed, x);
+                            count(a_status, losses(packed, x));
+                        }
+                }
+                b_from += B_STAGE;
+                kk += BLOCK_K;
+                if (++slot == STAGES) slot = 0, phase ^= 1;
+            }
+        }
+    } else {
+        setmaxnreg_inc<224>();
+        const int warpgroup = thread / 128, lane = thread % 128;  // lane of the warpgroup
+        const int warp_m = 0, warp_n = 0;
+        int slot = 0;
+        u32 phase = 0;
+        // Every lane that has read a stage says so, to every block that fills it.
+        const auto release = [&](int which) {
+#pragma unroll
+            for (int block = 0; block < CLUSTER; ++block) mbarrier_arrive_at(free + which * 8, block);
+        };
+        // Whose turn it is to multiply. A warpgroup that ran ahead could take a stage's last filling for its own.
+        int tiles = 0;  // that this block has come to
+        if (warpgroup == 1) asm volatile("bar.arrive %0, %1;" ::"r"(1), "r"(256) : "memory");
+#pragma unroll 1
+        for (int turn = first_turn; turn < turns; turn += all_blocks) {
+            const Work work = work_at(turn, m, n, stages_k, rank);
+            if (tiles++ % WARPGROUPS != warpgroup) {  // the other warpgroup's tile: its stages pass by
+                slot += work.count;
+                phase ^= slot / STAGES & 1;
+                slot %= STAGES;
+                continue;
+            }
+            const int m0 = work.m0, n0 = work.n0;
+            asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"(256) : "memory");
+            float acc_main[FRAGMENTS_M][FRAGMENTS_N][48] = {};  // in the matrix unit
+            float sum_main[FRAGMENTS_M][FRAGMENTS_N][48] = {};  // in FP32 registers
+            float acc_correction[FRAGMENTS_M][FRAGMENTS_N][48] = {};  // in the matrix unit; 2^11 too large
+            int held = -1;  // the stage that is still being read
+            const auto advance = [&]() {
+                held = slot;
+                if (++slot == STAGES) slot = 0, phase ^= 1;
+            };
+            // The matrix unit truncates when it adds, FP32 rounds to nearest: every 64 k the
+            // unit's sum moves over, while the products that stay in the unit are at work.
+            const auto promote = [&]() {
+                wgmma_wait<1>();
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 48; ++r) {
+                            sum_main[i][j][r] += acc_main[i][j][r];
+                        }
+            };
+
+            // A lane splits pairs of k of two rows, eight apart, for each step.
+            const int a_row = warp_m + lane / 32 * 16 + lane % 32 / 4, a_column = lane % 4 * 2;
+            u32 words[2][FRAGMENTS_M][WORDS][4];
+            const auto split = [&](int buffer, u32 stage, int step) {
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i) {
+                    float x[8];
+#pragma unroll
+                    for (int r = 0; r < 8; ++r)
+                        x[r] = load_shared_4(stage + at_a(step * 16 + r / 4 * 8 + a_column + r % 2, (a_row + i * 64 + r / 2 % 2 * 8) / 4) + a_row % 4 * 4);
+                    split_run(words[buffer][i], x);
+                }
+            };
+            // Issues the products of one step; they run on while this thread goes on.
+            const auto issue = [&](int buffer, u32 stage, int step, u32 keep) {
+                const u64 b_at = descriptor(stage + A_STAGE + warp_n * ROW_BYTES);
+                wgmma_fence();
+                // Sums that move out at the end of an interval come first, so that the others hide it.
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
+                        multiply_add_registers(acc_main[i][j], words[buffer][i][0],
+                                               b_at + (j * 96 * ROW_BYTES + step * 32) / 16, keep);
+                    }
+                wgmma_commit();
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j) {
+                        multiply_add_registers(acc_correction[i][j], words[buffer][i][1],
+                                               b_at + (j * 96 * ROW_BYTES + step * 32) / 16, 1);
+                        multiply_add_registers(acc_correction[i][j], words[buffer][i][0],
+                                               b_at + (B_BYTES + j * 96 * ROW_BYTES + step * 32) / 16, 1);
+                    }
+                wgmma_commit();
+            };
+            if (work.count > 0) {
+                mbarrier_wait(full + slot * 8, phase);
+                split(0, stages + slot * STAGE_BYTES, 0);
+            }
+#pragma unroll 1
+            for (int index = 0; index < work.count; ++index) {
+                const u32 stage = stages + slot * STAGE_BYTES;
+#pragma unroll
+                for (int step = 0; step < K_STEPS; ++step) {
+                    issue(step % 2, stage, step, step > 0);
+                    wgmma_wait<2>();  // for those of the step before, whose words may be replaced
+                    if (step == 0 && held >= 0) release(held);
+                    if (step + 1 < K_STEPS) {
+                        split((step + 1) % 2, stage, step + 1);
+                    } else {
+                        advance();
+                        if (index + 1 < work.count) {
+                            mbarrier_wait(full + slot * 8, phase);
+                            split(0, stages + slot * STAGE_BYTES, 0);
+                        }
+                    }
+                }
+                promote();
+            }
+            if (turn + all_blocks < turns) asm volatile("bar.arrive %0, %1;" ::"r"(2 - warpgroup), "r"(256) : "memory");
+            wgmma_wait<0>();
+            if (held >= 0) release(held);
+
+            // Element r of fragment (i, j) is C[row, column]; every second one is its neighbour's right hand.
+            const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
+            const int column0 = n0 + warp_n + (lane & 3) * 2;
+            const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
+            const bool pairs = ldc % 2 == 0 && ((u64)c & 7) == 0;
+            // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
+            bool done = !read_c && pairs && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            if (done) {
+#pragma unroll
+                for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                    for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                        for (int r = 0; r < 48; r += 2) {
+                            const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                            const int column = column0 + j * 96 + (r & 1) + (r >> 2) * 8;
+                            float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                                fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
+                            done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
+                            *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
+                        }
+            }
+            if (done) continue;
+            u32 bad[2] = {};  // a bit an element: not finite
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; ++i)
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS_N; ++j)
+#pragma unroll
+                    for (int r = 0; r < 48; r += 2) {
+                        const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                        const int column = column0 + j * 96 + (r & 1) + (r >> 2) * 8;
+                        if (row >= m || column >= n) continue;
+                        float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                            fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
+#pragma unroll
+                        for (int e = 0; e < 2; ++e) {
+                            if (column + e >= n) continue;
+                            if (!(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
+                                const int element = (i * FRAGMENTS_N + j) * 48 + r + e;
+                                bad[element / 32] |= 1u << element % 32;
+                                continue;
+                            }
+                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
+                        }
+                    }
+
+            // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
+            // does not: these elements are computed again from the operands themselves.
+#pragma unroll
+            for (int part = 0; part < 2; ++part)
+                while (bad[part]) {
+                    const int element = part * 32 + __ffs((int)bad[part]) - 1;
+                    bad[part] &= bad[part] - 1;
+                    const int r = element % 48;
+                    const int j = element / 48 % FRAGMENTS_N, i = element / (48 * FRAGMENTS_N);
+                    const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const long long column = column0 + j * 96 + (r & 1) + (r >> 2) * 8;
+                    float product = 0.0f;
+                    for (long long kk = 0; kk < k; ++kk)
+                        product = fmaf(a[kk * lda + row], b[kk * ldb + column], product);
+                    put_element(c + row * ldc + column, product, alpha, beta);
+                    atomicAdd(repaired, 1ull);
+                }
+        }
+    }
+    cluster_barrier();  // no block ends while another may still write to its shared memory
+}
+
+}  // namespace gemmgen_e51f16c5
