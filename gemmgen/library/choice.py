@@ -51,6 +51,7 @@ class Candidate:
         strided: whether one launch takes a strided batch: it is for sizes of several products alone.
         preferred: of which of the sizes it is the solver's own choice; alike: the same of kernels whose tiles have the same n and k, as those of one format.
         symbols: its decisions as the design's symbols.
+        unpacked: whether its words are not those that the library packs, though they could be.
         settled, estimate, label: of a dispatch table's: the plan itself, its time by the table, and what the table calls it.
     """
 
@@ -67,6 +68,7 @@ class Candidate:
     label: str = ""
     strided: bool = False
     alike: frozenset[int] = frozenset()
+    unpacked: bool = False
 
     @cached_property
     def judged(self) -> np.ndarray:
@@ -95,8 +97,8 @@ class Candidate:
 
     @cached_property
     def format(self) -> str | None:
-        """What kernels share that read B's packed words in one format; None where B is split on the way."""
-        return pack_key(self.plan, interface(self.plan), "b")
+        """What kernels share that read B's packed words in one format; None where B is split on the way, or not packed."""
+        return None if self.unpacked else pack_key(self.plan, interface(self.plan), "b")
 
 
 @dataclass(frozen=True)
@@ -264,24 +266,33 @@ def weights(sizes: Sequence[Size]) -> np.ndarray:
 
 
 def one_format(candidates: Sequence[Candidate], groups: Sequence[tuple[str, str]], sizes: Sequence[Size], each: int) -> list[Candidate]:
-    """The candidates of each GPU and layout that read B's words in one format: the one with which `each` kernels cost the least.
+    """The candidates of each GPU and layout, of which those of one format pack B: the one with which `each` kernels cost the least.
 
-    Those that split on the way remain, for products whose B is not packed, and those for strided batches, which packed words never reach. Of
-    kernels of a format that the model cannot tell apart, the solver's choice among tiles of its n and k counts as faster.
+    The others remain for products whose B is not packed: those that split on the way, those for strided batches, which packed words never reach, and
+    those of other formats. Of kernels of the format that the model cannot tell apart, the solver's choice among tiles of its n and k counts as faster.
     """
     found = []
     for group in groups:
-        mine = [
-            replace(one, preferred=one.alike) if not one.strided and one.format else one for one in candidates if (one.gpu.name, one.layout) == group
-        ]
-        logs, weights = costs(mine, [group], sizes, packed=True)
+        mine = [one for one in candidates if (one.gpu.name, one.layout) == group]
         formats: dict[str, list[int]] = {}
         for at, one in enumerate(mine):
             if not one.strided and one.format:
                 formats.setdefault(one.format, []).append(at)
-        others = [at for at, one in enumerate(mine) if one.strided or not one.format]
-        best = min(formats.values(), key=lambda places: gaining(logs[places + others], weights, each)[1]) if formats else []
-        found += [mine[at] for at in sorted(best + others)]
+        logs, heavy = costs(mine, [group], sizes, packed=True)
+        unserved = logs[:, len(sizes) :].max(axis=0, initial=0) + np.log(UNSERVED)
+
+        def cost(places: Sequence[int]) -> float:
+            others = np.ones(len(mine), bool)
+            others[places] = False
+            seen = logs.copy()
+            seen[others, len(sizes) :] = unserved
+            return gaining(seen, heavy, each)[1]
+
+        best = set(min(formats.values(), key=cost) if formats else ())
+        found += [
+            replace(one, preferred=one.alike) if at in best else replace(one, unpacked=True) if not one.strided and one.format else one
+            for at, one in enumerate(mine)
+        ]
     return found
 
 

@@ -34,6 +34,7 @@ class Kernel:
             and `output` count once for each product, and a wave's blocks are those of all products.
         reason: why the library has it, in words that a program may show.
         is_fallback: whether it is the portable one, which the driver compiles.
+        packs_b: whether the library packs B for it, where its passes could.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Kernel:
     estimate: Estimate | None
     reason: str
     is_fallback: bool = False
+    packs_b: bool = True
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,8 @@ def made(library: LoadedLibrary, progress: Callable[[str], None] = lambda step: 
         stem = f"{served.plan.gpu.name}_{served.plan.layout}"
         number = sum(label.startswith(f"{stem}_") for label in labels.values()) + 1
         labels[served.plan.hash] = f"{stem}_{number}"
-        kernels.append(Kernel(f"{stem}_{number}", built[served.plan.hash], _estimate(served.candidate, choice), served.reason))
+        kernels.append(Kernel(f"{stem}_{number}", built[served.plan.hash], _estimate(served.candidate, choice), served.reason,
+                              packs_b=not served.candidate.unpacked))
     for plan in portable:
         label = f"portable_{plan.layout}" + (f"_{plan.arch}" if library.maker.code_per_arch else "")
         kernels.append(Kernel(label, built[plan.hash], None, "no other kernel serves the problem on this device", is_fallback=True))

@@ -126,7 +126,7 @@ def formats(kernels: Sequence[Kernel]) -> dict[tuple[str, str], int]:
     for kernel in kernels:
         plan, interface = kernel.built.plan, kernel.built.source.interface
         for operand in "ab":
-            key = None if kernel.is_fallback else pack_key(plan, interface, operand)
+            key = None if kernel.is_fallback or operand == "b" and not kernel.packs_b else pack_key(plan, interface, operand)
             found[kernel.label, operand] = 0 if key is None else known.setdefault(key, len(known) + 1)
     return found
 

@@ -92,7 +92,7 @@ def test_near_ties_go_to_the_solvers_own_choice():
 
 def test_near_ties_of_a_format_go_to_the_solvers_choice_among_its_tiles(monkeypatch):
     """Its own choice has other tiles, whose words nobody else reads."""
-    monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
+    monkeypatch.setattr(Candidate, "format", property(lambda self: None if self.unpacked else self.label or None))
     of = library(kernels_at_most=4, packed=True)
     found = [
         Candidate("here", gpu, layout, np.full(4, seconds), np.full(4, seconds), alike=frozenset(alike), label="x",
@@ -137,7 +137,7 @@ def test_fewer_kernels_than_groups_are_refused():
 
 def test_packed_use_takes_kernels_of_one_format(monkeypatch):
     """The format whose kernels are best together, though others have faster ones at some size."""
-    monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
+    monkeypatch.setattr(Candidate, "format", property(lambda self: None if self.unpacked else self.label or None))
     of = library(kernels_at_most=8, packed=True)
     times = {"x1": (1, 9, 9, 9), "x2": (9, 1, 9, 9), "y1": (2, 2, 9, 9), "y2": (9, 9, 1, 1)}
     found = [
@@ -150,7 +150,7 @@ def test_packed_use_takes_kernels_of_one_format(monkeypatch):
 
 def test_kernels_that_split_on_the_way_stand_beside_those_of_the_format(monkeypatch):
     """They are taken where they gain, and packed products of few rows still have a kernel of their own."""
-    monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
+    monkeypatch.setattr(Candidate, "format", property(lambda self: None if self.unpacked else self.label or None))
     times = {"x1": (9, 9, 1, 9), "x2": (9, 3, 9, 2), "": (1, 1, 9, 1.9)}
 
     def hashes(packed: bool) -> set[str]:
@@ -184,7 +184,7 @@ BATCHED = ((64, 64, 64, 1), (4096, 4096, 4096, 1), (64, 64, 64, 8), (4096, 4096,
 @pytest.mark.parametrize(("most", "batches"), [(4, 0), (6, 2), (8, 4)])
 def test_with_packed_words_each_group_gets_a_kernel_for_batches_where_there_is_room(most, batches, monkeypatch):
     """Those for large products of either kind, however much smaller ones gain; single products have one format all the same."""
-    monkeypatch.setattr(Candidate, "format", property(lambda self: None if self.strided else self.label))
+    monkeypatch.setattr(Candidate, "format", property(lambda self: None if self.strided or self.unpacked else self.label))
     of = library(kernels_at_most=most, packed=True, batched=True)
     monkeypatch.setattr(type(of), "sizes", BATCHED)
     chosen = Pool(of, strided_among(of)).choose().kernels

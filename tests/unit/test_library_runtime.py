@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -439,6 +440,8 @@ def test_formats_are_shared_where_the_words_are_the_same():
     assert found["wide", "a"] not in (0, found["nn", "a"]) and found["nn", "a"] != found["nn", "b"]
     assert len({found[label, "b"] for label in ("nn", "deep", "other", "padded")}) == 4
     assert found["inside", "a"] == found["inside", "b"] == 0
+    apart = tables.formats([replace(of_plan("nn", nn, None), packs_b=False)])
+    assert apart["nn", "b"] == 0 < apart["nn", "a"]
 
 
 def test_what_the_runtime_cannot_launch_is_refused():
