@@ -6,8 +6,8 @@ A leaf of 32 columns is factored by one cluster of CTAs, whose threads hold its 
 products of the program's own; above that columns are halved, as HPL's panels are, so that most products have long sums. The factorization is one CUDA graph.
 
 `judge` prints the shortest time of a replay in ms and the mean of HPL's scaled residual over matrices of the seeds, computed in FP64; `time` in its place the
-time alone; `parts` what a leaf takes by its kernel and its rows, and what the kinds of steps take by themselves. All print lines of JSON. The program needs CuPy
-and a GPU of compute capability 9.0, and knows nothing of any other library.
+time alone; `parts` what a leaf takes by its kernel and its rows, and what the kinds of steps take by themselves. All print lines of JSON. The program needs
+CuPy and a GPU of compute capability 9.0, and knows nothing of any other library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOLVED = 256
 """Rows of a triangle that one kernel solves for."""
 STAGED = 2 * 32 * 256 * 4
 """Bytes of shared memory that it stages blocks in."""
-SMS = 132
+SMS, MOST_ROWS = 132, 16384
 
 KERNELS = r"""
 // A pivot that a CTA offers for a column: |value| + 1 as an integer, where its row stands and stood, 1 / value, and the row.
@@ -524,11 +524,17 @@ class Steps:
         leaves: a leaf's kernel by the most rows that it takes.
         only: kinds of steps to do, to see what they cost; all where it is None.
         small: products of fewer multiplications are the program's own.
+
+    Raises:
+        ValueError: the kernels are not made for such a matrix or panel.
     """
 
     LEAVES = {16384: (16, 256, 4, 8), 8192: (16, 256, 2, 8), 4096: (16, 256, 1, 8), 2048: (8, 256, 1, 8)}
 
     def __init__(self, size: int, panel: int, matrix: int, orders: int, inverses: int, *, leaves=None, only=None, small: int = 0):
+        halvings = max(0, (size // panel).bit_length() - 1)
+        if panel % SOLVED or size != panel << halvings or size > MOST_ROWS:
+            raise ValueError(f"size {size}, panel {panel}: needs a multiple of {SOLVED} columns, a power of two of such panels, {MOST_ROWS} rows at most")
         self.size, self.panel, self.matrix, self.orders, self.inverses, self.only, self.small = size, panel, matrix, orders, inverses, only, small
         self.leaves = dict(sorted((leaves or self.LEAVES).items()))
 
@@ -599,11 +605,14 @@ class Steps:
 class Device(Steps):
     """On a GPU by CuPy, enqueued in the current stream; `begin` is called once that is current.
 
+    Args:
+        shapes: of leaves that are compiled, so that several of these share a module; those of `leaves` where it is None.
+
     Attributes:
         here: the matrix, overwritten; rows: the order of its rows, once it is factored.
     """
 
-    def __init__(self, size: int, panel: int, **options):
+    def __init__(self, size: int, panel: int, *, shapes=None, **options):
         import cupy
         import numpy
 
@@ -612,7 +621,7 @@ class Device(Steps):
         self.rows = self.of_panels[0]
         super().__init__(size, panel, *(array.data.ptr for array in (self.here, self.of_panels, self.blocks)), **options)
         names = ["multiply", "solve_4", "solve_8", "reorder", "identity", *map(name_of, set(self.leaves.values()))]
-        module = cupy.RawModule(code=source(self.leaves.values()), options=("-std=c++17",), backend="nvrtc")
+        module = cupy.RawModule(code=source(shapes or self.leaves.values()), options=("-std=c++17",), backend="nvrtc")
         self.kernels = {name: module.get_function(name) for name in names}
         for name, kernel in self.kernels.items():
             if name.startswith("leaf"):
@@ -720,9 +729,10 @@ def parts(size: int, panels, tails, smalls) -> None:
 
     stream = cupy.cuda.Stream(non_blocking=True)
     source_matrix, _ = random_matrix(size, 1)
+    compiled = [*Steps.LEAVES.values(), *itertools.chain(*SHAPES.values())]
     for rows, shapes in SHAPES.items():
         for shape in shapes if rows <= size else ():
-            steps = Device(size, 256, leaves={rows: shape})
+            steps = Device(size, 256, leaves={rows: shape}, shapes=compiled)
             column, leaves = size - rows, 8
             try:
                 # Eight leaves in one place, each over what the last one left: rows stay as many, and times do not depend on values.
@@ -740,7 +750,7 @@ def parts(size: int, panels, tails, smalls) -> None:
             continue
         found = {}
         for kinds in (None, {"leaf"}, {"rest"}, {"swap"}, {"solve"}, {"small"}, {"product"}):
-            steps = Device(size, panel, only=kinds, small=small)
+            steps = Device(size, panel, only=kinds, small=small, shapes=compiled)
             graph = graph_of(steps, stream, tail)
             found[", ".join(kinds or ["all"])] = milliseconds(graph, stream, lambda: cupy.copyto(steps.here, source_matrix), 3)
         print(json.dumps({"panel": panel, "tail": tail, "small": small, "ms": found}), flush=True)

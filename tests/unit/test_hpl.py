@@ -96,3 +96,9 @@ def test_at_the_size_that_is_measured():
             rows = arguments[2]
             assert grid == (ctas,) and threads == of_cta and rows <= ctas * of_cta * each and 0 < rows
             assert arguments[0] == 4 * (size - rows) * (size + 1)
+
+
+@pytest.mark.parametrize(("size", "panel"), [(32768, 512), (1536, 512), (1024, 384), (256, 512)])
+def test_sizes_that_the_kernels_do_not_take(size, panel):
+    with pytest.raises(ValueError, match=f"size {size}, panel {panel}"):
+        Told(size, panel)
