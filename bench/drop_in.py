@@ -1,6 +1,6 @@
 """What does a library's preload library do for programs that know nothing of it? Each runs as it is and with it, in turns.
 
-    python bench/drop_in.py DIR [--programs torch,lu,cupy,jax,overhead] [--rounds 2] [--no-audit] [--json FILE]
+    python bench/drop_in.py DIR [--programs torch,lu,hpl,cupy,jax,overhead] [--rounds 2] [--no-audit] [--json FILE]
 
 DIR is a folder of `gemmgen library` with shim = ["cublas"]. The programs, all in FP32:
 
@@ -8,10 +8,12 @@ DIR is a folder of `gemmgen library` with shim = ["cublas"]. The programs, all i
   the errors are the largest relative Frobenius errors of a gradient against FP64's.
 - lu: of a 16384 x 16384 matrix, by cupyx.scipy.linalg.lu_factor, and in blocks and recursively as HPL does it, by cuBLAS's own functions. The error is HPL's
   scaled residual, computed in FP64.
+- hpl: the same with panels of its own, bench/hpl.py; the error is the mean residual of three matrices.
 - cupy: products by the operator @ of all layouts. jax: products under jit. The errors are relative Frobenius errors against FP64.
 - overhead: microseconds of the host for a call that is passed on and for one that is taken, beside the vendor's function and the library's own.
 
-A program that is not installed is left out. Prints a table; about two minutes on an H200. Raises GemmgenError where DIR is no such library.
+A program that is not installed is left out. Prints a table, whose last column has the GEMM calls of all runs of the program (of lu: of all three) that the
+library took, of how many, and what was taken and passed on; about two minutes on an H200. Raises GemmgenError where DIR is no such library.
 """
 
 from __future__ import annotations
@@ -101,16 +103,21 @@ def residual(x):
         norm = max(norm, float(abs(rows).sum(axis=1).max()))
     return float(abs(rest).max()) / (2.0 ** -23 * (norm * float(abs(exact).max()) + float(abs(b).max())) * N)
 
-def whole(matrix):
-    return cupyx.scipy.linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
-
-def blocked(matrix):
-    """Right-looking: panel, row swaps, triangular solve, update; matrix is overwritten. Gives (LU, rows' order)."""
+def handles():
+    """Of cuBLAS and cuSOLVER, for the current stream."""
     blas, solver = device.get_cublas_handle(), device.get_cusolver_handle()
     cublas.setPointerMode(blas, cublas.CUBLAS_POINTER_MODE_HOST)
     stream = cupy.cuda.get_current_stream().ptr
     cublas.setStream(blas, stream)
     cusolver.setStream(solver, stream)
+    return blas, solver
+
+def whole(matrix):
+    return cupyx.scipy.linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
+
+def blocked(matrix):
+    """Right-looking: panel, row swaps, triangular solve, update; matrix is overwritten. Gives (LU, rows' order)."""
+    blas, solver = handles()
     order = cupy.arange(N)
     pivots, info = cupy.empty(WIDTH, numpy.int32), cupy.empty(1, numpy.int32)
     work = cupy.empty(cusolver.sgetrf_bufferSize(solver, N, WIDTH, matrix.data.ptr, N), numpy.float32)
@@ -164,11 +171,7 @@ order_of.max_dynamic_shared_size_bytes = reorder.max_dynamic_shared_size_bytes =
 
 def recursive(matrix):
     """Recursive over columns, as HPL factors its panels (and Toledo whole matrices): most products have long sums. Gives (LU, rows' order)."""
-    blas, solver = device.get_cublas_handle(), device.get_cusolver_handle()
-    cublas.setPointerMode(blas, cublas.CUBLAS_POINTER_MODE_HOST)
-    stream = cupy.cuda.get_current_stream().ptr
-    cublas.setStream(blas, stream)
-    cusolver.setStream(solver, stream)
+    blas, solver = handles()
     pivots, order, info = cupy.empty(N, numpy.int32), cupy.empty(N, numpy.int32), cupy.empty(1, numpy.int32)
     work = cupy.empty(cusolver.sgetrf_bufferSize(solver, N, LEAF, matrix.data.ptr, N), numpy.float32)
     at = lambda i, j: matrix.data.ptr + 4 * (i + j * N)
@@ -338,8 +341,10 @@ print(json.dumps({"name": "host: passed on (8^3), beside cuBLAS itself", "us": s
 print(json.dumps({"name": "host: taken (1024^3), beside the library itself", "us": large[0], "beside": large[1]}), flush=True)
 '''
 
-PROGRAMS = {"torch": TORCH, "lu": LU, "cupy": CUPY, "jax": JAX, "overhead": OVERHEAD}
-NEEDS = {"torch": "torch", "lu": "cupy", "cupy": "cupy", "jax": "jax", "overhead": "torch"}
+HPL = Path(__file__).with_name("hpl.py").read_text()
+
+PROGRAMS = {"torch": TORCH, "lu": LU, "hpl": HPL, "cupy": CUPY, "jax": JAX, "overhead": OVERHEAD}
+NEEDS = {"torch": "torch", "lu": "cupy", "hpl": "cupy", "cupy": "cupy", "jax": "jax", "overhead": "torch"}
 
 
 def installed(module: str) -> bool:
@@ -383,19 +388,21 @@ def main() -> int:
                     if name == "overhead" and side == "without":
                         continue
                     for one in told(PROGRAMS[name], given, environment, f"{name} {side}"):
-                        row = found.setdefault(one.pop("name"), {})
+                        row = found.setdefault(one.pop("name"), {"program": name})
                         for key, value in one.items():
                             if value is not None:
                                 row.setdefault(f"{key} {side}", []).append(value)
             logs[name] = dropped.read_log(log)
-    print(f"{'program':<46} {'ms without':>10} {'ms with':>9} {'ratio':>6}  {'error without':>13} {'error with':>11}")
+    print(f"{'program':<46} {'ms without':>10} {'ms with':>9} {'ratio':>6}  {'error without':>13} {'error with':>11} {'GEMMs taken':>13}")
     for name, row in found.items():
         if "us with" in row:
             print(f"{name:<50} {row['us with'][0]:.2f} us, {row['beside with'][0]:.2f} us: {row['us with'][0] - row['beside with'][0]:+.2f} us")
             continue
         before, after = (statistics.median(row.get(f"ms {side}", [float("nan")])) for side in ("without", "with"))
         errors = [row.get(f"error {side}", [float("nan")])[0] for side in ("without", "with")]
-        print(f"{name:<46} {before:>10.2f} {after:>9.2f} {before / after:>6.2f}  {errors[0]:>13.3g} {errors[1]:>11.3g}")
+        logged = logs[row["program"]]
+        print(f"{name:<46} {before:>10.2f} {after:>9.2f} {before / after:>6.2f}  {errors[0]:>13.3g} {errors[1]:>11.3g}"
+              f" {f'{logged.taken}/{logged.taken + logged.passed}':>13}")
     for name, logged in logs.items():
         print(f"\n{name}: taken {logged.taken} of {logged.taken + logged.passed} calls; {logged.kernels}; passed on: {logged.reasons}")
         for line in sorted((line for line in logged.lines if not line["taken"]), key=lambda line: -line["count"] * line["m"] * line["n"] * line["k"])[:8]:

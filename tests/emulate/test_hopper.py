@@ -349,6 +349,41 @@ def test_the_memory_of_a_cluster(schedule):
         assert (got[cta] == want).all()
 
 
+STORE_ASYNC = """  u32 to = peer(base + 16 * i, cluster_rank() ^ 1), signal = peer(bar, cluster_rank() ^ 1);
+  if (i == 0) { barrier_init(bar, 1); fence_init(); expect(bar, 512 + 64); }
+  cluster_sync();
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
+    :: "r"(to), "r"(i), "r"(i + 100), "r"(i + 200), "r"(1000 * cluster_rank()), "r"(signal) : "memory");
+  if (i < 16) asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+    :: "r"(to + 512 - 12 * i), "r"(7 * i), "r"(signal) : "memory");
+  wait(bar, 0);
+  for (int j = 0; j < 4; ++j) out[160 * blockIdx.x + 4 * i + j] = ((u32*)smem)[4 * i + j];
+  out[160 * blockIdx.x + 128 + i] = i < 16 ? ((u32*)smem)[128 + i] : 0;
+  cluster_sync();
+"""
+
+
+@pytest.mark.parametrize("schedule", EVERY, ids=lambda s: s.name)
+def test_asynchronous_stores_to_another_cta(schedule):
+    got = run(STORE_ASYNC, out=(np.uint32, (4, 160)), grid=4, cluster=2, schedule=schedule)
+    i = np.arange(32)
+    for cta in range(4):
+        assert (got[cta, :128].reshape(32, 4).T == [i, i + 100, i + 200, 1000 * (cta % 2 ^ 1) + 0 * i]).all()
+        assert (got[cta, 128:144] == 7 * i[:16]).all()
+
+
+@pytest.mark.parametrize(("before", "after", "match"), [
+    ('"r"(to), "r"(i), ', '"r"(to + 4), "r"(i), ', "an access of 16 bytes is not aligned"),
+    ('"r"(1000 * cluster_rank()), "r"(signal)', '"r"(1000 * cluster_rank()), "r"(bar)', "an asynchronous store signals an mbarrier of another CTA"),
+    ("peer(base + 16 * i,", "peer(base + 4000 + 16 * i,", "an access of 16 bytes reaches outside shared memory"),
+    ("fence_init();", "", "may not see that it was initialised"),
+    ("  wait(bar, 0);\n", "", "a read of memory that nothing has written"),
+])  # fmt: skip
+def test_what_an_asynchronous_store_must_not_do(before, after, match):
+    assert STORE_ASYNC.count(before) == 1
+    fails(STORE_ASYNC.replace(before, after), match, out=(np.uint32, (2, 160)), grid=2, cluster=2)
+
+
 ONE = INIT % 1 + "if (i == 0) { %s }\n"
 ERRORS = {
     "misaligned": ('barrier_init(bar + 4, 1);', "an mbarrier is not aligned"),

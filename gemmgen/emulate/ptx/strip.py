@@ -93,7 +93,7 @@ class Strip:
         living: `[ctas]`, threads that have not ended.
         changes: counts what may let a parked warp go on; timeouts: those in a row.
         barriers: the mbarriers in shared memory.
-        flights: bulk copies that have not landed, see `isa/bulk`, and arrivals that wait
+        flights: what has not landed, see `flight`, and arrivals that wait
             for copies, see `isa/copy`.
         arrived: (CTA, name of a barrier) -> threads that came by bar.arrive.
         cluster_phase: `[clusters]`, how often each cluster's barrier has opened.

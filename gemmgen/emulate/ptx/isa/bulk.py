@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from gemmgen.emulate.core.memory import GLOBAL_BASE, Fault, at_lane
 from gemmgen.emulate.ptx.decode import Cursor
+from gemmgen.emulate.ptx.flight import issue
 from gemmgen.emulate.ptx.isa.integer import U32, U64
 from gemmgen.emulate.ptx.isa.mbarrier import places
 from gemmgen.emulate.ptx.isa.memory import Access
@@ -17,33 +16,6 @@ from gemmgen.emulate.ptx.memory import PARAM_WINDOW
 from gemmgen.emulate.ptx.tensor_map import TensorMap
 
 GRAIN = 16  # bytes; what a bulk copy's addresses and size are multiples of
-
-
-@dataclass
-class Flight:
-    """What one bulk copy brings to one CTA.
-
-    Attributes:
-        cta: in whose shared memory it lands.
-        target: `nbytes` bytes from this offset on; read: gives them.
-        barrier: offset of the mbarrier it signals.
-        place: where it was issued.
-    """
-
-    cta: int
-    target: int
-    read: Callable[[], np.ndarray]
-    nbytes: int
-    barrier: int
-    place: str
-
-    def signals(self, barrier: int) -> bool:
-        return self.barrier == barrier
-
-    def land(self, strip) -> None:
-        """The bytes come, as they are in global memory now."""
-        strip.shared.land_range(self.target, self.read())
-        strip.barriers.come(self.barrier, self.nbytes)
 
 
 def bulk_copy(cursor: Cursor):
@@ -152,27 +124,6 @@ def _map_at(launch, address: int) -> TensorMap:
     return TensorMap.decode(content.tobytes())
 
 
-def issue(warp, lane: int, target: int, read, nbytes: int, barrier: int, place: str) -> None:
-    """A copy into one CTA begins; it lands now or, where copies are lazy, when somebody waits for it."""
-    strip = warp.strip
-    pitch = strip.shared.pitch
-    cta = target // pitch
-    if barrier // pitch != cta:
-        raise Fault("a bulk copy signals an mbarrier of another CTA than it copies to")
-    if target % pitch + nbytes > strip.shared.each:
-        raise Fault(
-            f"a bulk copy of {nbytes} bytes reaches outside shared memory", got=strip.shared.describe(target)
-        )
-    strip.check_remote(warp.cta[lane : lane + 1], np.array([cta]))
-    strip.barriers.check_use(barrier, int(warp.cta[lane]), place, asynchronous=True)
-    strip.shared.reserve_range(target, nbytes)
-    flight = Flight(cta, target, read, nbytes, barrier, place)
-    if strip.lazy:
-        strip.flights.append(flight)
-    else:
-        flight.land(strip)
-
-
 def _offsets(access: Access, warp, mask):
     for _, offsets, lanes in access.each(warp, mask):
         lanes = np.arange(warp.lanes) if lanes is None else lanes
@@ -190,7 +141,7 @@ def _shifts(warp, lane: int, mask: int, target: int, barrier: int) -> list[int]:
             needs=f"some of {size} bits",
         )
     if target // pitch != barrier // pitch:
-        raise Fault("a bulk copy signals an mbarrier of another CTA than it copies to")
+        raise Fault("a bulk copy signals an mbarrier of another CTA than it goes to")
     first = int(warp.cta[lane]) // size * size
     return [(first + rank - target // pitch) * pitch for rank in range(size) if mask >> rank & 1]
 

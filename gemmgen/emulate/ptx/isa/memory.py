@@ -7,8 +7,9 @@ from contextlib import nullcontext
 import numpy as np
 
 from gemmgen.emulate.core.atomic import take_turns, updates
-from gemmgen.emulate.core.memory import GLOBAL_BASE, SHARED_WINDOW, Fault
+from gemmgen.emulate.core.memory import GLOBAL_BASE, SHARED_WINDOW, Fault, at_lane
 from gemmgen.emulate.ptx.decode import DTYPES, Cursor, instruction
+from gemmgen.emulate.ptx.flight import issue
 from gemmgen.emulate.ptx.isa.integer import U32, U64
 from gemmgen.emulate.ptx.memory import LOCAL_WINDOW
 from gemmgen.emulate.ptx.order import Ordering
@@ -252,33 +253,68 @@ def _load_param(cursor: Cursor, type_: str, members: int):
 
 @instruction("st")
 def store(cursor: Cursor):
+    if cursor.flag("async"):
+        return _store_async(cursor)
     space = memory_space(cursor, "global", "shared", "local", "generic")
     cursor.drop(*HINTS)
     ordering = Ordering(cursor)
     type_, members = _vector_type(cursor)
     cursor.count(2)
     size = SIZES[type_] * members
-    access = Access(cursor, 0, space, size, ordering=ordering)
-    raw = f"b{8 * SIZES[type_]}"
-    slots = [cursor.source(name, raw) for name in cursor.vector(1)]
-    if len(slots) != members:
-        cursor.refuse("there are not as many registers as the access has members")
-    dtype = DTYPES[raw]
+    access, stored = Access(cursor, 0, space, size, ordering=ordering), _stored(cursor, type_, members)
     moved = np.dtype(np.complex128) if size == 16 else np.dtype(f"u{size}")
 
     def run(warp, mask):
         if ordering.releases:
             warp.strip.order.fence(warp, mask, acquire=False)
-        if members == 1:
-            values = warp.full(slots[0], dtype)
-        else:
-            values = np.empty((warp.lanes, members), dtype)
-            for member, slot in enumerate(slots):
-                values[:, member] = warp.get(slot, dtype)
-            values = values.view(moved).reshape(-1)
+        values = stored(warp).view(moved).reshape(-1)
         for memory, offsets, lanes in access.each(warp, mask):
             with at_lanes(lanes):
                 access.store(warp, memory, offsets, lanes, values if lanes is None else values[lanes])
+
+    return run
+
+
+def _stored(cursor: Cursor, type_: str, members: int):
+    """Function of a warp: what a store's registers hold, `[lanes, members]`."""
+    raw = f"b{8 * SIZES[type_]}"
+    slots = [cursor.source(name, raw) for name in cursor.vector(1)]
+    if len(slots) != members:
+        cursor.refuse("there are not as many registers as the access has members")
+    dtype = DTYPES[raw]
+
+    def values(warp) -> np.ndarray:
+        if members == 1:
+            return warp.full(slots[0], dtype).reshape(-1, 1)
+        found = np.empty((warp.lanes, members), dtype)
+        for member, slot in enumerate(slots):
+            found[:, member] = warp.get(slot, dtype)
+        return found
+
+    return values
+
+
+def _store_async(cursor: Cursor):
+    """`st.async`: bytes go to a CTA of the cluster and signal an mbarrier there when they have come."""
+    if not cursor.flag("shared::cluster"):
+        cursor.refuse("an asynchronous store goes to a CTA of the cluster", needs=".shared::cluster")
+    cursor.drop("weak")
+    cursor.choice("mbarrier::complete_tx::bytes")
+    type_, members = _vector_type(cursor)
+    cursor.count(3)
+    size = SIZES[type_] * members
+    target, barrier = (Access(cursor, operand, "cluster", each, counted=False) for operand, each in ((0, size), (2, 8)))
+    stored, place = _stored(cursor, type_, members), cursor.decoder.source.site(cursor.statement)
+
+    def run(warp, mask):
+        values = np.ascontiguousarray(stored(warp)).view(np.uint8)
+        for (memory, targets, lanes), (_, signalled, _) in zip(target.each(warp, mask), barrier.each(warp, mask), strict=True):
+            numbers = range(warp.lanes) if lanes is None else lanes.tolist()
+            for lane, to, signal in zip(numbers, targets.tolist(), signalled.tolist(), strict=True):
+                with at_lane(lane):
+                    if to % size:
+                        raise Fault(f"an access of {size} bytes is not aligned", got=memory.describe(to), needs=f"a multiple of {size}")
+                    issue(warp, lane, to, lambda bytes_=values[lane]: bytes_, size, signal, place, "an asynchronous store")
 
     return run
 
