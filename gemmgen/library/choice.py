@@ -407,8 +407,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
                 one = space.request
                 if one.batch and one.batch.tiles:  # whose products are told one by one, which the runtime does not
                     continue
-                whole = one.design.splits_whole(one.scheme, one.gpu, one.hints)  # one pass and two are different kernels
-                key = (one.batch is not None, one.scheme.name, one.fragment.name, one.design.name, one.choices.promote, whole)
+                key = (one.batch is not None, one.scheme.name, one.fragment.name, one.design.name, one.choices.promote, _reads_once(one))
                 rows = found.setdefault(key, (one, {}))[1]
                 for row in _best_of_tiles(space.columns, space.order):
                     preferred, alike = rows.setdefault(tuple(int(space.columns[name][row]) for name in one.design.symbols), (set(), set()))
@@ -419,10 +418,8 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
         raise InfeasibleSpec(place, "has no kernel for any of the library's sizes", got=loaded.place, needs="a size that its scheme serves",
                              remedy="other sizes, or another scheme")
     candidates = []
-    for (*_, whole), (one, rows) in found.items():
+    for one, rows in found.values():  # one pass and two are different kernels
         single, strided = _seconds(one, list(rows), singly), one.batch is not None
-        if whole:  # the estimate of a single pass is of products for which it is taken
-            single = np.where(one.design.large_enough(one.gpu, *singly[:, :3].T), single, np.inf)
         seconds = np.where(every[:, 3] > 1, _seconds(one, list(rows), every), np.inf) if strided else single * every[:, 3]
         for at, (row, (preferred, alike)) in enumerate(rows.items()):
             symbols = tuple(zip(one.design.symbols, row))
@@ -461,7 +458,7 @@ def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list
 
 
 def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray) -> np.ndarray:
-    """[rows, sizes] predicted, of calls whose counters nobody reads.
+    """[rows, sizes] predicted, of calls whose counters nobody reads; inf where a single pass would read operands for which two are taken.
 
     Args:
         rows: [rows][symbols] of the request's design.
@@ -471,13 +468,18 @@ def _seconds(request: Request, rows: Sequence[Sequence[int]], sizes: np.ndarray)
     known = {**request.constants, **{name: np.repeat(values[:, at], len(sizes)) for at, name in enumerate(request.design.symbols)}}
     known |= {name: np.tile(sizes[:, at], len(rows)) for at, name in enumerate(("M", "N", "K", "batch"))}
     found = request.design.predicted(request.design.budgets(known, request.gpu.registers))["seconds"]
-    return np.broadcast_to(found, len(rows) * len(sizes)).reshape(len(rows), len(sizes)) + _zeroing(request, values)[:, None]
+    found = np.broadcast_to(found, len(rows) * len(sizes)).reshape(len(rows), len(sizes)) + _zeroing(request, values)[:, None]
+    return np.where(request.design.large_enough(request.gpu, *sizes[:, :3].T), found, np.inf) if _reads_once(request) else found
+
+
+def _reads_once(request: Request) -> bool:
+    return request.design.splits_whole(request.scheme, request.gpu, request.hints)
 
 
 def _zeroing(request: Request, values: np.ndarray) -> np.ndarray:
     """[rows] seconds of the operation before the passes that sets maxima, and what slices of k count by, to zero; 0 of kernels with neither."""
     sliced = values[:, request.design.symbols.index("split_k")] > 1
-    raised = request.scheme.takes_maxima and not request.design.splits_whole(request.scheme, request.gpu, request.hints)
+    raised = request.scheme.takes_maxima and not _reads_once(request)
     return np.where(sliced | raised, request.gpu.measured.launch_seconds.value, 0.0)
 
 
