@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,9 @@ class Candidate:
 
     @cached_property
     def plan(self) -> Plan:
-        """Everything decided."""
-        return self.settled or self.request.plan(dict(self.symbols))
+        """Everything decided; of one for batches, that it takes those whose matrices arrays of pointers tell, too."""
+        plan = self.settled or self.request.plan(dict(self.symbols))
+        return replace(plan, batch=replace(plan.batch, pointers=True)) if self.strided else plan
 
     @cached_property
     def format(self) -> str | None:

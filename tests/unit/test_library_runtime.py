@@ -191,7 +191,7 @@ ERRORS = {
     -4: [dict(n=-1), dict(n=2**40)], -5: [dict(k=-1)], -6: [dict(lda=99), dict(order=1, lda=99), dict(k=0, lda=0)],
     -7: [dict(ldb=99), dict(transpose_b=1, n=50, ldb=99)], -8: [dict(ldc=99), dict(m=0, ldc=0)], -9: [dict(batch=-2)],
     -10: [dict(batch=2, stride_c=9999), dict(batch=3, stride_c=-5), dict(batch=2, ldc=200, stride_c=99 * 200 + 99)], -11: [dict(a=None), dict(order=1, a=None)],
-    -12: [dict(b=None)], -13: [dict(c=None), dict(c=None, k=0)], -14: [dict(epilogue=4), dict(epilogue=-1)], -15: [dict(flags=4), dict(flags=7)],
+    -12: [dict(b=None)], -13: [dict(c=None), dict(c=None, k=0)], -14: [dict(epilogue=4), dict(epilogue=-1)], -15: [dict(flags=8), dict(flags=15)],
     -16: [dict(kernel=8), dict(kernel=-1), dict(kernel=6), dict(kernel=5)],
 }
 
