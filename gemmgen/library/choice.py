@@ -99,7 +99,9 @@ class Candidate:
     @cached_property
     def plan(self) -> Plan:
         """Everything decided; of one for batches, that it takes those whose matrices arrays of pointers tell, too."""
-        plan = self.settled or self.request.plan(dict(self.symbols))
+        if self.settled:
+            return self.settled
+        plan = self.request.plan(dict(self.symbols))
         return replace(plan, batch=replace(plan.batch, pointers=True)) if self.strided else plan
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,35 @@ def test_a_kernel_for_strided_batches_takes_them_in_one_launch(way, tmp_path):
     assert len(library.launched) == len(plan_launches(library)) + 1
     needed = ctypes.c_size_t()
     assert library("pack_bytes", ctypes.byref(call.problem), ctypes.c_char(b"b"), None, ctypes.byref(needed)) == NOT_SERVED
+
+
+@pytest.mark.parametrize(("way", "batch"), [("packed words", 2), ("packed words", 1), pytest.param("row scales", 3, marks=pytest.mark.long),
+                                            pytest.param("A in registers, clusters", 3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("on_device", [False, pytest.param(True, marks=pytest.mark.long)], ids=["scalars of the host", "of the device"])
+def test_a_kernel_for_strided_batches_takes_arrays_of_pointers_in_one_launch(way, batch, on_device, tmp_path):
+    """Matrices that begin at multiples of 4 bytes and of 16; one that is not finite is repaired from its own operands."""
+    plan, *_ = prepared(way)
+    plan = replace(plan, batch=replace(plan.batch, pointers=True))
+    library = Library(tmp_path, [of_plan("kernel", plan)], archs=["sm_90"], arch="sm_90")
+    transpose = tuple(int(one == "t") for one in plan.layout)
+    call = Call(library, 70, 45, 50, transpose=transpose, batch=batch, alpha=0.5, beta=2.0, bias=on_device, on_device=on_device, pointers=True)
+    call.run()
+    call.check()
+    assert len(library.launched) == len(plan_launches(library)) + on_device
+    # the same kernel, of matrices that lie a stride apart
+    other = Call(library, 70, 45, 50, transpose=transpose, batch=batch, alpha=0.5, beta=2.0, bias=on_device, on_device=on_device)
+    other.run()
+    other.check()
+    assert np.array_equal(other.c, call.c)
+    zero = Call(library, 20, 30, 40, transpose=transpose, batch=batch, alpha=0.0, beta=0.5, pointers=True)
+    zero.problem.a = zero.problem.b = None
+    zero.run()
+    zero.check()
+    clean = Call(library, 20, 30, 40, transpose=transpose, batch=batch, beta=0.0, pointers=True)
+    for one in clean.stored[2]:
+        one[...] = np.nan
+    clean.run()
+    clean.check()
 
 
 def plan_launches(library: Library):
