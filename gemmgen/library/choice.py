@@ -21,6 +21,7 @@ import numpy as np
 from gemmgen.abi import interface
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
+from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.explore.choose import UNSERVED, gaining
 from gemmgen.explore.dispatch import Estimate, Table
@@ -443,7 +444,11 @@ def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
         fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
         for kind in kinds:
             changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
-            yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update=changes)})
+            # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
+            designs = [] if kind == "gemm" else [design.name for design in designs_of(one.fragment, kind, one.scheme.recombination.family)]
+            for design in designs or [loaded.spec.pipeline.design]:
+                pipeline = loaded.spec.pipeline.model_copy(update={"design": design})
+                yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update={**changes, "pipeline": pipeline})})
 
 
 def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list[int]:
