@@ -1189,15 +1189,15 @@ CODE = {
     "demand <= register_budget": (
         lambda demand, register_budget: demand <= register_budget
     ),
-    # Q35
+    # Q36
     "batch * (M + N) * K * moved_bytes": (
         lambda batch, M, N, K, moved_bytes: batch * (M + N) * K * moved_bytes
     ),
-    # Q36
+    # Q37
     "max(1, sms * resident_blocks / (wave_rows * wave_columns))": (
         lambda sms, resident_blocks, wave_rows, wave_columns: max(1, sms * resident_blocks / (wave_rows * wave_columns))
     ),
-    # Q37
+    # Q38
     (
     "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, waves * wave_products * (wave_rows * BM + "
     "wave_columns * BN) * K * moved_bytes))"): (
@@ -1205,7 +1205,7 @@ CODE = {
         where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, waves * wave_products * (wave_rows * BM + wave_columns * BN) * K *
         moved_bytes))
     ),
-    # Q38
+    # Q39
     (
     "batch * (where(split_shared + split_register > 0, 0, K * (M * (4 * split_reads + words_a * word_bytes) + N * (b_bytes * split_reads + words_b "
     "* word_bytes))))"): (
