@@ -272,6 +272,16 @@ def test_estimates_tell_the_models_times():
     assert np.abs(np.log(told / one.single)).max() < 0.25
 
 
+@pytest.mark.parametrize(("gpu", "scheme"), [("a100", "scaled"), ("rtx4090", "ootomo"), ("mi300x", "scaled")])
+def test_gpus_without_wgmma_have_kernels_for_strided_batches_and_those_take_arrays_of_pointers(gpu, scheme):
+    """Of the portable design's, by whose side the grouped one has products told one by one."""
+    of = solved(use=[{"scheme": scheme}], gpus=[gpu], kernels_at_most=2, batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]])
+    chosen = choice.pool(of).choose()
+    [strided] = [one.plan for one in chosen.kernels if one.candidate.strided]
+    assert (strided.design.name, strided.strided, strided.batch.pointers) == ("strided", True, True)
+    assert not any(one.plan.batch for one in chosen.kernels if not one.candidate.strided)
+
+
 def test_estimates_of_kernels_for_batches_tell_the_models_times_of_batches():
     fixed = {"split": {"scheme": "scaled"}, "fragment": {"policy": "wgmma"}, "tile": {"block": [128, 128, 64]}}
     found = choice.pool(solved(use=[fixed], gpus=["h100"], packed=True, batched=True, sizes=[[4096, 4096, 4096], *map(list, BATCHES)]))
