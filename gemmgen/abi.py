@@ -247,7 +247,7 @@ class Interface:
     @property
     def batched(self) -> bool:
         """Whether a launch is for a batch of products, which its extent `batch` tells."""
-        return self.asks(BATCH)
+        return self.asks(BATCH) or any(extent == BATCH for launch in self.launches for product in launch.grid for extent, _ in product)
 
     def asks(self, argument: str) -> bool:
         """Whether a launch passes on this argument of the call."""
