@@ -5,6 +5,7 @@
     python bench/library.py overhead /tmp/lab --stand-in  # what the library itself takes of that; no GPU
     python bench/library.py products /tmp/lab             # times beside cuBLAS's SGEMM, and what other kernels of the library take
     python bench/library.py packed /tmp/lab               # (64 ... 4096) x 4096 x 4096 with B packed, beside SGEMM
+    python bench/library.py batches /tmp/lab              # batches told by arrays of pointers and by strides, beside cuBLAS's
 
 Times are medians of rounds in which all contenders take turns, over operands that together are larger than L2.
 """
@@ -32,8 +33,9 @@ SIZES = (
     *((size, size, size) for size in (64, 128, 256, 512, 1024, 2048, 4096, 8192)), (64, 4096, 4096), (256, 4096, 4096), (4096, 256, 4096), (4096, 4096, 256),
     (512, 512, 8192), (1000, 1000, 1000), (777, 1111, 3333),
 )
+BATCHES = ((1024, 64), (256, 128), (256, 256), (64, 512), (16, 1024), (4, 2048), (4, 4096), (1, 4096))  # products, and their m, n and k
 L2 = 64 << 20
-UNCOUNTED = 2  # the flag of this name
+UNCOUNTED, POINTERS = 2, 4  # the flags of these names
 
 
 def built(folder: Path, out: Path, *flags: str) -> ctypes.CDLL:
@@ -151,16 +153,17 @@ def overhead(folder: Path, stand_in: bool, out: Path) -> None:
 
 
 class Race:
-    """Contenders over rotating operands, timed in turns."""
+    """Contenders over rotating operands, timed in turns; `batch` matrices each, one after another."""
 
-    def __init__(self, m: int, n: int, k: int):
+    def __init__(self, m: int, n: int, k: int, batch: int = 1):
         import cupy
 
-        self.cupy, self.m, self.n, self.k = cupy, m, n, k
-        each = 4 * (m * k + k * n + m * n)
+        self.cupy, self.m, self.n, self.k, self.batch = cupy, m, n, k, batch
+        each = 4 * (m * k + k * n + m * n) * batch
         self.copies = max(2, -(-3 * L2 // each))
         rng = cupy.random.default_rng(0)
-        self.sets = [tuple(rng.standard_normal(shape, dtype=cupy.float32) for shape in ((m, k), (k, n), (m, n))) for _ in range(min(self.copies, 200))]
+        self.sets = [tuple(rng.standard_normal((x * batch, y), dtype=cupy.float32) for x, y in ((m, k), (k, n), (m, n)))
+                     for _ in range(min(self.copies, 200))]
 
     def run(self, contenders: dict[str, Any], seconds: float = 0.25) -> dict[str, float]:
         """Microseconds of each: functions of a number of the operands."""
@@ -237,7 +240,7 @@ def error_of(race: Race, call: Any) -> float:
     c[...] = cupy.nan
     call(0)
     rows = slice(0, min(race.m, 2048))
-    want = a[rows].astype(cupy.float64) @ b.astype(cupy.float64)
+    want = a[rows].astype(cupy.float64) @ b[: race.k].astype(cupy.float64)
     return float(cupy.linalg.norm(c[rows] - want) / cupy.linalg.norm(want))
 
 
@@ -302,9 +305,76 @@ def packed(folder: Path, out: Path) -> None:
         del held
 
 
+def batches(folder: Path, out: Path) -> None:
+    """The library's kernel for batches told by pointers and by strides, the best of those that know of neither, and cuBLAS's two functions."""
+    import cupy
+
+    cupy.zeros(1)  # a context
+    calls = Calls(folder, built(folder, out))
+    calls("prepare")
+    columns = ("products", "of", "pointers", "predicted", "strided", "copied", "predicted", "cuBLAS", "predicted", "strided", "x cuBLAS", "copied x", "error",
+               "copied")
+    print(" ".join(f"{one:>9}" for one in columns), " kernel; microseconds")
+    for count, size in BATCHES:
+        race = Race(size, size, size, count)
+        lists = [tuple(cupy.array([x.data.ptr + 4 * size * size * i for i in range(count)], cupy.uint64) for x in one) for one in race.sets]
+
+        def told(at: int, flags: int, kernel: int = 0) -> Problem:
+            operands = (x.data.ptr for x in (lists if flags else race.sets)[at])
+            return problem(size, size, size, *operands, batch=count, flags=UNCOUNTED | flags, kernel=kernel,
+                           **dict.fromkeys(("stride_a", "stride_b", "stride_c"), size * size))
+
+        def gemm(flags: int, kernel: int = 0) -> Any:
+            problems = [told(at, flags, kernel) for at in range(len(race.sets))]
+            workspace = cupy.empty(max(256, calls.choice(problems[0]).workspace_bytes), cupy.uint8)
+            return lambda i: calls("gemm", ctypes.byref(problems[i]), ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes), stream_pointer())
+
+        def bytes_and_seconds(flags: int, kernel: int) -> tuple[int, float] | None:
+            found = sized(Choice)
+            of = told(0, flags, kernel)
+            refused = calls.function("select")(ctypes.byref(of), None, ctypes.byref(found)) or found.is_fallback
+            return None if refused else (found.workspace_bytes, found.seconds)
+
+        # Those that copy matrices need more memory for a batch of pointers than for a strided one.
+        known = {kernel: (bytes_and_seconds(POINTERS, kernel), bytes_and_seconds(0, kernel)) for kernel in range(1, 1 + calls.function("kernels")())}
+        copying = {kernel: one[1] for kernel, (one, other) in known.items() if one and one[0] != other[0]}
+        copied = min(copying, key=copying.get)
+        contenders = {"pointers": gemm(POINTERS), "strided": gemm(0), "copied": gemm(POINTERS, copied), "SGEMM": sgemm_batched_of(race, lists),
+                      "SGEMM strided": sgemm_batched_of(race, None)}
+        errors = {name: error_of(race, contenders[name]) for name in ("pointers", "copied")}
+        times, choice = race.run(contenders, 0.05), calls.choice(told(0, POINTERS))
+        told_times = (times["pointers"], 1e6 * choice.seconds, times["strided"], times["copied"], 1e6 * copying[copied], times["SGEMM"],
+                      1e6 * choice.sgemm_seconds, times["SGEMM strided"])
+        print(f"{count:9} {size:9}", *(f"{one:9.1f}" for one in told_times), *(f"{times['SGEMM'] / times[name]:9.2f}" for name in errors),
+              *(f"{one:9.2e}" for one in errors.values()), f" {choice.name.decode()}", flush=True)
+
+
+def sgemm_batched_of(race: Race, lists: list[tuple[Any, ...]] | None) -> Any:
+    """cublasSgemmBatched, or without lists cublasSgemmStridedBatched."""
+    import cupy
+
+    cupy.matmul(race.sets[0][0][:2], race.sets[0][1][: race.k])
+    handle, cublas = ctypes.c_void_p(cupy.cuda.device.get_cublas_handle()), ctypes.CDLL(loaded("libcublas.so"))
+    scratch = cupy.empty(32 << 20, cupy.uint8)
+    one, zero = (ctypes.c_float(x) for x in (1.0, 0.0))
+
+    def call(i: int) -> None:
+        a, b, c = (ctypes.c_void_p(x.data.ptr) for x in (lists or race.sets)[i])
+        apart = [[], [], []] if lists else [[ctypes.c_longlong(x * y)] for x, y in ((race.k, race.n), (race.m, race.k), (race.m, race.n))]
+        cublas.cublasSetStream_v2(handle, stream_pointer())
+        cublas.cublasSetWorkspace_v2(handle, ctypes.c_void_p(scratch.data.ptr), ctypes.c_size_t(scratch.nbytes))
+        function = cublas.cublasSgemmBatched if lists else cublas.cublasSgemmStridedBatched
+        code = function(handle, 0, 0, race.n, race.m, race.k, ctypes.byref(one), b, race.n, *apart[0], a, race.k, *apart[1], ctypes.byref(zero), c, race.n,
+                        *apart[2], race.batch)
+        if code:
+            raise SystemExit(f"{function.__name__}: {code}")
+
+    return call
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "products", "packed"))
+    parser.add_argument("what", choices=("overhead", "products", "packed", "batches"))
     parser.add_argument("folder", type=Path, help="what gemmgen library wrote")
     parser.add_argument("--stand-in", action="store_true", help="overhead: on a stand-in for the driver")
     parser.add_argument("--alone", action="store_true", help="products: without the library's other kernels")
@@ -315,7 +385,7 @@ def main() -> None:
         elif args.what == "products":
             products(args.folder.resolve(), Path(out), args.alone)
         else:
-            packed(args.folder.resolve(), Path(out))
+            {"packed": packed, "batches": batches}[args.what](args.folder.resolve(), Path(out))
 
 
 if __name__ == "__main__":

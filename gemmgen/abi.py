@@ -247,7 +247,7 @@ class Interface:
     @property
     def batched(self) -> bool:
         """Whether a launch is for a batch of products, which its extent `batch` tells."""
-        return self.asks(BATCH)
+        return self.asks(BATCH) or any(extent == BATCH for launch in self.launches for product in launch.grid for extent, _ in product)
 
     def asks(self, argument: str) -> bool:
         """Whether a launch passes on this argument of the call."""
@@ -417,11 +417,13 @@ _SIZES = (_given("m", "int", "rows of C"), _given("n", "int", "columns of C"), _
 _FACTORS = (_given("alpha", "float", "factor of A B"), _given("beta", "float", "factor of what C held"))
 
 
-def _strides(plan: Plan, names: str) -> tuple[Line, ...]:
-    """Of a batch: elements from one matrix to the next, and how many there are."""
+def _strides(plan: Plan, names: str, counted: bool = True) -> tuple[Line, ...]:
+    """Of a batch: elements from one matrix to the next, and how many there are, unless the kernel need not know."""
     if not plan.strided:
         return ()
     strides = [_given(f"stride_{x}", "long long", f"elements from one {x.upper()} to the next") for x in names]
+    if not counted:
+        return (Line(tuple(strides), "elements from matrix to matrix"),)
     return (Line((*strides, _given(BATCH, "int", "products")), "elements from matrix to matrix, and how many products there are"),)
 
 
@@ -578,7 +580,7 @@ def _gemm(plan: Plan, symbol: str, counted: Mapping[str, Parameter]) -> Launch:
         lines.append(Line(_A, "the operands themselves, for elements the" if before else "the operands themselves"))
         lines.append(Line(_b(plan), f"words cannot carry{', and A' if inside else ''}" if before else ""))
     lines.append(Line((*_c(plan), *_SIZES, *_FACTORS)))
-    lines.extend(_strides(plan, "abc" if plan.takes_operands else "c"))
+    lines.extend(_strides(plan, "abc" if plan.takes_operands else "c", counted=plan.design.stays))  # else a block's number tells its product
     if inside:
         lines.append(Line(inside))
     if sliced:

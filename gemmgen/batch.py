@@ -27,6 +27,9 @@ TLPS = {
     "workgroup": "threads of all workgroups, BatchGEMM eq. 3",
 }
 
+POINTERS = "(-0x7fffffffffffffffll - 1)"
+"""As the stride of a strided batch's operand, in C: the operand is an array of pointers, one for each product, in the device's memory."""
+
 PROBLEM = np.dtype([
     ("a", np.uint64), ("b", np.uint64), ("c", np.uint64), ("lda", np.int32), ("ldb", np.int32), ("ldc", np.int32),
     ("m", np.int32), ("n", np.int32), ("k", np.int32), ("alpha", np.float32), ("beta", np.float32), ("reserved", np.int32, 2),
@@ -85,6 +88,7 @@ class Batch:
         walk: a key of WALKS; tlp: of TLPS.
         threshold: threads at work from which on a tiling is parallel enough (BatchGEMM, Algorithm 1).
         matrices: hint: how many products a batch has; not part of a plan's identity.
+        pointers: of a strided batch, whether the stride POINTERS tells of matrices that an array of pointers tells.
     """
 
     kind: str
@@ -93,10 +97,12 @@ class Batch:
     tlp: str = "wavefront"
     threshold: int = 0
     matrices: int = field(default=1, compare=False)
+    pointers: bool = False
 
     @property
     def identity(self) -> dict[str, Any]:
         """What of it shapes text and launches."""
         known = asdict(self)
         del known["matrices"]
-        return known if self.tiles else {"kind": self.kind}
+        pointers = {"pointers": True} if known.pop("pointers") else {}
+        return (known if self.tiles else {"kind": self.kind}) | pointers

@@ -18,6 +18,7 @@ from typing import Any
 
 from gemmgen import __version__, abi
 from gemmgen import plan as plan_module
+from gemmgen.batch import POINTERS
 from gemmgen.catalog.number import ROUNDINGS
 from gemmgen.catalog.scheme import MOST_TILE_EXPONENT, OUTLIER
 from gemmgen.designs import all_designs
@@ -83,7 +84,7 @@ def _environment() -> Any:
         autoescape=False,
     )
     environment.globals.update(
-        power=_power, roundings=ROUNDINGS, 
+        power=_power, roundings=ROUNDINGS, pointers_stride=POINTERS,
         most_tile_exponent=MOST_TILE_EXPONENT,
         times=_times, divided=_divided, modulo=_modulo, plus=_plus, stepping=_stepping, plural=_plural, numbered=_numbered,
     )

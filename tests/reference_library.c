@@ -107,7 +107,7 @@ static int check_sizes(const lab_problem *p)
         return lab_BAD_LDC;
     if (p->batch < lab_EMPTY_BATCH)
         return lab_BAD_BATCH;
-    if (batch_of(p) > 1 && p->m && p->n) {
+    if (batch_of(p) > 1 && p->m && p->n && !(p->flags & lab_POINTERS)) {
         int64_t lines = p->order == lab_ROW_MAJOR ? p->m : p->n, line = p->order == lab_ROW_MAJOR ? p->n : p->m;
         int64_t apart = p->stride_c < 0 ? -p->stride_c : p->stride_c;
         if (apart < (lines - 1) * p->ldc + line)
@@ -115,7 +115,7 @@ static int check_sizes(const lab_problem *p)
     }
     if (p->epilogue < lab_IDENTITY || p->epilogue > lab_GELU_TANH)
         return lab_BAD_EPILOGUE;
-    if (p->flags & ~(uint32_t)(lab_SCALARS_ON_DEVICE | lab_UNCOUNTED))
+    if (p->flags & ~(uint32_t)(lab_SCALARS_ON_DEVICE | lab_UNCOUNTED | lab_POINTERS))
         return lab_BAD_FLAGS;
     if (p->kernel < 0 || p->kernel > KERNELS || !(p->largest_error >= 0))
         return lab_BAD_KERNEL;
@@ -165,8 +165,10 @@ static void compute(const lab_problem *p, operand a, operand b)
 {
     double alpha = p->alpha ? *p->alpha : 1, beta = p->beta ? *p->beta : 0;
     for (int64_t product = 0; product < batch_of(p); ++product) {
-        const float *of_a = a.data + product * a.stride, *of_b = b.data + product * b.stride;
-        float *of_c = p->c + product * p->stride_c;
+        int listed = (p->flags & lab_POINTERS) != 0;
+        const float *of_a = listed ? ((const float *const *)a.data)[product] : a.data + product * a.stride;
+        const float *of_b = listed ? ((const float *const *)b.data)[product] : b.data + product * b.stride;
+        float *of_c = listed ? ((float *const *)p->c)[product] : p->c + product * p->stride_c;
         for (int64_t i = 0; i < p->m; ++i)
             for (int64_t j = 0; j < p->n; ++j) {
                 double sum = 0;

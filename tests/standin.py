@@ -27,7 +27,7 @@ from assembled import assembled
 GCC = shutil.which("gcc")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Wshadow", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Werror", "-pedantic", "-fPIC", "-shared", "-fvisibility=hidden")
 LARGEST_EXTENT = 2**31 - 1 - 4096
-FINISH_KINDS = ("pointer", "long long", "long long", "pointer", "long long", "long long", "pointer", "pointer", "pointer", "int", "int", "int")
+FINISH_KINDS = ("pointer", "long long", "long long", "pointer", "long long", "long long", "pointer", "pointer", "float", "pointer", "int", "int", "int")
 POISON = 0xFF
 NAME, GUARD = "lab", "LAB"
 
@@ -126,6 +126,7 @@ class Library:
         if arch is not None:
             self.current(arch)
         self._memory: dict[int, np.ndarray] = {}
+        self._lists: set[int] = set()
         self._devices: dict[str, EmulatorDevice] = {}
         self._archs = archs
         self.launched: list[tuple[str, int]] = []
@@ -166,6 +167,12 @@ class Library:
         held = place[: array.nbytes].view(array.dtype).reshape(array.shape)
         held[...] = array
         return held
+
+    def point_to(self, matrices: Sequence[np.ndarray]) -> np.ndarray:
+        """An array of pointers to memory of `put` in memory of its own, which kernels read."""
+        found = self.put(np.array([one.ctypes.data for one in matrices], np.uint64))
+        self._lists.add(found.ctypes.data)
+        return found
 
     def empty(self, nbytes: int, misalign: int = 0) -> np.ndarray:
         """Poisoned bytes at a multiple of 256, and `misalign`."""
@@ -218,19 +225,25 @@ class Library:
             values = [kind_of[kind].from_address(parameters[i]).value for i, kind in enumerate(kinds)]
             emulator.forget()
             there: dict[int, Any] = {}
-            args = []
-            for kind, value in zip(kinds, values):
-                if kind == "pointer" and value:
-                    base, nbytes = self._holding(value)
-                    if base not in there:
-                        held = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(base))
-                        there[base] = emulator.upload(held.copy(), name=f"memory {len(there)}", offset=base % 256), held
-                    value = there[base][0].address + value - base
-                args.append(value)
+
+            def address(value: int) -> int:
+                """In the emulator's memory, where an array of pointers holds such addresses, too."""
+                base, nbytes = self._holding(value)
+                if base not in there:
+                    held = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(base))
+                    copy = held.copy()
+                    if base in self._lists:
+                        pointers = copy[: nbytes // 8 * 8].view(np.uint64)
+                        pointers[...] = [one and address(int(one)) for one in pointers]
+                    there[base] = emulator.upload(copy, name=f"memory {len(there)}", offset=base % 256), held
+                return there[base][0].address + value - base
+
+            args = [address(value) if kind == "pointer" and value else value for kind, value in zip(kinds, values)]
             options = {"overlaps": True} if overlaps else {}
             emulator.launch(symbol, (blocks, 1, 1), (threads, 1, 1), shared_bytes, args, **options)
-            for buffer, held in there.values():
-                held[...] = emulator.read(buffer, np.uint8, (held.size,))
+            for base, (buffer, held) in there.items():
+                if base not in self._lists:
+                    held[...] = emulator.read(buffer, np.uint8, (held.size,))
             return 0
         except BaseException as error:  # which C would swallow
             self.errors.append(error)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +22,14 @@ import numpy as np
 from gemmgen.abi import interface
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.decisions import SUMS
+from gemmgen.designs import designs_of
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.explore.choose import UNSERVED, gaining
 from gemmgen.explore.dispatch import Estimate, Table
 from gemmgen.library.file import LoadedLibrary
 from gemmgen.library.tables import pack_key
 from gemmgen.plan import Plan
-from gemmgen.solve import ranked, solve
+from gemmgen.solve import Ranked, ranked, solve
 from gemmgen.solve.fallback import NONE as NO_FALLBACK
 from gemmgen.solve.search import TIE
 from gemmgen.solve.request import Request, requests
@@ -92,8 +94,11 @@ class Candidate:
 
     @cached_property
     def plan(self) -> Plan:
-        """Everything decided."""
-        return self.settled or self.request.plan(dict(self.symbols))
+        """Everything decided; of one for batches, that it takes those whose matrices arrays of pointers tell, too."""
+        if self.settled:
+            return self.settled
+        plan = self.request.plan(dict(self.symbols))
+        return replace(plan, batch=replace(plan.batch, pointers=True)) if self.strided else plan
 
     @cached_property
     def format(self) -> str | None:
@@ -399,11 +404,7 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
             if (products > 1) != (variant.spec.problem.kind != "gemm"):
                 continue
             hinted = variant.spec.problem.model_copy(update={"m": m, "n": n, "k": k, "matrices": products})
-            try:
-                spaces = [ranked(one) for one in requests(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})}))]
-            except InfeasibleSpec:  # a sum too long for the scheme's integers, or no tile that suits
-                continue
-            for space in spaces:
+            for space in _spaces(variant.model_copy(update={"spec": variant.spec.model_copy(update={"problem": hinted})})):
                 one = space.request
                 if one.batch and one.batch.tiles:  # whose products are told one by one, which the runtime does not
                     continue
@@ -430,6 +431,17 @@ def _candidates(place: str, loaded: LoadedSpec, gpu: Gpu, sizes: Sequence[Size],
     return candidates
 
 
+def _spaces(loaded: LoadedSpec) -> Iterator[Ranked]:
+    """What each design has for a spec, of those that have something: the scheme's integers may not hold a sum so long, and a design not have the scheme."""
+    try:
+        asked = requests(loaded)
+    except InfeasibleSpec:
+        return
+    for one in asked:
+        with suppress(InfeasibleSpec):
+            yield ranked(one)
+
+
 def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
     """The spec with scheme, policy, promotion and sums as its own sizes decide them, once for each policy that it leaves open and each kind of problem.
 
@@ -447,7 +459,11 @@ def _variants(loaded: LoadedSpec, kinds: Sequence[str]) -> Iterator[LoadedSpec]:
         fragment = loaded.spec.fragment.model_copy(update={"policy": one.fragment.policy})
         for kind in kinds:
             changes = {"split": split, "fragment": fragment, "accuracy": Accuracy(), "problem": loaded.spec.problem.model_copy(update={"kind": kind})}
-            yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update=changes)})
+            # Of a batch each design is asked: those that a spec which leaves them open gets have products told one by one.
+            designs = [] if kind == "gemm" else [design.name for design in designs_of(one.fragment, kind, one.scheme.recombination.family)]
+            for design in designs or [loaded.spec.pipeline.design]:
+                pipeline = loaded.spec.pipeline.model_copy(update={"design": design})
+                yield loaded.model_copy(update={"spec": loaded.spec.model_copy(update={**changes, "pipeline": pipeline})})
 
 
 def _best_of_tiles(columns: Mapping[str, np.ndarray], order: np.ndarray) -> list[int]:

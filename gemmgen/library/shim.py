@@ -40,7 +40,6 @@ REASONS = {
     "ALGORITHM": "an algorithm is asked for",
     "OPERATION": "an operation is neither n, t nor c",
     "POINTER_MODE": "alpha and beta are vectors",
-    "POINTERS": "a batch of pointers on the device",
     "DESCRIPTOR": "a descriptor cannot be read",
     "SIZES": "descriptors disagree",
     "LAYOUT": "a matrix is in neither row nor column order",

@@ -220,7 +220,7 @@ def _row(kernel: Kernel, interface: Interface, code: Sequence[Image], first: tup
         f"     {', '.join(str(units[f'{one}_padded']) for one in 'mnk')}, {units.get('m_clusters', 0)}, {plan.scheme.largest_k or 0}, "
         f"{least_k}, {least_elements}, {grid},\n"
         f"     {packed[label, 'a']}, {packed[label, 'b']}, {int(plan.layout[0] == 't')}, {int(plan.layout[1] == 't')}, "
-        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(kernel.is_fallback)}}}"
+        f"{int('a' in read)}, {int('b' in read)}, {int(interface.batched)}, {int(bool(plan.batch) and plan.batch.pointers)}, {int(kernel.is_fallback)}}}"
     )
 
 

@@ -519,7 +519,7 @@ CODE = {
     "shared_bytes <= shared_bytes_per_block": (
         lambda shared_bytes, shared_bytes_per_block: shared_bytes <= shared_bytes_per_block
     ),
-    # C43
+    # C11
     "accumulator_registers + other_registers <= register_budget": (
         lambda accumulator_registers, other_registers, register_budget: accumulator_registers + other_registers <= register_budget
     ),
@@ -1190,6 +1190,29 @@ CODE = {
     "demand <= register_budget": (
         lambda demand, register_budget: demand <= register_budget
     ),
+    # Q36
+    "batch * (M + N) * K * moved_bytes": (
+        lambda batch, M, N, K, moved_bytes: batch * (M + N) * K * moved_bytes
+    ),
+    # Q37
+    "max(1, sms * resident_blocks / (wave_rows * wave_columns))": (
+        lambda sms, resident_blocks, wave_rows, wave_columns: max(1, sms * resident_blocks / (wave_rows * wave_columns))
+    ),
+    # Q38
+    (
+    "4 * batch * M * N + where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, waves * wave_products * (wave_rows * BM + "
+    "wave_columns * BN) * K * moved_bytes))"): (
+        lambda batch, M, N, plane_bytes, l2_size, waves, wave_products, wave_rows, BM, wave_columns, BN, K, moved_bytes: 4 * batch * M * N +
+        where(plane_bytes + 4 * batch * M * N <= l2_size, 0, max(plane_bytes, waves * wave_products * (wave_rows * BM + wave_columns * BN) * K *
+        moved_bytes))
+    ),
+    # Q39
+    (
+    "batch * (where(split_shared + split_register > 0, 0, K * (M * (4 * split_reads + words_a * word_bytes) + N * (b_bytes * split_reads + words_b "
+    "* word_bytes))))"): (
+        lambda batch, split_shared, split_register, K, M, split_reads, words_a, word_bytes, N, b_bytes, words_b: batch * where(split_shared +
+        split_register > 0, 0, K * (M * (4 * split_reads + words_a * word_bytes) + N * (b_bytes * split_reads + words_b * word_bytes)))
+    ),
     # B1
     "where((promote > 0) & (promoted_sums > 0) & ((sums + promoted_sums) * BN <= 512), 2, 1)": (
         lambda promote, promoted_sums, sums, BN: where(((promote > 0) & (promoted_sums > 0)) & ((sums + promoted_sums) * BN <= 512), 2, 1)
@@ -1628,6 +1651,13 @@ MOST_STAGES = {
     (
     "floor((shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0)) / (16 + BK * BM * where(mixed"
     " > 0, 4, a_word_bytes) + BK * BN * b_word_bytes + where(tile_k > 0, floor(4 * BK * BM / max(1, tile_k) + 4 * BK * BN / max(1, tile_k)), 0)))"),
+    'strided':
+    (
+    "floor((shared_bytes_per_block - where(uncached > 1, 4 * BM * BN * sums, 0)) / (BM * where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BN "
+    "* where(tile_k > 0, floor(4 * BK / max(1, tile_k)), 0) + BK * BM * where(split_register > 0, 4, word_bytes * words_a) + BK * BN * "
+    "where(split_register > 0, 4, word_bytes * words_b) + BM * words_a * where(split_register > 0, 0, padding) + BM * words_a * where(padded > 0, "
+    "min(16, 1/8 * BK * word_bytes), 0) + BN * words_b * where(split_register > 0, 0, padding) + BN * words_b * where(padded > 0, min(16, 1/8 * BK "
+    "* word_bytes), 0)))"),
     'tensor_memory':
     (
     "floor((-24 + shared_bytes_per_block - where(split_k > 1, 8 * BM * BN / WM / WN + 8 * BM * BN * pingpong / WM / WN, 0) + ((-16) * "

@@ -5,11 +5,14 @@ Only their front ends run, which takes a tenth of a second: who includes a kerne
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gemmgen.build import find_clang, find_compiler
 from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 from ways import AMD_WAYS, WAYS, plan_of
 
 GENERATED = sorted((Path(__file__).resolve().parents[2] / "generated").iterdir())
@@ -45,6 +48,19 @@ EVERY = [pytest.param(way, special, marks=() if (way, special) in FEW else pytes
 @pytest.mark.parametrize(("way", "special"), EVERY)
 def test_nor_does_a_kernel_of_any_way(way, special, tmp_path):
     source = render(plan_of(**(WAYS | AMD_WAYS)[way], special=special))
+    assert told(source.text, source.arch, tmp_path) == ""
+
+
+@pytest.mark.parametrize("pointers", [False, True], ids=["by strides", "by either"])
+@pytest.mark.parametrize(("gpu", "more"), [
+    ("a100", {}), ("mi300x", {}), ("h100", {"split": {"scheme": "ootomo", "where": "mixed"}}), ("a100", {"split": {"scheme": "ootomo", "where": "shared"}}),
+    ("rx7900xtx", {"tile": {"split_k": 2}}),
+], ids=str)
+def test_nor_does_one_for_strided_batches(gpu, more, pointers, tmp_path):
+    design = {} if gpu == "h100" else {"pipeline": {"design": "strided"}}
+    problem = {"kind": "strided", "m": 256, "n": 256, "k": 512, "matrices": 8}
+    plan = solve(loads({"problem": problem, "split": {"scheme": "scaled"}, "target": {"gpu": gpu}, "build": {"allow_spills": True}, **design, **more}))
+    source = render(replace(plan, batch=replace(plan.batch, pointers=pointers)))
     assert told(source.text, source.arch, tmp_path) == ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,8 @@ def built(tmp_path_factory) -> shim.Built:
 
     place = tmp_path_factory.mktemp("library")
     (place / "lab.toml").write_text(
-        f'name = "lab"\ngpus = ["{gpu_here()}"]\nkernels_at_most = 8\nsizes = [[1024, 1024, 1024]]\nshim = ["cublas"]\n[[use]]\nscheme = "scaled"\n')
+        f'name = "lab"\ngpus = ["{gpu_here()}"]\nkernels_at_most = 8\nsizes = [[1024, 1024, 1024], [512, 512, 512, 8]]\nshim = ["cublas"]\n'
+        '[[use]]\nscheme = "scaled"\n')
     road.library(place / "lab.toml", place / "lab")
     return shim.build(place / "lab")
 
@@ -158,6 +160,68 @@ print(json.dumps({"error": float(cupy.linalg.norm(c - exact) / cupy.linalg.norm(
 """, tmp_path, check=True)
     assert told["error"] < 3e-6 and logged.taken >= 1
     assert logged.counters is None or logged.counters["checked"] >= 1
+
+
+POINTERS = """
+import cupy, json
+import numpy as np
+from cupy.cuda import cublas, device
+
+handle, rng, worst = device.get_cublas_handle(), cupy.random.default_rng(1), {}
+cublas.setMathMode(handle, cublas.CUBLAS_DEFAULT_MATH)
+
+def one(ta, tb, m, n, k, batch, alpha, beta, on_device):
+    # Column major; matrices begin at any multiple of 4 bytes.
+    stored = [(k, m) if ta else (m, k), (n, k) if tb else (k, n), (m, n)]
+    lds = [rows + 3 for rows, _ in stored]
+    held = [[rng.standard_normal(ld * columns + 4, dtype=cupy.float32)[i % 4 :][: ld * columns] for i in range(batch)] for (_, columns), ld in zip(stored, lds)]
+    if beta == 0:
+        for x in held[2]:
+            x[...] = cupy.nan
+    lists = [cupy.array([x.data.ptr for x in part], dtype=cupy.uint64) for part in held]
+    wide = [[x.reshape(columns, ld)[:, :rows].T.astype(cupy.float64) for x in part] for part, (rows, columns), ld in zip(held, stored, lds)]
+    want = [alpha * (a.T if ta else a) @ (b.T if tb else b) + (beta * c if beta else 0) for a, b, c in zip(*wide)]
+    told = np.array([alpha, beta], np.float32)
+    scalars = cupy.asarray(told) if on_device else told
+    at = scalars.data.ptr if on_device else scalars.ctypes.data
+    cublas.setPointerMode(handle, int(on_device))
+    cublas.sgemmBatched(handle, ta, tb, m, n, k, at, lists[0].data.ptr, lds[0], lists[1].data.ptr, lds[1], at + 4, lists[2].data.ptr, lds[2], batch)
+    cublas.setPointerMode(handle, 0)
+    found = [x.reshape(n, lds[2])[:, :m].T for x in held[2]]
+    return max(float(cupy.linalg.norm(x - y) / cupy.linalg.norm(y)) for x, y in zip(found, want))
+
+for ta in (0, 1):
+    for tb in (0, 1):
+        for m, n, k, batch in ((512, 512, 512, 8), (515, 301, 1001, 5), (70, 45, 50, 3), (1024, 768, 640, 1)):
+            for alpha, beta, on_device in ((1.0, 0.0, False), (-0.5, 2.0, False), (1.5, 1.0, True), (0.5, 0.0, True)):
+                worst[f"{ta}{tb} {m} {on_device}"] = max(worst.get(f"{ta}{tb} {m} {on_device}", 0), one(ta, tb, m, n, k, batch, alpha, beta, on_device))
+print(json.dumps(worst))
+"""
+
+
+def test_batches_of_pointers(built, tmp_path):
+    """cublasSgemmBatched of every layout, alignment and place of the scalars, as near to FP64 as FP32 is."""
+    needs("cupy")
+    told, logged = run(built, POINTERS, tmp_path)
+    assert max(told.values()) < 3e-6, told
+    taken = sum(line["count"] for line in logged.lines if line["taken"] and line["routine"] == "cublasSgemmBatched")
+    assert taken == 64, logged.as_dict()
+
+
+def test_batches_of_pointers_touch_no_memory_but_their_own(built, tmp_path):
+    """Under compute-sanitizer, which looks at every access."""
+    needs("cupy")
+    if shutil.which("compute-sanitizer") is None:
+        pytest.skip("compute-sanitizer is not installed")
+    script = POINTERS.replace("(512, 512, 512, 8), (515, 301, 1001, 5), ", "").replace("(1024, 768, 640, 1)", "(130, 257, 129, 2)")
+    program = tmp_path / "program.py"
+    program.write_text(f"import cupy\ncupy.cuda.set_allocator(None)\n{script}")  # each array has an allocation of its own
+    log = tmp_path / "log.jsonl"
+    environment = dropped.environment(built, dropped.Settings(log=log, min_gain=0), os.environ)
+    done = subprocess.run(["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "99", sys.executable, str(program)], capture_output=True, text=True,
+                          env=environment, check=False)
+    assert not done.returncode and "ERROR SUMMARY: 0 errors" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+    assert dropped.read_log(log).taken == 32
 
 
 def test_jax(built, tmp_path):

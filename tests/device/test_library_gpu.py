@@ -87,6 +87,13 @@ class Call:
             **{f"stride_{x}": s[0].size for x, s in zip("abc", self.stored)},
         )
 
+    def by_pointers(self) -> Call:
+        """The same with arrays of pointers in place of strides."""
+        self.lists = [self.cupy.array([one.data.ptr for one in s], self.cupy.uint64) for s in self.stored]
+        self.problem.flags |= 4
+        self.problem.a, self.problem.b, self.problem.c = (one.data.ptr for one in self.lists)
+        return self
+
     def run(self, workspace=None, stream=None) -> None:
         at = (ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes)) if workspace is not None else NONE
         self.lab("gemm", ctypes.byref(self.problem), *at, ctypes.c_void_p(stream))
@@ -140,6 +147,16 @@ def test_epilogues_batches_and_scalars_of_the_device(lab, order, epilogue, bias,
     call.check(1e-6)
 
 
+@pytest.mark.parametrize(("order", "epilogue", "bias", "on_device", "batch"), [
+    (0, 0, False, False, 3), (1, 0, False, True, 5), (0, 2, True, True, 3), (1, 1, True, False, 1),
+])
+def test_batches_of_pointers(lab, order, epilogue, bias, on_device, batch):
+    """Which kernels that know of none get copies of."""
+    call = Call(lab, 301, 129, 203, order=order, epilogue=epilogue, bias=bias, on_device=on_device, batch=batch, alpha=-0.5, beta=2.0).by_pointers()
+    call.run()
+    call.check(1e-6)
+
+
 def test_a_scalar_0_of_the_device_lets_no_nan_through(lab):
     call = Call(lab, 100, 100, 100, on_device=True, alpha=0.0, beta=0.0)
     for one in call.stored[:2]:
@@ -170,11 +187,14 @@ def test_an_operand_is_packed_once_and_used_with_any_other_extent(lab, operand, 
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["a workspace", "the pool"])
-def test_calls_are_captured_into_a_graph(lab, pooled):
+@pytest.mark.parametrize("by_pointers", [False, True], ids=["by strides", "by pointers"])
+def test_calls_are_captured_into_a_graph(lab, pooled, by_pointers):
     import cupy
 
     lab("prepare")
-    call = Call(lab, 500, 600, 700, bias=True, epilogue=1, alpha=2.0)
+    call = Call(lab, 500, 600, 700, bias=True, epilogue=1, alpha=2.0, batch=2)
+    if by_pointers:
+        call.by_pointers()
     call.run()
     workspace = None if pooled else cupy.empty(lab.choice(call.problem).workspace_bytes, cupy.uint8)
     stream = cupy.cuda.Stream(non_blocking=True)

@@ -72,7 +72,7 @@ class Call:
     """A product with everything that a problem tells of it, and what it should give."""
 
     def __init__(self, library: Library, m: int, n: int, k: int, *, order=ROW, transpose=(0, 0), alpha=1.0, beta=0.0, batch=0, epilogue=IDENTITY, bias=False,
-                 on_device=False, share=(), seed=0):
+                 on_device=False, share=(), seed=0, pointers=False):
         self.library, rng = library, np.random.default_rng(seed)
         count = max(batch, 1)
         self.a, self.b, self.before = (rng.uniform(-1, 1, (count, *shape)).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
@@ -83,17 +83,20 @@ class Call:
             x = x.transpose(0, 2, 1) if turned != (order == COLUMN) else x
             padded = np.full((*x.shape[:2], x.shape[2] + 3), np.nan, np.float32)
             padded[:, :, : x.shape[2]] = x
-            stored.append(library.put(padded, misalign=4))
+            # Matrices that an array of pointers tells begin at any multiple of 4 bytes.
+            stored.append([library.put(one, misalign=4 * (at % 4)) for at, one in enumerate(padded)] if pointers else library.put(padded, misalign=4))
         self.stored, self.order = stored, order
         self.bias = rng.uniform(-1, 1, n if order == ROW else m).astype(np.float32) if bias else None
         self.scalars = library.put(np.array([alpha, beta], np.float32))
         self.alpha, self.beta, self.epilogue = np.float32(alpha), np.float32(beta), epilogue
         names = ("a", "b", "c")
+        self.lists = [library.point_to(one) for one in stored] if pointers else []
         self.problem = sized(
-            Problem, order=order, transpose_a=transpose[0], transpose_b=transpose[1], epilogue=epilogue, m=m, n=n, k=k, batch=batch, flags=int(on_device),
+            Problem, order=order, transpose_a=transpose[0], transpose_b=transpose[1], epilogue=epilogue, m=m, n=n, k=k, batch=batch,
+            flags=int(on_device) + 4 * pointers,
             alpha=self.scalars.ctypes.data, beta=self.scalars[1:].ctypes.data, bias=library.put(self.bias).ctypes.data if bias else None,
-            **{x: s.ctypes.data for x, s in zip(names, stored)}, **{f"ld{x}": s.shape[2] for x, s in zip(names, stored)},
-            **{f"stride_{x}": 0 if x in share else s[0].size for x, s in zip(names, stored)},
+            **{x: s.ctypes.data for x, s in zip(names, self.lists or stored)}, **{f"ld{x}": s[0].shape[1] for x, s in zip(names, stored)},
+            **{f"stride_{x}": 0 if x in share or pointers else s[0].size for x, s in zip(names, stored)},
         )
 
     @property
@@ -105,7 +108,7 @@ class Call:
     @property
     def c(self) -> np.ndarray:
         """[batch, M, N] as it is now."""
-        c = self.stored[2][:, :, :-3]
+        c = np.asarray(self.stored[2])[:, :, :-3]
         return c if self.order == ROW else c.transpose(0, 2, 1)
 
     def wanted(self) -> np.ndarray:
@@ -123,7 +126,7 @@ class Call:
     def check(self) -> None:
         off = np.abs(self.c - self.wanted()).max(axis=(1, 2)) / np.maximum(1, np.abs(self.a).max(axis=(1, 2)))
         assert (off < 3e-6 * math.sqrt(self.a.shape[2] + 4)).all(), off
-        assert np.isnan(self.stored[2][:, :, -3:]).all(), "elements beside C were written"
+        assert np.isnan(np.asarray(self.stored[2])[:, :, -3:]).all(), "elements beside C were written"
 
     def run(self, workspace: bool = True) -> np.ndarray:
         """Enqueues it; returns the workspace."""
@@ -298,3 +301,36 @@ def test_sgemm_of_blas(made, transa, transb):
                 int(p.lda), ctypes.c_void_p(p.b), int(p.ldb), ctypes.c_void_p(p.beta), ctypes.c_void_p(p.c), int(p.ldc), None)
     assert code == OK
     call.check()
+
+
+@pytest.mark.parametrize(("order", "transpose", "epilogue", "on_device", "beta"), [
+    (ROW, (0, 0), IDENTITY, False, 0.0), pytest.param(ROW, (1, 0), IDENTITY, False, 2.0, marks=LONG), (COLUMN, (1, 0), RELU, True, -1.0),
+    pytest.param(ROW, (1, 1), IDENTITY, True, 0.0, marks=LONG), pytest.param(COLUMN, (0, 1), GELU_ERF, False, 0.5, marks=LONG),
+], ids=["nn", "tn", "of columns, on the device", "tt", "of columns, tn"])
+def test_a_batch_of_pointers_is_copied_for_kernels_that_know_of_none(made, order, transpose, epilogue, on_device, beta):
+    """Of every layout and alignment; with beta 0 a NaN of C does no harm."""
+    call = Call(made, 21, 37, 19, order=order, transpose=transpose, batch=3, alpha=0.5, beta=beta, epilogue=epilogue, on_device=on_device, pointers=True)
+    if not beta:
+        for one in call.stored[2]:
+            one[:, :-3] = np.nan
+    before = len(made.launched)
+    call.run()
+    call.check()
+    launched = [symbol for symbol, _ in made.launched[before:]]
+    number = call.choice.kernel
+    assert len(launched) == 3 * (3 + len(made.kernels[number].built.source.launches)) and launched.count("finish") == 9
+
+
+def test_a_batch_of_pointers_without_a_product_or_with_alpha_0(made):
+    call = Call(made, 20, 30, 40, alpha=0.0, beta=0.5, batch=2, pointers=True)
+    call.problem.a = call.problem.b = None
+    call.run()
+    call.check()
+    launched = len(made.launched)
+    call = Call(made, 20, 30, 40, batch=1, alpha=2.0, pointers=True)
+    call.run()
+    call.check()
+    assert len(made.launched) > launched
+    launched, call.problem.batch = len(made.launched), -1
+    call.run(workspace=False)
+    assert len(made.launched) == launched

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from gemmgen import abi
 from gemmgen.library import tables
 from standin import GCC, Library
 from test_library import NOT_SERVED, OK, Call, of_plan, packed_by, run_packed, status_of
-from test_strided_batches import prepared
+from test_strided_batches import PORTABLE, portable, prepared
 from ways import AMD_WAYS, WAYS, plan_of
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
@@ -70,6 +71,38 @@ def test_a_kernel_for_strided_batches_takes_them_in_one_launch(way, tmp_path):
     assert len(library.launched) == len(plan_launches(library)) + 1
     needed = ctypes.c_size_t()
     assert library("pack_bytes", ctypes.byref(call.problem), ctypes.c_char(b"b"), None, ctypes.byref(needed)) == NOT_SERVED
+
+
+@pytest.mark.parametrize(("way", "batch"), [
+    ("packed words", 2), ("packed words", 1), *(pytest.param(way, 3, marks=pytest.mark.long) for way in ("row scales", "A in registers, clusters")),
+    ("slices with row scales", 2), ("mfma, row scales", 2),
+    *(pytest.param(way, 3, marks=pytest.mark.long) for way in ("shared, grouped, slices", "tiles of k")),
+])
+@pytest.mark.parametrize("on_device", [False, pytest.param(True, marks=pytest.mark.long)], ids=["scalars of the host", "of the device"])
+def test_a_kernel_for_strided_batches_takes_arrays_of_pointers_in_one_launch(way, batch, on_device, tmp_path):
+    """Matrices that begin at multiples of 4 bytes and of 16; one that is not finite is repaired from its own operands."""
+    plan = portable(way) if way in PORTABLE else prepared(way)[0]
+    plan = replace(plan, batch=replace(plan.batch, pointers=True))
+    library = Library(tmp_path, [of_plan("kernel", plan)], archs=[plan.gpu.arch], platform=plan.gpu.maker.platform, arch=plan.gpu.arch)
+    transpose = tuple(int(one == "t") for one in plan.layout)
+    call = Call(library, 70, 45, 50, transpose=transpose, batch=batch, alpha=0.5, beta=2.0, bias=on_device, on_device=on_device, pointers=True)
+    call.run()
+    call.check()
+    assert len(library.launched) == len(plan_launches(library)) + on_device
+    # the same kernel, of matrices that lie a stride apart
+    other = Call(library, 70, 45, 50, transpose=transpose, batch=batch, alpha=0.5, beta=2.0, bias=on_device, on_device=on_device)
+    other.run()
+    other.check()
+    assert np.array_equal(other.c, call.c)
+    zero = Call(library, 20, 30, 40, transpose=transpose, batch=batch, alpha=0.0, beta=0.5, pointers=True)
+    zero.problem.a = zero.problem.b = None
+    zero.run()
+    zero.check()
+    clean = Call(library, 20, 30, 40, transpose=transpose, batch=batch, beta=0.0, pointers=True)
+    for one in clean.stored[2]:
+        one[...] = np.nan
+    clean.run()
+    clean.check()
 
 
 def plan_launches(library: Library):

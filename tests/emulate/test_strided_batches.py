@@ -12,7 +12,8 @@ from gemmgen.solve import solve
 from gemmgen.spec import loads
 from gemmgen.verify import Judge
 from assembled import assembled
-from ways import tailed
+from ways import AMD_WAYS, TILE, tailed
+from ways import WAYS as OF_ONE
 
 SMALL = {"block": [64, 16, 32], "warp": [64, 16, 32]}
 WAYS = {
@@ -30,6 +31,26 @@ WAYS = {
     "32-bit words": {"split": {"scheme": "tf32x3", "promote": 32}, "tile": {"block": [64, 16, 16], "warp": [64, 16, 16]}},
     "odd groups of columns": {"tile": {"block": [64, 72, 32], "warp": [64, 72, 32]}},
 }
+
+
+PORTABLE = {
+    "slices with row scales": {}, "tiles of k": {}, "shared, grouped, slices": {}, "register, slices": {"split_k": 2}, "packed integers, fewer of A": {},
+    "eight k at a time": {}, "wmma": {}, "packed words through registers, two buffers": {},
+    "mfma, row scales": {}, "mfma, register, slices": {"split_k": 2}, "mfma, tiles of k": {}, "wmma of RDNA3, row scales, slices": {}, "wmma of RDNA4": {},
+}
+"""Ways of the portable design whose kernels for one product have kernels for strided batches beside them, and what they have in place of those."""
+
+
+def portable(way: str):
+    """The plan of a way, for a batch."""
+    usual = {"scheme": "ootomo", "gpu": "a100", "layout": "nn", "tile": TILE, "promote": 64, "split_k": 1, "where": "prepass", "fragment": {}}
+    told = usual | {**OF_ONE, **AMD_WAYS}[way] | PORTABLE[way]
+    left = {name: value for name, value in told.items() if name not in usual}
+    return solve(loads({
+        "problem": {"kind": "strided", "layout": told["layout"], "m": 512, "n": 512, "k": 512, "matrices": 64},
+        "split": {name: told[name] for name in ("scheme", "where", "promote")}, "fragment": told["fragment"], "target": {"gpu": told["gpu"]},
+        "tile": {**told["tile"], "split_k": told["split_k"]}, "pipeline": left | {"design": "strided"}, "build": {"allow_spills": True},
+    }))
 
 
 def prepared(way: str):
@@ -52,6 +73,18 @@ def test_a_batch_is_right_in_every_way(way):
     check = Judge(plan, source, binary, device).batch()
     assert check.passed, check.detail
     assert not sum(device.conflicts.values())
+
+
+@pytest.mark.parametrize("way", tailed(PORTABLE, set(PORTABLE) - {"slices with row scales", "shared, grouped, slices", "mfma, row scales"}))
+def test_a_batch_is_right_in_every_way_of_the_portable_design(way):
+    plan = portable(way)
+    assert plan.design.name == "strided" and plan.strided
+    source = render(plan)
+    binary = assembled(source)
+    device = EmulatorDevice(plan, source, binary)
+    check = Judge(plan, source, binary, device).batch()
+    assert check.passed, check.detail
+    assert plan.fragment.by_stride or not sum(device.conflicts.values())
 
 
 def test_a_product_that_is_not_finite_is_repaired_from_its_own_operands_and_counted_once():

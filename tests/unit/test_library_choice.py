@@ -239,6 +239,12 @@ def test_what_is_set_to_zero_is_counted_as_an_operation(scheme, policy, more):
             assert not zeroed
 
 
+def test_a_design_that_does_not_have_the_scheme_takes_none_from_the_others():
+    """The straight design is asked about small products, and has no scales of rows."""
+    [one] = {one.request.design.name for one in choice.pool(solved(use=[{"scheme": "scaled"}], sizes=[[128, 128, 128]])).candidates}
+    assert one == "portable"
+
+
 def test_small_products_get_kernels_of_one_launch():
     """Which the large sizes that decide a library's schemes and intervals of promotion do not have."""
     use, sizes = [{"scheme": "scaled"}, {"scheme": "bf16x6_apart"}], [[size] * 3 for size in (64, 256, 4096)]
@@ -307,6 +313,16 @@ def test_by_its_estimates_a_library_takes_kernels_that_are_nearly_the_best_of_it
     told = np.where(np.isfinite(seconds), np.stack([one.seconds(*sizes.T) for one in estimates(chosen)]), np.inf)
     regret = seconds[told.argmin(axis=0), np.arange(500)] / seconds.min(axis=0)
     assert np.exp(np.log(regret).mean()) < 1.008 and np.quantile(regret, 0.95) < 1.05
+
+
+@pytest.mark.parametrize(("gpu", "scheme"), [("a100", "scaled"), ("rtx4090", "ootomo"), ("mi300x", "scaled")])
+def test_gpus_without_wgmma_have_kernels_for_strided_batches_and_those_take_arrays_of_pointers(gpu, scheme):
+    """Of the portable design's, by whose side the grouped one has products told one by one."""
+    of = solved(use=[{"scheme": scheme}], gpus=[gpu], kernels_at_most=2, batched=True, sizes=[[128, 128, 128], [128, 128, 128, 64]])
+    chosen = choice.pool(of).choose()
+    [strided] = [one.plan for one in chosen.kernels if one.candidate.strided]
+    assert (strided.design.name, strided.strided, strided.batch.pointers) == ("strided", True, True)
+    assert not any(one.plan.batch for one in chosen.kernels if not one.candidate.strided)
 
 
 def test_estimates_of_kernels_for_batches_tell_the_models_times_of_batches():

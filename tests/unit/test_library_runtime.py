@@ -26,7 +26,8 @@ from ways import WAYS, plan_of
 
 needs_gcc = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 
-OK, NOT_SERVED, TOO_LARGE, BAD_KERNEL, NO_DRIVER, NO_CONTEXT, NO_MEMORY, BAD_WORKSPACE = 0, -21, -20, -16, -22, -23, -24, -17
+OK, NOT_SERVED, TOO_LARGE, BAD_KERNEL, NO_DRIVER, NO_CONTEXT, NO_MEMORY, BAD_WORKSPACE, BAD_FLAGS = 0, -21, -20, -16, -22, -23, -24, -17, -15
+POINTERS = 4
 LARGE = {"block": [128, 128, 32], "warp": [64, 32, 32]}
 
 
@@ -168,6 +169,57 @@ def test_a_batch_goes_to_a_kernel_for_batches_or_takes_as_many_times_as_it_has_p
     assert (rows.kernel, rows.seconds) == (merged.kernel, merged.seconds), "one product of more rows"
 
 
+@needs_gcc
+def test_a_batch_of_pointers_costs_what_a_strided_one_does_where_the_kernel_reads_them_and_else_copies_besides(tmp_path):
+    """Copies of A and B are written and read, the product is beside C: three launches more for each product."""
+    one, together = plan_of(**WAYS["warpgroups"]), solve(loads({
+        "problem": {"kind": "strided", "m": 256, "n": 256, "k": 256, "matrices": 64}, "split": {"scheme": "ootomo", "promote": 64},
+        "tile": {"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1, "split_k": 1}, "pipeline": {"stages": 3}, "fragment": {"policy": "wgmma"},
+        "target": {"gpu": "h100"}, "build": {"allow_spills": True},
+    }))
+    reads = replace(together, batch=replace(together.batch, pointers=True))
+    library = Library(tmp_path, [of_plan("one", one, estimate(one, launch=1e-3)), of_plan("together", together, estimate(together, launch=1e-4)),
+                                 of_plan("reads", reads, estimate(reads, launch=1e-2))], archs=["sm_90"], emulates=False)
+    apart = {"stride_a": 90000, "stride_b": 90000, "stride_c": 90000}
+    vendor = tables.sgemm_estimate(one.gpu)
+    m, n, k, batch = 250, 255, 130, 7
+
+    def both(kernel: int) -> tuple[Choice, Choice]:
+        return tuple(choice_of(library, problem(m, n, k, kernel=kernel, batch=batch, flags=flags, **apart), "sm_90", 132) for flags in (0, POINTERS))
+
+    strided, listed = both(3)
+    assert (listed.seconds, listed.workspace_bytes) == (strided.seconds, strided.workspace_bytes)
+    for kernel, products in ((1, 1), (2, batch)):
+        strided, listed = both(kernel)
+        launches, elements = 3 * batch // products, 3 * m * n + 2 * k * (m + n)
+        assert listed.seconds == pytest.approx(strided.seconds + launches * vendor.launch / 2 + batch * elements * vendor.output)
+        rows = [4 * products * size for size in (m * n, m * 132, k * 256)]  # k and n up to a multiple of 4
+        assert listed.workspace_bytes - strided.workspace_bytes == sum(-(-one // 256) * 256 for one in rows)
+    assert both(0)[0].kernel == both(0)[1].kernel == 1, "copies are cheap beside what the others are said to take"
+    single = problem(m, n, k, flags=POINTERS)
+    assert choice_of(library, single, "sm_90", 132).kernel == 1 and choice_of(library, problem(m, n, k), "sm_90", 132).kernel == 0, "a batch of one, too"
+
+
+@needs_gcc
+def test_arrays_of_pointers_have_no_strides_and_nothing_is_packed_of_them(made):
+    """Nor is a batch of them one product of more rows."""
+    of = problem(batch=2, stride_c=1, flags=POINTERS)
+    assert choice_of(made, of).workspace_bytes > 0 and choice_of(made, problem(batch=2, stride_c=1)) == -10
+    rows = {"stride_a": 10000, "stride_b": 0, "stride_c": 10000}
+    assert choice_of(made, problem(batch=64, flags=POINTERS, **rows)).seconds > 10 * choice_of(made, problem(batch=64, **rows)).seconds
+    packed = sized(Packed)
+    call = ctypes.byref(of), ctypes.c_char(b"b"), ctypes.c_void_p(1 << 20), ctypes.c_size_t(1 << 30), None, ctypes.byref(packed)
+    assert made("pack", *call) == BAD_FLAGS and made("pack", ctypes.byref(problem()), *call[1:]) == OK
+    assert made("gemm_packed", call[0], ctypes.byref(packed), None, ctypes.c_size_t(0), None) == BAD_FLAGS
+    for missing, code in (("a", -11), ("b", -12), ("c", -13)):
+        assert made("gemm", ctypes.byref(problem(batch=2, flags=POINTERS, **{missing: None})), None, ctypes.c_size_t(0), None) == code
+    zero = ctypes.c_float(0)
+    assert made("gemm", ctypes.byref(problem(batch=2, flags=POINTERS, a=None, b=None, alpha=ctypes.addressof(zero))), None, ctypes.c_size_t(0), None) == OK
+    launched = made["launches"]
+    assert made("gemm", ctypes.byref(problem(batch=-1, flags=POINTERS, a=None, b=None, c=None)), None, ctypes.c_size_t(0), None) == OK
+    assert made["launches"] == launched
+
+
 def together_bytes(library: Library, batch: int) -> int:
     return library.kernels[1].built.source.interface.workspace(256, 256, 256, batch).bytes
 
@@ -192,7 +244,7 @@ ERRORS = {
     -4: [dict(n=-1), dict(n=2**40)], -5: [dict(k=-1)], -6: [dict(lda=99), dict(order=1, lda=99), dict(k=0, lda=0)],
     -7: [dict(ldb=99), dict(transpose_b=1, n=50, ldb=99)], -8: [dict(ldc=99), dict(m=0, ldc=0)], -9: [dict(batch=-2)],
     -10: [dict(batch=2, stride_c=9999), dict(batch=3, stride_c=-5), dict(batch=2, ldc=200, stride_c=99 * 200 + 99)], -11: [dict(a=None), dict(order=1, a=None)],
-    -12: [dict(b=None)], -13: [dict(c=None), dict(c=None, k=0)], -14: [dict(epilogue=4), dict(epilogue=-1)], -15: [dict(flags=4), dict(flags=7)],
+    -12: [dict(b=None)], -13: [dict(c=None), dict(c=None, k=0)], -14: [dict(epilogue=4), dict(epilogue=-1)], -15: [dict(flags=8), dict(flags=15)],
     -16: [dict(kernel=8), dict(kernel=-1), dict(kernel=6), dict(kernel=5)],
 }
 

@@ -119,7 +119,33 @@ def test_a_runner_refuses_what_overlaps_and_what_is_no_batch():
 
 def test_a_policy_without_such_kernels_is_refused():
     with pytest.raises(InfeasibleSpec, match="no kernels for such problems"):
-        solve(loaded(fragment={"policy": "wmma"}, target={"gpu": "a100"}))
+        solve(loaded(fragment={"policy": "fma"}, target={"gpu": "a100"}))
+
+
+def test_where_copies_are_the_threads_own_batches_have_a_design_beside_the_grouped_one():
+    """For who asks for it, and for schemes that scale rows: of these a pass over the operands comes first."""
+    assert solve(loaded(target={"gpu": "a100"})).design.name == "grouped"
+    asked, scaled = solve(loaded(target={"gpu": "a100"}, pipeline={"design": "strided"})), solve(loaded(target={"gpu": "a100"}, split={"scheme": "scaled"}))
+    for plan in (asked, scaled):
+        assert plan.design.name == "strided" and plan.strided and plan.model["tiles"] == 256 * -(-1024 // plan.block[0]) * -(-1024 // plan.block[1])
+    table = abi.interface(scaled)
+    assert [launch.role for launch in table.launches] == ["absmax", "split", "gemm"] and table.batched
+    one, many = (table.launches[-1].blocks(table.extents(1000, 500, 64, batch)) for batch in (1, 7))
+    assert many == 7 * one
+
+
+def test_traffic_grows_with_the_batch():
+    """Of one product it is what the portable design's is."""
+    def model(kind: str, matrices: int, design: str):
+        problem = {"kind": kind, "m": 1024, "n": 1024, "k": 512, **({"matrices": matrices} if kind == "strided" else {})}
+        return solve(loads({"problem": problem, "split": {"scheme": "ootomo", "promote": 64, "where": "prepass"}, "target": {"gpu": "a100"},
+                            "tile": {"block": [128, 128, 32], "warp": [64, 32, 32], "split_k": 1, "group": 2},
+                            "pipeline": {"stages": 3, "design": design, "fragment_buffers": 1}})).model
+
+    single, one, many = model("gemm", 1, "portable"), model("strided", 1, "strided"), model("strided", 64, "strided")
+    assert one["seconds"] == single["seconds"] and one["dram_bytes"] == single["dram_bytes"]
+    assert many["split_bytes"] == 64 * single["split_bytes"] and many["dram_bytes"] >= 64 * 4 * 1024 * 1024 + many["plane_bytes"]
+    assert 30 * single["seconds"] < many["seconds"] < 64 * single["seconds"]
 
 
 # ---- exported
