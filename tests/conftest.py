@@ -84,9 +84,19 @@ def update_golden(request) -> bool:
     return request.config.getoption("--update-golden")
 
 
+@pytest.hookimpl(trylast=True)  # when all parameters are known
+def pytest_generate_tests(metafunc):
+    """Of parameters marked `long`, no tests are made where `-m` would only leave them out again: they are more than half of all."""
+    if (metafunc.config.getoption("markexpr") or "").startswith("not long") and metafunc._calls:
+        whole = metafunc.definition.get_closest_marker("long")
+        kept = [] if whole else [one for one in metafunc._calls if not any(mark.name == "long" for mark in one.marks)]
+        metafunc._calls = kept or metafunc._calls[:1]  # one at least: a function without parameters would be another test
+
+
 def pytest_collection_finish(session):
     gc.collect()
     gc.freeze()  # thousands of tests, and SymPy: nothing that is worth looking through again and again
+    gc.set_threshold(50_000, 20, 20)  # a kernel's decoded instructions are many and live long: not to be looked through after every 700
 
 
 def _lacks_a_package(path: Path) -> bool:

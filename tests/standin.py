@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gemmgen.emulate import TOGETHER
 from gemmgen.library import kernel as kernel_module
 from gemmgen.library import tables
 from gemmgen.library.interface import ABI
@@ -205,7 +206,7 @@ class Library:
                 binary = assembled(source)
                 plan = self.kernels[0].built.plan
                 package, name = plan.gpu.maker.emulator
-                self._devices[symbol] = getattr(import_module(package), name)(binary.assembly, plan.gpu.unit, source=source.text, source_name=source.file_name)
+                self._devices[symbol] = getattr(import_module(package), name)(binary.assembly, plan.gpu.unit, source=source.text, source_name=source.file_name, schedule=TOGETHER)
             return self._devices[symbol], FINISH_KINDS
         for kernel in self.kernels:
             for launch in kernel.built.source.launches:

@@ -272,12 +272,19 @@ LIKE_OTHER_WAYS = {
 """Ways of which others go every part: `make test-all` verifies them in short, too. tests/unit/test_cover.py says what a part is."""
 
 
-IN_SHORT = {"blackwell_b200", "hopper", "sgemm_a100", "sgemm_mi300x", "sgemm_portable, mi210"}
+SHOWN_BY_OTHERS = {
+    "three words without a matrix unit", "packed words through registers, two buffers", "slices with row scales", "32-bit words without a matrix unit",
+    "straight, eight k at a time", "one stage, padded, two buffers, before shared memory",
+}
+"""The same of what is left: named apart from those, so that every other way keeps its question."""
+
+
+IN_SHORT = {"blackwell_b200", "hopper", "sgemm_a100", "sgemm_mi300x"}
 """Specs that `make test` verifies in short: one of each design and vendor. Ways show the schemes and architectures of all others in small."""
 
 
-WHOLE = {"slices with row scales", "warpgroups, one word", "thin rows", "wmma of gfx1101"}
-"""Of each design and vendor one way whose whole report `make test` makes."""
+WHOLE = {"warpgroups, one word", "thin rows", "wmma of gfx1101"}
+"""One way each of kernels whose CTAs stay and of others, and of each vendor, whose whole report `make test` makes."""
 
 
 PORTABLE = {"sgemm_portable": ("a800", "mi210")}
@@ -313,12 +320,16 @@ def covering(combinations: Iterable[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*one, marks=() if at in chosen else pytest.mark.long) for at, one in enumerate(combinations)]
 
 
-def in_turn(names: Iterable[str], values: Iterable[Any], tail: Container[str] = ()) -> list[Any]:
-    """Each name with one of the values, which come round again and again, among those that are for `make test` and among those of the tail."""
+def in_turn(names: Iterable[str], values: Iterable[Any], tail: Container[str] = (), later: Container[str] = ()) -> list[Any]:
+    """Each name with one of the values, which come round again and again, among those that are for `make test` and among those of the tail.
+
+    Args:
+        later: of those that are not of the tail, what is left to `make test-all` as well; the others' values are as if it were not.
+    """
     names, values = list(names), list(values)
     kept, left = ([name for name in names if (name in tail) == late] for late in (False, True))
     late = [pytest.param(*one, marks=pytest.mark.long) for one in zip(left, itertools.cycle(values))]
-    return [*zip(kept, itertools.cycle(values)), *late]
+    return [*(pytest.param(*one, marks=pytest.mark.long) if one[0] in later else one for one in zip(kept, itertools.cycle(values))), *late]
 
 
 def sampled(values: Iterable[Any], few: int) -> list[Any]:

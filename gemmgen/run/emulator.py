@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmgen.build import Binary
-from gemmgen.emulate import LAZY_HIGHEST, NOT_MODELLED, Emulator, Schedule
+from gemmgen.emulate import NOT_MODELLED, TOGETHER, Emulator, Schedule
 from gemmgen.plan import Plan
 from gemmgen.render import Source
 
@@ -23,7 +23,7 @@ class EmulatorDevice:
     """Executes a Binary's assembly over the bit-exact model of the plan's matrix unit, where it has one.
 
     Args:
-        schedule: the order in which warps run and copies land.
+        schedule: the order in which warps run and copies land; all in step, which is several times faster, unless races are looked for.
         progress: called with (symbol, blocks done, blocks).
         processes: workers; None is one a core.
 
@@ -35,7 +35,7 @@ class EmulatorDevice:
 
     kind = "emulator"
     def __init__(
-        self, plan: Plan, source: Source, binary: Binary, *, schedule: Schedule = LAZY_HIGHEST,
+        self, plan: Plan, source: Source, binary: Binary, *, schedule: Schedule = TOGETHER,
         progress: Callable[[str, int, int], None] | None = None, processes: int | None = None,
     ):
         self.plan, self.source, self.binary, self.processes = plan, source, binary, processes
@@ -65,7 +65,7 @@ class EmulatorDevice:
             made_for = getattr(import_module(package), name)
             self._emulator = made_for(
                 self.binary.assembly, self.plan.gpu.unit, source=self.source.text,
-                source_name=self.source.file_name, processes=self.processes,
+                source_name=self.source.file_name, processes=self.processes, schedule=self.schedule,
             )
         return self._emulator
 
@@ -111,7 +111,7 @@ class UnplannedDevice(EmulatorDevice):
 
     def __init__(self, gpu: Gpu, source: Source, binary: Binary):
         self.conflicts: dict[str, int] = {}
-        self.clusters_at_once, self.progress, self.schedule = None, None, LAZY_HIGHEST
+        self.clusters_at_once, self.progress, self.schedule = None, None, TOGETHER
         self.name = f"emulator of {gpu.title}"
         package, name = gpu.maker.emulator
         made_for = getattr(import_module(package), name)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gemmgen.catalog.scheme import preferred_scheme
-from gemmgen.designs import Design, common
+from gemmgen.designs import Design, Way, common
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Constraint
 from gemmgen.model.expressions import Required
@@ -225,7 +225,9 @@ class _Solution:
 
     @property
     def seconds(self) -> float:
-        return float(self.plan.model["seconds"])
+        if self.known is None:
+            return float(self.plan.model["seconds"])
+        return float(self.known["seconds"][self.order[0]])  # the same, and all candidates' were computed at once
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -352,6 +354,7 @@ def _chosen(request: Request) -> Iterator[_Solution]:
     """The best candidate, and then the best of those unlike all before it (`choices`)."""
     design = request.design
     seen: list[dict[str, Any]] = []
+    tried: Counter[Way] = Counter()
     for searched in _spaces(request):
         known, ranked = search.ranked(design, searched, request.constants, request.objective)
         for names in (design.of_registers, design.telling):
@@ -359,9 +362,10 @@ def _chosen(request: Request) -> Iterator[_Solution]:
             for row in seen:
                 order = _unlike(known, order, row, names)
             while len(order):
-                order = _fresh_way_first(design, known, order, seen)
+                order = _fresh_way_first(design, known, order, tried)
                 yield _Solution(request, _plan_at(request, known, order[0]), searched, known, order)
                 seen.append(_row(known, order[0]))
+                tried[design.way_of(seen[-1])] += 1
                 order = _unlike(known, order, seen[-1], names)
 
 
@@ -446,9 +450,8 @@ def _unlike(known: Mapping[str, Any], order: np.ndarray, row: Mapping[str, Any],
     return order[np.logical_or.reduce([known[name][order] != row[name] for name in names])]
 
 
-def _fresh_way_first(design: Design, known: Mapping[str, Any], order: np.ndarray, seen: Sequence[Mapping[str, Any]]) -> np.ndarray:
+def _fresh_way_first(design: Design, known: Mapping[str, Any], order: np.ndarray, tried: Mapping[Way, int]) -> np.ndarray:
     """`order` with the best candidate first whose way to shared memory was not tried MOST_OF_A_WAY times already, if there is one."""
-    tried = Counter(design.way_of(row) for row in seen)
     fresh = order
     for way, times in tried.items():
         if times >= MOST_OF_A_WAY and design.way_names:

@@ -40,7 +40,7 @@ def kernel(n=32, group=32, k=32, **sections):
 
 
 def emulator(plan, source, binary):
-    return EmulatorDevice(plan, source, binary, processes=1)
+    return EmulatorDevice(plan, source, binary, processes=1, schedule=emulate.LAZY_HIGHEST)
 
 
 @pytest.mark.parametrize("options", sampled([

@@ -16,9 +16,9 @@ from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.verify import oracles
 from verifying import IN_TURN, QUESTIONS, assert_passed, assert_right_in_short, report_of
-from ways import LIKE_OTHER_WAYS, SMALL_GROUPS, WAYS, WHOLE, in_turn, plan_of, tailed
+from ways import LIKE_OTHER_WAYS, SHOWN_BY_OTHERS, SMALL_GROUPS, TINY, WAYS, WHOLE, in_turn, plan_of, tailed
 
-@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN, LIKE_OTHER_WAYS))
+@pytest.mark.parametrize(("name", "question"), in_turn(WAYS, IN_TURN, LIKE_OTHER_WAYS, SHOWN_BY_OTHERS))
 def test_each_way_is_right_in_short(name, question):
     assert_right_in_short(plan_of(**WAYS[name]), question, conflicts=any(one in name for one in ("wmma", "straight", "thin")))
 
@@ -132,13 +132,13 @@ def test_one_stage_is_right_in_both_orders():
 
 def test_counting_twice_is_noticed():
     """The counters of a kernel that splits itself are those of its elements, each once."""
-    plan = plan_of(where="register", stages=2)
+    plan = plan_of(where="register", stages=2, tile=TINY)  # three tiles of columns
     judge = judge_of(plan, swap("if (a_turn == n0 / BLOCK_N)", "if (true)"))
-    a = np.full((70, 64), 1e6, np.float32)
-    result = gemm(judge.device, plan, judge.source, a, np.ones((64, 130), np.float32))
+    a, b = np.full((35, 64), 1e6, np.float32), np.ones((64, 70), np.float32)
+    result = gemm(judge.device, plan, judge.source, a, b)
     assert result.status["a_overflow"] == 3 * a.size
     good = judge_of(plan)
-    assert gemm(good.device, plan, good.source, a, np.ones((64, 130), np.float32)).status["a_overflow"] == a.size
+    assert gemm(good.device, plan, good.source, a, b).status["a_overflow"] == a.size
 
 
 @pytest.mark.parametrize("way", [dict(stages=3), dict(SMALL_GROUPS), dict(SMALL_GROUPS, where="mixed")])

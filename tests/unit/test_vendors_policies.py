@@ -21,6 +21,7 @@ from gemmgen.paths import TEMPLATES
 PACKAGE = Path(gemmgen.__file__).parent
 NAMES = {*VENDORS, *policy.NAMES, *UNAVAILABLE}
 ASKING = {"vendor", "policy"}
+_QUOTED = re.compile(f"[\"'](?:{'|'.join(map(re.escape, NAMES))})[\"']")
 ROOMS = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "catalog")
 
 
@@ -39,6 +40,8 @@ def comparisons(text: str, *, mnemonics: bool = False) -> list[int]:
     Args:
         mnemonics: whether strings alone say nothing, since instructions have such names as well.
     """
+    if not _QUOTED.search(text):  # most files hold none, and take long to parse
+        return []
     found = []
     for node in ast.walk(ast.parse(text)):
         sides: list[ast.expr] = []
