@@ -23,7 +23,7 @@ class EmulatorDevice:
     """Executes a Binary's assembly over the bit-exact model of the plan's matrix unit, where it has one.
 
     Args:
-        schedule: the order in which warps run and copies land; all in step, which is several times faster, unless races are looked for.
+        schedule: the order in which warps run and copies land; all in step, which takes the least time, unless races are looked for.
         progress: called with (symbol, blocks done, blocks).
         processes: workers; None is one a core.
 
