@@ -59,7 +59,7 @@ def requests(opened) -> list[str]:
         message = json.loads(one["message"])["message"]
         if message["method"] == "Network.requestWillBeSent":
             address = message["params"]["request"]["url"]
-            found += [] if address.startswith(("chrome:", "data:", "about:")) else [address]
+            found += [] if address.startswith(("chrome:", "chrome-untrusted:", "data:", "about:")) else [address]
     return found
 
 
