@@ -118,6 +118,7 @@ def test_equal_elements_and_columns_of_zeros(schedule):
         judged(matrix, steps.found(), steps.rows(), 32)
 
 
+@pytest.mark.long
 def test_a_leaf_as_it_is_on_a_gpu():
     """16 CTAs of 512 threads, of which most have no row here."""
     matrix = matrix_of(512)
@@ -128,7 +129,8 @@ def test_a_leaf_as_it_is_on_a_gpu():
         judged(matrix, steps.found(), steps.rows(), 32)
 
 
-@pytest.mark.parametrize(("size", "panel", "tail", "small"), first_and_long(
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "panel", "tail", "small"), (
     (512, 256, 256, 0), (512, 256, 256, 1 << 30), (512, 256, 512, 0), (1024, 256, 512, 1 << 25), (1024, 512, 512, 0),
 ))
 def test_a_whole_matrix(size, panel, tail, small):
