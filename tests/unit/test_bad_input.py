@@ -43,7 +43,7 @@ BAD_SPECS = {
     "wrong multiple": ("[tile]\nblock = [128, 128, 32]\nwarp = [40, 32, 32]", "[tile] warp", "got    40", "a multiple of 16", "warp m = 32"),
     "block of other warps": ("[tile]\nblock = [96, 128, 32]\nwarp = [64, 32, 32]", "[tile] block", "got    96", "block m = 64"),
     "block k that cannot be staged": ("[tile]\nblock = [128, 128, 24]", "[tile] block", "got    24", "one of 16, 32, 64, 128"),
-    "warp k that differs": ("[tile]\nblock = [128, 128, 32]\nwarp = [64, 32, 16]", "[tile] warp", "got    16", "warp = [64, 32, 32]"),
+    "warp k that is no piece": ("[tile]\nblock = [128, 128, 64]\nwarp = [64, 32, 48]", "[tile] warp", "got    48", "divides block k = 64"),
     "no stages": ("[pipeline]\nstages = 0", "[pipeline] stages", "got    0", "greater than or equal to 1"),
     "4000 stages": ("[pipeline]\nstages = 4000", "[pipeline] stages", "got    4000", "less than or equal to 64"),
     "stages that do not fit": ("[pipeline]\nstages = 60", "stages = 60 does not fit a100", "stages * (BM * ", "166912 B", "stages <="),
