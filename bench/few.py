@@ -1,11 +1,13 @@
 """Time kernels of a store at many shapes, so that a choice of few is held against measurements alone.
 
     python bench/few.py pick explore-out/sgemm_h200 -o few.json --gpu h200 --kernels 32 --shapes 300
+    python bench/few.py alike --scheme scaled --gpu h200 --hint 8192,1024 --shapes 4096x4096x4096,4096x12288x4096 -o few.json
     python bench/few.py time few.json -o few_times.json --seconds 240
     python bench/few.py keep few.json few_times.json -o few_store
 
 `pick` takes the kernels that `gemmgen choose` would, so many of them, for shapes drawn evenly on a logarithmic scale and such as programs have; it needs no
-GPU. `time` races them all at each shape on the GPU here, until the time is up; it needs cupy and no store. `keep` writes what was timed as rows
+GPU. `alike` takes for each hint, the size that a plan is made for, the solver's best of every tile whose kernels are predicted to be nearly as fast as the best:
+what the model does not tell apart. Large products want long slices, `--slice-ms 30`, as power sets the clock after some milliseconds. `time` races them all at each shape on the GPU here, until the time is up; it needs cupy and no store. `keep` writes what was timed as rows
 of a store, for `gemmgen choose`.
 """
 
@@ -50,6 +52,31 @@ def pick(options: argparse.Namespace) -> None:
     value = {"gpu": options.gpu, "shapes": shapes, "kernels": [{"identity": kernel_of(row), "name": row.kernel, "spec": spec_of(row), "error": row.error}
                                                                for row in kernels]}
     options.output.write_text(json.dumps(value, indent=1) + "\n")
+    print(f"{len(kernels)} kernels, {len(shapes)} shapes")
+
+
+def alike(options: argparse.Namespace) -> None:
+    from gemmgen.explore.candidates import settled_spec
+    from gemmgen.solve import ranked
+    from gemmgen.solve.request import requests
+    from gemmgen.spec import loads
+
+    kernels: dict[str, dict[str, Any]] = {}
+    for hint in options.hint:
+        spec = {"problem": dict.fromkeys("mnk", hint), "split": {"scheme": options.scheme}, "fragment": {"policy": options.policy}, "target": {"gpu": options.gpu}}
+        for request in requests(loads(spec)):
+            columns, order = (space := ranked(request)).columns, space.order
+            seen = set()
+            for row in order[columns["seconds"][order] <= options.within * columns["seconds"][order[0]]]:
+                numbers = {name: int(columns[name][row]) for name in request.design.symbols}
+                tile = tuple(value for name, value in numbers.items() if name not in ("stages", "group", "BK", "WK"))
+                if tile in seen:
+                    continue
+                seen.add(tile)
+                plan = request.plan(numbers)
+                kernels[plan.hash] = {"identity": plan.hash, "name": f"{plan.design.name} {plan.decided}", "spec": settled_spec(request.loaded, plan), "error": None}
+    shapes = [tuple(map(int, one.split("x"))) for one in options.shapes.split(",")]
+    options.output.write_text(json.dumps({"gpu": options.gpu, "shapes": shapes, "kernels": list(kernels.values())}, indent=1) + "\n")
     print(f"{len(kernels)} kernels, {len(shapes)} shapes")
 
 
@@ -137,6 +164,14 @@ def main() -> int:
     first.add_argument("--shapes", type=int, default=300)
     first.add_argument("--seed", type=int, default=1)
     first.add_argument("--error", type=float, default=1e-6)
+    other = verbs.add_parser("alike")
+    other.set_defaults(do=alike)
+    other.add_argument("--gpu", required=True)
+    other.add_argument("--scheme", required=True)
+    other.add_argument("--policy", default="auto")
+    other.add_argument("--hint", type=lambda text: [int(one) for one in text.split(",")], default=[8192])
+    other.add_argument("--within", type=float, default=1.2, help="times the best one's predicted seconds")
+    other.add_argument("--shapes", default="4096x4096x4096,8192x8192x8192")
     second = verbs.add_parser("time")
     second.set_defaults(do=race)
     second.add_argument("asked", type=Path)
@@ -148,7 +183,7 @@ def main() -> int:
     third.set_defaults(do=keep)
     third.add_argument("asked", type=Path)
     third.add_argument("times", type=Path)
-    for one in (first, second, third):
+    for one in (first, other, second, third):
         one.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     options.do(options)
