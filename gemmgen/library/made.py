@@ -200,13 +200,14 @@ def estimates(choice: Choice) -> list[Estimate]:
             found[number] = _fitted(one, batches, one.seconds_of(batches), weights(batches))
         else:
             seconds[number] = np.concatenate([one.judged_single, one.seconds_of(np.column_stack([drawn, np.ones(len(drawn), int)]))])
+    least: dict[tuple[str, str], np.ndarray] = {}
     for number, own in seconds.items():
         one = choice.kernels[number].candidate
-        rivals = [
-            other for at, other in seconds.items()
-            if (choice.kernels[at].candidate.gpu.name, choice.kernels[at].candidate.layout) == (one.gpu.name, one.layout)
-        ]
-        near = np.divide(np.min(rivals, axis=0), own, where=np.isfinite(own), out=np.zeros(len(own)))
+        group = one.gpu.name, one.layout
+        least[group] = np.minimum(least.get(group, np.inf), own)
+    for number, own in seconds.items():
+        one = choice.kernels[number].candidate
+        near = np.divide(least[one.gpu.name, one.layout], own, where=np.isfinite(own), out=np.zeros(len(own)))
         found[number] = _fitted(one, every, own, heavy * near**2)
     return [found[number] for number in range(len(choice.kernels))]
 
