@@ -6,9 +6,9 @@
     python bench/few.py keep few.json few_times.json -o few_store
 
 `pick` takes the kernels that `gemmgen choose` would, so many of them, for shapes drawn evenly on a logarithmic scale and such as programs have; it needs no
-GPU. `alike` takes for each hint, the size that a plan is made for, the solver's best of every tile whose kernels are predicted to be nearly as fast as the best:
-what the model does not tell apart. Large products want long slices, `--slice-ms 30`, as power sets the clock after some milliseconds. `time` races them all at each shape on the GPU here, until the time is up; it needs cupy and no store. `keep` writes what was timed as rows
-of a store, for `gemmgen choose`.
+GPU. `alike` takes for each hint, the size that a plan is made for, the solver's best of every tile whose kernels are predicted to be nearly as fast as the
+best: what the model does not tell apart. Large products want long slices, `--slice-ms 30`, as power sets the clock after some milliseconds. `time` races them
+all at each shape on the GPU here, until the time is up; it needs cupy and no store. `keep` writes what was timed as rows of a store, for `gemmgen choose`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def alike(options: argparse.Namespace) -> None:
 
     kernels: dict[str, dict[str, Any]] = {}
     for hint in options.hint:
-        spec = {"problem": dict.fromkeys("mnk", hint), "split": {"scheme": options.scheme}, "fragment": {"policy": options.policy}, "target": {"gpu": options.gpu}}
+        spec = {
+            "problem": dict.fromkeys("mnk", hint), "split": {"scheme": options.scheme}, "fragment": {"policy": options.policy}, "target": {"gpu": options.gpu},
+        }
         for request in requests(loads(spec)):
             columns, order = (space := ranked(request)).columns, space.order
             seen = set()
@@ -74,7 +76,8 @@ def alike(options: argparse.Namespace) -> None:
                     continue
                 seen.add(tile)
                 plan = request.plan(numbers)
-                kernels[plan.hash] = {"identity": plan.hash, "name": f"{plan.design.name} {plan.decided}", "spec": settled_spec(request.loaded, plan), "error": None}
+                name = f"{plan.design.name} {plan.decided}"
+                kernels[plan.hash] = {"identity": plan.hash, "name": name, "spec": settled_spec(request.loaded, plan), "error": None}
     shapes = [tuple(map(int, one.split("x"))) for one in options.shapes.split(",")]
     options.output.write_text(json.dumps({"gpu": options.gpu, "shapes": shapes, "kernels": list(kernels.values())}, indent=1) + "\n")
     print(f"{len(kernels)} kernels, {len(shapes)} shapes")
