@@ -1,8 +1,8 @@
 """LU with partial pivoting as HPL does it, on one GPU: panels, row swaps and triangular solves of the program's own, and cuBLAS's SGEMM for the products.
 
-    python bench/hpl.py [judge] [--size 16384] [--seeds 1,2,3] [--panel 512] [--tail 2048] [--small 0]
+    python bench/hpl.py [judge] [--size 16384] [--seeds 1,2,3] [--panel 256] [--tail 512] [--small 0]
 
-A leaf of 32 columns is factored by one cluster of CTAs, whose threads hold its rows in registers; what is left of a panel of 512 columns is updated by
+A leaf of 32 columns is factored by one cluster of CTAs, whose threads hold its rows in registers; what is left of a panel of 256 columns is updated by
 products of the program's own; above that columns are halved, as HPL's panels are, so that most products have long sums. The factorization is one CUDA graph.
 
 `judge` prints the shortest time of a replay in ms and the mean of HPL's scaled residual over matrices of the seeds, computed in FP64; `time` in its place the
@@ -17,7 +17,7 @@ import ctypes
 import itertools
 import json
 
-LEAF, PANEL, TAIL = 32, 512, 2048
+LEAF, PANEL, TAIL = 32, 256, 512
 """Columns that a cluster factors at once, of a panel, and of the last panel, so that no small products are left for cuBLAS."""
 SOLVED = 256
 """Rows of a triangle that one kernel solves for."""
@@ -529,7 +529,7 @@ class Steps:
         ValueError: the kernels are not made for such a matrix or panel.
     """
 
-    LEAVES = {16384: (16, 256, 4, 8), 8192: (16, 256, 2, 8), 4096: (16, 256, 1, 8), 2048: (8, 256, 1, 8)}
+    LEAVES = {16384: (16, 512, 2, 4), 8192: (16, 256, 2, 8), 4096: (16, 256, 1, 8), 2048: (8, 256, 1, 8)}
 
     def __init__(self, size: int, panel: int, matrix: int, orders: int, inverses: int, *, leaves=None, only=None, small: int = 0):
         halvings = max(0, (size // panel).bit_length() - 1)

@@ -4,6 +4,7 @@
     python bench/library.py overhead /tmp/lab             # a call on the host, against its launches alone; a GPU and cupy
     python bench/library.py overhead /tmp/lab --stand-in  # what the library itself takes of that; no GPU
     python bench/library.py products /tmp/lab             # times beside cuBLAS's SGEMM, and what other kernels of the library take
+    python bench/library.py products /tmp/lab --inside 16384 --sizes 15872x512x512,8192x8192x8192  # C -= A B of corners of one matrix by columns
     python bench/library.py packed /tmp/lab               # (64 ... 4096) x 4096 x 4096 with B packed, beside SGEMM
     python bench/library.py batches /tmp/lab              # batches told by arrays of pointers and by strides, beside cuBLAS's
 
@@ -36,6 +37,9 @@ SIZES = (
 BATCHES = ((1024, 64), (256, 128), (256, 256), (64, 512), (16, 1024), (4, 2048), (4, 4096), (1, 4096))  # products, and their m, n and k
 L2 = 64 << 20
 UNCOUNTED, POINTERS = 2, 4  # the flags of these names
+BY_COLUMNS = 1
+_MINUS, _ONE = ctypes.c_float(-1.0), ctypes.c_float(1.0)
+MINUS, ONE = (ctypes.cast(ctypes.byref(x), ctypes.c_void_p) for x in (_MINUS, _ONE))
 
 
 def built(folder: Path, out: Path, *flags: str) -> ctypes.CDLL:
@@ -64,7 +68,7 @@ def loaded(name: str) -> str:
 
 
 def problem(m: int, n: int, k: int, a: int, b: int, c: int, **more: Any) -> Problem:
-    return sized(Problem, m=m, n=n, k=k, lda=k, ldb=n, ldc=n, a=a, b=b, c=c, **more)
+    return sized(Problem, **{"m": m, "n": n, "k": k, "lda": k, "ldb": n, "ldc": n, "a": a, "b": b, "c": c, **more})
 
 
 class Calls:
@@ -153,12 +157,23 @@ def overhead(folder: Path, stand_in: bool, out: Path) -> None:
 
 
 class Race:
-    """Contenders over rotating operands, timed in turns; `batch` matrices each, one after another."""
+    """Contenders over rotating operands, timed in turns; `batch` matrices each, one after another.
 
-    def __init__(self, m: int, n: int, k: int, batch: int = 1):
+    Args:
+        inside: columns of a square matrix, stored by columns, whose corners are the operands: C -= A B, as a factorization does it. 0 for matrices by themselves.
+    """
+
+    def __init__(self, m: int, n: int, k: int, batch: int = 1, inside: int = 0):
         import cupy
 
-        self.cupy, self.m, self.n, self.k, self.batch = cupy, m, n, k, batch
+        self.cupy, self.m, self.n, self.k, self.batch, self.inside = cupy, m, n, k, batch, inside
+        if inside:
+            if max(m, n) + k > inside:
+                raise SystemExit(f"{m} x {n} x {k} does not lie in a matrix of {inside} columns: needs k + m and k + n of at most that")
+            # Small, so that many products leave C finite.
+            wholes = [cupy.random.default_rng(i).random((inside, inside), dtype=cupy.float32) * 1e-3 for i in range(2)]
+            self.copies, self.sets = 2, [(one[0, k:], one[k:], one[k:, k:]) for one in wholes]
+            return
         each = 4 * (m * k + k * n + m * n) * batch
         self.copies = max(2, -(-3 * L2 // each))
         rng = cupy.random.default_rng(0)
@@ -205,10 +220,15 @@ def stream_pointer() -> ctypes.c_void_p:
     return ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
 
 
+def problem_of(race: Race, operands: tuple[Any, ...], **more: Any) -> Problem:
+    inside = {"order": BY_COLUMNS, "lda": race.inside, "ldb": race.inside, "ldc": race.inside, "alpha": MINUS, "beta": ONE} if race.inside else {}
+    return problem(race.m, race.n, race.k, *(x.data.ptr for x in operands), **inside, **more)
+
+
 def gemm_of(calls: Calls, race: Race, kernel: int = 0) -> Any:
     import cupy
 
-    problems = [problem(race.m, race.n, race.k, *(x.data.ptr for x in one), kernel=kernel, flags=UNCOUNTED) for one in race.sets]
+    problems = [problem_of(race, one, kernel=kernel, flags=UNCOUNTED) for one in race.sets]
     workspace = cupy.empty(max(256, calls.choice(problems[0]).workspace_bytes), cupy.uint8)
     return lambda i: calls("gemm", ctypes.byref(problems[i]), ctypes.c_void_p(workspace.data.ptr), ctypes.c_size_t(workspace.nbytes), stream_pointer())
 
@@ -217,16 +237,20 @@ def sgemm_of(race: Race) -> Any:
     """cuBLAS's own function: cupy's would set the stream once more, and with it the workspace back."""
     import cupy
 
-    cupy.matmul(race.sets[0][0][:2], race.sets[0][1])  # loads cuBLAS and makes the handle
+    cupy.matmul(*cupy.ones((2, 2, 2), cupy.float32))  # loads cuBLAS and makes the handle
     handle, cublas = ctypes.c_void_p(cupy.cuda.device.get_cublas_handle()), ctypes.CDLL(loaded("libcublas.so"))
     scratch = cupy.empty(32 << 20, cupy.uint8)  # a workspace of our own, so that capturing allocates none
     one, zero = (ctypes.c_float(x) for x in (1.0, 0.0))
+    m, n, k, inside = race.m, race.n, race.k, race.inside
 
     def call(i: int) -> None:
         a, b, c = (ctypes.c_void_p(x.data.ptr) for x in race.sets[i])
         cublas.cublasSetStream_v2(handle, stream_pointer())
         cublas.cublasSetWorkspace_v2(handle, ctypes.c_void_p(scratch.data.ptr), ctypes.c_size_t(scratch.nbytes))
-        code = cublas.cublasSgemm_v2(handle, 0, 0, race.n, race.m, race.k, ctypes.byref(one), b, race.n, a, race.k, ctypes.byref(zero), c, race.n)
+        if inside:
+            code = cublas.cublasSgemm_v2(handle, 0, 0, m, n, k, MINUS, a, inside, b, inside, ONE, c, inside)
+        else:
+            code = cublas.cublasSgemm_v2(handle, 0, 0, n, m, k, ctypes.byref(one), b, n, a, k, ctypes.byref(zero), c, n)
         if code:
             raise SystemExit(f"cublasSgemm: {code}")
 
@@ -234,8 +258,10 @@ def sgemm_of(race: Race) -> Any:
 
 
 def error_of(race: Race, call: Any) -> float:
-    """Relative Frobenius error of the first product, of at most 2048 rows of it."""
+    """Relative Frobenius error of the first product, of at most 2048 rows of it; NaN of corners, which are not made anew."""
     cupy = race.cupy
+    if race.inside:
+        return float("nan")
     a, b, c = race.sets[0]
     c[...] = cupy.nan
     call(0)
@@ -244,7 +270,7 @@ def error_of(race: Race, call: Any) -> float:
     return float(cupy.linalg.norm(c[rows] - want) / cupy.linalg.norm(want))
 
 
-def products(folder: Path, out: Path, alone: bool) -> None:
+def products(folder: Path, out: Path, alone: bool, sizes: Any = SIZES, inside: int = 0) -> None:
     import cupy
 
     cupy.zeros(1)  # a context
@@ -252,14 +278,14 @@ def products(folder: Path, out: Path, alone: bool) -> None:
     calls("prepare")
     print(f"{'m x n x k':22} {'us':>9} {'predicted':>9} {'SGEMM us':>9} {'predicted':>9} {'x SGEMM':>8} {'best us':>9} {'of the best':>11} {'error':>9}"
           "  kernel, and the best where that is another")
-    for size in SIZES:
-        race = Race(*size)
-        first = problem(*size, *(x.data.ptr for x in race.sets[0]))
+    for size in sizes:
+        race = Race(*size, inside=inside)
+        first = problem_of(race, race.sets[0])
         choice = calls.choice(first)
         contenders = {"library": gemm_of(calls, race), "SGEMM": sgemm_of(race)}
         others = {}
         for number in range(calls.function("kernels")()) if not alone else ():
-            of = problem(*size, *(x.data.ptr for x in race.sets[0]), kernel=1 + number)
+            of = problem_of(race, race.sets[0], kernel=1 + number)
             found = sized(Choice)
             if number != choice.kernel and calls.function("select")(ctypes.byref(of), None, ctypes.byref(found)) == 0 and not found.is_fallback:
                 others[calls.kernel(number)] = gemm_of(calls, race, 1 + number)
@@ -378,12 +404,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="what gemmgen library wrote")
     parser.add_argument("--stand-in", action="store_true", help="overhead: on a stand-in for the driver")
     parser.add_argument("--alone", action="store_true", help="products: without the library's other kernels")
+    parser.add_argument("--sizes", type=lambda text: [tuple(map(int, one.split("x"))) for one in text.split(",")], default=SIZES, help="products: of MxNxK")
+    parser.add_argument("--inside", type=int, default=0, metavar="COLUMNS", help="products: C -= A B of corners of a matrix of so many columns")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as out:
         if args.what == "overhead":
             overhead(args.folder.resolve(), args.stand_in, Path(out))
         elif args.what == "products":
-            products(args.folder.resolve(), Path(out), args.alone)
+            products(args.folder.resolve(), Path(out), args.alone, args.sizes, args.inside)
         else:
             {"packed": packed, "batches": batches}[args.what](args.folder.resolve(), Path(out))
 

@@ -387,6 +387,14 @@ class _Facts:
         return self.tiles_m * self.tiles_n * self.fragment.c.register_count
 
     @property
+    def pairs_under_way(self) -> int:
+        """Pairs of neighbours in C that a thread reads while it stores as many others: fewer where its sums take most registers, and
+        1, none ahead, where they leave no register."""
+        combined = self.split_k > 1 or self.design.sums_come_combined or self.scheme.tiled or self.compensates
+        held = self.elements * (1 if combined else len(self.scheme.recombination.steps))
+        return 8 if held <= 64 else 4 if held <= 160 else 1
+
+    @property
     def line_rows(self) -> int:
         """Rows of C that a warp brings out at a time where rows go through shared memory: half a fragment's."""
         return max(1, self.fragment.shape[0] // 2)

@@ -451,6 +451,12 @@ gemmgen_ootomo_b16_wgmma_128x128x64_cd5229a6(
                     b_from += B_STAGE;
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
+                if (beta != 0.0f && ldc % 4 == 0 && ((u64)c & 15) == 0 && work.n0 + BLOCK_N <= n) {
+                    const float* from = c + work.m0 * ldc + work.n0;
+#pragma unroll 1
+                    for (int row = work.m0; row < min(work.m0 + BLOCK_M, m); ++row, from += ldc)
+                        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(BLOCK_N * 4) : "memory");
+                }
             }
         }
     } else {
@@ -533,9 +539,9 @@ gemmgen_ootomo_b16_wgmma_128x128x64_cd5229a6(
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
             const int column0 = n0 + warp_n + (lane & 3) * 2;
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-            const bool pairs = ldc % 2 == 0 && ((u64)c & 7) == 0;
+            const bool together = ldc % 2 == 0 && ((u64)c & 7) == 0;
             // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
-            bool done = !read_c && pairs && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            bool done = !read_c && together && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
             if (done) {
 #pragma unroll
                 for (int i = 0; i < FRAGMENTS_M; ++i)
@@ -553,28 +559,59 @@ gemmgen_ootomo_b16_wgmma_128x128x64_cd5229a6(
             }
             if (done) continue;
             u32 bad[2] = {};  // a bit an element: not finite
+            // A load of C does not overtake a store to it, as the compiler does not know that they are of other elements. So that not every
+            // element waits for its own, a run of pairs is on its way while the run before it is stored.
+            float2 was[2][4];
 #pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; ++i)
+            for (int first = -4; first < 32; first += 4) {
 #pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; ++j)
-#pragma unroll
-                    for (int r = 0; r < 64; r += 2) {
-                        const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
-                        const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
-                        if (row >= m || column >= n) continue;
-                        float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
-                                            fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
-#pragma unroll
-                        for (int e = 0; e < 2; ++e) {
-                            if (column + e >= n) continue;
-                            if (!(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
-                                const int element = (i * FRAGMENTS_N + j) * 64 + r + e;
-                                bad[element / 32] |= 1u << element % 32;
-                                continue;
-                            }
-                            put_element(c + row * ldc + column + e, product[e], alpha, beta);
-                        }
+                for (int q = 0; q < 4; ++q) {
+                    const int p = first + 4 + q;
+                    if (p >= 32) continue;
+                    const int i = 2 * p / (FRAGMENTS_N * 64), j = 2 * p / 64 % FRAGMENTS_N, r = 2 * p % 64;
+                    const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                    float* const to = c + row * ldc + column;
+                    const bool inside = row < m && column + 1 < n;
+                    float2& old = was[p / 4 % 2][q];
+                    old = make_float2(-0.0f, -0.0f);
+                    if (read_c && together && inside) {
+                        old = *(const float2*)to;
+                    } else if (read_c) {
+                        if (row < m && column < n) old.x = to[0];
+                        if (inside) old.y = to[1];
                     }
+                }
+#pragma unroll
+                for (int q = 0; q < 4; ++q) {
+                    const int p = first + q;
+                    if (p < 0 || p >= 32) continue;
+                    const int i = 2 * p / (FRAGMENTS_N * 64), j = 2 * p / 64 % FRAGMENTS_N, r = 2 * p % 64;
+                    const int row = row0 + i * 64 + ((r >> 1) & 1) * 8;
+                    const int column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
+                    float* const to = c + row * ldc + column;
+                    const bool inside = row < m && column + 1 < n;
+                    const float2 old = was[p / 4 % 2][q];
+                    if (row >= m || column >= n) continue;
+                    float product[2] = {fmaf(acc_correction[i][j][r], 0x1p-11f, sum_main[i][j][r]),
+                                        fmaf(acc_correction[i][j][r + 1], 0x1p-11f, sum_main[i][j][r + 1])};
+                    bool store[2] = {true, inside};
+#pragma unroll
+                    for (int e = 0; e < 2; ++e)
+                        if (store[e] && !(fabsf(product[e]) < __uint_as_float(0x7f800000u))) {
+                            const int element = (i * FRAGMENTS_N + j) * 64 + r + e;
+                            bad[element / 32] |= 1u << element % 32;
+                            store[e] = false;
+                        }
+                    const float2 now = make_float2(fmaf(alpha, product[0], beta * old.x), fmaf(alpha, product[1], beta * old.y));
+                    if (together && store[0] && store[1]) {
+                        *(float2*)to = now;
+                    } else {
+                        if (store[0]) to[0] = now.x;
+                        if (store[1]) to[1] = now.y;
+                    }
+                }
+            }
 
             // A low word of 0 times Inf is NaN where FP32 has Inf, and a word may overflow where FP32
             // does not: these elements are computed again from the operands themselves.

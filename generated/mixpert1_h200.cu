@@ -607,6 +607,12 @@ gemmgen_mixpert1_wgmma_64x128x64_810d69d9(
                     b_from += B_STAGE;
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
+                if (beta != 0.0f && ldc % 4 == 0 && ((u64)c & 15) == 0 && work.n0 + BLOCK_N <= n) {
+                    const float* from = c + work.m0 * ldc + work.n0;
+#pragma unroll 1
+                    for (int row = work.m0; row < min(work.m0 + BLOCK_M, m); ++row, from += ldc)
+                        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(BLOCK_N * 4) : "memory");
+                }
             }
         }
     } else {
@@ -684,9 +690,9 @@ gemmgen_mixpert1_wgmma_64x128x64_810d69d9(
             const int row0 = m0 + warp_m + ((lane >> 2) & 7) + (lane >> 5) * 16;
             const int column0 = n0 + warp_n + (lane & 3) * 2;
             const bool read_c = beta != 0.0f;  // BLAS: with beta = 0, C is not read
-            const bool pairs = ldc % 2 == 0 && ((u64)c & 7) == 0;
+            const bool together = ldc % 2 == 0 && ((u64)c & 7) == 0;
             // A whole tile that nothing is added to is stored without a question but one: the same few instructions for all.
-            bool done = !read_c && pairs && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
+            bool done = !read_c && together && m0 + BLOCK_M <= m && n0 + BLOCK_N <= n;
             if (done) {
 #pragma unroll
                 for (int i = 0; i < FRAGMENTS_M; ++i)

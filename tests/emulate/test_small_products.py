@@ -59,9 +59,11 @@ def made(name: str, table: str = "WAYS"):
 
 
 def integers(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A [M, K], B [K, N] and C [M, N] of integers, none of them 0 in C."""
+    """A [M, K], B [K, N] and C [M, N] of integers, none of them 0 in C; rows of A and columns of B beside one another differ in scale."""
     rng = np.random.default_rng(m + n + k)
     a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    a *= np.exp2(np.arange(m) // 5 % 3, dtype=np.float32)[:, None]
+    b *= np.exp2(np.arange(n) % 3, dtype=np.float32)
     return a, b, rng.integers(1, 9, (m, n)).astype(np.float32)
 
 
@@ -120,6 +122,41 @@ def test_a_whole_tile_wherever_c_lies(name, extra, misalign):
     a, b, _ = integers(64, 64, 64)
     result = gemm(*made(name), a, b, placement=Placement((0, 0, extra), (0, 0, misalign)))
     assert np.array_equal(result.c, a @ b) and result.intact
+
+
+RUNS = {
+    # Pairs of a thread under way: way; what C held is read in runs of so many.
+    8: dict(HOPPER, scheme="scaled", tile={"block": [64, 64, 32], "warp": [64, 64, 32], "cluster": 1}, stages=2),
+    4: dict(HOPPER, tile={"block": [64, 72, 32], "warp": [64, 72, 32], "cluster": 2}, stages=2, promote=0),
+    1: dict(HOPPER, scheme="mixpert4", tile={"block": [64, 96, 64], "warp": [64, 96, 64], "cluster": 1}, stages=2, promote=0),
+}
+
+
+@pytest.mark.parametrize(("run", "extra", "misalign"), covering((run, *place) for run in RUNS for place in ((0, 0), (0, 4), (1, 0), (2, 8))))
+def test_what_c_held_is_added_once(run, extra, misalign):
+    """Whole tiles and edges, more pairs than a run has, wherever C lies; elements that are computed again find C as it was."""
+    plan, source, binary = compiled(run)
+    assert plan.pairs_under_way == run and ("prefetch.L2" in source.text)
+    n = 2 * plan.block[1] + 1
+    a, b, c = integers(129, n, 20)
+    a[3, 7] = np.inf
+    b[7, :] = np.where(b[7, :] == 0, 1, b[7, :])
+    result = gemm(EmulatorDevice(plan, source, binary, schedule=TOGETHER), plan, source, a, b, c, alpha=-2.0, beta=0.5,
+                  placement=Placement((0, 0, extra), (0, 0, misalign)))
+    want = -2 * (a @ b) + 0.5 * c
+    assert np.array_equal(result.c, want) and result.intact and result.status["repaired"] == n
+
+
+@cache
+def compiled(run: int):
+    plan = plan_of(**RUNS[run])
+    source = render(plan)
+    return plan, source, assembled(source)
+
+
+def test_slices_ask_for_no_c_ahead():
+    """Each slice would ask for it, and one of them reads it."""
+    assert "prefetch.L2" not in render(plan_of(**dict(SMALL_GROUPS, split_k=2))).text
 
 
 @pytest.mark.parametrize("size", [(192, 128, 64), (130, 190, 33)], ids=["whole", "ragged"])

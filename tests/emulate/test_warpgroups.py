@@ -60,7 +60,7 @@ FAULTS = {
     "a descriptor's swizzle": (ALONE, swap("0x4000004000010000ull", "0x8000004000010000ull")),
     "a descriptor's step along k": (ALONE, swap("step * 32) / 16", "step * 64) / 16")),
     "the words' swizzle": (ALONE, swap("chunk ^ (row & 7)", "chunk ^ (row / 2 & 7)")),
-    "the copier's phase": (ALONE, swap("                    if (++slot == STAGES) slot = 0, phase ^= 1;\n                }\n            }\n        }", "                    if (++slot == STAGES) slot = 0;\n                }\n            }\n        }")),
+    "the copier's phase": (ALONE, swap("                    if (++slot == STAGES) slot = 0, phase ^= 1;\n                }\n                if (beta", "                    if (++slot == STAGES) slot = 0;\n                }\n                if (beta")),
     "the multipliers' phase": (ALONE, swap("held = slot;\n                if (++slot == STAGES) slot = 0, phase ^= 1;", "held = slot;\n                if (++slot == STAGES) slot = 0;")),
     "a copier that does not wait": (ALONE, swap("mbarrier_wait(free + slot * 8, phase);", "")),
     "multipliers that do not wait": (ALONE, swap("                    mbarrier_wait(full + slot * 8, phase);", "")),
