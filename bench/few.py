@@ -48,10 +48,14 @@ def pick(options: argparse.Namespace) -> None:
     shapes = drawn(options.shapes, options.seed)
     rows = [row for row in Store(options.store).rows() if row.layout == "nn"]
     found = choose(rows, options.kernels, [Shape(*one) for one in shapes], gpus=[options.gpu], error=options.error, held_out=0.0, method="greedy")
-    kernels = [found.costs[options.gpu].rows[at] for at in found.sets[options.gpu].kernels]
-    value = {"gpu": options.gpu, "shapes": shapes, "kernels": [{"identity": kernel_of(row), "name": row.kernel, "spec": spec_of(row), "error": row.error}
-                                                               for row in kernels]}
-    options.output.write_text(json.dumps(value, indent=1) + "\n")
+    picked = [found.costs[options.gpu].rows[at] for at in found.sets[options.gpu].kernels]
+    kernels = [{"identity": kernel_of(row), "name": row.kernel, "spec": spec_of(row), "error": row.error} for row in picked]
+    written(options, shapes, kernels)
+
+
+def written(options: argparse.Namespace, shapes: list[tuple[int, int, int]], kernels: list[dict[str, Any]]) -> None:
+    """What `time` is asked for."""
+    options.output.write_text(json.dumps({"gpu": options.gpu, "shapes": shapes, "kernels": kernels}, indent=1) + "\n")
     print(f"{len(kernels)} kernels, {len(shapes)} shapes")
 
 
@@ -79,8 +83,7 @@ def alike(options: argparse.Namespace) -> None:
                 name = f"{plan.design.name} {plan.decided}"
                 kernels[plan.hash] = {"identity": plan.hash, "name": name, "spec": settled_spec(request.loaded, plan), "error": None}
     shapes = [tuple(map(int, one.split("x"))) for one in options.shapes.split(",")]
-    options.output.write_text(json.dumps({"gpu": options.gpu, "shapes": shapes, "kernels": list(kernels.values())}, indent=1) + "\n")
-    print(f"{len(kernels)} kernels, {len(shapes)} shapes")
+    written(options, shapes, list(kernels.values()))
 
 
 def race(options: argparse.Namespace) -> None:

@@ -1,12 +1,12 @@
 """What a library of kernels costs and gives, by its C functions alone.
 
-    gemmgen library specs/libraries/lab.toml -o /tmp/lab
-    python bench/library.py overhead /tmp/lab             # a call on the host, against its launches alone; a GPU and cupy
-    python bench/library.py overhead /tmp/lab --stand-in  # what the library itself takes of that; no GPU
-    python bench/library.py products /tmp/lab             # times beside cuBLAS's SGEMM, and what other kernels of the library take
-    python bench/library.py products /tmp/lab --inside 16384 --sizes 15872x512x512,8192x8192x8192  # C -= A B of corners of one matrix by columns
-    python bench/library.py packed /tmp/lab               # (64 ... 4096) x 4096 x 4096 with B packed, beside SGEMM
-    python bench/library.py batches /tmp/lab              # batches told by arrays of pointers and by strides, beside cuBLAS's
+    gemmgen library specs/libraries/lab.toml -o lab
+    python bench/library.py overhead lab             # a call on the host, against its launches alone; a GPU and cupy
+    python bench/library.py overhead lab --stand-in  # what the library itself takes of that; no GPU
+    python bench/library.py products lab             # times beside cuBLAS's SGEMM, and what other kernels of the library take
+    python bench/library.py products lab --inside 16384 --sizes 15872x512x512,8192x8192x8192  # C -= A B of corners of one matrix by columns
+    python bench/library.py packed lab               # (64 ... 4096) x 4096 x 4096 with B packed, beside SGEMM
+    python bench/library.py batches lab              # batches told by arrays of pointers and by strides, beside cuBLAS's
 
 Times are medians of rounds in which all contenders take turns, over operands that together are larger than L2.
 """
@@ -160,7 +160,7 @@ class Race:
     """Contenders over rotating operands, timed in turns; `batch` matrices each, one after another.
 
     Args:
-        inside: columns of a square matrix, stored by columns, whose corners are the operands: C -= A B, as a factorization does it. 0 for matrices by themselves.
+        inside: columns of a square matrix, stored by columns, whose corners are the operands: C -= A B, as a factorization does it. 0: matrices by themselves.
     """
 
     def __init__(self, m: int, n: int, k: int, batch: int = 1, inside: int = 0):
@@ -172,13 +172,13 @@ class Race:
                 raise SystemExit(f"{m} x {n} x {k} does not lie in a matrix of {inside} columns: needs k + m and k + n of at most that")
             # Small, so that many products leave C finite.
             wholes = [cupy.random.default_rng(i).random((inside, inside), dtype=cupy.float32) * 1e-3 for i in range(2)]
-            self.copies, self.sets = 2, [(one[0, k:], one[k:], one[k:, k:]) for one in wholes]
+            self.sets = [(one[0, k:], one[k:], one[k:, k:]) for one in wholes]
             return
         each = 4 * (m * k + k * n + m * n) * batch
-        self.copies = max(2, -(-3 * L2 // each))
+        copies = max(2, -(-3 * L2 // each))
         rng = cupy.random.default_rng(0)
         self.sets = [tuple(rng.standard_normal((x * batch, y), dtype=cupy.float32) for x, y in ((m, k), (k, n), (m, n)))
-                     for _ in range(min(self.copies, 200))]
+                     for _ in range(min(copies, 200))]
 
     def run(self, contenders: dict[str, Any], seconds: float = 0.25) -> dict[str, float]:
         """Microseconds of each: functions of a number of the operands."""

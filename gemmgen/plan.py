@@ -395,6 +395,11 @@ class _Facts:
         return 8 if held <= 64 else 4 if held <= 160 else 1
 
     @property
+    def fetches_c(self) -> bool:
+        """Whether who copies stages has a tile of C brought to L2, too. Of slices only one reads C, and of a batch of many sizes `beta` is known late."""
+        return self.output.vectors and self.split_k == 1 and self.block[1] % 4 == 0 and (self.strided or not self.batch)
+
+    @property
     def line_rows(self) -> int:
         """Rows of C that a warp brings out at a time where rows go through shared memory: half a fragment's."""
         return max(1, self.fragment.shape[0] // 2)

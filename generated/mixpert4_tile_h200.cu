@@ -505,9 +505,10 @@ gemmgen_mixpert4_tile_wgmma_128x64x64_a209588a(
                     if (++slot == STAGES) slot = 0, phase ^= 1;
                 }
                 if (beta != 0.0f && ldc % 4 == 0 && ((u64)c & 15) == 0 && work.n0 + BLOCK_N <= n) {
-                    const float* from = c + work.m0 * ldc + work.n0;
+                    int row = work.m0;
+                    const float* from = c + row * ldc + work.n0;
 #pragma unroll 1
-                    for (int row = work.m0; row < min(work.m0 + BLOCK_M, m); ++row, from += ldc)
+                    for (; row < min(work.m0 + BLOCK_M, m); ++row, from += ldc)
                         asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(BLOCK_N * 4) : "memory");
                 }
             }
