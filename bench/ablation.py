@@ -2,11 +2,12 @@
 
     python bench/ablation.py show specs/ablations/egemm.toml [--gpu h200]
     python bench/ablation.py run specs/ablations/egemm.toml [--gpu h200] [--sizes 4096,8192] [--rounds 9] [--json FILE]
+    python bench/ablation.py table specs/ablations/egemm.toml --json FILE
     python bench/ablation.py once specs/ablations/egemm.toml --step "Table 4" [--gpu h200] [--size 4096]
 
 A list has a base spec and steps, each of which changes some of it; claims name two steps and the ratio that the paper reports. `show` solves every step and
 needs no GPU. `run` times the main kernels of all steps in one race on a CUDA GPU, cuBLAS SGEMM beside them, and prints a line for each step and each claim;
-a step that the compiler or the GPU refuses is told and left out. `once` launches one step's kernels once, for a profiler.
+a step that the compiler or the GPU refuses is told and left out. `table` prints the same lines of the file that `run` wrote with --json. `once` launches one step's kernels once, for a profiler.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ def once(ablation: Ablation, name: str, gpu: str | None, size: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("show", "run", "once"))
+    parser.add_argument("verb", choices=("show", "run", "table", "once"))
     parser.add_argument("list", type=Path)
     parser.add_argument("--gpu", default=None)
     parser.add_argument("--sizes", default="4096,8192")
@@ -241,9 +242,14 @@ def main() -> int:
     elif options.verb == "once":
         once(ablation, options.step, options.gpu, options.size)
     else:
-        document = measured(ablation, options.gpu, [int(text) for text in options.sizes.split(",")], options.rounds, options.slice_ms)
-        if options.json:
-            options.json.write_text(json.dumps(document, indent=1) + "\n")
+        if options.verb == "run":
+            document = measured(ablation, options.gpu, [int(text) for text in options.sizes.split(",")], options.rounds, options.slice_ms)
+            if options.json:
+                options.json.write_text(json.dumps(document, indent=1) + "\n")
+        elif options.json:
+            document = json.loads(options.json.read_text())
+        else:
+            parser.error("table needs --json FILE, as run wrote it")
         print(f"{ablation.title}, {document['device']}\n\n{speeds_table(ablation, document)}\n\n{claims_table(ablation, document)}")
     return 0
 
