@@ -11,9 +11,10 @@ A record is a comment of a page and the block of lines behind it, a Markdown tab
     | rows | before | after |
     | --- | ---: | ---: |
 
-The rest of the comment's first line is a command, which runs in the root of the tree; `python` and `gemmgen` are those of this interpreter, and OUT is a folder for
-what it writes besides. The lines that follow are SQL for DuckDB, which runs in docs/results and reads the command's JSON as `output` and any committed file by its
-name; `percent(share)` is a macro for them. At least one of the two is there. Braces in a command stand for several, as in a shell (`--kernels {1,2,4}`), whose outputs follow one another. The block is then
+The rest of the comment's first line is a command, which runs in the root of the tree; `python` and `gemmgen` are those of this interpreter, and $OUT is a folder
+for what it writes besides. The lines that follow are SQL for DuckDB, which runs in docs/results and reads the command's JSON as `output` and any committed file by its
+name; `percent(share)` is a macro for them. At least one of the two is there. Braces in a command stand for several, as in a shell (`--kernels {1,2,4}`), whose
+outputs follow one another. The block is then
 
 - with SQL: the rows as a Markdown table, or, of one column that is named `text`, as lines; numbers are written as the query formats them;
 - without SQL, for a table: that table of the command's output which has the same header; of its rows those whose first cells the page has;
