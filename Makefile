@@ -2,7 +2,7 @@
 # make test-fast  the quick ones of tests/unit and tests/golden, which build next to nothing
 # make test       tests of every kind that this machine can run
 # make test-all   the same and the long tail: every combination, every whole report, thousands of random specs
-# make mutants    put single faults into a copy and see whether the tests notice: an hour or more; ARGS="--room split" for fewer
+# make mutants    put single faults into a copy and see whether the tests notice; what is known is kept; ARGS="--room split" for fewer
 # make rocm       fetch what exports for AMD are compiled and linked against in tests, into .rocm: 70 MB from Debian, without root
 # make clean      remove what those above made
 #

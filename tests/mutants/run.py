@@ -1,10 +1,12 @@
 """Puts single faults into a copy of this tree, one at a time, and runs the tests that must see each.
 
-    make mutants                                   every fault; the table goes to docs/results/mutants.md
+    make mutants                                   every fault whose verdict is not kept; the table goes to docs/results/mutants.md
+    make mutants ARGS=--fresh                      those, too, whose verdict is of another text of the program
     make mutants ARGS="--room split --jobs 2"      those of a room, two at a time
-    make mutants ARGS="--only ID --only ID"        these alone
+    make mutants ARGS="--only ID --repeat 5"       this alone, kept or not, five times
     make mutants ARGS=--check                      only whether each fault still finds what it changes
-    make mutants ARGS="--table A.json B.json"      the table of several runs that wrote --json, none of them of all faults
+    make mutants ARGS=--table                      only the table of what is kept
+    make mutants ARGS="--merge FILE..."            add what other machines kept, then the table
 
 A fault is a row of a TOML file beside this one, whose name is the room's:
 
@@ -22,19 +24,29 @@ The named tests run on the unaltered copy first and have to pass there. Then a f
     caught       a test failed, or nothing came of it in time
     survived     all of them passed
     equivalent   all of them passed, and the row says why they must
+    luck         with --repeat: seen in some of the runs only
     stale        `find` does not stand in the file exactly once
-    broken       the fault was none: a test could not be loaded, or a template's text does not compile
+    broken       the fault was none: a module or a template cannot be read, a template's text does not compile, or a named test
+                 fails or is skipped on the unaltered copy
 
-The exit code is 0 where all are caught or equivalent, at most ALLOWED of them the latter.
+Verdicts are kept in kept.jsonl beside this file, a line a fault (`Known`). The exit code is 0 where all are caught or equivalent,
+at most ALLOWED of them the latter.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import ctypes
+import fcntl
+import hashlib
+import importlib
 import json
+import multiprocessing
 import os
-import queue
+import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -42,20 +54,36 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+import types
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import groupby
+from multiprocessing.connection import wait
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE = ROOT / "docs" / "results" / "mutants.md"
 VENDORS = ("nvidia", "amd", "both")
+STATES = ("caught", "survived", "equivalent", "luck", "stale", "broken")
+GOOD = ("caught", "equivalent")
 ALLOWED = 3
 """Equivalent faults that the list may hold."""
+RULES = 1
+"""Part of every key: another number where verdicts are reached in another way."""
+SHARE = 0.1
+"""Of the kept verdicts that are of another text of the program, how many an ordinary run tries again."""
 
-_LEFT_OUT = (".git", ".venv", "__pycache__", "build-out", "dist", ".pytest_cache", ".hypothesis")
-_PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=short")
-_SEEDS = "--hypothesis-seed=0"
+_LEFT_OUT = (".git", ".venv", ".venv-frameworks", ".rocm", "__pycache__", "build-out", "dist", ".pytest_cache", ".hypothesis")
+_PROGRAM = ("gemmgen", "templates", "specs", "cmake", "bench")
+_PYTEST = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=short", "--hypothesis-seed=0")
+_COMPILERS = ("cc", "gcc", "g++", "c++", "clang", "clang++", "nvcc", "hipcc", "gfortran")
+_IMPORTED = (
+    "numpy", "sympy", "pydantic", "jinja2", "typer", "pytest", "_pytest.assertion.rewrite", "xdist.plugin", "hypothesis", "hypothesis.strategies",
+    "unittest.mock", "concurrent.futures", "http.server",
+)
+"""What a process that faults are forked from has imported: nothing of this tree, and nothing that starts threads."""
 
 
 @dataclass(frozen=True)
@@ -74,55 +102,32 @@ class Mutant:
 
 @dataclass
 class Outcome:
-    """What became of a fault: `state` as above, `how` the first line that a failing test gave as the reason."""
+    """What became of a fault.
+
+    Attributes:
+        state: one of STATES.
+        how: the first line that a failing test gave as the reason.
+        seconds: of processor time, compilers and other children included.
+        key: what the verdict hangs on (`Texts.key`).
+        program: the digest of the program's text that it was reached with (`Texts.program`).
+    """
 
     mutant: Mutant
     state: str
     how: str = ""
     seconds: float = 0.0
+    key: str = ""
+    program: str = ""
 
 
-@dataclass
-class Tree:
-    """A copy that faults are put into, and a build cache that only such copies use."""
-
-    root: Path
-    cache: Path
-
-    def run(self, tests: Sequence[str], timeout: float | None, cache: Path | None = None, writes: bool = False) -> tuple[int, str]:
-        """pytest's exit code and output; -1 where it took too long.
-
-        Args:
-            cache: of built kernels, instead of this tree's.
-            writes: whether byte code is kept, as nothing that was compiled from an altered file may be.
-        """
-        environment = os.environ | {"PYTHONPATH": str(self.root), "GEMMGEN_CACHE": str(cache or self.cache)}
-        environment |= {} if writes else {"PYTHONDONTWRITEBYTECODE": "1"}
-        process = subprocess.Popen(
-            [*_PYTEST, _SEEDS, *tests], cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=timeout)
-            return process.returncode, output
-        except subprocess.TimeoutExpired:
-            return -1, ""
-        finally:
-            try:  # its own group: workers of a test that was stopped, too
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-
-
-def read(folder: Path = Path(__file__).parent) -> list[Mutant]:
-    """Every row.
+def read(root: Path = ROOT) -> list[Mutant]:
+    """Every row of a tree.
 
     Raises:
         ValueError: a row is not as the head of this file says.
     """
     found: list[Mutant] = []
-    for path in sorted(folder.glob("*.toml")):
+    for path in sorted((root / "tests" / "mutants").glob("*.toml")):
         for row in tomllib.loads(path.read_text()).get("mutant", []):
             row["tests"] = tuple(row.get("tests", ()))
             try:
@@ -134,7 +139,7 @@ def read(folder: Path = Path(__file__).parent) -> list[Mutant]:
             if any(test.startswith("tests/golden") for test in mutant.tests):
                 raise ValueError(f"{path.name}: {mutant.id}: recorded text sees every change and understands none")
             found.append(mutant)
-    if twice := {mutant.id for mutant in found if sum(other.id == mutant.id for other in found) > 1}:
+    if twice := [name for name, count in Counter(mutant.id for mutant in found).items() if count > 1]:
         raise ValueError(f"stand twice: {sorted(twice)}")
     return found
 
@@ -162,167 +167,659 @@ def lost_tests(mutants: Iterable[Mutant], root: Path = ROOT) -> dict[str, str]:
     return wrong
 
 
-def copy(folder: Path) -> Tree:
-    """A copy of the tree below `folder`."""
-    shutil.copytree(ROOT, folder / "0" / "tree", ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
-    return Tree(folder / "0" / "tree", folder / "cache")
+# ---- what a verdict hangs on
 
 
-def unaltered(tree: Tree, tests: Sequence[str]) -> str:
-    """Runs the tests on the copy as it is; what is wrong, empty where all pass there."""
-    where = subprocess.run(
-        [sys.executable, "-c", "import gemmgen; print(gemmgen.__file__)"], cwd="/", env=os.environ | {"PYTHONPATH": str(tree.root)},
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()
-    if not Path(where).is_relative_to(tree.root):
-        return f"gemmgen comes from {where}, not from the copy: no fault would be seen"
-    code, output = tree.run(tests, None, writes=True)
-    if code or re.search(r"\d+ skipped", output.splitlines()[-1]):
-        return f"the unaltered tree fails or skips (pytest's code {code}):\n{output[-4000:]}"
-    return ""
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def attempt(tree: Tree, mutant: Mutant, timeout: float) -> Outcome:
-    """Puts a fault into the copy, runs its tests and takes it out again."""
-    path, started = tree.root / mutant.file, time.monotonic()
-    text = path.read_text()
-    if text.count(mutant.find) != 1:
-        return Outcome(mutant, "stale", stale([mutant], tree.root)[mutant.id])
-    kept = path.stat()
-    # Kernels built before serve again, but what builds them and reads them must do its work.
-    cache = Path(tempfile.mkdtemp(dir=tree.root.parent)) if mutant.file.startswith("gemmgen/build/") else None
+class Texts:
+    """Digests of a tree's texts, of which keys are made."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self._data = {path: path.read_bytes().decode(errors="replace") for path in _files(root / "tests") if path.suffix != ".py"}
+        self._needed: dict[tuple[str, ...], str] = {}
+        self._words: dict[str, tuple[str, list[str]]] = {}
+
+    @cached_property
+    def program(self) -> str:
+        """Of all that is no test."""
+        paths = [path for folder in _PROGRAM for path in _files(self.root / folder)]
+        return _digest(part for path in paths for part in (str(path.relative_to(self.root)), path.read_bytes().decode(errors="replace")))
+
+    def key(self, mutant: Mutant) -> str:
+        """What a verdict hangs on: the altered file, the named tests and what these need of tests/."""
+        text = (self.root / mutant.file).read_text().replace(mutant.find, mutant.replace)
+        return _digest([str(RULES), mutant.file, text, mutant.equivalent and "equivalent", *mutant.tests, self.needed(mutant.tests)])
+
+    def passing(self, test: str) -> str:
+        """What it hangs on that a test passes on the unaltered tree: the whole program, and what the test needs of tests/."""
+        return _digest([str(RULES), test, self.program, self.needed((test,))])
+
+    def needed(self, tests: tuple[str, ...]) -> str:
+        """Of the named functions' files, less the other tests in these, and of what they need of tests/.
+
+        That is conftest.py, every module that is imported from tests/, and every other file of tests/ whose name or folder stands in one of these.
+        """
+        if tests not in self._needed:
+            named: dict[Path, set[str]] = {}
+            for test in tests:
+                file, _, name = test.partition("::")
+                named.setdefault(self.root / file, set()).add(re.split(r"::|\[", name)[0])
+            left = [(path, _less_other_tests(path, names)) for path, names in named.items()]
+            # What conftest.py imports of tests/ is the list of thinned tests, which decides nothing here: no marker is asked for.
+            common = self.root / "tests" / "conftest.py"
+            parts, seen = [common.read_text() if common.is_file() else ""], {*named}
+            while left:
+                path, text = left.pop()
+                digest, modules = self._words_of(text)
+                parts.append(f"{path.relative_to(self.root)} {digest}")
+                for module in modules:
+                    for other in {self.root / "tests" / f"{module}.py", path.parent / f"{module}.py"} - seen:
+                        if other.is_file():
+                            seen.add(other)
+                            left.append((other, other.read_text()))
+            self._needed[tests] = _digest(sorted(parts))
+        return self._needed[tests]
+
+    def _words_of(self, text: str) -> tuple[str, list[str]]:
+        """A digest of a text and the other files of tests/ that it names, and the modules that it imports."""
+        if text not in self._words:
+            words, modules = {*re.findall(r"\w+", text)}, re.findall(r"^\s*(?:from|import) (\w+)", text, re.M)
+            data = [content for path, content in self._data.items() if {path.stem, path.parent.name} & words or path.name in text]
+            self._words[text] = _digest([text, *data]), modules
+        return self._words[text]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and not {"__pycache__", "mutants"} & {*path.parts[len(folder.parts):]}]
+
+
+def _less_other_tests(path: Path, names: set[str]) -> str:
+    """A file's text without the functions that are tests and not among these; whole where a name is empty."""
+    lines, tests = _tests_in(path)
+    lines = [*lines]
+    for name, first, end in tests if "" not in names else ():
+        if name not in names:
+            lines[first:end] = [""] * (end - first)
+    return "\n".join(filter(None, lines))
+
+
+@cache
+def _tests_in(path: Path) -> tuple[list[str], list[tuple[str, int, int]]]:
+    """A file's lines, and name, first and last line of each test."""
+    text = path.read_text() if path.is_file() else ""
+    tests = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return text.splitlines(), [(node.name, min([node.lineno, *(one.lineno for one in node.decorator_list)]) - 1, node.end_lineno) for node in tests]
+
+
+class Known:
+    """What earlier runs found, a line of JSON each (`_line`), in a file that runs append to and that may be joined with another's.
+
+    Of several lines with one key the last counts. Lines whose key no row has any more go when the file is written anew.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def read(self, *others: Path) -> dict[str, dict]:
+        """Each line by its key; this file's before those of the others."""
+        lines: list[dict] = []
+        for path in (*others, self.path):
+            for line in path.read_text().splitlines() if path.is_file() else ():
+                try:
+                    lines.append(json.loads(line))
+                except ValueError:  # the end of what a machine that fell over was writing, or a mark of a merge
+                    pass
+        return {line["key"]: line for line in lines if isinstance(line, dict) and "key" in line}
+
+    def add(self, **line: object) -> None:
+        """Appends a line, whole or not at all, whoever else does."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._alone(), self.path.open("a") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def tidy(self, keys: Iterable[str], *others: Path) -> None:
+        """Writes the file anew, by the faults' ids, with no key but these."""
+        with self._alone():
+            kept = self.read(*others)
+            lines = sorted((kept[key] for key in set(keys) & kept.keys()), key=lambda line: (line["id"], line["key"]))
+            new = self.path.with_suffix(".new")
+            new.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+            new.replace(self.path)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+
+# ---- one run of tests, in a process forked from one that has imported what is not ours
+
+
+@dataclass
+class Ran:
+    """What a run of tests told.
+
+    Attributes:
+        code: pytest's, or -1 where it took too long and -2 where the process died.
+        passed, skipped: names of tests.
+        failed: by name what failed: the `reason`, `unread` where a module or a template could not be read.
+        refused: what compilers said of the files that they refused, by the test.
+        seconds: of processor time.
+        wall: seconds.
+        output: its end.
+    """
+
+    code: int = -2
+    passed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: dict[str, dict] = field(default_factory=dict)
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    seconds: float = 0.0
+    wall: float = 0.0
+    output: str = ""
+
+
+class _Watch:
+    """pytest's plugin that fills a `Ran`, and notes what compilers refuse: those on the PATH (`Tree.shims`), zig's clang, NVRTC."""
+
+    def __init__(self, ran: Ran, refused: Path):
+        self.ran, self.file, self.here, self.unread = ran, refused, 0, False
+
+    def refuse(self, told: str) -> None:
+        with self.file.open("a") as file:
+            file.write(f"{told}\f")
+
+    def install(self) -> None:
+        import jinja2
+
+        run, handled = subprocess.run, jinja2.Environment.handle_exception
+
+        def ran(*arguments, **options):
+            done = run(*arguments, **options)
+            if done.returncode and isinstance(done.args, (list, tuple)) and [*map(os.fspath, done.args[1:2])] in (["c++"], ["cc"], ["clang"], ["ld.lld"]):
+                self.refuse(done.stderr.decode(errors="replace") if isinstance(done.stderr, bytes) else done.stderr or "")
+            return done
+
+        def handle(environment, source=None):
+            self.unread |= isinstance(sys.exc_info()[1], jinja2.TemplateError)
+            return handled(environment, source)
+
+        subprocess.run, jinja2.Environment.handle_exception = ran, handle
+
+    def nvrtc(self) -> None:
+        module = sys.modules.get("gemmgen.build.nvrtc")
+        if module is None or module.Compiler.run.__module__ == __name__:
+            return
+        run = module.Compiler.run
+
+        def ran(compiler, *arguments, **options):
+            output = run(compiler, *arguments, **options)
+            if not output.ok:
+                self.refuse(output.log)
+            return output
+
+        module.Compiler.run = ran
+
+    def pytest_runtest_logstart(self, nodeid, location):
+        self.nvrtc()
+        self.here, self.unread = len(self.refusals()), False
+
+    def refusals(self) -> list[str]:
+        """The first error of each, without places and numbers, which differ from run to run."""
+        texts = self.file.read_text(errors="replace").split("\f")[:-1] if self.file.exists() else []
+        errors = [re.search(r".*(?:error|undefined).*", text, re.I) for text in texts]
+        return [re.sub(r"\S*/\S*|\d+", "", error[0])[:200] if error else "" for error in errors]
+
+    def pytest_runtest_makereport(self, item, call):
+        error = call.excinfo and call.excinfo.value
+        while error is not None:
+            self.unread |= isinstance(error, (SyntaxError, ImportError))
+            error = error.__cause__
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            reasons = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E  ")]
+            self.ran.failed.setdefault(report.nodeid, {"reason": reasons[0] if reasons else report.longreprtext[-200:], "unread": self.unread})
+        elif report.skipped:
+            self.ran.skipped.append(report.nodeid)
+        elif report.when == "call":
+            self.ran.passed.append(report.nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid, location):
+        if refused := self.refusals()[self.here:]:
+            self.ran.refused[nodeid] = refused
+
+
+def copied(root: Path, to: Path) -> Path:
+    """A copy of a tree, without what was built in it."""
+    return Path(shutil.copytree(root, to, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True))
+
+
+@dataclass
+class Tree:
+    """A copy that faults are put into, and a cache of built kernels that only such copies use.
+
+    Attributes:
+        folder: the copy is in its `tree`, and all that tests leave in its `t`.
+    """
+
+    folder: Path
+    cache: Path
+    files: int = 0
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "tree"
+
+    def shims(self) -> None:
+        """Compilers that note what they refuse, to be first on the PATH."""
+        (self.folder / "bin").mkdir()
+        for name in _COMPILERS:
+            if path := shutil.which(name):
+                shim = self.folder / "bin" / name
+                said = f'"{self.folder}/said.$$"'
+                shim.write_text(
+                    f'#!/bin/sh\n"{path}" "$@" 2>{said}\ncode=$?\ncat {said} >&2\n'
+                    f'[ $code = 0 ] || {{ cat {said}; printf "\\f"; }} >>"{self.folder}/refused"\nrm {said}\nexit $code\n')
+                shim.chmod(0o755)
+
+    def run(self, tests: Sequence[str], timeout: float, fault: tuple[str, str] | None = None, stops: bool = True) -> Ran:
+        """Runs tests in a process of its own, all of whose children are ended with it.
+
+        Args:
+            fault: a file, and the text that it has meanwhile.
+            stops: whether the first failure ends the run.
+        """
+        self.files += 1
+        temporary, path = self.folder / "t", fault and self.root / fault[0]
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        for left in ("refused", "ran", "output"):
+            (self.folder / left).unlink(missing_ok=True)
+        # Kernels built before serve again, but what builds them and reads them must do its work.
+        built = temporary / "cache" if fault and fault[0].startswith("gemmgen/build/") else self.cache
+        began, used = time.monotonic(), _used()
+        before = path and (path.read_bytes(), path.stat())
+        try:
+            if before:
+                path.write_text(fault[1])
+                os.utime(path, (before[1].st_atime, before[1].st_mtime + 10 + self.files))  # no byte code of this file is as new, or of another fault
+            pid = os.fork()
+            if not pid:
+                self._become(tests, built, temporary, stops)
+            while not (done := os.waitpid(pid, os.WNOHANG))[0] and time.monotonic() < began + timeout:
+                time.sleep(0.01)
+        finally:
+            _end_children()
+            if before:
+                path.write_bytes(before[0])
+                os.utime(path, (before[1].st_atime, before[1].st_mtime))
+        ran = Ran(**json.loads((self.folder / "ran").read_text())) if done[0] and (self.folder / "ran").exists() else Ran(-2 if done[0] else -1)
+        ran.output = (self.folder / "output").read_text(errors="replace")[-4000:] if (self.folder / "output").exists() else ""
+        ran.seconds, ran.wall = _used() - used, time.monotonic() - began
+        return ran
+
+    def _become(self, tests: Sequence[str], built: Path, temporary: Path, stops: bool) -> None:
+        """The child: pytest, and no way back."""
+        code = 70
+        try:
+            os.setsid()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            output = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
+                os.dup2(source, target)
+            os.chdir(self.root)
+            os.environ |= {
+                "PYTHONPATH": str(self.root), "GEMMGEN_CACHE": str(built), "TMPDIR": str(temporary), "OPENBLAS_NUM_THREADS": "1",
+                "HYPOTHESIS_STORAGE_DIRECTORY": str(temporary / "h"), "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            }
+            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+            sys.dont_write_bytecode, tempfile.tempdir = False, None
+            os.cpu_count = lambda: 1  # the others have faults of their own
+            sys.path[0] = str(self.root)
+            sys.modules["__main__"] = types.ModuleType("__main__")  # what a spawned process would import
+            ran, pytest = Ran(), importlib.import_module("pytest")
+            watch = _Watch(ran, self.folder / "refused")
+            watch.install()
+            options = [one for one in _PYTEST if stops or one != "-x"]
+            code = int(pytest.main([*options, f"--basetemp={temporary / 'p'}", *tests], plugins=[watch]))
+            ran.code = code
+            if (ours := sys.modules.get("gemmgen")) and not Path(ours.__file__).is_relative_to(self.root):
+                raise SystemExit(f"gemmgen comes from {ours.__file__}, not from the copy: no fault would be seen")
+            (self.folder / "ran").write_text(json.dumps(vars(ran)))
+        except BaseException as error:  # whatever it was, this process ends here
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+
+def _used() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _end_children() -> None:
+    """Ends every child, and theirs, which become ours when it goes, in sessions of their own or not."""
+    while children := [int(pid) for pid in filter(str.isdigit, os.listdir("/proc")) if _parent(pid) == os.getpid()]:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            try:
+                os.waitpid(pid, 0)
+            except ChildProcessError:
+                pass
+
+
+def _parent(pid: str) -> int:
     try:
-        path.write_text(text.replace(mutant.find, mutant.replace))
-        os.utime(path, (kept.st_atime, kept.st_mtime + 10))  # no byte code of the unaltered file is as new
-        code, output = tree.run(mutant.tests, timeout, cache)
-    finally:
-        path.write_text(text)
-        os.utime(path, (kept.st_atime, kept.st_mtime))
-        if cache:
-            shutil.rmtree(cache, ignore_errors=True)
-    reasons = [line[1:].strip() for line in output.splitlines() if line.startswith("E  ")]
-    how = "nothing came of it in time" if code == -1 else reasons[0] if reasons else ""
-    if code == 0:
-        state = "equivalent" if mutant.equivalent else "survived"
-    elif code in (-1, 1):
-        uncompiled = mutant.file.startswith("templates/") and "BuildError" in output
-        state = "broken" if uncompiled else "survived" if mutant.equivalent else "caught"
-        how = "it does not compile: " + how if uncompiled else "is called equivalent, and was caught: " + how if mutant.equivalent else how
-    else:
-        state, how = "broken", f"pytest's code {code}: {how or output[-300:]}"
-    return Outcome(mutant, state, how[:200], time.monotonic() - started)
+        return int(Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # has ended meanwhile
+        return 0
 
 
-def tables(outcomes: Sequence[Outcome]) -> str:
-    """By room and by vendor, then every fault."""
-    states = ("caught", "survived", "equivalent", "stale", "broken")
+def _serve(connection, tree: Tree) -> None:
+    """A worker: runs what it is asked to, until it is ended."""
+    library = ctypes.CDLL(None)
+    library.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: grandchildren whose parent ends become ours
+    library.prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: we end with who asks us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        connection.send(tree.run(*connection.recv()))
+
+
+def _leave(*_) -> None:
+    """Ends a process by an exception, which ends its children and removes its copies on the way."""
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+# ---- the faults of a run
+
+
+class Work:
+    """Runs the unaltered tests that are not known to pass, and each fault as soon as its own have.
+
+    Args:
+        texts: of a copy that nobody alters.
+        scratch: where further copies go.
+        built: folder of what is kept from run to run: which tests pass on the unaltered tree, and built kernels.
+        known: where verdicts go.
+        timeout: seconds that a fault's tests may take at most.
+        repeat: how often each fault is tried.
+    """
+
+    def __init__(self, texts: Texts, scratch: Path, built: Path, known: Known, timeout: float, repeat: int):
+        self.root, self.texts, self.scratch, self.built, self.known, self.timeout, self.repeat = texts.root, texts, scratch, built, known, timeout, repeat
+        self.passed = Known(built / "passed.jsonl")
+        self.outcomes: dict[str, Outcome] = {}
+        self.processes: list[multiprocessing.Process] = []
+
+    def do(self, mutants: Sequence[Mutant], jobs: int, expected: dict[str, float]) -> dict[str, Outcome]:
+        """Each fault's outcome, by its id."""
+        wrong = stale(mutants, self.root)
+        for name, problem in wrong.items():
+            self.outcomes[name] = Outcome(next(one for one in mutants if one.id == name), "stale", problem)
+        todo = sorted((one for one in mutants if one.id not in wrong), key=lambda one: -expected.get(one.id, 0.0))
+        tests = list(dict.fromkeys(test for one in todo for test in one.tests))
+        passed = self.passed.read()
+        state = {test: passed.get(self.texts.passing(test)) for test in tests}
+        unknown = sorted(test for test in tests if state[test] is None)
+        batches = [[*names] for _, names in groupby(unknown, key=lambda test: test.partition("::")[0])]  # of one file each
+        asked = [batch[at:at + 6] for batch in batches for at in range(0, len(batch), 6)]
+        print(f"{len(todo)} faults; of {len(tests)} names of tests {len(unknown)} run on the unaltered tree first", file=sys.stderr, flush=True)
+        workers = self._start(max(1, min(jobs, len(todo) + len(asked))))
+        free, busy = list(workers), {}
+        try:
+            while todo or asked or busy:
+                while free:
+                    ready = next((one for one in todo if all(state[test] is not None for test in one.tests)), None)
+                    if ready is not None:
+                        todo.remove(ready)
+                        if bad := next((test for test in ready.tests if not state[test]["good"]), None):
+                            self._tell(Outcome(ready, "broken", f"{bad}: {state[bad]['how']}"))
+                            continue
+                        text = (self.root / ready.file).read_text().replace(ready.find, ready.replace)
+                        limit = min(self.timeout, 60 + 10 * sum(state[test]["wall"] for test in ready.tests))
+                        job, request = ("fault", ready, []), (ready.tests, limit, (ready.file, text))
+                    elif asked:
+                        names = asked.pop(0)
+                        job, request = ("tests", names, []), (names, 6 * self.timeout, None, False)
+                    else:
+                        break
+                    worker = free.pop()
+                    worker.send(request)
+                    busy[worker] = job, request
+                for worker in wait(busy):
+                    (kind, what, before), request = busy.pop(worker)
+                    ran = worker.recv()
+                    if kind == "tests":
+                        state |= self._passing(what, ran)
+                    else:
+                        before.append(self._judge(what, ran, state))
+                        if len(before) < self.repeat:
+                            worker.send(request)
+                            busy[worker] = (kind, what, before), request
+                            continue
+                        self._tell(_together(before))
+                    free.append(worker)
+        finally:
+            for process in self.processes:
+                process.terminate()
+            for process in self.processes:
+                process.join()
+        return self.outcomes
+
+    def _start(self, jobs: int) -> list:
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else it starts them as it is imported
+        for name in _IMPORTED:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                pass
+        assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
+        context, connections = multiprocessing.get_context("fork"), []
+        for job in range(jobs):
+            tree = Tree(self.scratch / str(job), self.built / "cache")
+            copied(self.root, tree.root)
+            tree.shims()
+            ours, theirs = context.Pipe()
+            self.processes.append(context.Process(target=_serve, args=(theirs, tree), daemon=False))
+            self.processes[-1].start()
+            theirs.close()
+            connections.append(ours)
+        return connections
+
+    def _passing(self, names: Sequence[str], ran: Ran) -> dict[str, dict]:
+        """What a run on the unaltered tree says of each name; kept where it passes."""
+        found = {}
+        for name in names:
+            def mine(nodes: Iterable[str], name=name) -> list[str]:
+                return [node for node in nodes if node == name or node.startswith((name + "[", name + "::"))]
+
+            passed, skipped, failed = mine(ran.passed), mine(ran.skipped), mine(ran.failed)
+            good = bool(passed) and not skipped and not failed
+            how = "" if good else "fails on the unaltered tree: " + ran.failed[failed[0]]["reason"] if failed else "is skipped on the unaltered tree" \
+                if skipped else f"does not run on the unaltered tree: {ran.output[-300:]}"
+            refused = {node: ran.refused[node] for node in mine(ran.refused)}
+            found[name] = {"good": good, "how": how, "wall": round(ran.wall, 1), "refused": refused, "items": len(passed)}
+            if good:
+                self.passed.add(id=name, key=self.texts.passing(name), **found[name])
+            else:
+                print(f"{name} {how}", file=sys.stderr, flush=True)
+        return found
+
+    def _judge(self, mutant: Mutant, ran: Ran, state: dict[str, dict]) -> Outcome:
+        refused = {node: told for test in mutant.tests for node, told in state[test]["refused"].items()}
+        name, failure = next(iter(ran.failed.items()), ("", {"reason": "", "unread": False}))
+        how, verdict = failure["reason"], "caught"
+        if ran.code == 0:
+            verdict, how = "equivalent" if mutant.equivalent else "survived", ""
+        elif ran.code in (-1, -2):
+            how = "nothing came of it in time" if ran.code == -1 else f"the process ended: {ran.output[-200:]}"
+            if "no fault would be seen" in ran.output:
+                raise RuntimeError(ran.output)
+        elif ran.code != 1:
+            verdict, how = "broken", f"pytest's code {ran.code}: {how or ran.output[-300:]}"
+        elif failure["unread"]:
+            verdict, how = "broken", f"cannot be read: {how}"
+        elif not mutant.file.endswith(".py") and {*ran.refused.get(name, ())} - {*refused.get(name, ())}:
+            verdict, how = "broken", f"does not compile: {how}"
+        if verdict == "caught" and mutant.equivalent:
+            verdict, how = "survived", f"is called equivalent, and was caught: {how}"
+        return Outcome(mutant, verdict, " ".join(how.split())[:120], ran.seconds, self.texts.key(mutant), self.texts.program)
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.outcomes[outcome.mutant.id] = outcome
+        if outcome.key:
+            self.known.add(**_line(outcome))
+        print(f"{outcome.state:10} {outcome.mutant.room}: {outcome.mutant.id} ({outcome.seconds:.1f} s) {outcome.how}", file=sys.stderr, flush=True)
+
+
+def _line(outcome: Outcome) -> dict:
+    return {
+        "id": outcome.mutant.id, "key": outcome.key, "program": outcome.program, "state": outcome.state, "seconds": round(outcome.seconds, 1),
+        "how": "" if outcome.state == "caught" else outcome.how,
+    }
+
+
+def _together(outcomes: Sequence[Outcome]) -> Outcome:
+    """Of several runs of one fault: their verdict where it is one."""
+    last = outcomes[-1]
+    if len(counts := Counter(one.state for one in outcomes)) > 1:
+        last.state, last.how = "luck", ", ".join(f"{state} {count} of {len(outcomes)} times" for state, count in counts.items())
+    last.seconds = sum(one.seconds for one in outcomes) / len(outcomes)
+    return last
+
+
+# ---- what is told of it
+
+
+def tables(outcomes: Sequence[Outcome], untried: Sequence[Mutant] = (), program: str = "") -> str:
+    """Counts by room and by vendor, every fault that is not caught, and the slowest."""
 
     def summary(title: str, group: str) -> list[str]:
-        rows = [f"| {title} | faults | {' | '.join(states)} | seconds |", "| --- |" + " ---: |" * (len(states) + 2)]
-        names = list(dict.fromkeys(getattr(outcome.mutant, group) for outcome in outcomes))
-        for name in [*names, None]:
-            mine = [outcome for outcome in outcomes if name in (None, getattr(outcome.mutant, group))]
-            counts = [sum(outcome.state == state for outcome in mine) for state in states]
-            cells = [name or "**all**", len(mine), *counts, f"{sum(outcome.seconds for outcome in mine):.0f}"]
+        rows = [f"| {title} | faults | {' | '.join(STATES)} | not tried | seconds |", "| --- |" + " ---: |" * (len(STATES) + 3)]
+        every = [*((outcome.mutant, outcome) for outcome in outcomes), *((mutant, None) for mutant in untried)]
+        for name in [*sorted({getattr(mutant, group) for mutant, _ in every}), None]:
+            mine = [outcome for mutant, outcome in every if name in (None, getattr(mutant, group))]
+            done = [outcome for outcome in mine if outcome]
+            counts = [sum(outcome.state == state for outcome in done) for state in STATES]
+            cells = [name or "**all**", len(mine), *counts, len(mine) - len(done), f"{sum(outcome.seconds for outcome in done):.0f}"]
             rows.append(f"| {' | '.join(map(str, cells))} |")
         return rows
 
     def cell(text: str) -> str:
         return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
-    every = ["| fault | vendor | file | state | seconds |", "| --- | --- | --- | --- | ---: |"]
-    for outcome in outcomes:
-        mutant, state = outcome.mutant, outcome.state
-        said = f"{state}: {cell(mutant.equivalent if state == 'equivalent' else outcome.how)}" if state != "caught" else state
-        every.append(f"| {mutant.room}: {mutant.id} | {mutant.vendor} | `{mutant.file}` | {said} | {outcome.seconds:.0f} |")
-    return "\n".join([*summary("room", "room"), "", *summary("vendor", "vendor"), "", *every]) + "\n"
+    def listed(title: str, some: Iterable[Outcome]) -> list[str]:
+        rows = [
+            f"| {one.mutant.room}: {cell(one.mutant.id)} | `{one.mutant.file}` | {one.state} | {one.seconds:.0f} |"
+            f" {cell({'equivalent': one.mutant.equivalent, 'caught': ''}.get(one.state, one.how))} |" for one in some
+        ]
+        return ["", f"## {title}", "", "| fault | file | state | seconds | reason |", "| --- | --- | --- | ---: | --- |", *rows] if rows else []
+
+    elsewhere = sum(outcome.program != program for outcome in outcomes if outcome.program)
+    head = f"{len(outcomes) - elsewhere} verdicts are of this text of the program (digest {program}), {elsewhere} of another text, " \
+        "in which the fault's own file and its tests were the same."
+    slowest = sorted(outcomes, key=lambda one: -one.seconds)[:25]
+    return "\n".join([
+        head, "", *summary("room", "room"), "", *summary("vendor", "vendor"),
+        *listed("Not caught", (one for one in outcomes if one.state != "caught")), *listed("The slowest", slowest),
+    ]) + "\n"
 
 
 HEAD = """# Mutants
 
 What `make mutants` found: single faults put into templates, rows, models, judges, emulators and exports, and whether the tests
-that should see each do. [How](../mutants.md). Seconds are wall time, the tests' start included, on whatever else the machine did.
+that should see each do ([method and keys](../mutants.md)). Seconds are processor time, compilers and the start of the tests included.
+`make mutants ARGS=--table` writes this page from `tests/mutants/kept.jsonl`.
 
 """
 
 
+def told_of(mutants: Sequence[Mutant], outcomes: dict[str, Outcome], root: Path, texts: Texts, whole: bool) -> bool:
+    """Prints the table, writes it where it is the whole list's; whether anything is wrong."""
+    done = [outcomes[mutant.id] for mutant in mutants if mutant.id in outcomes]
+    untried = [mutant for mutant in mutants if mutant.id not in outcomes]
+    text = tables(done, untried, texts.program)
+    print(text)
+    if whole and (page := root / "docs" / "results" / "mutants.md").parent.is_dir():
+        page.write_text(HEAD + text)
+    return bool(untried) or not all(one.state in GOOD for one in done) or sum(one.state == "equivalent" for one in done) > ALLOWED
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", metavar="ID", help="this fault; may be given several times")
+    parser.add_argument("--only", action="append", metavar="ID", help="this fault, whatever is kept of it; may be given several times")
     parser.add_argument("--room", action="append", help="the faults of this room; may be given several times")
-    parser.add_argument("--jobs", type=int, default=1, help="copies of the tree that work side by side")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds that a fault's tests may take")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every outcome there, too")
-    parser.add_argument("--table", type=Path, nargs="+", metavar="FILE", help="run nothing: the table of what earlier runs wrote with --json")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="copies of the tree that work side by side; the cores")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds that a fault's tests may take at most")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="try each fault so often, and say where its verdict hangs on luck")
+    parser.add_argument("--fresh", action="store_true", help="try again what is kept of another text of the program")
+    parser.add_argument("--again", action="store_true", help="try again whatever is kept")
+    parser.add_argument("--table", action="store_true", help="run nothing: the table of what is kept")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[], metavar="FILE", help="run nothing: take in what other machines kept, then the table")
     parser.add_argument("--check", action="store_true", help="only look whether each fault finds its place, and its tests are there")
+    parser.add_argument("--root", type=Path, default=ROOT, help="of another tree with a tests/mutants")
     options = parser.parse_args()
-    mutants = read()
-    if wrong := stale(mutants) | lost_tests(mutants):
-        print(*(f"stale: {name}: {problem}" for name, problem in wrong.items()), sep="\n", file=sys.stderr)
+    root = options.root.resolve()
     if options.check:
+        mutants = read(root)
+        wrong = stale(mutants, root) | lost_tests(mutants, root)
+        print(*(f"stale: {name}: {problem}" for name, problem in wrong.items()), sep="\n", file=sys.stderr)
         print(f"{len(mutants)} faults, {len(wrong)} stale")
         return bool(wrong)
-    if options.table:
-        found = [told for path in options.table for told in json.loads(path.read_text())]
-        known = {told["mutant"]["id"]: Outcome(**{**told, "mutant": _as_read(told["mutant"])}) for told in found}
-        if missing := [mutant.id for mutant in mutants if mutant.id not in known or known[mutant.id].mutant != mutant]:
-            print(*(f"not tried, or changed since: {name}" for name in missing), sep="\n", file=sys.stderr)
-            return 2
-        return told_of([known[mutant.id] for mutant in mutants], whole=True, parts=len(options.table))
-    chosen = [
-        mutant for mutant in mutants
-        if (not options.only or mutant.id in options.only) and (not options.room or mutant.room in options.room)
-    ]
+    signal.signal(signal.SIGTERM, _leave)
+    with tempfile.TemporaryDirectory(prefix="gm-") as scratch:  # short: paths of sockets are
+        return _with_copy(options, root, Path(scratch))
+
+
+def _with_copy(options: argparse.Namespace, root: Path, scratch: Path) -> int:
+    only_table = options.table or bool(options.merge)
+    texts = Texts(root if only_table else copied(root, scratch / "first"))  # else what is edited meanwhile would be in the keys
+    mutants = read(texts.root)
+    wrong = stale(mutants, texts.root) | lost_tests(mutants, texts.root)
     if unknown := {*(options.only or ())} - {mutant.id for mutant in mutants} or {*(options.room or ())} - {mutant.room for mutant in mutants}:
         print(f"there is no {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="gemmgen-mutants-") as scratch:
-        outcomes = work(chosen, Path(scratch), options.jobs, options.timeout)
-    if outcomes is None:
-        return 2
-    if options.json:
-        options.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
-    return told_of(outcomes, whole=chosen == mutants)
-
-
-def _as_read(row: dict) -> Mutant:
-    return Mutant(**{**row, "tests": tuple(row["tests"])})
-
-
-def told_of(outcomes: Sequence[Outcome], whole: bool, parts: int = 1) -> bool:
-    """Prints the table, writes it where it is the whole list's, and of how many runs it is; whether anything is wrong."""
-    text = tables(outcomes)
-    print(text)
-    if whole:
-        TABLE.write_text(HEAD + (f"Put together from {parts} runs, each of a part of the list.\n\n" if parts > 1 else "") + text)
-    good = all(outcome.state in ("caught", "equivalent") for outcome in outcomes)
-    return not good or sum(outcome.state == "equivalent" for outcome in outcomes) > ALLOWED
-
-
-def work(mutants: Sequence[Mutant], scratch: Path, jobs: int, timeout: float) -> list[Outcome] | None:
-    """Every fault's outcome, in order; None where the unaltered tree does not pass."""
-    tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
-    print(f"{len(mutants)} faults; {len(tests)} names of tests, first on the unaltered tree", file=sys.stderr)
-    first = copy(scratch)
-    if problem := unaltered(first, tests):
-        print(problem, file=sys.stderr)
-        return None
-    trees: queue.Queue[Tree] = queue.Queue()
-    trees.put(first)
-    for job in range(1, jobs):  # with the byte code of the unaltered files
-        trees.put(Tree(shutil.copytree(first.root, scratch / str(job) / "tree", symlinks=True), first.cache))
-
-    def one(mutant: Mutant) -> Outcome:
-        tree = trees.get()
-        try:
-            outcome = attempt(tree, mutant, timeout)
-        finally:
-            trees.put(tree)
-        print(f"{outcome.state:10} {mutant.room}: {mutant.id} ({outcome.seconds:.0f} s) {outcome.how}", file=sys.stderr, flush=True)
-        return outcome
-
-    with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(one, mutants))
+    known = Known(root / "tests" / "mutants" / "kept.jsonl")
+    keys = {mutant.id: texts.key(mutant) for mutant in mutants if mutant.id not in wrong}
+    if only_table:
+        known.tidy(keys.values(), *options.merge)
+    kept = known.read()
+    found = {
+        mutant.id: Outcome(mutant, line["state"], line["how"], line["seconds"], line["key"], line["program"])
+        for mutant in mutants if (line := kept.get(keys.get(mutant.id, "")))
+    }
+    chosen = [
+        mutant for mutant in mutants
+        if only_table or (not options.only or mutant.id in options.only) and (not options.room or mutant.room in options.room)
+    ]
+    if not only_table:
+        valid = {mutant.id for mutant in chosen if mutant.id in found and found[mutant.id].state in GOOD}
+        older = sorted(name for name in valid if found[name].program != texts.program)
+        again = {mutant.id for mutant in chosen} if options.again or options.only or options.repeat > 1 else set(
+            older if options.fresh else random.Random(texts.program).sample(older, int(len(older) * SHARE)))
+        todo = [mutant for mutant in chosen if mutant.id in again or mutant.id not in valid]
+        print(f"{len(chosen) - len(todo)} of {len(chosen)} verdicts are kept", file=sys.stderr)
+        work = Work(texts, scratch, root / "build-out" / "mutants", known, options.timeout, options.repeat)
+        new = work.do(todo, options.jobs, {name: one.seconds for name, one in found.items()})
+        for name in sorted(again & valid):
+            if new[name].state != found[name].state:
+                print(f"{name} was kept as {found[name].state}, and is {new[name].state}", file=sys.stderr)
+        found |= new
+        known.tidy(keys.values())
+    return told_of(chosen, found, root, texts, whole=chosen == mutants)
 
 
 if __name__ == "__main__":
