@@ -277,7 +277,7 @@ class Judge:
         want = self.plan.output.rounded(problem.expected)
         mask = np.ones(c.shape, bool) if problem.mask is None else problem.mask
         wrong = mask & ~(c == want)
-        detail = f"{mask.sum()} elements, all exact"
+        detail = f"{mask.sum()} elements, {problem.promise}"
         if wrong.any():
             i, j = np.argwhere(wrong)[0]
             detail = f"{wrong.sum()} of {mask.sum()} elements wrong; C[{i}, {j}] = {c[i, j]!r}, not {want[i, j]!r}"

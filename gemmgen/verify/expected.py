@@ -81,16 +81,26 @@ def sequential(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return c
 
 
-def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B as the kernel's slices of k, and the warps that share those, compute it, added in their order."""
-    k = a.shape[1]
-    tiles = -(-ceil(k / plan.block[2]) // plan.split_k) * plan.block[2]  # k of a slice
+def shares(plan: Plan, k: int) -> list[list[np.ndarray]]:
+    """Which of k elements are summed together: for each slice of k, for each warp that shares it, their indices."""
+    depth = max(1, -(-ceil(k / plan.block[2]) // plan.split_k)) * plan.block[2]  # k of a slice
     sharer = np.arange(k) // plan.warp[2] % plan.warps_k
+    return [
+        [start + np.flatnonzero(sharer[start : start + depth] == warp) for warp in range(plan.warps_k)] for start in range(0, k, depth)
+    ]
+
+
+def computed(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B as the kernel's slices of k, and the warps that share those, compute it, added in their order.
+
+    The last stage is filled up with zeros, so that compensated sums move as often as the kernel's do.
+    """
+    rest = -a.shape[1] % plan.block[2]
+    a, b = np.pad(a, ((0, 0), (0, rest))), np.pad(b, ((0, rest), (0, 0)))
     c = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    for start in range(0, k, max(tiles, 1)):
+    for of_warps in shares(plan, a.shape[1]):
         part = np.zeros_like(c)
-        for warp in range(plan.warps_k):
-            mine = start + np.flatnonzero(sharer[start : start + tiles] == warp)
+        for mine in of_warps:
             part += product(
                 plan.scheme, plan.unit if plan.fragment.on_matrix_unit else None, a[:, mine], b[mine], promote=plan.promote,
                 fragment_k=plan.fragment.shape[2], compensated=plan.compensates,

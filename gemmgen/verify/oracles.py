@@ -12,10 +12,11 @@ import numpy as np
 
 from gemmgen.catalog.number import FORMATS, INTEGERS
 from gemmgen.catalog.scheme import Scheme
+from gemmgen.emulate.core.product import SPARE_BITS
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, split
 from gemmgen.verify.bound import lost
-from gemmgen.verify.expected import computed
+from gemmgen.verify.expected import computed, shares
 from gemmgen.verify.metrics import exact
 
 
@@ -29,12 +30,14 @@ class Problem:
         expected: [M, N] FP32 that must come out bit for bit (zeros of either
             sign count as equal), or None for an oracle judged by a bound.
         mask: [M, N], where `expected` is known; None is everywhere.
+        promise: what is said of elements that came out as expected.
     """
 
     a: np.ndarray
     b: np.ndarray
     expected: np.ndarray | None = None
     mask: np.ndarray | None = None
+    promise: str = "all exact"
 
 
 def wrapping_k(plan: Plan) -> int:
@@ -59,6 +62,11 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     the way, and an element taken from a wrong place cannot be missed. Each row
     of A and column of B has a power of two of its own, which a kernel that
     normalises must take out again.
+
+    A compensated sum is given back what truncation takes on average, also one that has lost nothing, unless it has `SPARE_BITS`
+    (`emulate.core.product.given_back`). So there every second column of B has that many bits fewer, and comes out bit for bit. Elements of the
+    others differ from B's by `plan.mean_cut` of them and a rounding at most; what they are bit for bit, the arithmetic of the sums says. One
+    element of A a row is not 0, so no order of k changes that.
     """
     rng = np.random.default_rng(seed)
     k, n = wrapping_k(plan) + 3, max(1, plan.block[1] - 3)
@@ -68,13 +76,20 @@ def permutation(plan: Plan, seed: int = 1) -> Problem:
     a[rows, order] = scale = np.exp2(rows % 5 - 2).astype(np.float32)
     bits = plan.stored_b.bits if plan.scheme.b else plan.scheme.bits_of(plan.scheme.rest("b"), "b")
     mantissa = rng.integers(1 << (bits - 1), 1 << bits, (k, n))
+    if plan.mean_cut:
+        mantissa[:, ::2] &= -1 << max(0, bits - (24 - SPARE_BITS))
     sign = rng.choice([-1.0, 1.0], (k, n))
     b = (sign * mantissa * 2.0**-bits * np.exp2(np.arange(n) % 3 - 1)).astype(np.float32)
     # A word that saturates at half a last place of another leaves something, and factors that are no powers of two leave some of every element.
     if not plan.scheme.chain or plan.scheme.residues:
-        return Problem(a, b, _kept(plan, a, b).astype(np.float32))
-    rows = scale[:, None] * b[order]
-    return Problem(a, b, (rows - lost(plan, a, b, exact(a, b))).astype(np.float32))
+        rows = _kept(plan, a, b).astype(np.float32)
+    else:
+        rows = (scale[:, None] * b[order] - lost(plan, a, b, exact(a, b))).astype(np.float32)
+    if not plan.mean_cut:
+        return Problem(a, b, rows)
+    given = computed(plan, a, b)
+    rows[:, 1::2] = given[:, 1::2]
+    return Problem(a, b, rows, promise=f"rows of B of up to {24 - SPARE_BITS} bits exact, others but for {plan.mean_cut:.1e} of them that is given back")
 
 
 def _kept(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -175,6 +190,18 @@ def beyond_the_sum(scheme: Scheme) -> set[tuple[int, int]]:
     }
 
 
+def _summed_together(plan: Plan, k: int, rng: np.random.Generator) -> np.ndarray:
+    """[sets, 4], k in sets of four that one warp sums in one slice of k, in any order; where sums are compensated, within one interval of promotion, too.
+
+    What a set sums up to is small beside its terms. Sums of parts of k are rounded to FP32, each as large as a term, before they are added up; and what
+    stays of a compensated sum is added last, as large as what moved of it.
+    """
+    groups = [mine for of_warps in shares(plan, k) for mine in of_warps]
+    if plan.compensates:
+        groups = [mine[at : at + plan.promote] for mine in groups for at in range(0, len(mine), plan.promote)]
+    return rng.permutation(np.concatenate([rng.permutation(mine)[: len(mine) // 4 * 4].reshape(-1, 4) for mine in groups]))
+
+
 def probes(plan: Plan, seed: int = 2) -> Problem:
     """Pairs that isolate the products of low words.
 
@@ -204,8 +231,8 @@ def probes(plan: Plan, seed: int = 2) -> Problem:
         kinds = [(one.a, one.b) for one in scheme.products if (one.a, one.b) not in {(0, 0), *hidden}]
     m = n = 24 * len(kinds) if count < 3 else 8 * len(kinds)
     k = wrapping_k(plan)
-    sets = k // 4
-    positions = rng.permutation(k)[: 4 * sets].reshape(sets, 4)
+    positions = _summed_together(plan, k, rng)
+    sets = len(positions)
     # Leading words stay below 1.375, so that two products stay under 4, where FP32 resolves 2^-22.
     lows, step = np.exp2(_low_places(count, bits)), 2.0 ** -(bits - 2)
     kind_of = np.arange(m) % len(kinds)

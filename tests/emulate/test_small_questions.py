@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from assembled import assembled
 from test_small_products import WAYS, integers
-from verifying import expected_bits
-from ways import HOPPER, SMALL_GROUPS, plan_of
+from verifying import QUESTIONS, expected_bits
+from ways import HOPPER, SMALL_GROUPS, TINY, plan_of
 
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.render import render
 from gemmgen.run import allocated, arguments, gemm
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import split
+from gemmgen.verify import Judge
 
 ORDERS = {
     "portable": dict(stages=3),
@@ -30,6 +31,12 @@ ORDERS = {
     "wmma of RDNA4": dict(gpu="rx9070xt", fragment_buffers=1),
 }
 SCALED = {"portable": dict(scheme="scaled"), "mfma": dict(gpu="mi300x", scheme="scaled", promote=64)}
+
+
+KNOWN = {  # sums that are rounded before they are added up
+    "three sums, slices": dict(scheme="f16x6", promote=32, split_k=3, tile=TINY),
+    "compensated": dict(scheme="tf32x3", promote=32, sums="compensated", layout="tt", tile=TINY),
+}
 
 
 @cache
@@ -53,6 +60,15 @@ def test_both_orders_of_warps_and_copies_give_the_reference(name):
     for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
         c = gemm(EmulatorDevice(plan, source, binary, schedule=schedule), plan, source, a, b).c
         assert np.array_equal(c, a @ b), schedule.name
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_right_kernel_gives_the_bits_that_are_known(name):
+    plan, source, binary = built(name, "KNOWN")
+    judge = Judge(plan, source, binary, device_of(name, "KNOWN"))
+    for question in ("probes", "permutation"):
+        check = QUESTIONS[question](judge)
+        assert check.passed, check.detail
 
 
 @pytest.mark.parametrize("name", ["portable, slices", "warpgroups, slices", "portable, row scales"])

@@ -13,6 +13,9 @@ from gemmgen.emulate.core.rounding import fma
 from gemmgen.model.error import mean_cut
 from gemmgen.split import Words, joined, set_aside, split
 
+SPARE_BITS = 4
+"""Low bits of a sum's 24 that are zero where its additions have lost nothing: a compensated sum of these is given nothing back."""
+
 
 def product(
     scheme: Scheme, unit: MatrixUnit | None, a: np.ndarray, b: np.ndarray, *, promote: int = 0, fragment_k: int = 16, compensated: bool = False,
@@ -104,14 +107,14 @@ def leading(x: np.ndarray) -> np.ndarray:
 
 
 def given_back(rest: np.ndarray, total: np.ndarray, cut: float) -> np.ndarray:
-    """What stayed in the accumulator, and what truncation took on average; of sums with four bits to spare, which have lost none, nothing.
+    """What stayed in the accumulator, and what truncation took on average; of sums with `SPARE_BITS`, which have lost none, nothing.
 
     Args:
         rest, total: FP32.
         cut: relative to `total`.
     """
     whole = np.ascontiguousarray(total + rest)
-    exact = (whole - total == rest) & ((whole.view(np.uint32) & np.uint32(15)) == 0)
+    exact = (whole - total == rest) & ((whole.view(np.uint32) & np.uint32((1 << SPARE_BITS) - 1)) == 0)
     return np.where(exact, rest, fma(total, np.float32(cut), rest))
 
 
