@@ -177,6 +177,7 @@ def assert_typed(refusal: GemmgenError) -> None:
     assert isinstance(refusal, InfeasibleSpec | SpecError | UnknownName), str(refusal)
     assert refusal.where and refusal.problem
     assert refusal.needs or refusal.has, str(refusal)
+    assert refusal.remedy or isinstance(refusal, UnknownName), str(refusal)
 
 
 def plan_or_refusal(data):

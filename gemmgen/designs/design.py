@@ -463,6 +463,20 @@ def refuse_batch(spec: Any, place: str) -> None:
             )
 
 
+def refuse_scales(scheme: Scheme, place: str, why: str) -> None:
+    """Kernels for products of many sizes have no scales of rows or of tiles of k.
+
+    Raises:
+        InfeasibleSpec: the scheme has some.
+    """
+    if scheme.normalize != "none":
+        what = "tiles of k" if scheme.tiled else "rows"
+        raise InfeasibleSpec(
+            f"{place}: [split] scheme", f"{scheme.name} scales {what}, so a pass over the operands comes first", got=scheme.name,
+            needs=f"a scheme with normalize = none: {why}", remedy='scheme = "ootomo", or kind = "strided" with design = "auto"',
+        )
+
+
 def refuse_pipeline(asked: Asked, needs: str, *names: str) -> InfeasibleSpec:
     """The refusal of a pipeline that does not go with the fragment.
 

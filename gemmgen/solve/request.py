@@ -239,6 +239,8 @@ def _request(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, d
             remedy='design = "auto", or another policy',
         )
     _refuse_words(scheme, design, fragment, spec.problem.kind, place)
+    if spec.split.sums == "compensated":
+        _refuse_compensated(scheme, design, fragment, spec.problem.kind, place)
     if fragment.on_matrix_unit and (unknown := [word for word in scheme.types if word not in gpu.unit.words]):
         raise InfeasibleSpec(
             f"{place}: [split] scheme", f"how {gpu.name}'s matrix unit rounds {unknown[0]} is not known",
@@ -311,6 +313,27 @@ def _refuse_words(scheme: Scheme, design: Design, fragment: Fragment, kind: str,
                 needs=f"a scheme without, or design {' or '.join(serving)}" if serving else "a scheme without",
                 remedy=f'design = "{serving[0]}" on a GPU that has it, or another scheme' if serving else "another scheme",
             )
+
+
+def _refuse_compensated(scheme: Scheme, design: Design, fragment: Fragment, kind: str, place: str) -> None:
+    """Sums are compensated as they leave a matrix unit that rounds them, by designs that have the choice.
+
+    Raises:
+        InfeasibleSpec: they are FP32 sums in registers, or integers, or the design has no such choice.
+    """
+    able = [one.name for one in all_designs() if SUMS in one.own and kind in one.kinds]
+    if not fragment.on_matrix_unit:
+        problem, needs = f"the sums of {scheme.name} are in FP32 registers already", "a scheme whose words a matrix unit multiplies"
+    elif scheme.fixed:
+        problem, needs = f"the sums of {scheme.name} are integers, and exact", "a scheme of floating-point words"
+    elif SUMS not in design.own:
+        problem, needs = f"kernels of policy {fragment.policy} and design {design.name} have no such choice", "a design that has it"
+    else:
+        return
+    raise InfeasibleSpec(
+        f"{place}: [split] sums", problem, got="compensated", needs=needs, has=f"design {' or '.join(able)}" if able else f"none for kind = {kind}",
+        remedy='sums = "plain"',
+    )
 
 
 def _interval(asked: Contract, loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, fragment: Fragment, design: Design) -> tuple[int, str]:

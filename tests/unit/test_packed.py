@@ -42,7 +42,7 @@ def test_the_main_kernel_is_the_strided_ones_but_for_its_list():
 @pytest.mark.parametrize(("sections", "where"), [
     ({"batch": {"walk": "workgroups"}}, "[batch] walk"), ({"batch": {"tiles": [[64, 64, 32, 128]]}}, "[batch] tiles"),
     ({"batch": {"threshold": 5}}, "[batch] threshold"), ({"batch": {"tlp": "workgroup"}}, "[batch] tlp"), ({"tile": {"split_k": 2}}, "[tile] split_k"),
-    ({"split": {"scheme": "scaled"}}, "[split] scheme"), ({"split": {"where": "mixed"}}, "[fragment] policy"),
+    ({"split": {"scheme": "scaled"}}, "[split] scheme"), ({"split": {"scheme": "mixpert2_tile"}}, "[split] scheme"), ({"split": {"where": "mixed"}}, "[fragment] policy"),
     ({"pipeline": {"loads": "async"}}, "[fragment] policy"), ({"target": {"gpu": "a100"}}, "[fragment] policy"),
 ])
 def test_what_it_does_not_have_is_refused(sections, where):

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import cycle, product
 
 import pytest
+from random_specs import assert_typed
 from ways import can_multiply, covering
 
+from gemmgen.batch import KINDS
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
-from gemmgen.errors import InfeasibleSpec
+from gemmgen.errors import GemmgenError, InfeasibleSpec
 from gemmgen.designs import Choices, portable
 from gemmgen.designs.portable.design import PIPELINE_CONSTRAINTS, PREDICTED
+from gemmgen.render import render
 from gemmgen.solve import search
 from gemmgen.cli.explain import text
 from gemmgen.solve import check, choices, explain, judged, solve
+from gemmgen.solve.request import requests
 from gemmgen.spec import loads
 
 WITH_KERNELS = [
@@ -33,6 +38,8 @@ def spec(scheme="ootomo", gpu="h100", size=4096, **sections):
 
 
 MMA = {"fragment": {"policy": "mma"}}
+ONE_EACH = tuple({gpu.arch: gpu.name for gpu in GPUS.rows()}.values())
+"""A GPU of every compile target."""
 
 
 def test_the_space_is_large():
@@ -147,6 +154,61 @@ def test_what_cannot_be_is_refused_with_its_reason(fixed, words):
     with pytest.raises(InfeasibleSpec, match=words) as caught:
         solve(spec(**fixed))
     assert caught.value.needs and caught.value.remedy
+
+
+def rendered_or_refused(loaded) -> bool:
+    """Whether a spec ends in a kernel's text and not in a typed refusal; nothing else may be."""
+    try:
+        return bool(render(solve(loaded)).text)
+    except GemmgenError as refusal:
+        assert_typed(refusal)
+        return False
+
+
+@pytest.mark.parametrize("first", [0, *(pytest.param(at, marks=pytest.mark.long) for at in range(1, len(ONE_EACH)))])
+def test_every_kind_of_every_scheme_ends_in_a_kernel_or_a_typed_refusal(first):
+    """On the GPUs in turn, from another one on in each test."""
+    turns = list(zip(((scheme, kind) for kind in KINDS for scheme in SCHEMES.rows() if kind != "gemm"), cycle([*ONE_EACH[first:], *ONE_EACH[:first]])))
+    found = [
+        rendered_or_refused(loads({"problem": {"kind": kind, "b": scheme.b or "f32"}, "split": {"scheme": scheme.name}, "target": {"gpu": gpu}}))
+        for (scheme, kind), gpu in turns
+    ]
+    assert min(sum(found), len(found) - sum(found)) > 20
+
+
+@pytest.mark.parametrize(("kind", "design"), [("grouped", "grouped"), ("pointers", "grouped"), ("grouped", "packed"), ("strided", "grouped")])
+def test_batches_of_many_sizes_have_no_scales_of_tiles(kind, design):
+    asked = {
+        "problem": {"kind": kind}, "split": {"scheme": "mixpert2_tile"}, "fragment": {"policy": "wgmma" if design == "packed" else "mma"},
+        "pipeline": {"design": design}, "target": {"gpu": "h200"},
+    }
+    with pytest.raises(InfeasibleSpec, match="scales tiles of k") as caught:
+        solve(loads(asked))
+    assert caught.value.needs and "strided" in caught.value.remedy and caught.value.got == "mixpert2_tile"
+    assert solve(loads({**asked, "problem": {"kind": "strided"}, "pipeline": {}})).scheme.tiled
+
+
+@pytest.mark.parametrize(("gpu", "kind", "accuracy", "sums"), covering(product(
+    ONE_EACH, KINDS, ("relative_frobenius", "scaled", "as"), ("compensated", "plain"),
+)))
+def test_a_contract_beside_sums_ends_in_requests_or_a_typed_refusal(gpu, kind, accuracy, sums):
+    """What is asked is within reach of most schemes."""
+    asked = {"relative_frobenius": 1e-3, "scaled": 1e-3, "as": "tf32"}[accuracy]
+    try:
+        found = requests(loads({"problem": {"kind": kind, "k": 256}, "split": {"sums": sums}, "accuracy": {accuracy: asked}, "target": {"gpu": gpu}}))
+    except GemmgenError as refusal:
+        assert_typed(refusal)
+    else:
+        assert {one.compensated for one in found} == {sums == "compensated"}
+
+
+@pytest.mark.parametrize(("gpu", "scheme", "kind", "words"), [
+    ("a100", "fp32", "gemm", "in FP32 registers"), ("a100", "mixpert4", "gemm", "are integers"), ("a100", "ootomo", "grouped", "no such choice"),
+])
+def test_compensated_sums_that_cannot_be_are_refused_by_their_name(gpu, scheme, kind, words):
+    with pytest.raises(InfeasibleSpec, match=words) as caught:
+        solve(loads({"problem": {"kind": kind}, "split": {"scheme": scheme, "sums": "compensated"}, "target": {"gpu": gpu}}))
+    assert caught.value.where.endswith("[split] sums") and caught.value.got == "compensated" and caught.value.remedy == 'sums = "plain"'
 
 
 def test_scaled_rows_are_split_in_a_pass_of_their_own():

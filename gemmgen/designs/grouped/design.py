@@ -13,7 +13,7 @@ from gemmgen.catalog.fragment import Fragment, FragmentMap
 from gemmgen.catalog.gpu import Gpu
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs import common
-from gemmgen.designs.design import FULL, Asked, Design, Hints, Way, refuse_pipeline
+from gemmgen.designs.design import FULL, Asked, Design, Hints, Way, refuse_pipeline, refuse_scales
 from gemmgen.designs.grouped import equations, refusals
 from gemmgen.designs.portable.refusals import held_stages
 from gemmgen.model import batch as tilings
@@ -137,7 +137,7 @@ class Grouped(Design):
     def batch(self, spec: Any, gpu: Gpu, scheme: Scheme, fragment: Fragment, place: str) -> Batch:
         asked = spec.batch
         refusals.refuse_tile(spec, place)
-        refusals.refuse_scales(scheme, place)
+        refuse_scales(scheme, place, "a batch's kernel is one launch, which splits on the way")
         refusals.refuse_output(spec, place)
         walk = "persistent" if asked.walk == "auto" else asked.walk
         stays = walk == "persistent"

@@ -6,7 +6,6 @@ from typing import Any
 
 from gemmgen.batch import Tile
 from gemmgen.catalog.output import F32
-from gemmgen.catalog.scheme import Scheme
 from gemmgen.designs.common import Refusal
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers
@@ -41,15 +40,6 @@ def refuse_tile(spec: Any, place: str) -> None:
                 f"{place}: [tile] {name}", "a batch's kernel has several tiles", got=value, needs="[batch] tiles: m, n, k and threads of each",
                 remedy="leave it out",
             )
-
-
-def refuse_scales(scheme: Scheme, place: str) -> None:
-    """Schemes that scale rows ask for a pass over all operands first."""
-    if scheme.normalize == "row":
-        raise InfeasibleSpec(
-            f"{place}: [split] scheme", f"{scheme.name} scales rows, so a pass over the operands comes first", got=scheme.name,
-            needs="a scheme without normalize = row: a batch's kernel is one launch, which splits on the way", remedy='scheme = "ootomo", or "fp32"',
-        )
 
 
 def refuse_output(spec: Any, place: str) -> None:

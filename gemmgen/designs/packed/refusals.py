@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemmgen.catalog.scheme import Scheme
 from gemmgen.errors import InfeasibleSpec, SpecError
 
 
@@ -22,15 +21,6 @@ def refuse_choices(spec: Any, place: str) -> None:
     if spec.tile.split_k not in (None, "auto", 1):
         raise InfeasibleSpec(
             f"{place}: [tile] split_k", "the tiles of all products fill the GPU without slices of k", got=spec.tile.split_k, needs="1", remedy="leave it out",
-        )
-
-
-def refuse_scales(scheme: Scheme, place: str) -> None:
-    """Schemes that scale rows ask for a pass over all operands before they are split."""
-    if scheme.normalize == "row":
-        raise InfeasibleSpec(
-            f"{place}: [split] scheme", f"{scheme.name} scales rows, so another pass over the operands comes first", got=scheme.name,
-            needs="a scheme without normalize = row: products of many sizes are split in one pass", remedy='scheme = "ootomo"',
         )
 
 
