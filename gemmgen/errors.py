@@ -21,8 +21,8 @@ SHOWN = 500
 MOST = 4000
 """Characters of any other part of a message."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What a terminal obeys instead of showing it."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal obeys instead of showing it, and halves of pairs of surrogates, which cannot be printed."""
 
 
 def shortened(text: str, most: int = MOST) -> str:

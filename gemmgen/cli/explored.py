@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gemmgen.cli.output import emit, emit_json, note
+from gemmgen.cli.output import emit, emit_json, note, shown, tell
 from gemmgen.errors import EXIT_OK, SpecError
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def showing(quiet: bool, name: str) -> Iterator[Any]:
         def line(progress: Progress) -> None:
             if time.monotonic() - last[0] >= EACH_LINE:
                 last[0] = time.monotonic()
-                print(f"{name}: {_state(progress)}", file=sys.stderr, flush=True)
+                tell(f"{name}: {_state(progress)}")
 
         yield line
         return
@@ -213,12 +213,12 @@ def showing(quiet: bool, name: str) -> Iterator[Any]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    with Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"),
+    with Bar(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}", markup=False),
              console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None, state="")
+        task = bar.add_task(shown(name, sys.stderr), total=None, state="")
 
         def changed(progress: Progress) -> None:
-            bar.update(task, total=progress.wanted, completed=progress.done, state=_state(progress))
+            bar.update(task, total=progress.wanted, completed=progress.done, state=shown(_state(progress), sys.stderr))
 
         yield changed
 

@@ -59,10 +59,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON; errors too.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
 
 
+LOADING_SECONDS = 600.0
+"""What loading all rows of a store may take."""
+
+
 def _rows(store: str, where: str, quiet: bool) -> list[Row]:
     from gemmgen.explore.store import Store
 
-    opened = Store(store, where=where, note=lambda text: note(text, quiet=quiet))
+    opened = Store(store, where=where, note=lambda text: note(text, quiet=quiet), seconds=LOADING_SECONDS)
     try:
         return opened.rows()
     finally:

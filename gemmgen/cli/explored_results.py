@@ -41,6 +41,8 @@ def results(
     show_sql: Annotated[bool, typer.Option("--sql", help="Print a ready-made question's SQL instead of its answer.")] = False,
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the answer there, as CSV.")] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows that the printed table has at most; --csv and --json have all.")] = SHOWN,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.001, max=1e6, help="What a question may take.")] = 60.0,
+    memory: Annotated[int, typer.Option("--memory", metavar="MIB", min=16, max=1 << 24, help="What a question and its answer may take.")] = 4096,
     merge: Annotated[bool, typer.Option("--merge", help="First merge the store's small files; others may read and write it meanwhile.")] = False,
     import_t4: Annotated[Path | None, typer.Option("--import-t4", metavar="FILE", help=(
         "First add the results of a T4 file, as Kernel Tuner writes them."))] = None,
@@ -85,7 +87,7 @@ def results(
         merged = compact(store, note=tell)
         done["merged"] = {"files": merged.merged, "into": len(merged.made), "rows": merged.rows}
         tell(f"merged {merged.merged} files into {len(merged.made)}")
-    opened = Store(store, where=where, note=tell)
+    opened = Store(store, where=where, note=tell, seconds=seconds, memory=memory << 20)
     if export_t4:
         from gemmgen.explore.store.t4 import export_file
 
@@ -100,7 +102,7 @@ def results(
     if table:
         write_paths({table: _csv(answer)})
     if as_json:
-        emit_json([{key: _plain(value) for key, value in one.items()} for one in answer.to_pylist()])
+        emit_json([dict(zip(answer.column_names, map(_plain, one))) for one in _lines(answer)])
     elif table:
         emit(f"wrote {table}: {answer.num_rows} rows")
     else:
@@ -149,12 +151,28 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+def _lines(answer: Any) -> list[tuple[Any, ...]]:
+    """The rows of an answer as values of Python.
+
+    Raises:
+        SpecError: a column holds what Python has no value for, such as an infinite time.
+    """
+    columns = []
+    for name, column in zip(answer.column_names, answer.columns):
+        try:
+            columns.append(column.to_pylist())
+        except (ValueError, OverflowError) as error:  # pyarrow's own are of these
+            raise SpecError("SQL", f"answers with values of {column.type} that cannot be told", got=f"column {name}: {error}",
+                            needs="values that Python has, such as times of the years 1 to 9999", remedy=f'{name}::VARCHAR in place of {name}') from None
+    return list(zip(*columns))
+
+
 def _csv(answer: Any) -> str:
     """A header and a line a row; an absent value is empty."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(answer.column_names)
-    lines.writerows([_plain(value) for value in one] for one in zip(*(column.to_pylist() for column in answer.columns)))
+    lines.writerows([_plain(value) for value in one] for one in _lines(answer))
     return text.getvalue()
 
 
@@ -162,7 +180,7 @@ def _text(answer: Any, most: int) -> str:
     """A table for a person, its numbers short."""
     from gemmgen.cli.show import table
 
-    return table(answer.column_names, [[_cell(value) for value in one] for one in zip(*(column.to_pylist() for column in answer.slice(0, most).columns))])
+    return table(answer.column_names, [[_cell(value) for value in one] for one in _lines(answer.slice(0, most))])
 
 
 def _cell(value: Any) -> Any:

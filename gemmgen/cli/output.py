@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from gemmgen.errors import GemmgenError
+from gemmgen.errors import GemmgenError, shortened
 from gemmgen.files import resolved
 
 GREEN, RED, BOLD = "32", "31", "1"
@@ -25,6 +25,27 @@ class ReaderGone(Exception):
     """Whoever read our output has closed it: no fault, and nothing more to say."""
 
 
+_COLOURED = os.urandom(6).hex()
+"""Marks colours of `paint` until they are printed, unlike all that text from a file can hold."""
+_MARK = re.compile(f"\0{_COLOURED}([0-9]+)m")
+
+
+def shown(text: str, stream: IO[str]) -> str:
+    """`text` as it is printed: what a terminal would obey is told by its number, but for the colours of `paint`.
+
+    All text goes this way: rows of a store, specs, file names and messages of compilers come from elsewhere.
+    """
+    parts = _MARK.split(text)  # text, colour, text, colour, ...
+    parts[::2] = [shortened(part, len(part)) for part in parts[::2]]
+    parts[1::2] = [f"\x1b[{colour}m" for colour in parts[1::2]]
+    return "".join(parts).encode(stream.encoding or "utf-8", "backslashreplace").decode(stream.encoding or "utf-8")
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Print to stderr."""
+    print(shown(text, sys.stderr), end=end, file=sys.stderr, flush=True)
+
+
 def emit(text: str, end: str = "\n") -> None:
     """Print to stdout.
 
@@ -33,7 +54,7 @@ def emit(text: str, end: str = "\n") -> None:
         GemmgenError: it cannot be written, as on a full disk.
     """
     try:
-        print(text, end=end, flush=True)
+        print(shown(text, sys.stdout), end=end, flush=True)
     except BrokenPipeError:
         raise ReaderGone from None
     except OSError as error:
@@ -65,12 +86,12 @@ def emit_error(error: GemmgenError, as_json: bool) -> None:
     if as_json:
         emit_json(error.as_dict())
     else:
-        print(f"{paint('error', RED, sys.stderr)}: {error}", file=sys.stderr)
+        tell(f"{paint('error', RED, sys.stderr)}: {error}")
 
 
 def note(text: str, quiet: bool = False) -> None:
     if not quiet:
-        print(f"note: {text}", file=sys.stderr)
+        tell(f"note: {text}")
 
 
 @contextlib.contextmanager
@@ -90,11 +111,11 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def paint(text: str, colour: str, stream: IO[str] | None = None) -> str:
-    """`text` in a colour where `stream` (stdout by default) is a terminal and NO_COLOR is not set."""
+    """`text` in a colour, as `shown` prints it, where `stream` (stdout by default) is a terminal and NO_COLOR is not set."""
     stream = stream or sys.stdout
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
-    return f"\x1b[{colour}m{text}\x1b[0m"
+    return f"\0{_COLOURED}{colour}m{text}\0{_COLOURED}0m"
 
 
 class Progress:
@@ -113,7 +134,7 @@ class Progress:
     def step(self, text: str) -> None:
         self._step = f"{self._subject}: {text}"
         if not self._quiet:
-            self._show(self._step) if self._tty else print(self._step, file=sys.stderr, flush=True)
+            self._show(self._step) if self._tty else tell(self._step)
 
     def blocks(self, symbol: str, done: int, total: int) -> None:
         """Thread blocks of the kernel `symbol` that have run."""
@@ -125,7 +146,7 @@ class Progress:
             self._show("")
 
     def _show(self, text: str) -> None:
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{shown(text, sys.stderr)}", end="", file=sys.stderr, flush=True)
 
 
 def _short(symbol: str) -> str:

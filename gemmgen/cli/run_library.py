@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemmgen.cli.output import emit_json, note
+from gemmgen.cli.output import emit_json, note, tell
 from gemmgen.cli.show import facts
 from gemmgen.errors import SpecError
 
@@ -64,7 +64,7 @@ def run(
     if as_json:
         emit_json(logged.as_dict())
     elif not quiet:
-        print(text(logged), file=sys.stderr)
+        tell(text(logged))
     if logged.untold:
         note(f"{logged.untold} calls of too many kinds are not told one by one", quiet=quiet or as_json)
     return logged.code

@@ -11,6 +11,7 @@ An integer programme finds the best set itself where there are not too many kern
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -147,7 +148,7 @@ def costs(rows: Iterable[Row], gpu: str, shapes: Sequence[Shape], *, error: floa
     """
     kernels: dict[str, list[Row]] = {}
     for row in rows:
-        if row.gpu == gpu and row.kind == "kernel" and row.verdict in RIGHT:
+        if row.gpu == gpu and row.kind == "kernel" and row.verdict in RIGHT and (row.error is None or np.isfinite(row.error)):
             kernels.setdefault(kernel_of(row), []).append(row)
     errors = {name: max((err for row in known if (err := row.error if row.error is not None else row.predicted_error) is not None), default=None)
               for name, known in kernels.items()}
@@ -436,7 +437,7 @@ def _made(
         for kernel in dict.fromkeys([*(kernel for _, kernel in rules), *range(len(own))]):
             row, labels[kernel] = known.rows[own[kernel]], f"k{len(kernels) + 1}"
             kernels[labels[kernel]] = {
-                "name": row.kernel, "identity": kernel_of(row), "gpu": row.gpu, "layout": row.layout, "error": known.error[own[kernel]],
+                "name": row.kernel[:200], "identity": kernel_of(row), "gpu": row.gpu, "layout": row.layout, "error": known.error[own[kernel]],
                 "estimate": _estimate(row, learning, own[kernel]).model_dump(mode="json"), "spec": spec_of(row),
             }
         part = {"gpu": gpu, "layout": layout, "rules": [{"at_most": bounds, "kernel": labels[kernel]} for bounds, kernel in rules]}
@@ -450,7 +451,8 @@ def _estimate(row: Row, learning: Costs, kernel: int) -> dispatch.Estimate:
         plan = plan_of(row)
         tile, slices = plan.block[:2], plan.split_k
     except GemmgenError:  # of another version: its columns tell as much
-        tile, slices = [int(one) for one in (row.block or "128x128").split("x")[:2]], max(1, row.split_k)
+        found = re.match(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})", row.block)
+        tile, slices = [min(4096, int(one)) for one in found.groups()] if found else [128, 128], min(64, max(1, row.split_k))
     sizes = np.array([one.size for one in learning.shapes])
     return dispatch.estimated(learning.seconds[kernel], sizes, learning.weights, tile, slices, GPUS.get(row.gpu).rates.sms)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -121,6 +122,24 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
+
+
+LIMITS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("m", "n", "k", "promote", "stages", "split_k"), (0, 2**31 - 1)),
+    **dict.fromkeys(("predicted_registers", "registers", "spills", "shared_bytes", "blocks_per_sm", "rounds"), (0, 2**31 - 1)),
+    **dict.fromkeys(("predicted_seconds", "seconds", "reference_seconds"), (1e-12, 1e9)),
+    **dict.fromkeys(("spread", "clock_mhz", "power_w", "solve_seconds", "compile_seconds", "judge_seconds", "time_seconds"), (0.0, 1e9)),
+    **dict.fromkeys(("predicted_error", "error", "scaled"), (0.0, inf)),
+}
+"""The least and the greatest value that a number of a row can have. NaN is within no limits."""
+ERRORS = ("predicted_error", "error", "scaled")
+"""Columns whose impossible values count as infinite: an error that is not a number is no small one. Of other columns they count as absent."""
+
+
+def possible(column: str, value: float | None) -> bool:
+    """Whether a number lies within its column's limits; an absent one does not."""
+    low, high = LIMITS[column]
+    return value is not None and low <= value <= high
 
 
 def row_from(values: Mapping[str, Any]) -> Row:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
+import sys
 import typing
 
 import numpy as np
@@ -17,6 +20,7 @@ from gemmgen.catalog.reserved import reserved
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.catalog.table import one_line
 from gemmgen.catalog.unit import UNITS, MatrixUnit
+from gemmgen.cli.output import GREEN, RED, Progress, emit, emit_error, note, paint, shown
 from gemmgen.errors import SpecError, UnknownName
 from gemmgen.files import TooLarge, read
 from gemmgen.solve import solve
@@ -99,6 +103,26 @@ def test_a_text_that_is_too_much(gemmgen, tmp_path, text, told):
 def test_utf16_is_named(gemmgen, tmp_path):
     (tmp_path / "x.toml").write_bytes("[problem]".encode("utf-16"))
     check_refused(gemmgen("render", tmp_path / "x.toml"), "not UTF-16")
+
+
+def test_what_is_printed_is_obeyed_by_no_terminal_but_for_our_own_colours(capsys, monkeypatch):
+    """Of emit, notes, errors and progress alike; a colour that somebody planted is none of ours."""
+    text = "a\tb\n\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \r \x0b \x7f \u200f \udc9b \0"
+    safe = "a\tb\n" + r"\x1b[31mred\x1b]0;title\x07 \x9b2J \u202e \r \x0b \x7f \u200f \udc9b \x00"
+    Progress("study").step(text)
+    emit(text)
+    note(text)
+    emit_error(SpecError("a", text), as_json=False)
+    emit_error(SpecError("a", text), as_json=True)
+    out, err = capsys.readouterr()
+    assert out.startswith(safe + "\n{") and err == f"study: {safe}\nnote: {safe}\nerror: a: {safe}\n" and json.loads(out[len(safe):])["problem"] == safe
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    emit(f"{paint('ok', GREEN)} {paint(text, RED)} é")
+    assert capsys.readouterr().out == f"\x1b[32mok\x1b[0m \x1b[31m{safe}\x1b[0m é\n"
+    latin = io.TextIOWrapper(io.BytesIO(), "ascii")
+    assert shown("é", latin) == r"\xe9"
 
 
 def test_a_message_shows_no_more_than_that_and_obeys_no_one():

@@ -26,7 +26,7 @@ from gemmgen import __version__
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.libraries import library
 from gemmgen.explore.rebuilt import kernel_of, plan_of
-from gemmgen.explore.row import VERDICTS, Row
+from gemmgen.explore.row import VERDICTS, Row, possible
 
 if TYPE_CHECKING:
     from gemmgen.explore.dispatch import Part, Table
@@ -116,7 +116,7 @@ def _clean(text: object, most: int = MOST_TEXT) -> str:
 def _seconds(row: Row, timed: bool) -> float | None:
     """Measured seconds; the predicted ones where nothing was timed."""
     found = row.seconds if timed and row.verdict == "timed" else None if timed else row.predicted_seconds
-    return found if found is not None and math.isfinite(found) and found > 0 else None
+    return found if possible("seconds", found) else None
 
 
 def _error(row: Row) -> float | None:
@@ -145,7 +145,7 @@ def _decided(row: Row) -> dict[str, str]:
 
 def _point(row: Row, timed: bool, at: int) -> dict[str, Any]:
     seconds, decided = _seconds(row, timed), _decided(row)
-    predicted = row.predicted_seconds if row.predicted_seconds is not None and math.isfinite(row.predicted_seconds) and row.predicted_seconds > 0 else None
+    predicted = row.predicted_seconds if possible("predicted_seconds", row.predicted_seconds) else None
     return {
         "gpu": _clean(row.gpu), "kind": row.kind, "verdict": row.verdict, "kernel": _clean(row.kernel), "scheme": _clean(row.scheme, 40),
         "design": _clean(row.design or row.policy, 40), "size": _size(row), "edge": round(_edge(row), 2), "cube": row.m == row.n == row.k,
@@ -202,7 +202,7 @@ def _gpu(rows: Sequence[Row], gpu: str) -> dict[str, Any]:
     told = "–"
     by_size: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
-        if row.reference_seconds and math.isfinite(row.reference_seconds):
+        if possible("reference_seconds", row.reference_seconds):
             by_size.setdefault((row.study, row.m, row.n, row.k, row.layout), []).append(row.reference_seconds)
     if by_size:
         ratios = np.concatenate([np.array(one) / np.median(one) for one in by_size.values()])

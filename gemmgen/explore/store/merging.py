@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmgen.explore.store.listing import MERGED, TORN, Lister
-from gemmgen.explore.store.parquet import VERSION_KEY, content_of, read_table
+from gemmgen.explore.store.parquet import VERSION_KEY, content_of, read_table, unfit
 from gemmgen.explore.libraries import library
+from gemmgen.explore.row import schema
 from gemmgen.explore.store.places import SMALL, Place, place_of
 from gemmgen.explore.store.writer import stamp, writer_id
 
@@ -85,11 +86,12 @@ def _groups(place: Place, names: Sequence[str], most_rows: int, torn: dict[str, 
     arrow = library("pyarrow")
     group: list[str] = []
     tables: list[pyarrow.Table] = []
-    rows = 0
+    rows, columns = 0, arrow.schema([])
 
     def read(name: str) -> pyarrow.Table | str:
         try:
-            return read_table(place, name)
+            table = read_table(place, name)
+            return unfit(table.schema) or _as_rows_have(table)
         except (OSError, ValueError, arrow.ArrowException) as error:
             return str(error)
 
@@ -100,14 +102,34 @@ def _groups(place: Place, names: Sequence[str], most_rows: int, torn: dict[str, 
                 if isinstance(table, str):
                     torn[name] = table
                     continue
-                if group and rows + table.num_rows > most_rows:
+                both = _united(columns, table.schema)
+                if group and (rows + table.num_rows > most_rows or both is None):
                     yield group, _together(tables)
-                    group, tables, rows = [], [], 0
+                    group, tables, rows, both = [], [], 0, None
+                columns = both or table.schema
                 group.append(name)
                 tables.append(table)
                 rows += table.num_rows
     if group:
         yield group, _together(tables)
+
+
+def _as_rows_have(table: pyarrow.Table) -> pyarrow.Table:
+    """The table with the columns of Row in Row's types."""
+    columns = {one.name: one.type for one in schema()}
+    for at, one in enumerate(table.schema):
+        if (wanted := columns.get(one.name, one.type)) != one.type:
+            table = table.set_column(at, one.with_type(wanted), table.column(at).cast(wanted, safe=False))
+    return table
+
+
+def _united(columns: pyarrow.Schema, more: pyarrow.Schema) -> pyarrow.Schema | None:
+    """The columns of both; None where they are of types that do not go together, as those that Row does not know may be."""
+    arrow = library("pyarrow")
+    try:
+        return arrow.unify_schemas([columns, more.remove_metadata()], promote_options="permissive")
+    except arrow.ArrowException:
+        return None
 
 
 def _together(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,12 +61,35 @@ def read_table(place: Place, name: str) -> pyarrow.Table:
         return file.read(use_threads=False)
 
 
+def unfit(columns: pyarrow.Schema) -> str:
+    """Why a file with these columns is none of a store: a column of Row holds another type than Row says. Empty where all fit."""
+    kinds = library("pyarrow.types")
+
+    def fits(wanted: Any, there: Any) -> bool:
+        there = there.value_type if kinds.is_dictionary(there) else there
+        if kinds.is_null(there):
+            return True
+        if kinds.is_string(wanted):
+            return kinds.is_primitive(there) or kinds.is_string(there) or kinds.is_large_string(there)
+        if kinds.is_timestamp(wanted):
+            return kinds.is_timestamp(there)
+        return kinds.is_integer(there) and not kinds.is_uint64(there) or kinds.is_floating(wanted) and kinds.is_floating(there)
+
+    wrong = [f"{one.name} is {there.type}" for one in schema() for there in columns if there.name.lower() == one.name and not fits(one.type, there.type)]
+    version = (columns.metadata or {}).get(VERSION_KEY, b"0")
+    wrong += [] if re.fullmatch(rb"[0-9]{1,9}", version) else [f"{VERSION_KEY.decode()} in its metadata is no number"]
+    return f"its column {', '.join(wrong)}"[:500] if wrong else ""
+
+
 def replaced_by(place: Place, name: str) -> dict[str, int]:
     """Bytes of the files whose rows a merged file holds, by name.
 
     Raises:
-        OSError, pyarrow.ArrowException: it cannot be opened, or is no sound Parquet file.
+        OSError, ValueError, pyarrow.ArrowException: it cannot be opened, is no sound Parquet file, or tells something else.
     """
     parquet = library("pyarrow.parquet")
     with parquet.ParquetFile(place.open(name)) as file:
-        return dict(json.loads((file.metadata.metadata or {}).get(REPLACES_KEY, b"{}")))
+        found = json.loads((file.metadata.metadata or {}).get(REPLACES_KEY, b"{}"))
+    if not isinstance(found, dict):
+        raise ValueError("what it replaces is no table of names and sizes")
+    return found

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.errors import GemmgenError, UnknownName
-from gemmgen.explore.row import Row, schema
+from gemmgen.explore.row import ERRORS, LIMITS, Row, schema
 from gemmgen.explore.store.listing import TORN, Lister, Listing
-from gemmgen.explore.store.parquet import read_table
+from gemmgen.explore.store.parquet import read_table, unfit
 from gemmgen.explore.libraries import library
 from gemmgen.explore.store.places import SMALL, Folder, place_of
 from gemmgen.explore.store.questions import questions
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
+SECONDS, MEMORY = 60.0, 4 << 30
+"""What a question may take, and the bytes that it and its answer may."""
 MANY_FILES = 500
 """Small files, of which each costs a question about a millisecond."""
 LATEST = """
@@ -36,6 +40,10 @@ _TRIES = 5
 _WITHOUT = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "allow_community_extensions": False}
 
 
+class _Unfit(Exception):
+    """Files hold columns of other types, and count no more from now on."""
+
+
 class Store:
     """What was tried, to be asked.
 
@@ -47,11 +55,15 @@ class Store:
         where: a condition, in SQL, on the rows that count.
         note: is told of files that are left out.
         threads: of a question; default: as many as there are CPUs.
+        seconds, memory: what a question may take, and the bytes that it and its answer may have: one that is endless ends with an error.
     """
 
-    def __init__(self, store: str | Path, where: str = "", note: Callable[[str], None] | None = None, threads: int | None = None):
+    def __init__(
+        self, store: str | Path, where: str = "", note: Callable[[str], None] | None = None, threads: int | None = None, seconds: float = SECONDS,
+        memory: int = MEMORY,
+    ):
         self.place = place_of(store)
-        self.where, self.threads = where, threads
+        self.where, self.threads, self.seconds, self.memory = where, threads, seconds, memory
         self._note = note or (lambda text: None)
         self._lister = Lister(self.place)
         self._listing: Listing | None = None
@@ -84,10 +96,15 @@ class Store:
             parameters: for `?`, or by name for `$name`.
 
         Raises:
-            GemmgenError: the SQL is wrong, is no SELECT, or asks for more than the store; or the store cannot be read.
+            GemmgenError: the SQL is wrong, is no SELECT, asks for more than the store, or takes more than `seconds` or `memory`; or the store
+                cannot be read.
         """
         duck, arrow = library("duckdb"), library("pyarrow")
         of_the_sql = (duck.ParserException, duck.CatalogException, duck.BinderException, duck.NotSupportedError, duck.PermissionException, duck.DataError)
+
+        def of_a_file(error: Exception) -> bool:
+            return not isinstance(error, of_the_sql) or "while reading file" in str(error)
+
         check_select(sql)
         for left in reversed(range(_TRIES)):
             listing = self.listing()
@@ -96,14 +113,51 @@ class Store:
             try:
                 if self._connection is None:
                     self._connection, self._listing = self._connected(listing), listing
-                found = self._connection.sql(sql, params=parameters or None)
-                return getattr(found, "to_arrow_table", found.fetch_arrow_table)()
+                return self._within(self._connection, lambda connection: self._answer(connection.sql(sql, params=parameters or None), sql))
+            except _Unfit:
+                self.close()
             except (duck.Error, OSError, arrow.ArrowException) as error:
+                if "Out of Memory Error" in str(error):
+                    raise self._too_much(sql) from None
                 # A file may have gone since it was listed, or be damaged between a sound beginning and end: only reading it shows that.
                 self.close()
-                if not left or not (self._gone(listing) or not isinstance(error, of_the_sql) and self._damaged(listing)):
+                if not left or not (self._gone(listing) or of_a_file(error) and self._damaged(listing)):
                     raise refused(sql, error) from None
         raise AssertionError
+
+    def _within(self, connection: duckdb.DuckDBPyConnection, asked: Callable[[duckdb.DuckDBPyConnection], pyarrow.Table]) -> pyarrow.Table:
+        """The answer, asked for in a thread of its own: DuckDB would look at neither the clock nor Ctrl-C before it has ended."""
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(asked, connection)
+            try:
+                end = time.monotonic() + self.seconds
+                while time.monotonic() < end and not answer.done():
+                    wait([answer], min(0.1, self.seconds))  # and then look for Ctrl-C
+                if not answer.done():
+                    raise GemmgenError("SQL", f"took more than {self.seconds:g} s, and was ended", needs=f"an answer within {self.seconds:g} s",
+                                       remedy="a question that ends, a narrower WHERE, or gemmgen results --seconds for more time")
+            finally:
+                while not answer.done():  # again, since one that comes before the question begins is not heard
+                    connection.interrupt()
+                    wait([answer], 0.05)
+            return answer.result()
+
+    def _answer(self, found: duckdb.DuckDBPyRelation | None, sql: str) -> pyarrow.Table:
+        """All of an answer, as long as it is no larger than `memory`."""
+        reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        batches, size = [], 0
+        with reader(1 << 16) as answer:
+            for batch in answer:
+                size += batch.nbytes
+                if size > self.memory:
+                    raise self._too_much(sql)
+                batches.append(batch)
+            return library("pyarrow").Table.from_batches(batches, answer.schema)
+
+    def _too_much(self, sql: str) -> GemmgenError:
+        limit = f"{self.memory >> 20} MiB"
+        return GemmgenError("SQL", f"takes more than {limit} of memory", got=sql, needs=f"a question whose sums and answer fit into {limit}",
+                            remedy="fewer columns, a LIMIT, a narrower WHERE, or gemmgen results --memory for more")
 
     def answer(self, question: str, **parameters: str) -> pyarrow.Table:
         """What a ready-made question gives.
@@ -162,7 +216,8 @@ class Store:
         with duck.connect(":memory:", config=_WITHOUT) as connection:
             for name, size in listing.files.items():
                 try:
-                    read_table(self.place, name)
+                    if why := unfit(read_table(self.place, name).schema):
+                        raise ValueError(why)
                     if self._native:
                         connection.sql(f"SELECT * FROM {self._read_parquet([name])}").to_arrow_table()
                 except FileNotFoundError:
@@ -187,7 +242,8 @@ class Store:
         """A database that has nothing but the view."""
         duck, arrow = library("duckdb"), library("pyarrow")
         connection = duck.connect(":memory:", config=_WITHOUT | ({"threads": self.threads} if self.threads else {}))
-        for setting in ("python_enable_replacements = false", "parquet_metadata_cache = true"):
+        limits = (f"memory_limit = '{self.memory >> 10}KiB'", "temp_directory = ''")  # without a folder nothing fills the disk instead
+        for setting in ("python_enable_replacements = false", "parquet_metadata_cache = true", *limits):
             connection.execute(f"SET {setting}")
         stored = "stored"
         if listing.files and self._native:
@@ -197,10 +253,16 @@ class Store:
             connection.register(stored, self._dataset(list(listing.files)) if listing.files else schema().empty_table())
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        there = {name for name, *_ in connection.execute(f"DESCRIBE SELECT * FROM {stored}").fetchall()}
+        there = {name.lower(): kind for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {stored}").fetchall()}
         kinds = {arrow.string(): "VARCHAR", arrow.int64(): "BIGINT", arrow.float64(): "DOUBLE"}
-        lacking = [f"NULL::{kinds.get(one.type, 'TIMESTAMPTZ')} AS \"{one.name}\"" for one in schema() if one.name not in there]
-        every = f"SELECT {', '.join(['*', *lacking])} FROM {stored}"
+        wanted = {one.name: kinds.get(one.type, "TIMESTAMP WITH TIME ZONE") for one in schema()}
+        if any(name in there and not _holds(kind, there[name]) for name, kind in wanted.items()) and self._damaged(listing):
+            connection.close()
+            raise _Unfit
+        columns = [_column(name, kind, there.get(name)) for name, kind in wanted.items()]
+        columns += [_quoted(name) for name in there if name not in wanted]
+        possible = [f"coalesce({name} BETWEEN {LIMITS[name][0]} AND {LIMITS[name][1]}, true)" for name in "mnk" if name in there]
+        every = f"SELECT {', '.join(columns)} FROM {stored} WHERE {' AND '.join(possible) or 'true'}"
         where = f" WHERE ({self.where}\n)" if self.where else ""
         if where:
             check_select(f"SELECT * FROM trials{where}")
@@ -217,6 +279,32 @@ class Store:
                 schemas.append(file.schema_arrow)
         return datasets.dataset([self._path(name) for name in names], schema=arrow.unify_schemas(schemas, promote_options="permissive"),
                                 format="parquet", filesystem=getattr(self.place, "files", None))
+
+
+def _holds(kind: str, stored: str) -> bool:
+    """Whether values of a column's type in a file are some of that type of a row."""
+    integers = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+    held = {"BIGINT": integers, "DOUBLE": ("DOUBLE", "FLOAT", *integers)}.get(kind, (kind,))
+    return stored in (*held, '"NULL"') or kind.startswith("TIMESTAMP") and stored.startswith("TIMESTAMP") and not stored.endswith("]")
+
+
+def _column(name: str, kind: str, stored: str | None) -> str:
+    """A column of `trials` in SQL: of its type, and without values that are none (`LIMITS` of gemmgen.explore.row)."""
+    quoted = _quoted(name)
+    if stored is None:
+        return f"NULL::{kind} AS {quoted}"
+    value = quoted if stored == kind else f"TRY_CAST({quoted} AS {kind})"
+    if name in ERRORS:
+        value = f"CASE WHEN {value} >= 0 AND NOT isnan({value}) THEN {value} WHEN {quoted} IS NOT NULL THEN 'inf'::DOUBLE END"
+    elif name in LIMITS and name not in ("m", "n", "k"):  # rows without a size that can be are left out
+        value = f"CASE WHEN {value} BETWEEN {LIMITS[name][0]!r} AND {LIMITS[name][1]!r} THEN {value} END"
+    elif kind.startswith("TIMESTAMP"):
+        value = f"CASE WHEN {value} BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00' THEN {value} END"  # what Python has
+    return f"{value} AS {quoted}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _absent(column: Field[Any]) -> Any:
