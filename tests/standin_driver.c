@@ -55,9 +55,10 @@ static void make_device(int device)
     else standin_current = device;
 }
 
-/* The device that is current in this thread; GLOBAL: `standin_current`, as at the start. */
+/* The device that is current in this thread, whose captures are global ones; GLOBAL: `standin_current`, as at the start. */
 EXPORT void standin_use(int device)
 {
+    mine.mode = 0;
     mine.told = device != GLOBAL;
     mine.device = device;
 }
@@ -88,9 +89,10 @@ EXPORT int standin_describe(const char *symbol, const char *kinds)
 
 static int number_of(const char *symbol)
 {
+    const size_t length = strcspn(symbol, " \n");
     int i;
     for (i = 0; i < describes; ++i)
-        if (strcmp(described[i].symbol, symbol) == 0) return i;
+        if (strlen(described[i].symbol) == length && strncmp(described[i].symbol, symbol, length) == 0) return i;
     return -1;
 }
 
