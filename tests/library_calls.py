@@ -25,6 +25,7 @@ from typing import Any
 from gemmgen.abi import interface
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.residues import SEGMENT_K
 from gemmgen.explore.dispatch import Estimate, Rule
 from gemmgen.export import prose
 from gemmgen.library import kernel as kernel_module
@@ -50,13 +51,16 @@ MOST_BYTES = 2**61
 MOST_POOL = 1 << 24
 """Bytes that the stand-in's pools give at once."""
 PASSES = ("absmax", "norms", "split")
+STATIC = {"fast_nt": 40000, "sliced": 50000}
+"""Bytes of shared memory that kernels have without asking for them: of the first, what it has above 48 KB together; of the other more than sm_86 does."""
+USUAL_SHARED = 48 * 1024
 BOUND_K = (64, 4096)
 """The k of which the library's tables tell bounds; tests of more are in tests/unit/test_library_runtime.py."""
 FAILED = 77
 """The code of a driver call that a test lets fail."""
 
-DEVICES = ((8, 0, 108, 166912), (9, 0, 132, 232448), (8, 6, 20, 101376), (9, 0, 7, 232448), (12, 0, 170, 101376), (7, 5, 40, 65536), (7, 0, 80, 98304))
-"""(major, minor, multiprocessors, shared memory of a block) of the stand-in's."""
+DEVICES = ((8, 0, 108, 166912), (9, 0, 132, 232448), (8, 6, 20, 101376), (9, 0, 7, 196752), (12, 0, 170, 101376), (7, 5, 40, 65536), (7, 0, 80, 98304))
+"""(major, minor, multiprocessors, shared memory of a block) of the stand-in's; the fourth has what one of the kernels takes, to the byte."""
 
 FUNCTIONS = GEMM, GEMM_PACKED, PACK, SELECT, SELECT_PACKED, PACK_BYTES, SGEMM, READ_STATUS, PREPARE, CURRENT_TARGET = range(10)
 ALPHA_OF_HOST, BETA_OF_HOST, WITH_TARGET = 1, 2, 4
@@ -108,13 +112,16 @@ class Answer:
 # ---- the library
 
 
-def of_plan(label: str, plan: Plan, estimate: Estimate | None, is_fallback: bool = False, packs_b: bool = True) -> Kernel:
-    """A kernel whose machine code is its label."""
+def of_plan(label: str, plan: Plan, estimate: Estimate | None, is_fallback: bool = False) -> Kernel:
+    """A kernel whose machine code is its label, or that and the architecture where there are two; some have shared memory of a fixed size besides."""
     source = Source(name=kernel_name(plan), text="", suffix=".cu", interface=interface(plan), arch=plan.arch, allow_spills=False)
-    resources = {launch.symbol: SimpleNamespace(static_shared_bytes=0) for launch in source.launches}
-    binary = Binary(arch=plan.arch, code=f"{label}\0".encode(), assembly=label, kernels=resources, compiler="", log="", key="", source_name=source.file_name,
-                    from_cache=False, seconds=0.0)
-    return Kernel(label, Built(plan, source, binary), estimate, f'for "{label}"', is_fallback, packs_b)
+    resources = {launch.symbol: SimpleNamespace(static_shared_bytes=STATIC.get(label, 0)) for launch in source.launches}
+    archs = ("sm_80", "sm_86") if label == "small" else (plan.arch,)
+    first, *others = (
+        Binary(arch=arch, code=f"{label}{'_' + arch if len(archs) > 1 else ''}\0".encode(), assembly=label, kernels=resources, compiler="", log="", key="",
+               source_name=source.file_name, from_cache=False, seconds=0.0) for arch in archs
+    )
+    return Kernel(label, Built(plan, source, first, tuple(others)), estimate, f'for "{label}"', is_fallback, packs_b=label != "deep")
 
 
 def estimate(plan: Plan, number: int) -> Estimate:
@@ -144,7 +151,7 @@ def kernels() -> tuple[Kernel, ...]:
         ("batch", strided), ("listed", replace(strided, batch=replace(strided.batch, pointers=True))),
         ("old", plan_of(gpu="t4", scheme="egemm", promote=0)),
     ]
-    found = [of_plan(label, plan, None if label in ("tn", "residues") else estimate(plan, at), packs_b=label != "deep") for at, (label, plan) in enumerate(made)]
+    found = [of_plan(label, plan, None if label in ("tn", "residues") else estimate(plan, at)) for at, (label, plan) in enumerate(made)]
     plain = [
         (f"any_{layout}", plan_of(scheme="fp32", promote=0, gpu="t4", loads="grouped", where="shared", layout=layout,
                                   tile={"block": [64, 64, 16], "warp": [32, 32, 16]})) for layout in ("nn", "tn")
@@ -221,10 +228,10 @@ def runs(code: str, arch: str) -> int:
     return made_for
 
 
-def bound(plan: Plan, k: int) -> tuple[float, float]:
-    """(expected error, worst case) of a sum of k."""
+def bound(plan: Plan, k: int, archs: Sequence[str]) -> tuple[float, float]:
+    """(expected error, worst case) of a sum of k on the architectures."""
     if (plan.hash, k) not in BOUNDS:
-        found = prose.coefficients(plan, k, [plan.arch])
+        found = prose.coefficients(plan, k, archs)
         BOUNDS[plan.hash, k] = prose.rounded_up(tables.SAFETY * found.random), prose.rounded_up(found.scaled)
     return BOUNDS[plan.hash, k]
 
@@ -242,7 +249,10 @@ class Known:
         self.interface = source.interface
         self.launches = source.launches
         self.transposed = plan.layout[0] == "t", plan.layout[1] == "t"
-        self.arch = plan.arch.replace("sm_", "compute_") if kernel.is_fallback else plan.arch
+        built = [binary.arch for binary in (kernel.built.binary, *kernel.built.others)]
+        self.archs = [arch.replace("sm_", "compute_") if kernel.is_fallback else arch for arch in built]
+        self.codes = {arch: kernel.label + (f"_{arch}" if len(self.archs) > 1 else "") for arch in self.archs}
+        self.static = STATIC.get(kernel.label, 0)
         self.batched = bool(plan.strided)
         self.takes_pointers = bool(plan.batch and plan.batch.pointers)
         self.made = {one.region for launch in source.launches if launch.role in PASSES for one in launch.parameters if one.region}
@@ -251,10 +261,18 @@ class Known:
         self.least = plan.design.whole_from(plan.gpu) if plan.splits_whole else (0, 0)
         main = {one.argument for launch in source.launches if launch.role not in PASSES for one in launch.parameters}
         self.reads = {x: x in main for x in "ab"}
-        self.bounds = [(k, *bound(plan, k)) for k in BOUND_K]
+        self.bounds = [(k, *bound(plan, k, built)) for k in BOUND_K]
 
     def shared(self) -> int:
-        return max(launch.shared_bytes for launch in self.launches)
+        return max(launch.shared_bytes for launch in self.launches) + self.static
+
+    def suits(self, arch: str) -> int:
+        """How well the best of its machine code suits an architecture; -1: none runs there."""
+        return max(runs(one, arch) for one in self.archs)
+
+    def code(self, arch: str) -> str:
+        """What the machine code is called that runs there."""
+        return self.codes[max(self.archs, key=lambda one: runs(one, arch))]
 
     def error(self, k: int) -> tuple[float, float]:
         """(expected, worst case) of a sum of k."""
@@ -340,7 +358,7 @@ class Reference:
         symbols = {launch.symbol: launch for one in self.known for launch in one.launches}
         letters = {"pointer": "p", "long long": "l", "int": "i", "float": "f"}
         self.described = [(symbol, "".join(letters[one.kind] for one in launch.parameters)) for symbol, launch in symbols.items()]
-        self.described += [(FINISH, "".join(letters[kind] for kind in FINISH_KINDS)), *((one.kernel.label, "") for one in self.known)]
+        self.described += [(FINISH, "".join(letters[kind] for kind in FINISH_KINDS)), *((label, "") for one in self.known for label in one.codes.values())]
         self.described += [(f"{FINISH}_{arch}", "") for arch in self.finish_archs]
         self.number = {name: number for number, (name, _) in enumerate(self.described)}
         rows = {gpu.arch: gpu for gpu in reversed(GPUS.rows()) if gpu.vendor == "nvidia"}
@@ -465,7 +483,7 @@ class Reference:
         return True
 
     def runs_on(self, one: Known, device: tuple[str, int, int]) -> bool:
-        return runs(one.arch, device[0]) >= 0 and one.shared() <= device[2]
+        return one.suits(device[0]) >= 0 and one.shared() <= device[2]
 
     def serves(self, one: Known, of: Asked, device: tuple[str, int, int]) -> int:
         if not self.runs_on(one, device) or not self.takes(one, of) or one.largest_k and of.k > one.largest_k:
@@ -527,7 +545,7 @@ class Reference:
                 continue
             told = one.estimate is not None and not (one.batched and of.batch < 2 and not of.pointers)
             told = told and of.k >= one.least[0] and of.k * (of.m + of.n) >= one.least[1]
-            rank = 0 if one.is_fallback else 1 if not told else 2 + runs(one.arch, device[0])
+            rank = 0 if one.is_fallback else 1 if not told else 2 + one.suits(device[0])
             ranked.append((rank, self.taken(one, of, device) if one.estimate else 0.0, one))
         if not ranked:
             return refusal
@@ -638,7 +656,7 @@ class Reference:
             bad = {BAD_STRUCT} if not call.workspace else {BAD_WORKSPACE} if call.bytes else set()
             return Wanted(bad, asks_device=False) if bad else Wanted({OK}, [("copy", (None, 56, call.stream)), ("synchronize", ())], exact={"bytes": 7654321})
         if function == PREPARE:
-            return Wanted({OK}, needs=frozenset([FINISH, *(one.kernel.label for one in self.known)]))
+            return Wanted({OK}, needs=frozenset([FINISH, *self.code_of(self.target(call), portable=True)]))
         if function == CURRENT_TARGET:
             if call.target.size != ctypes.sizeof(Target):
                 return Wanted({BAD_STRUCT}, asks_device=False)
@@ -688,7 +706,7 @@ class Reference:
         work = self.work(call, of, one, units, call.workspace or base, call.packed.memory or 0)
         if not call.workspace:
             work = [("take", (needed, call.stream)), *work, ("give", (base, call.stream))]
-        return Wanted({OK}, work, frozenset([one.kernel.label, *([FINISH] if self.finishes(one, of) else [])]))
+        return Wanted({OK}, work, frozenset([one.code(arch), *([FINISH] if self.finishes(one, of) else [])]))
 
     def of_select(self, of: Asked, one: Known, device: tuple[str, int, int]) -> Wanted:
         arch, units, _ = device
@@ -780,7 +798,7 @@ class Reference:
                 work.append(self.launch(one, launch, blocks, arguments, region, False, call.stream))
         p = call.problem
         shape = (p.m, p.k) if operand == "a" else (p.k, p.n)
-        return Wanted({OK}, work, frozenset([one.kernel.label]), exact={
+        return Wanted({OK}, work, frozenset([one.code(device[0])]), exact={
             "packed.operand": ord(operand), "packed.format": self.formats[one.number, of.packed], "packed.rows": shape[0], "packed.columns": shape[1],
             "packed.order": p.order, "packed.reserved": 0, "packed.memory": call.workspace, "packed.bytes": call.bytes,
         })
@@ -802,6 +820,19 @@ class Reference:
         found.codes = {blas.get(code, code) for code in found.codes}
         return found
 
+    def code_of(self, device: tuple[str, int, int], portable: bool) -> set[str]:
+        """What a device's machine code is called, with or without that of kernels which its driver has to compile."""
+        return {one.code(device[0]) for one in self.known if self.runs_on(one, device) and (portable or not one.is_fallback)}
+
+    def loading(self, events: Sequence[Event]) -> None:
+        """A kernel that has more than the usual shared memory is allowed it, before it is launched."""
+        for event, after in zip(events, [*events[1:], None]):
+            if event.kind == "function" and event.code == 0:
+                symbol = self.described[event.numbers[0]][0]
+                told = next(((launch.shared_bytes, one.static) for one in self.known for launch in one.launches if launch.symbol == symbol), (0, 0))
+                wanted = (event.numbers[0], told[0], event.device) if sum(told) > USUAL_SHARED else None
+                assert (after.numbers if after and after.kind == "allow" else None) == wanted, f"{symbol} has {told} bytes"
+
     # ---- judging
 
     def check(self, call: Call, answer: Answer, alone: bool = True) -> str:
@@ -822,8 +853,9 @@ class Reference:
         codes, expected, exact = wanted.codes, wanted.work, wanted.exact
         if kind in ("load", "function", "allow"):
             label = self.described[failed.numbers[0]][0] if kind == "load" else None
-            mine = {FINISH if label.startswith(f"{FINISH}_") else label} if label else {FINISH if self.described[failed.numbers[0]][0] == FINISH else one.kernel.label for one in self.known
-                                          if self.described[failed.numbers[0]][0] in [FINISH, *(launch.symbol for launch in one.launches)]}
+            symbol, arch = self.described[failed.numbers[0]][0], self.target(call)[0]
+            mine = {FINISH if label.startswith(f"{FINISH}_") else label} if label else {FINISH} if symbol == FINISH else {
+                one.code(arch) for one in self.known if symbol in [launch.symbol for launch in one.launches]}
             # Two kernels of one plan have functions of one name: then either may be meant. What is prepared, and the kernel of epilogues, is tried again.
             if mine & wanted.needs and wanted.codes == {OK}:
                 assert result.code == call.fails_with or (len(mine) > 1 or FINISH in mine or call.function == PREPARE) and result.code == OK, f"{label or mine} is not there"
@@ -856,6 +888,7 @@ class Reference:
                     of = getattr(of, part)
                 close = of == value or isinstance(value, float) and math.isclose(of, value, rel_tol=1e-11)
                 assert close, f"{name} is {of}, not {value}"
+        self.loading(events)
         restores = [event for event in events if event.kind == "exchange"]
         kept = kind == "exchange" and restores.index(failed) % 2 == 1
         assert result.mode == 0 or kept, "captures of this thread go another way now"
@@ -898,6 +931,14 @@ class Draw:
             return int(2 ** self.of.uniform(8, 17))
         return self.of.choice((LARGEST_EXTENT, LARGEST_EXTENT - 1, 2**30 + 1, 2**24))
 
+    def depth(self) -> int:
+        """Of a sum: where something changes, too."""
+        if self.of.random() < 0.88:
+            return self.extent()
+        known = self.reference.known
+        edges = [SEGMENT_K, *BOUND_K, *(one.largest_k for one in known if one.largest_k), *(one.least[0] for one in known if one.least[0])]
+        return max(0, self.of.choice(edges) + self.of.choice((-1, 0, 1)))
+
     def address(self) -> int:
         """Of the device, which nobody reads."""
         return (1 << 40) + 4 * self.of.randrange(1 << 36)
@@ -905,7 +946,7 @@ class Draw:
     def problem(self) -> Problem:
         """One that nothing is wrong with."""
         of = self.of
-        m, n, k = self.extent(), self.extent(), self.extent()
+        m, n, k = self.extent(), self.extent(), self.depth()
         order, ta, tb = of.randint(0, 1), of.randint(0, 1), of.randint(0, 1)
         shapes = {"a": (k, m) if ta else (m, k), "b": (n, k) if tb else (k, n), "c": (m, n)}
         batch = of.choice((0, 0, 0, 1, 2, 3, 5, -1)) if of.random() < 0.93 else of.choice((2**20 + 1, 2**31, 2**40, 70000))
@@ -1047,8 +1088,8 @@ class Draw:
         shapes = {"a": (p.k, p.m) if p.transpose_a else (p.m, p.k), "b": (p.n, p.k) if p.transpose_b else (p.k, p.n)}
         for x, shape in shapes.items():
             setattr(p, f"ld{x}", max(1, shape[1 - p.order]) + of.choice((0, 3)))
-        call.device = of.choice([at for at, (major, minor, *_) in enumerate(DEVICES) if runs(one.arch, f"sm_{10 * major + minor}") >= 0])
-        call.target.arch = one.arch.replace("compute_", "sm_").rstrip("a").encode()
+        call.device = of.choice([at for at, (major, minor, *_) in enumerate(DEVICES) if one.suits(f"sm_{10 * major + minor}") >= 0])
+        call.target.arch = of.choice(one.archs).replace("compute_", "sm_").rstrip("a").encode()
 
     def make_workspace(self, call: Call) -> None:
         """The caller's, as large as it has to be or a byte less, or the pool's."""
@@ -1121,7 +1162,7 @@ class Replay:
     @staticmethod
     def _bound(plan: Plan, archs: Sequence[str], k: int) -> str:
         """What a table holds of a bound, which takes long to find."""
-        error, worst = bound(plan, k)
+        error, worst = bound(plan, k, archs)
         return f"{{{k}, {error!r}, {worst!r}}}"
 
     def __call__(self, calls: Sequence[Call], mode: str = "threads", threads: int = 1) -> list[Answer]:

@@ -115,6 +115,11 @@ def test_a_first_call_in_which_any_driver_call_fails_leaves_nothing_behind(check
                 assert again.result.code == broken.result.code, "a driver that does not tell its version stays unknown"
                 continue
             judged(checked, [call], [again])
+            if call.function in (GEMM, PREPARE):  # whoever comes first loads all that was made for the device; the driver compiles when it has to
+                of, device = checked.reference, checked.reference.target(call)
+                loaded = {of.described[event.numbers[0]][0] for event in (*broken.events, *again.events) if event.kind == "load"}
+                own, every = (of.code_of(device, portable) for portable in (False, True))
+                assert {label for label in loaded if not label.startswith("finish_")} == own | every & of.wanted(call, 0).needs
             events = [*broken.events, *again.events]
             once([broken, again])
             live = [sum((event.kind == more) - (event.kind == less) for event in events if event.code == 0) for more, less in (
