@@ -321,7 +321,7 @@ def test_sizes_that_need_a_larger_grid_or_more_bytes_than_there_are(made):
     assert choice_of(made, problem(most, most, most)) == TOO_LARGE
     assert choice_of(made, problem(most, most, 1)) == TOO_LARGE
     assert choice_of(made, problem(1, 1, most)).kernel >= 0
-    assert choice_of(made, problem(100, 100, 100, batch=2**62, stride_c=10000)).workspace_bytes > 0
+    assert choice_of(made, problem(100, 100, 100, batch=2**62, stride_c=10000)) == -10, "beyond what memory can be"
 
 
 @needs_gcc
@@ -400,8 +400,8 @@ def test_a_driver_that_is_too_old(tmp_path):
 
 @needs_gcc
 def test_every_code_has_words(made):
-    texts = [made.c.lab_error_string(code).decode() for code in range(0, -25, -1)]
-    assert len(set(texts)) == 25 and texts[0] == "no error"
+    texts = [made.c.lab_error_string(code).decode() for code in range(0, -27, -1)]
+    assert len(set(texts)) == 27 and texts[0] == "no error"
     assert made.c.lab_error_string(-99) == b"not a code of lab" and made.c.lab_error_string(12345) == b"an error of the CUDA driver"
     assert made.c.lab_version() == 10203 and made.c.lab_abi() == 1
     assert made.c.lab_kernels() == len(made.kernels) and made.c.lab_kernel_name(len(made.kernels)) is None is made.c.lab_kernel_name(-1)
