@@ -26,6 +26,8 @@ static struct { void *stream; int status; unsigned long long id; void *graph; } 
 static __thread int mode;               /* 0 is the global one */
 static int out_of_memory;
 
+int stand_in_mode(void) { return mode; }
+
 void stand_in_context(uintptr_t context) { current = context; }
 void stand_in_capture(void *stream, int status, unsigned long long id, void *graph)
 {

@@ -408,6 +408,54 @@ def test_a_program_without_the_vendors_library_is_left_alone():
     assert (ran.told, ran.returncode, ran.stderr, ran.log, ran.summaries) == ({"said": 1}, 5, "", [], [])
 
 
+@pytest.mark.parametrize("name", ["LEVELS", "RECORD", "LOG"])
+def test_a_file_that_is_none_neither_stops_nor_ends_the_program(tmp_path, program, name):
+    """A FIFO with and without its other end, a device, a folder, a file without end, one that is not there, and one that may not grow."""
+    fifo, large = tmp_path / "fifo", tmp_path / "large"
+    os.mkfifo(fifo)
+    with large.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    places = [fifo, tmp_path, "/dev/zero", large] if name == "LEVELS" else [fifo, tmp_path, "/dev/null", tmp_path / "none" / "file"]
+
+    def right(place: object, *command: str) -> None:
+        ran = run(command or [str(program), "1", "3"], **{f"LAB_{name}": str(place)})
+        assert (ran.returncode, ran.told["wrong"]) == (0, 0), ran.stderr
+        assert f"lab: {place} cannot be" in ran.stderr
+        assert name == "LOG" or ran.counts == {"cublasSgemm_v2: taken": 3} or command
+
+    for place in places:
+        right(place)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    right(fifo)
+    os.close(reader)
+    if name != "LEVELS":
+        right(tmp_path / "file", "/bin/sh", "-c", f"ulimit -f 0; exec {program} 1 300")
+    else:
+        large.write_bytes(b"all vendor\n" + bytes(1000) + b"\nall error\n" * 40)
+        ran = run([str(program)], LAB_LEVELS=str(large))
+        assert ran.counts == {f"cublasSgemm_v2: {shim.REASONS['LEVEL']}": 1} and ran.stderr.count("the line is left out") == 20
+
+
+def test_a_log_to_a_pipe_that_nobody_reads(program):
+    """The program ends as it would; a signal that it was sent before is still its own."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([str(program)], stdout=subprocess.PIPE, stderr=writer, env=dropped_in.environment(LAB_LOG="stderr"), restore_signals=True, timeout=60)
+    os.close(writer)
+    assert done.returncode == 0 and json.loads(done.stdout)["wrong"] == 0
+
+
+def test_signals_of_the_program_stay_its_own(tmp_path):
+    ran = run_python(CALLS + """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
+os.kill(os.getpid(), signal.SIGPIPE)
+one()
+tell(pending=sorted(signal.sigpending()), blocked=sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+""", LAB_RECORD=str(tmp_path / "record"))
+    assert ran.told == {"pending": [13], "blocked": [13]}
+
+
 def test_a_vendors_library_that_is_not_there_is_an_error_of_the_vendors():
     ran = run_python("tell(status=ctypes.CDLL(None).cublasDestroy_v2(P(1)))", LD_LIBRARY_PATH=str(dropped_in.folder()))
     assert ran.told["status"] == 1
