@@ -3,6 +3,11 @@ given to run. A library between it and the library of kernels (tests/stand_in/wa
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 import dropped_in
@@ -346,7 +351,7 @@ one("another stream", create(default, stream=0x230))
 gpu.stand_in_capture(0x100, 1, 7, 0xf0)
 tell(**{"apart": one("captured") != first})
 gpu.stand_in_capture(0, 0, 0, 0)
-watched.watched_answer(0, 7)
+watched.watched_answer(0, 1)
 one("failed")
 watched.watched_answer(0, -17)
 one("refused")
@@ -364,10 +369,13 @@ def test_what_a_kernel_is_given():
     assert told["the same"] and told["aligned"] == 0 and told["apart"]
     assert told["failed"][:2] == [13, 1] and told["refused"][:2] == [0, 1]
     assert ran.counts == {"cublasSgemm_v2: taken": 5, f"cublasSgemm_v2: {shim.REASONS['REFUSED']}": 1}
-    assert sorted((line["count"], str(line.get("detail"))) for line in ran.log) == [(1, "7"), (1, "workspace too small or not aligned"), (4, "None")]
+    assert sorted((line["count"], str(line.get("detail"))) for line in ran.log) == [(1, "1"), (1, "workspace too small or not aligned"), (4, "None")]
     checked = run_python(RUNS, LD_PRELOAD=watching(), LAB_CHECK="1")
     assert checked.told["first"][3] == 0
     assert sorted((line["count"], line.get("checked", 0)) for line in checked.log) == [(1, 0), (1, 0), (4, 3)]  # not while a stream is captured
+    counted = next(line for line in checked.log if "checked" in line)
+    assert [counted[name] for name in ("a_lossy", "a_overflow", "a_nonfinite", "b_lossy", "b_overflow", "b_nonfinite", "repaired")] == [
+        3 * 10**at for at in range(7)]
 
 
 LT_RUNS = MATMUL.replace("SIZES", SMALL, 1) + """
@@ -391,3 +399,138 @@ def test_matmul_uses_the_callers_workspace_where_it_is_large_enough():
     whole = 2 << 20
     assert ran.told == {"own": [1, True, 4096, 0x340], "exact": [1, True, 1024, 0x340], "small": [1, False, whole, 0x340], "aside": [1, False, whole, 0x340],
                         "none": [1, False, whole, 0x340], "failed": 13}
+
+
+ASKED = DECISIONS.split("S, G, B =")[0] + """
+S = "cublasSgemm_v2"
+tell(gemm=asked(S))
+problem = watched.watched_problem().contents
+tell(kernel=problem.kernel, error=problem.largest_error)
+watched.watched_unpredicted(1)
+tell(unpredicted=asked(S, m=3))
+blas.stand_in_note(1)
+tell(alpha=asked(S, at(6, None)), beta=asked(S, at(11, None)))
+"""
+
+
+def test_what_levels_and_settings_ask_the_library_for(tmp_path):
+    """A kernel of any error, or any kernel within an error; a product without a prediction where all that is served is wanted."""
+    levels = tmp_path / "levels"
+    for text, kernel, error in (("", 0, 4e-6), ("all kernel reference\n", 1, 0), ("all error 1e-3\n", 0, 1e-3)):
+        levels.write_text(text)
+        for gain in ("0", "1"):
+            ran = run_python(ASKED, LD_PRELOAD=watching(), LAB_LEVELS=str(levels), LAB_MIN_GAIN=gain)
+            is_taken = gain == "0" or kernel > 0
+            assert ran.told == {"gemm": [1, 1], "kernel": kernel, "error": error, "unpredicted": [1, int(is_taken)], "alpha": [0, 0], "beta": [0, 0]}, (text, gain)
+            words = shim.REASONS
+            assert ran.counts == {"cublasSgemm_v2: taken": 1 + is_taken, f"cublasSgemm_v2: {words['NO_SCALARS']}": 2} | (
+                {} if is_taken else {f"cublasSgemm_v2: {words['UNPREDICTED']}": 1})
+            assert sorted((line["alpha"], line["beta"]) for line in ran.log if line.get("reason") == words["NO_SCALARS"]) == [
+                ("missing", "other"), ("other", "missing")]
+
+
+# ---- The vendor's functions, and the driver's ----
+
+FOUND = """
+default = ctypes.CDLL(None)
+kept = [ctypes.CDLL(path) for path in OPENED]
+call = ctypes.CDLL(CALLER).call_it if CALLER else lambda: typed(default, "cublasSgemm_v2")(*[None] + [0] * 5 + [None, None, 1, None, 1, None, None, 1])
+call()
+tell(**{name: vendor(ctypes.CDLL(name), "cublasSgemm_v2") for name in NAMES})
+"""
+CALLER = "int cublasSgemm_v2(void *, int, int, int, int, int, void *, void *, int, void *, int, void *, void *, int);\nint call_it(void);\n" \
+    "int call_it(void) { return cublasSgemm_v2(0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1); }\n"
+
+
+def test_where_the_vendors_functions_are_found(tmp_path):
+    """By the number of their version, the latest first; before that among libraries that are loaded; before that in what the caller is linked with."""
+    folder = dropped_in.folder()
+    vendor = folder / "vendor" / "libcublas.so.13"
+
+    def found(names: list[str], opened: list[Path], caller: Path | None, place: Path) -> list[str]:
+        script = FOUND.replace("OPENED", repr(list(map(str, opened)))).replace("CALLER", repr(str(caller or ""))).replace("NAMES", repr(names))
+        ran = run_python(script, LD_LIBRARY_PATH=f"{place}:{folder}", LAB_OFF="1")
+        return [name for name, count in ran.told.items() if count]
+
+    there: list[str] = []
+    for version in (11, 12, 13):
+        there.append(f"libcublas.so.{version}")
+        shutil.copy(vendor, tmp_path / there[-1])
+        assert found(there, [], None, tmp_path) == there[-1:]
+    for name in ("libcublasXt.so.9", "libcublas.so.8"):
+        shutil.copy(vendor, tmp_path / name)
+    xt, other = tmp_path / "libcublasXt.so.9", tmp_path / "libcublas.so.8"
+    assert found([str(xt), str(other), *there], [xt, other], None, tmp_path) == [str(other)]
+    own = tmp_path / "libcublas.so.9"
+    dropped_in.compile_c(dropped_in.SOURCES / "cublas.c", own, "-shared", "-fPIC", f"-Wl,-soname,{own.name}", "-lm")
+    (tmp_path / "caller.c").write_text(CALLER)
+    linked = dropped_in.compile_c(tmp_path / "caller.c", tmp_path / "libcaller.so", "-shared", "-fPIC", f"-L{tmp_path}", "-l:libcublas.so.9")
+    assert found([str(other), str(own)], [other, linked], linked, tmp_path) == [str(own)]
+    to_us = dropped_in.compile_c(tmp_path / "caller.c", tmp_path / "libours.so", "-shared", "-fPIC", f"-L{folder}", "-Wl,--no-as-needed", "-l:liblab_cublas.so",
+                                 f"-Wl,-rpath-link,{folder}")
+    assert found(there, [], to_us, tmp_path) == there[-1:]
+
+
+def test_a_driver_that_lacks_a_function(tmp_path):
+    """All are needed but the one that numbers streams. Without that one, stream 2 is one for each thread, and others are told apart by where they are."""
+    script = OF_CUBLAS + """
+import threading
+default.cublasSetStream_v2(handle, P(2))
+watched = watch()
+places = []
+def one():
+    given, c, kept = arguments("cublasSgemm_v2", handle)
+    before = watched.watched_gemms()
+    typed(default, "cublasSgemm_v2")(*given)
+    places.append(watched.watched_memory() if watched.watched_gemms() > before else None)
+threads = [threading.Thread(target=one) for _ in range(2)]
+for thread in threads:
+    thread.start()
+barrier = [thread.join() for thread in threads]
+one(), one()
+default.cublasSetStream_v2(handle, P(0x100))
+one(), one()
+tell(taken=places[0] is not None, first=places[2] == places[3], second=places[4] == places[5], apart=len({places[2], places[4]}))
+"""
+    folder = dropped_in.folder()
+    for lacks, taken in (("cuUserObjectCreate", False), ("cuStreamGetCtx", False), ("cuStreamGetId", True)):
+        dropped_in.compile_c(dropped_in.SOURCES / "driver.c", tmp_path / "libcuda.so.1", "-shared", "-fPIC", f"-D{lacks}=other_name", "-Wl,-soname,libcuda.so.1")
+        ran = run_python(script, LD_PRELOAD=watching(), LD_LIBRARY_PATH=f"{tmp_path}:{folder / 'vendor'}:{folder}")
+        assert ran.told == {"taken": taken, "first": True, "second": True, "apart": 2 if taken else 1}, lacks
+        assert set(ran.counts) == {"cublasSgemm_v2: taken" if taken else f"cublasSgemm_v2: {shim.REASONS['NO_CONTEXT']}"}
+        assert not taken or ran.summaries[0]["workspace_bytes"] in (6 << 20, 8 << 20)  # a thread that is gone may leave its place to the next
+
+
+# ---- The log of many ----
+
+
+def test_calls_of_many_kinds_from_many_places(tmp_path):
+    """Each has a line with its place, size and count; where there are more than a log holds, the rest is counted."""
+    folder = dropped_in.folder()
+    program = dropped_in.compile_c(
+        dropped_in.SOURCES / "kinds.c", tmp_path / "kinds", f"-L{folder / 'vendor'}", "-l:libcublas.so.13", f"-Wl,-rpath-link,{folder / 'vendor'}")
+    ran = dropped_in.run([str(program)])
+    assert len(ran.log) == 260 and all(line["count"] == 1 for line in ran.log)
+    assert len({line["site"] for line in ran.log}) == 130 and {line["n"] for line in ran.log} == {100, 200}
+    assert ran.summaries[0]["passed"] == 260 and ran.summaries[0]["untold"] == 0
+    log = tmp_path / "log.jsonl"
+    subprocess.run([str(program), "66000"], env=dropped_in.environment(LAB_LOG=str(log)), check=True, timeout=60)
+    summary = json.loads(log.read_text().splitlines()[-1])
+    assert summary["passed"] == 1 << 16 and summary["untold"] == 66000 - (1 << 16)
+
+
+def test_threads_counters_are_summed():
+    """What threads counted that are gone is added up."""
+    ran = run_python(OF_CUBLAS + """
+import threading
+def one():
+    given, c, kept = arguments("cublasSgemm_v2", handle)
+    typed(default, "cublasSgemm_v2")(*given)
+for _ in range(2):
+    thread = threading.Thread(target=one)
+    thread.start()
+    thread.join()
+one()
+""", LD_PRELOAD=watching(), LAB_CHECK="1")
+    line, = ran.log
+    assert (line["count"], line["checked"], line["a_overflow"], line["repaired"]) == (3, 3, 30, 3000000)
