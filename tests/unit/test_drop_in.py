@@ -266,8 +266,10 @@ default.cublasDestroy_v2(h)
 tell(**{"gone": gpu.counted("freed") - before, "waited": gpu.counted("waits_for_all"), "vendor": vendor(blas, "cublasDestroy_v2")})
 default.cublasDestroy_v2(other)
 tell(**{"of this device": gpu.counted("freed") - before, "waits": gpu.counted("waits_for_all")})
-third, before = create(default, stream=0x300), gpu.counted("allocated")
-one("a new handle", third, 2)
+third, before = create(default), gpu.counted("allocated")
+for stream in range(0x300, 0x340, 0x10):
+    default.cublasSetStream_v2(third, P(stream))
+    one("a new handle", third, 2)
 tell(**{"its own": gpu.counted("allocated") - before})
 """, LD_PRELOAD=growing)
     told = ran.told  # calls taken, allocations, frees, MiB in all, waits for a stream
@@ -281,8 +283,8 @@ tell(**{"its own": gpu.counted("allocated") - before})
     assert told["no memory"][0] == 0 and told["memory again"][0] == 1
     assert (told["gone"], told["waited"], told["vendor"]) == (2, 2, 1)
     # Memory of another device than the current one stays, and no new handle has it.
-    assert (told["of this device"], told["waits"], told["its own"]) == (3, 3, 1)
-    assert ran.summaries[0]["workspace_bytes"] == 4 << 20  # what stays, and the new handle's
+    assert (told["of this device"], told["waits"], told["its own"]) == (3, 3, 4)
+    assert ran.summaries[0]["workspace_bytes"] == 10 << 20  # what stays, and the new handle's
     assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['NO_MEMORY']}"] == 1
 
 
