@@ -311,8 +311,9 @@ gpu.stand_in_destroy_graph(0xf2)
 gpu.stand_in_context(0xc9)
 one("another device", h, 3)
 gpu.stand_in_context(0xc0)
-gpu.stand_in_capture(0x200, 1, 11, 0)
-one("no graph", h, 3)
+for capture in range(20, 28):
+    gpu.stand_in_capture(0x200, 1, capture, 0)
+    one("no graph", h, 3)
 gpu.stand_in_capture(0x200, 1, 12, 0xf4)
 one("a graph", h, 3)
 default.cublasSetStream_v2(h, P(0x100))
@@ -341,7 +342,7 @@ one("default stream", h, 3)
     assert told["no graph"] == [0, 6, 0, 26, 0, 0] and told["a graph"] == [1, 6, 0, 26, 0, 0]
     assert told["no memory"][0] == 0 and told["broken"][0] == 0
     assert told["another stream is captured"] == [1, 6, 0, 26, 0, 0]
-    assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['NO_MEMORY']}"] == 2 and ran.summaries[0]["workspace_bytes"] == 30 << 20
+    assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['NO_MEMORY']}"] == 9 and ran.summaries[0]["workspace_bytes"] == 30 << 20
     assert told["default stream"][0] == 1 and told["default stream"][-1] == 0
     assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['CAPTURE']}"] == 1
 

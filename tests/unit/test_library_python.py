@@ -273,7 +273,7 @@ class Spoken:
     """An array that speaks DLPack alone: of the host's memory, whatever device it says it is on."""
 
     def __init__(self, array, offset=0, strides=True, kind=(2, 32, 1), on=1):
-        self.array, self.on, self.asked = array, on, []
+        self.array, self.on, self.asked, self.copies = array, on, [], 0
         shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         apart = (ctypes.c_int64 * array.ndim)(*(one // array.itemsize for one in array.strides))
         self.told = Managed(array.ctypes.data - offset, on, 0, array.ndim, *kind, shape, apart if strides else None, offset)
@@ -287,6 +287,7 @@ class Spoken:
         return new(ctypes.addressof(self.told), b"dltensor", None)
 
     def copy(self):
+        self.copies += 1
         return Spoken(self.array.copy(), on=self.on)
 
 
@@ -298,7 +299,7 @@ def test_arrays_that_speak_dlpack(lab, monkeypatch):
             x, y = Spoken(a, offset, strides), Spoken(b, offset, strides)
             assert lab.matmul(x, y, out=Spoken(out, offset)) is not None
             close(out, a.astype(float) @ b)
-            assert x.asked == [{}]
+            assert x.asked == [{}] and not x.copies and not y.copies
     for turned in (Spoken(np.asfortranarray(a), 8), Spoken(made(10, 18)[::2, ::2])):
         lab.matmul(turned, b, out=out)
         close(out, turned.array.astype(float) @ b)
@@ -375,8 +376,9 @@ def test_arrays_of_cupy(lab, cupy, streams):
     packed = lab.pack(cupy.ndarray(b))
     close(lab.matmul(cupy.ndarray(a), packed).array, a.astype(float) @ b)
     assert len(cupy.entered) == 4
-    with pytest.raises(TypeError, match="a must be float32"):
-        lab.matmul(cupy.ndarray(a, kind="<f8"), cupy.ndarray(b))
+    for kind in ("<f8", "<i4", ">f4"):
+        with pytest.raises(TypeError, match="a must be float32"):
+            lab.matmul(cupy.ndarray(a, kind=kind), cupy.ndarray(b))
 
 
 def test_streams_of_every_library(lab, streams):
@@ -483,3 +485,84 @@ def test_where_the_library_is_looked_for(lab, tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_LIBRARY", str(tmp_path / "fifo"))
     with pytest.raises(ImportError, match="no regular file"):
         _c.library.__wrapped__()
+
+
+def test_vectors_with_gaps_and_batches_in_odd_orders(lab, calls):
+    whole, b = made(18), made(9, 7, seed=1)
+    close(lab.matmul(whole[::2], b), whole[::2].astype(float) @ b)
+    close(lab.matmul(b.T, whole[::-2]), b.T.astype(float) @ whole[::-2])
+    a, square = made(3, 5, 5).swapaxes(1, 2), made(5, 7, seed=1)
+    close(lab.matmul(a, square), a.astype(float) @ square)
+    rows, out = made(3, 1, 9), np.zeros((3, 1, 7), np.float32)
+    lab.matmul(rows, b, out=out[::-1])
+    close(out[::-1].copy(), rows.astype(float) @ b)
+    before = calls()
+    turned = np.zeros((5, 3, 7), np.float32).swapaxes(0, 1)  # rows of three matrices in turns
+    lab.matmul(made(3, 5, 9), made(3, 9, 7), out=turned)
+    close(turned.copy(), made(3, 5, 9).astype(float) @ made(3, 9, 7))
+    assert calls() == before + 3
+    for beta in (0.5, np.float32([0.5])):
+        with pytest.raises(ValueError, match="beta needs"):
+            lab.matmul(made(5, 9), b, beta=beta)
+    with pytest.raises(ValueError, match="rows or columns"):
+        lab.matmul(made(5, 9), lab.pack(b), out=np.zeros((5, 7), np.float32, order="F"))
+
+
+def test_where_matrices_lie(lab):
+    """The rules themselves: a leading dimension, dimensions of a batch that are one, a struct's fields."""
+    from lab import _c
+
+    assert [_c.aligned(at) for at in (0, 1, 255, 256, 257)] == [0, 256, 256, 256, 512]
+    assert [_c.layout(*of) for of in ((5, 9, 9, 1), (5, 9, 12, 1), (5, 9, 1, 5), (5, 9, 1, 8), (5, 9, 8, 1), (5, 9, 1, 4), (5, 9, 18, 2), (1, 9, 3, 1), (5, 1, 7, 99),
+                                      (1, 9, 1, 1), (0, 9, 9, 1), (5, 0, 0, 1), (1, 9, 5, 2), (5, 1, 1, 1))] == [
+        (0, 9), (0, 12), (1, 5), (1, 8), None, None, None, (0, 9), (0, 7), (0, 9), (0, 9), (0, 1), (1, 2), (0, 1)]
+    assert _c.merged((2, 1, 3), (6, 99, 2), (3, 5, 1)) == [(6, (2, 1))] and _c.merged((2, 3), (6, 2), (0, 1)) == [(2, (6, 0)), (3, (2, 1))]
+    a, b, c = _c.Operand(0, (5, 9), (9, 1)), _c.Operand(0, (9, 7), (7, 1)), _c.Operand(0, (5, 7), (7, 1))
+    assert [problem.flags for problem in _c.problems(a, b, c, flags=1)] == [3]
+    for wrong in ((5, 6), (4, 7)):
+        with pytest.raises(ValueError, match="do not give"):
+            _c.problems(a, b, c._replace(shape=wrong))
+    with pytest.raises(ValueError, match=r"a batch of \[2, 3\] does not broadcast to \[3\]"):
+        _c.problems(_c.Operand(0, (2, 3, 5, 9), (135, 45, 9, 1)), b, _c.Operand(0, (3, 5, 7), (35, 7, 1)))
+    deep = _c.Operand(64, (2, 3, 4, 5, 9), (100000, 10000, 1000, 9, 1)), _c.Operand(128, (3, 4, 9, 7), (700, 63, 7, 1)), _c.Operand(256, (2, 3, 4, 5, 7), (5000, 500, 60, 7, 1))
+    found = _c.problems(*deep)
+    assert [(one.a - 64, one.b - 128, one.c - 256, one.batch, one.stride_a, one.stride_b, one.stride_c) for one in found] == [
+        (4 * (100000 * i + 10000 * j), 4 * 700 * j, 4 * (5000 * i + 500 * j), 4, 1000, 63, 60) for i in range(2) for j in range(3)]
+    assert _c.EPILOGUES == {None: 0, "identity": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
+    struct = _c.PackedStruct(operand=ord("b"), format=7, rows=9, columns=7, memory=256, bytes=1000)
+    _c._choices.clear()
+    problem = _c.Problem(m=5, n=7, k=9, lda=9, ldb=7, ldc=7)
+    assert _c.choose(problem, "here").workspace_bytes == 1024 and _c.choose(problem, "here", packed=struct).workspace_bytes == 512
+    assert _c.choose(problem, "here").workspace_bytes == 1024
+
+
+def test_arrays_of_frameworks_go_to_their_own_modules(lab, monkeypatch):
+    """Where neither `out`, a stream, scalars nor packed words are given; and where the library was asked for that framework."""
+    import sys
+    from types import ModuleType, SimpleNamespace
+
+    from lab import _arrays
+
+    class Array(Shown):
+        pass
+
+    module, asked = ModuleType("jax"), []
+    module.Array, Array.__module__ = Array, "jax"
+    monkeypatch.setitem(sys.modules, "jax", module)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=type("Tensor", (), {})))
+    monkeypatch.setattr(_arrays.importlib, "import_module", lambda name: SimpleNamespace(matmul=lambda *given, **named: asked.append((name, given, named)) or "done"))
+    monkeypatch.setattr(lab._c, "DLPACK_TYPE", 2)
+    a, b, out = Array(made(5, 9)), Array(made(9, 7)), Array(np.zeros((5, 7), np.float32))
+    assert lab.matmul(a, b, bias=3, activation="relu") == "done" and asked.pop() == ("lab.jax", (a, b), {"bias": 3, "activation": "relu"})
+    for how in ({"out": out}, {"out": out, "beta": 0.5}, {"out": out, "stream": 5}):
+        assert lab.matmul(a, b, **how) is out and not asked
+    for how in ({"stream": 5}, {"alpha": 2.0}):
+        with pytest.raises(TypeError, match="give `out`: there is no jax.empty"):
+            lab.matmul(a, b, **how)
+    with pytest.raises(ValueError, match="beta needs"):
+        lab.matmul(a, b, beta=1)
+    monkeypatch.setattr(_arrays.importlib.util, "find_spec", lambda name: None)
+    assert lab.matmul(a, b, out=out) is out
+    with pytest.raises(TypeError, match="give `out`"):
+        lab.matmul(a, b)
+    assert not asked

@@ -88,7 +88,7 @@ def test_matrices_wherever_they_lie(lab, negative):
         same(lab.addmm(one, Tensor(a), Tensor(b), 1.0, 3.0), 3 * (a @ b) + bias)
         same(lab.addmm(one, Tensor(a), Tensor(b), 2.0, 1.0), a @ b + 2 * bias)
         same(lab.linear(Tensor(a), strided(b.T.copy(), (1, 7), negative=negative), one, "relu"), np.maximum(a @ b + bias, 0))
-    same(lab.addmm(strided(numbers(1), (1,)), Tensor(a), Tensor(b), 1.0, 1.0), a @ b + numbers(1))
+    same(lab.addmm(Tensor(np.float32([3, *[np.nan] * 9])[:1]), Tensor(a), Tensor(b), 1.0, 1.0), a @ b + 3)
     same(lab.addmm(strided(numbers(5, 1), (1, 1)), Tensor(a), Tensor(b)), a @ b + numbers(5, 1))
     same(lab.addmm(Tensor(np.full((5, 7), np.nan, np.float32)), Tensor(a), Tensor(b), 0.0, 1.0), a @ b)
 
@@ -103,6 +103,13 @@ def test_batches_wherever_they_lie(lab, calls):
                 calls.clear()
                 same(lab.bmm(strided(x, of_a), strided(y, of_b)), x.astype(float) @ y)
                 assert len(calls) == 1, (of_a, of_b)
+    # Of more dimensions than operators take, each outer product begins where its own operands do.
+    a, b = numbers(2, 3, 5, 9), numbers(1, 3, 9, 7)
+    x, y, c = (strided(np.broadcast_to(one, (2, 3, *one.shape[2:])), strides) for one, strides in (
+        (a, (200, 50, 9, 1)), (b, (0, 70, 7, 1)), (np.zeros((2, 3, 5, 7), np.float32), (300, 40, 7, 1))))
+    calls.clear()
+    same(lab._enqueue(x, y, c), a @ b)
+    assert len(calls) == 2 and c.shape == (2, 3, 5, 7)
     one = strided(numbers(3, 5, 9), (90, 18, 2))
     same(lab.bmm(one, made(3, 9, 7)), one.value @ numbers(3, 9, 7))
 
@@ -235,7 +242,7 @@ def test_refusals(lab):
     for operator, given, told in (
         (lab.mm, (made(2, 5, 9), b), "matrices"), (lab.mm, (a, made(2, 9, 7)), "matrices"), (lab.mm, (a, made(8, 7)), "do not give"),
         (lab.bmm, (made(2, 5, 9), made(3, 9, 7)), "as many"), (lab.bmm, (a, b), "as many"), (lab.addmm, (made(7), made(2, 5, 9), b), "matrices"),
-        (lab.linear, (a, made(7, 8)), r"\[n, k\]"), (lab.linear, (a, made(7)), r"\[n, k\]"), (lab.linear, (a, made(7, 9), made(6)), "bias"),
+        (lab.linear, (a, made(7, 8)), r"\[n, k\]"), (lab.linear, (made(5, 8), made(7, 9)), r"\[n, k\]"), (lab.linear, (a, made(7)), r"\[n, k\]"), (lab.linear, (a, made(7, 9), made(6)), "bias"),
         (lab.linear, (a, made(7, 9), None, "tanh"), "activation 'tanh', and there are identity, relu, gelu, gelu_tanh"),
     ):
         with pytest.raises(ValueError, match=told):
@@ -331,14 +338,19 @@ def test_packed_layers(lab, calls):
             for shape in ((5, 9), (1, 9), (2, 3, 9), (9,)):
                 x = numbers(*shape, seed=4)
                 same(layer(Tensor(x)), x @ weight.T + (0 if bias is None else bias))
-            assert all(call.packed.operand == ord("b") and call.bytes == 512 and (call.packed.rows, call.packed.columns) == (9, 7) for call in calls)
-            assert len(calls) == 4 and layer.memory.data_ptr() % 256 == 0 and "in_features=9, out_features=7" in layer.extra_repr()
+            assert len(calls) == 4 and all(call.packed.operand == ord("b") and call.bytes == 512 and (call.packed.rows, call.packed.columns) == (9, 7) for call in calls)
+            calls.clear()
+            same(lab.linear(Tensor(numbers(5, 9, seed=4)), layer.weight, layer.bias), numbers(5, 9, seed=4) @ weight.T + (0 if bias is None else bias))
+            assert [(call.packed, call.bytes) for call in calls] == [(None, 1024)]  # a plan of its own
+            layer(Tensor(numbers(5, 9, seed=4)))
+            assert calls[1].bytes == 512 and layer.memory.data_ptr() % 256 == 0 and "in_features=9, out_features=7" in layer.extra_repr()
     away = Tensor(np.empty(layer.memory.numel() + 1, np.uint8)[1:])
     while away.data_ptr() % 256 == 0:
         away = Tensor(away.memory[1:])
     away.memory[:layer.memory.numel()] = layer.memory.memory[:len(away.memory)]
     x = numbers(5, 9)
     same(lab.packed_linear(Tensor(x), layer.weight, layer.bias, away, layer.format, "relu"), np.maximum(x @ layer.weight.value.T + layer.bias.value, 0))
+    assert calls[-1].packed.memory % 256 == 0
     same(lab.PackedLinear(torch_surface.Linear(Tensor(numbers(7, 9), negative=True)))(Tensor(x)), -(x @ numbers(7, 9).T))
     with pytest.raises(RuntimeError, match="stays where it is"):
         layer._apply(lambda w: Tensor(w.memory.astype(np.float64)))
@@ -445,11 +457,11 @@ def test_what_is_passed_on_and_why(lab, mode):
         assert dispatched(mode, "mm", a, b, out=out, into=True)[2] == {"out": out}
         assert dispatched(mode, "mm", a, wide, out=c, into=True)[2] == {"out": c} and taken.passed["mm", "float64"] == 3
         assert dispatched(mode, "addmm", c, a, wide, beta=2, alpha=3)[2] == {"beta": 2, "alpha": 3}
+        assert mode.__torch_dispatch__(Recorded("aten.linear"), (), (a, made(2, 7, 9)))[0] == "aten's"
         lab.torch.backends.cuda.matmul.allow_tf32 = True
         passed("mm", a, b)
         assert taken.passed["mm", "TF32 is allowed"] == 1 and not taken.taken
         assert mode.__torch_dispatch__(Recorded("aten.other"), (), (a,), {"x": 1}) == ("aten's", (a,), {"x": 1})
-        assert mode.__torch_dispatch__(Recorded("aten.linear"), (), (a, made(2, 7, 9)))[0] == "aten's"
     assert "passed on  mm: TF32 is allowed" in str(taken) and not taken.kernels
 
 
@@ -483,6 +495,11 @@ def test_what_is_predicted_to_be_slower(lab, monkeypatch):
 def test_what_is_asked_of_the_library_before_a_product_is_taken(lab, monkeypatch):
     """Its sizes, layouts and strides; once for products that are alike."""
     asked, choose = [], lab._c.choose
+    monkeypatch.setattr(lab._c, "choose", lambda problem, *rest, **named: asked.append(problem.bias) or choose(problem, *rest, **named))
+    lab.linear(made(5, 9), made(7, 9), made(7))
+    lab.linear(made(5, 9), made(7, 9))
+    assert [bias is None for bias in asked] == [False, True]
+    asked.clear()
 
     def chosen(problem, index, **rest):
         asked.append((problem.m, problem.n, problem.k, problem.transpose_a, problem.transpose_b, problem.lda, problem.ldb, problem.ldc, problem.batch,
@@ -496,9 +513,15 @@ def test_what_is_asked_of_the_library_before_a_product_is_taken(lab, monkeypatch
         assert taker.why_not(strided(numbers(3, 5, 9), (70, 1, 6)), strided(numbers(3, 9, 7), (80, 8, 1))) is None
         assert taker.why_not(strided(numbers(5, 9), (1, 5)), made(9, 7)) is None
     assert asked == [(5, 7, 9, 0, 1, 11, 10, 7, 0, 0, 0, 35, -1), (5, 7, 9, 1, 0, 6, 8, 7, 3, 70, 80, 35, -1), (5, 7, 9, 1, 0, 5, 7, 7, 0, 0, 0, 35, -1)]
+    taker.why_not(made(5, 9), strided(numbers(9, 7), (1, 10)))
+    assert asked[-1][5] == 9 and len(asked) == 4
+    spread = Tensor(numbers(2, 3, 9, 5).swapaxes(2, 3))
+    taker.linear(lab._Eager, spread, made(7, 9))
+    assert asked[-2][:5] == (5, 7, 9, 1, 1) and asked[-2][8] == 0  # of one of its matrices
     monkeypatch.setattr(lab, "DEVICE", "cuda")
     assert taker.why_not(made(5, 9, on=GPU), made(9, 7, on=device("cuda", 2))) == "on two devices"
     assert taker.why_not(made(5, 9, on=GPU), made(9, 7, on=GPU)) is None and asked[-1][-1] == 1
+    assert taker.why_not(made(5, 9, on=device("cuda", 2)), made(9, 7, on=device("cuda", 2))) is None and asked[-1][-1] == 2
 
 
 def test_what_a_compiler_puts_in_the_place_of_products(lab):
@@ -512,5 +535,6 @@ def test_what_a_compiler_puts_in_the_place_of_products(lab):
     same(table[aten.addmm.default](made(7), a, b, beta=2, alpha=3), 3 * (a.value @ b.value) + 2 * numbers(7))
     for beta, alpha in ((1, 1), (2, 3), (0, 2)):
         same(table[aten.baddbmm.default](c, x, y, beta=beta, alpha=alpha), alpha * (x.value @ y.value) + beta * c.value)
+    same(table[aten.baddbmm.default](Tensor(np.full((2, 5, 7), np.nan, np.float32)), x, y, beta=0), x.value @ y.value)
     assert table[aten.mm.default](made(0, 9), b) is NotImplemented and taken.passed == {("mm", "empty"): 1}
-    assert dict(taken.taken) == {"mm": 1, "addmm": 1, "baddbmm": 3}
+    assert dict(taken.taken) == {"mm": 1, "addmm": 1, "baddbmm": 4}
