@@ -12,6 +12,7 @@
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+FRAMEWORKS := $(VENV)/.frameworks
 PYTHON ?=
 
 # What took longest is told at the end; workers take tests from one another.
@@ -28,13 +29,13 @@ demo: $(INSTALLED)
 test-fast: $(INSTALLED)
 	@$(PYTEST) -m "not long and not slow" tests/unit tests/golden
 
-test: $(INSTALLED)
+test: $(FRAMEWORKS)
 	@$(PYTEST) -m "not long"
 
-test-all: $(INSTALLED)
+test-all: $(FRAMEWORKS)
 	@$(PYTEST)
 
-mutants: $(INSTALLED)
+mutants: $(FRAMEWORKS)
 	@$(RUN) tests/mutants/run.py $(ARGS)
 
 # ROCm 5.2's headers and runtime, and a clang that is new enough for the kernels: the one that came with it is not.
@@ -63,4 +64,12 @@ $(INSTALLED): pyproject.toml
 	echo "installing gemmgen and its tools into $(VENV) with $$($$found --version)"; \
 	$$found -m venv --clear $(VENV)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+# JAX and torch for the CPU, where they can be had: once, and never torch's usual wheel, which brings CUDA of several GB. The tests that need them skip elsewhere.
+$(FRAMEWORKS): $(INSTALLED)
+	@for wheels in jax 'torch==2.13.0+cpu'; do \
+	    timeout 300 $(RUN) -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 20 --only-binary :all: $$wheels 2>/dev/null || \
+	    echo "$$wheels could not be installed: tests that need it are skipped" >&2; \
+	done
 	@touch $@

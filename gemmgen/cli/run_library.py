@@ -52,8 +52,8 @@ def run(
         raise SpecError("--levels", "is no file", got=str(levels), needs="a file of levels",
                         remedy="gemmgen run --record FILE, and a level for each of its lines")
     for path in (log, record):
-        if path is not None and path.is_dir():
-            raise SpecError(str(path), "is a folder", needs="a file's name", remedy="another name")
+        if path is not None and path.exists() and not path.is_file():
+            raise SpecError(str(path), "is a folder" if path.is_dir() else "is no regular file", needs="a file's name", remedy="another name")
     if record is not None and record.exists():
         record.unlink()
     built = shim.build(library)

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from gemmgen.errors import GemmgenError
+from gemmgen.files import opened
 from gemmgen.library import dropped
 from gemmgen.library.shim import Built
 from gemmgen.tune.search import Choice, Found, Question, search
@@ -76,7 +77,8 @@ class Runs:
             if logged.code:
                 raise GemmgenError(self.command[0], "fails under the preload library", got=f"exit code {logged.code}", remedy="a program that ends with 0")
             try:
-                result = np.load(self.output, allow_pickle=False)
+                with opened(self.output) as file:
+                    result = np.load(file, allow_pickle=False)
                 if result.dtype.kind not in "fiu":
                     raise ValueError(f"an array of {result.dtype}")
             except (OSError, ValueError) as error:

@@ -34,6 +34,7 @@ static int check(const handle *h, int64_t m, int64_t n, int64_t k, int64_t lda, 
     { \
         int status = check(h, m, n, k, lda, ldb, ldc); \
         called(#name); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc) \
         if (!status) \
             product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
         return status; \
@@ -47,6 +48,7 @@ SGEMM(cublasSgemm_v2_64, int64_t)
     { \
         int status = check(h, m, n, k, lda, ldb, ldc); \
         called(#name); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch) \
         for (integer i = 0; !status && i < batch; ++i) \
             product(ta, tb, m, n, k, *alpha, a + i * sa, lda, b + i * sb, ldb, *beta, c + i * sc, ldc); \
         return status; \
@@ -60,6 +62,7 @@ STRIDED(cublasSgemmStridedBatched_64, int64_t)
     { \
         int status = check(h, m, n, k, lda, ldb, ldc); \
         called(#name); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc, batch) \
         for (integer i = 0; !status && i < batch; ++i) \
             product(ta, tb, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
         return status; \
@@ -73,6 +76,7 @@ BATCHED(cublasSgemmBatched_64, int64_t)
     { \
         int status = check(h, m, n, k, lda, ldb, ldc); \
         called(#name); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), at, lda, AT(b), bt, ldb, AT(beta), AT(c), ct, ldc) \
         if (!status && !at && !bt && !ct) \
             product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
         return status; \
@@ -87,6 +91,7 @@ SGEMM_EX(cublasSgemmEx_64, int64_t)
         int status = check(h, m, n, k, lda, ldb, ldc); \
         (void)algo; \
         called(#name); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), at, lda, AT(b), bt, ldb, AT(beta), AT(c), ct, ldc, compute, algo) \
         if (!status && !at && !bt && !ct && compute == 68) \
             product(ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc); \
         return status; \
@@ -101,6 +106,7 @@ GEMM_EX(cublasGemmEx_64, int64_t)
         int status = check(h, m, n, k, lda, ldb, ldc); \
         (void)algo; \
         called(#name); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), at, lda, sa, AT(b), bt, ldb, sb, AT(beta), AT(c), ct, ldc, sc, batch, compute, algo) \
         for (integer i = 0; !status && !at && !bt && !ct && compute == 68 && i < batch; ++i) \
             product(ta, tb, m, n, k, *alpha, (const float *)a + i * sa, lda, (const float *)b + i * sb, ldb, *beta, (float *)c + i * sc, ldc); \
         return status; \
@@ -115,6 +121,7 @@ STRIDED_EX(cublasGemmStridedBatchedEx_64, int64_t)
         int status = check(h, m, n, k, lda, ldb, ldc); \
         (void)algo; \
         called(#name); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), at, lda, AT(b), bt, ldb, AT(beta), AT(c), ct, ldc, batch, compute, algo) \
         for (integer i = 0; !status && !at && !bt && !ct && compute == 68 && i < batch; ++i) \
             product(ta, tb, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
         return status; \

@@ -73,12 +73,16 @@ int cublasLtMatmul(
     void *handle, const descriptor *d, const float *alpha, const float *a, const descriptor *la, const float *b, const descriptor *lb, const float *beta,
     const float *c, const descriptor *lc, float *result, const descriptor *ld, const void *algo, void *workspace, size_t bytes, void *stream)
 {
-    int64_t ta = d->value[3], tb = d->value[4], epilogue = d->value[7], k = ta ? la->value[2] : la->value[3];
-    const float *bias = (const float *)(uintptr_t)d->value[8];
+    int64_t ta, tb, epilogue, k;
+    const float *bias;
     (void)algo, (void)workspace, (void)bytes, (void)stream;
     called(__func__);
+    NOTE(AT(handle), AT(d), AT(alpha), AT(a), AT(la), AT(b), AT(lb), AT(beta), AT(c), AT(lc), AT(result), AT(ld), AT(algo), AT(workspace), (long long)bytes,
+         AT(stream))
     if (!handle)
         return 1;
+    ta = d->value[3], tb = d->value[4], epilogue = d->value[7], k = ta ? la->value[2] : la->value[3];
+    bias = (const float *)(uintptr_t)d->value[8];
     if (la->value[0] || d->value[0] != 68)
         return OK;
     for (int64_t batch = 0; batch < ld->value[5]; ++batch)

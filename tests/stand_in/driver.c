@@ -26,6 +26,8 @@ static struct { void *stream; int status; unsigned long long id; void *graph; } 
 static __thread int mode;               /* 0 is the global one */
 static int out_of_memory;
 
+int stand_in_mode(void) { return mode; }
+
 void stand_in_context(uintptr_t context) { current = context; }
 void stand_in_capture(void *stream, int status, unsigned long long id, void *graph)
 {
@@ -77,10 +79,19 @@ int NAME(cuCtxSynchronize, hipDeviceSynchronize)(void)
 
 #ifdef HIP
 int hipGetDevice(int *device) { *device = (int)current; return 0; }
-int hipStreamGetDevice(void *stream, int *device) { *device = (uintptr_t)stream >= 0x9000 ? 7 : (int)current; return 0; }
+int hipStreamGetDevice(void *stream, int *device)
+{
+    *device = (uintptr_t)stream >= 0x9000 || (uintptr_t)stream < 4 ? 7 : (int)current;
+    return 0;
+}
 #else
 int cuCtxGetCurrent(uintptr_t *context) { *context = current; return 0; }
-int cuStreamGetCtx(void *stream, uintptr_t *context) { *context = (uintptr_t)stream >= 0x9000 ? 0xc7 : current; return 0; }
+/* NULL, 1 and 2 are no streams of their own, and 3 is another device's here. */
+int cuStreamGetCtx(void *stream, uintptr_t *context)
+{
+    *context = (uintptr_t)stream >= 0x9000 || (uintptr_t)stream < 4 ? 0xc7 : current;
+    return 0;
+}
 int cuStreamGetId(void *stream, unsigned long long *id) { *id = (uintptr_t)stream + 1; return 0; }
 #endif
 

@@ -55,6 +55,7 @@ int hipblasGetMathMode(handle *h, int *mode) { if (!h || h->mark != MARK) return
              const float *beta, float *c, integer ldc) \
     { \
         called(__func__); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc) \
         if (!h || h->mark != MARK) \
             return NOT_INITIALIZED; \
         body; \
@@ -74,6 +75,7 @@ SGEMM(hipblasSgemm_64, int64_t, OWN)
              integer ldb, int64_t sb, const float *beta, float *c, integer ldc, int64_t sc, integer batch) \
     { \
         called(__func__); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, sa, AT(b), ldb, sb, AT(beta), AT(c), ldc, sc, batch) \
         for (integer i = 0; h && i < batch; ++i) \
             product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a + i * sa, lda, b + i * sb, ldb, *beta, c + i * sc, ldc); \
         return h ? OK : NOT_INITIALIZED; \
@@ -86,6 +88,7 @@ STRIDED(NAME(hipblasSgemmStridedBatched_64, rocblas_sgemm_strided_batched_64), i
              integer ldb, const float *beta, float *const c[], integer ldc, integer batch) \
     { \
         called(__func__); \
+        NOTE(AT(h), ta, tb, m, n, k, AT(alpha), AT(a), lda, AT(b), ldb, AT(beta), AT(c), ldc, batch) \
         for (integer i = 0; h && i < batch; ++i) \
             product(ta != OP_N, tb != OP_N, m, n, k, *alpha, a[i], lda, b[i], ldb, *beta, c[i], ldc); \
         return h ? OK : NOT_INITIALIZED; \

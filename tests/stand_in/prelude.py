@@ -115,3 +115,31 @@ def arguments(name, handle, *, m=5, n=6, k=7, ta=N, tb=N, alpha=2.0, beta=0.5, t
 
 def tell(**what):
     print(json.dumps(what))
+
+
+class Problem(ctypes.Structure):
+    """lab_problem."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t), ("order", I32), ("transpose_a", I32), ("transpose_b", I32), ("epilogue", I32),
+        *((name, I64) for name in ("m", "n", "k", "lda", "ldb", "ldc", "batch", "stride_a", "stride_b", "stride_c")),
+        *((name, P) for name in ("a", "b", "c", "alpha", "beta", "bias")),
+        ("flags", ctypes.c_uint32), ("kernel", I32), ("largest_error", ctypes.c_double)]
+
+    def told(self):
+        return {name: getattr(self, name) or 0 for name, _ in self._fields_ if name != "size"} | {"sized": self.size == ctypes.sizeof(self)}
+
+
+def watch():
+    """What the preload library asks of the library of kernels, where watching.c is between them."""
+    library = ctypes.CDLL(None)
+    for name, kind in (("problem", ctypes.POINTER(Problem)), ("run", ctypes.POINTER(Problem)), ("selects", ctypes.c_longlong),
+                       ("gemms", ctypes.c_longlong), ("memory", P), ("bytes", ctypes.c_size_t), ("stream", P), ("mode", I32)):
+        getattr(library, f"watched_{name}").restype = kind
+    return library
+
+
+def noted(library, count):
+    """What the vendor's library was given by its last call, which it noted in place of computing it."""
+    library.stand_in_given.restype = ctypes.POINTER(ctypes.c_longlong)
+    return library.stand_in_given()[:count]

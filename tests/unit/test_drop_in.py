@@ -76,6 +76,7 @@ one("tensor op", ex, h, algo=99)
 one("algorithm", ex, h, algo=7)
 one("conjugate", sgemm, h, ta=3)
 one("no rows", sgemm, h, m=0)
+one("no columns", sgemm, h, n=0)
 one("no sums", sgemm, h, k=0)
 one("no products", "cublasSgemmStridedBatched", h, batch=0)
 one("few sums", sgemm, h, k=3)
@@ -83,6 +84,9 @@ one("bad lda", sgemm, h, lambda given: given.__setitem__(8, 2))
 one("negative m", sgemm, h, lambda given: given.__setitem__(3, -1))
 one("a stranger's handle", sgemm, ctypes.addressof(ctypes.create_string_buffer(64)))
 one("other device", sgemm, create(default, stream=0x9000))
+for stream in (0, 1, 2):
+    one(f"stream {stream}", sgemm, create(default, stream=stream))
+one("stream 3", sgemm, create(default, stream=3))
 gpu.stand_in_context(0)
 one("no device", sgemm, h)
 gpu.stand_in_context(0xc0)
@@ -94,7 +98,7 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     """Each with its reason; arguments that are wrong get the vendor's answer."""
     ran = run_python(PASSED)
     taken = {name for name, told in ran.told.items() if told[1]}
-    assert taken == {"math 0", "math 16", "tensor op", "again"}
+    assert taken == {"math 0", "math 16", "tensor op", "again", "stream 0", "stream 1", "stream 2"}
     for name, (status, own, vendors) in ran.told.items():
         assert own + vendors == 1, name
         wrong = {"bad lda": 0, "negative m": 7, "a stranger's handle": 1}
@@ -106,11 +110,17 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     assert counts[f"{ex}: {words['TYPES']}"] == 2 and counts[f"cublasSgemmEx: {words['TYPES']}"] == 1
     assert counts[f"{ex}: {words['COMPUTE']}"] == 6 and counts[f"cublasGemmStridedBatchedEx_64: {words['COMPUTE']}"] == 1
     assert counts[f"{ex}: {words['ALGORITHM']}"] == 1 and counts[f"{sgemm}: {words['OPERATION']}"] == 1
-    assert counts[f"{sgemm}: {words['EMPTY']}"] == 2 and counts[f"cublasSgemmStridedBatched: {words['EMPTY']}"] == 1
+    assert counts[f"{sgemm}: {words['EMPTY']}"] == 3 and counts[f"cublasSgemmStridedBatched: {words['EMPTY']}"] == 1
     assert counts[f"{sgemm}: {words['FALLBACK']}"] == 1 and counts[f"{sgemm}: {words['REFUSED']}"] == 2
     assert counts[f"{sgemm}: {words['HANDLE']}"] == 1
-    assert counts[f"{sgemm}: {words['OTHER_DEVICE']}"] == 1 and counts[f"{sgemm}: {words['NO_CONTEXT']}"] == 1
+    assert counts[f"{sgemm}: {words['OTHER_DEVICE']}"] == 2 and counts[f"{sgemm}: {words['NO_CONTEXT']}"] == 1
     assert {line["detail"] for line in ran.log if line.get("reason") == words["REFUSED"]} == {"bad lda", "bad m"}
+    lines = {(line["routine"], line.get("reason")): line for line in ran.log}
+    assert lines["cublasSgemmStridedBatched", words["EMPTY"]]["batch"] == 0
+    unasked, asked = lines[sgemm, words["MATH_MODE"]], lines[sgemm, words["FALLBACK"]]
+    assert (unasked["alpha"], unasked["beta"], unasked["detail"] in (1, 2, 3, 4, 18)) == ("unknown", "unknown", True) and "kernel" not in unasked
+    assert (asked["alpha"], asked["beta"], asked["kernel"]) == ("other", "other", "reference_fallback") and "detail" not in asked
+    assert {line["detail"] for line in ran.log if line.get("reason") == words["COMPUTE"]} == {64, 69, 74, 75, 77, 78}
 
 
 MATMUL = """
@@ -254,6 +264,13 @@ one("memory again", h, 9)
 before = gpu.counted("freed")
 default.cublasDestroy_v2(h)
 tell(**{"gone": gpu.counted("freed") - before, "waited": gpu.counted("waits_for_all"), "vendor": vendor(blas, "cublasDestroy_v2")})
+default.cublasDestroy_v2(other)
+tell(**{"of this device": gpu.counted("freed") - before, "waits": gpu.counted("waits_for_all")})
+third, before = create(default), gpu.counted("allocated")
+for stream in range(0x300, 0x340, 0x10):
+    default.cublasSetStream_v2(third, P(stream))
+    one("a new handle", third, 2)
+tell(**{"its own": gpu.counted("allocated") - before})
 """, LD_PRELOAD=growing)
     told = ran.told  # calls taken, allocations, frees, MiB in all, waits for a stream
     assert told["first"] == [1, 1, 0, 4, 0, 0]
@@ -265,6 +282,9 @@ tell(**{"gone": gpu.counted("freed") - before, "waited": gpu.counted("waits_for_
     assert told["another device"] == [1, 5, 1, 16, 1, 0]
     assert told["no memory"][0] == 0 and told["memory again"][0] == 1
     assert (told["gone"], told["waited"], told["vendor"]) == (2, 2, 1)
+    # Memory of another device than the current one stays, and no new handle has it.
+    assert (told["of this device"], told["waits"], told["its own"]) == (3, 3, 4)
+    assert ran.summaries[0]["workspace_bytes"] == 10 << 20  # what stays, and the new handle's
     assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['NO_MEMORY']}"] == 1
 
 
@@ -283,6 +303,21 @@ gpu.stand_in_capture(0, 0, 0, 0)
 gpu.stand_in_destroy_graph(0xf0)
 gpu.stand_in_capture(0x100, 1, 9, 0xf2)
 one("after a graph is gone", h, 4)
+one("the larger one is there, too", h, 5)
+default.cublasSetStream_v2(h, P(0x200))
+gpu.stand_in_capture(0x200, 1, 9, 0xf2)
+one("another stream of the capture", h, 3)
+gpu.stand_in_destroy_graph(0xf2)
+gpu.stand_in_context(0xc9)
+one("another device", h, 3)
+gpu.stand_in_context(0xc0)
+for capture in range(20, 28):
+    gpu.stand_in_capture(0x200, 1, capture, 0)
+    one("no graph", h, 3)
+gpu.stand_in_capture(0x200, 1, 12, 0xf4)
+one("a graph", h, 3)
+default.cublasSetStream_v2(h, P(0x100))
+gpu.stand_in_capture(0x100, 1, 13, 0xf5)
 gpu.stand_in_out_of_memory(1)
 one("no memory", h, 30)
 gpu.stand_in_out_of_memory(0)
@@ -301,8 +336,13 @@ one("default stream", h, 3)
     assert told["captured larger"] == [1, 3, 0, 14, 0, 0]
     assert told["another graph"] == [1, 4, 0, 18, 0, 0]
     assert told["after a graph is gone"] == [1, 4, 0, 18, 0, 0]
+    assert told["the larger one is there, too"] == [1, 4, 0, 18, 0, 0]
+    assert told["another stream of the capture"] == [1, 5, 0, 22, 0, 0] and told["another device"] == [1, 6, 0, 26, 0, 0]
+    # What no graph holds serves the next one.
+    assert told["no graph"] == [0, 6, 0, 26, 0, 0] and told["a graph"] == [1, 6, 0, 26, 0, 0]
     assert told["no memory"][0] == 0 and told["broken"][0] == 0
-    assert told["another stream is captured"] == [1, 4, 0, 18, 0, 0]
+    assert told["another stream is captured"] == [1, 6, 0, 26, 0, 0]
+    assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['NO_MEMORY']}"] == 9 and ran.summaries[0]["workspace_bytes"] == 30 << 20
     assert told["default stream"][0] == 1 and told["default stream"][-1] == 0
     assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['CAPTURE']}"] == 1
 
@@ -326,7 +366,11 @@ def test_settings():
     assert off.told["found"] == [[0, 1]] * 3 and not off.log and not off.summaries
     slow = run_python(tell, LAB_MIN_GAIN="4.5")  # the reference says of itself that it is 4 times as fast
     assert slow.told["found"] == [[0, 1]] * 3 and slow.counts[f"cublasSgemm_v2: {shim.REASONS['SLOWER']}"] == 2
-    assert run_python(tell, LAB_MIN_GAIN="3.5").told["found"] == [[1, 0], [1, 0], [0, 1]]
+    for gain in ("3.5", "4", "0"):
+        ran = run_python(tell, LAB_MIN_GAIN=gain, LAB_LEVELS="", LAB_RECORD="", LAB_OFF="0")
+        assert ran.told["found"] == [[1, 0], [1, 0], [0, 1]] and not ran.stderr, gain
+        assert ran.counts[f"cublasSgemm_v2: {shim.REASONS['FALLBACK']}"] == 1
+    assert "kernel" not in next(line for line in run_python(tell, LAB_LARGEST_ERROR="1e-9").log)
     exact = run_python(tell, LAB_LARGEST_ERROR="1e-9")
     assert exact.told["found"] == [[0, 1]] * 3 and exact.counts == {f"cublasSgemm_v2: {shim.REASONS['REFUSED']}": 3}
     assert run_python(tell, LAB_MIN_GAIN="fast").stderr == "lab: LAB_MIN_GAIN=fast is not a number of 0 or above; it is 1 now\n"
@@ -406,6 +450,54 @@ def test_a_program_linked_with_the_vendors_library_under_audit(program):
 def test_a_program_without_the_vendors_library_is_left_alone():
     ran = run(["/bin/sh", "-c", "echo '{\"said\": 1}'; exit 5"], audit=True)
     assert (ran.told, ran.returncode, ran.stderr, ran.log, ran.summaries) == ({"said": 1}, 5, "", [], [])
+
+
+@pytest.mark.parametrize("name", ["LEVELS", "RECORD", "LOG"])
+def test_a_file_that_is_none_neither_stops_nor_ends_the_program(tmp_path, program, name):
+    """A FIFO with and without its other end, a device, a folder, a file without end, one that is not there, and one that may not grow."""
+    fifo, large = tmp_path / "fifo", tmp_path / "large"
+    os.mkfifo(fifo)
+    with large.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    places = [fifo, tmp_path, "/dev/zero", large] if name == "LEVELS" else [fifo, tmp_path, "/dev/null", tmp_path / "none" / "file"]
+
+    def right(place: object, *command: str) -> None:
+        ran = run(command or [str(program), "1", "3"], **{f"LAB_{name}": str(place)})
+        assert (ran.returncode, ran.told["wrong"]) == (0, 0), ran.stderr
+        assert f"lab: {place} cannot be" in ran.stderr
+        assert name == "LOG" or ran.counts == {"cublasSgemm_v2: taken": 3} or command
+
+    for place in places:
+        right(place)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    right(fifo)
+    os.close(reader)
+    if name != "LEVELS":
+        right(tmp_path / "file", "/bin/sh", "-c", f"ulimit -f 0; exec {program} 1 300")
+    else:
+        large.write_bytes(b"all vendor\n" + bytes(1000) + b"\nall error\n" * 40)
+        ran = run([str(program)], LAB_LEVELS=str(large))
+        assert ran.counts == {f"cublasSgemm_v2: {shim.REASONS['LEVEL']}": 1} and ran.stderr.count("the line is left out") == 20
+
+
+def test_a_log_to_a_pipe_that_nobody_reads(program):
+    """The program ends as it would; a signal that it was sent before is still its own."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([str(program)], stdout=subprocess.PIPE, stderr=writer, env=dropped_in.environment(LAB_LOG="stderr"), restore_signals=True, timeout=60)
+    os.close(writer)
+    assert done.returncode == 0 and json.loads(done.stdout)["wrong"] == 0
+
+
+def test_signals_of_the_program_stay_its_own(tmp_path):
+    ran = run_python(CALLS + """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
+os.kill(os.getpid(), signal.SIGPIPE)
+one()
+tell(pending=sorted(signal.sigpending()), blocked=sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+""", LAB_RECORD=str(tmp_path / "record"))
+    assert ran.told == {"pending": [13], "blocked": [13]}
 
 
 def test_a_vendors_library_that_is_not_there_is_an_error_of_the_vendors():
@@ -500,15 +592,29 @@ def test_a_recorded_program_runs_again_under_levels(tmp_path):
     assert run_python(PROGRAM, LAB_LEVELS=str(levels)).told == {f"{step} {m}": [0, 1] if m == 6 else [1, 0] for step in range(2) for m in (5, 6, 7)}
     levels.write_text(f"# a comment\nsize 7 6 7 vendor\nsite {calls[0].site} = kernel reference_fallback  # every call\nall vendor\n")
     assert {line["kernel"] for line in run_python(PROGRAM, LAB_LEVELS=str(levels)).log} == {"reference_fallback"}
-    levels.write_text("size 7 6 7 vendor\nall kernel reference\nall vendor\n")
-    assert [line.get("reason") for line in run_python(PROGRAM, LAB_LEVELS=str(levels)).log if line["m"] == 7] == [shim.REASONS["LEVEL"]]
+    levels.write_text("size 7 6 7 vendor\nsize 6 7 7 vendor\nsize 5 6 6 vendor\nordinal 3 kernel reference_fallback\nordinal 3 vendor\n"
+                      "site nowhere+0x1 = vendor\nall kernel reference\nall vendor\n")
+    assert sorted((line["m"], line.get("kernel") or line["reason"]) for line in run_python(PROGRAM, LAB_LEVELS=str(levels)).log) == [
+        (5, "reference"), (5, "reference_fallback"), (6, "reference"), (7, shim.REASONS["LEVEL"])]
+    # Of as many frames as are asked for.
+    run_python(PROGRAM, LAB_RECORD=str(record.with_name("deep")), LAB_FRAMES="3")
+    deep = {call.site for call in dropped.read_record(record.with_name("deep"))}
+    assert len(deep) == 1 and (frames := deep.pop().split(" < ")) and len(frames) == 3 and frames[0] == calls[0].site and len(set(frames)) == 3
+    levels.write_text(f"site {' < '.join(frames)} = vendor\n")
+    assert set(run_python(PROGRAM, LAB_LEVELS=str(levels), LAB_FRAMES="3").counts) == {f"cublasSgemm_v2: {shim.REASONS['LEVEL']}"}
+    assert set(run_python(PROGRAM, LAB_LEVELS=str(levels), LAB_FRAMES="1").counts) == {"cublasSgemm_v2: taken"}
+    for frames, count in (("1e300", 8), ("-1", 1)):
+        record.unlink()
+        run_python(PROGRAM, LAB_RECORD=str(record), LAB_FRAMES=frames)
+        assert {call.site.count("+0x") for call in dropped.read_record(record)} == {count}
 
 
 def test_a_line_of_levels_that_cannot_be_is_told_and_left_out(tmp_path):
     levels = tmp_path / "levels"
-    levels.write_text("ordinal 0 vendor\nordinal 1 kernel none\nsize 1 2 error 1\nperiod 0\nall error -1\nordinal 99999999 vendor\n")
+    levels.write_text("ordinal 0 vendor\nordinal 1 kernel none\nsize 1 2 error 1\nperiod 0\nall error -1\nordinal 99999999 vendor\nordinal -1 vendor\n"
+                      "all error 1x\nall error 1 2\nall\n \nsite here kernel reference\nordinal 1048576 vendor\n")
     ran = run_python(PROGRAM, LAB_LEVELS=str(levels))
-    assert [line.split(":")[2] for line in ran.stderr.splitlines()] == ["2", "3", "4", "5", "6"]
+    assert [line.split(":")[2] for line in ran.stderr.splitlines()] == ["2", "3", "4", "5", "6", "7", "8", "9", "10", "12", "13"]
     assert ran.told["0 5"] == [0, 1] and ran.told["0 6"] == [1, 0]
     assert "cannot be read" in run_python(PROGRAM, LAB_LEVELS=str(tmp_path / "none")).stderr
 

@@ -520,42 +520,123 @@ int main(void)
 {
     void *w = memory + (256 - (uintptr_t)memory % 256) % 256;
     const size_t full = lab_gemm_workspace_bytes(8, 9, 10), all = 1 << 19;
+    /* m, n and k are 8, 9 and 10: rows of A and B as they are stored have LDA and LDB elements. */
 #define E(code, ...) expect(__LINE__, code, __VA_ARGS__)
-    E(0, 8, 9, 10, 1, x, 10, x, 9, x, 9, w, full);
-    E(-1, -1, 9, 10, 1, x, 10, x, 9, x, 9, w, all);
-    E(-1, 2147483647, 9, 10, 1, x, 10, x, 9, x, 9, w, all);
-    E(-2, 8, -1, 10, 1, x, 10, x, 9, x, 9, w, all);
-    E(-3, 8, 9, -1, 1, x, 10, x, 9, x, 9, w, all);
-    E(-5, 8, 9, 10, 1, NULL, 10, x, 9, x, 9, w, all);
-    E(-6, 8, 9, 10, 1, x, 9, x, 9, x, 9, w, all);
-    E(-6, 8, 9, 10, 1, x, -10, x, 9, x, 9, w, all);
+    E(0, 8, 9, 10, 1, x, LDA, x, LDB, x, 9, w, full);
+    E(-1, -1, 9, 10, 1, x, LDA, x, LDB, x, 9, w, all);
+    E(-1, 2147483647, 9, 10, 1, x, LDA, x, LDB, x, 9, w, all);
+    E(-2, 8, -1, 10, 1, x, LDA, x, LDB, x, 9, w, all);
+    E(-3, 8, 9, -1, 1, x, LDA, x, LDB, x, 9, w, all);
+    E(-5, 8, 9, 10, 1, NULL, LDA, x, LDB, x, 9, w, all);
+    E(-6, 8, 9, 10, 1, x, LDA - 1, x, LDB, x, 9, w, all);
+    E(-6, 8, 9, 10, 1, x, -10, x, LDB, x, 9, w, all);
     E(-6, 0, 0, 0, 1, x, 0, x, 1, x, 1, w, all);
-    E(-7, 8, 9, 10, 1, x, 10, NULL, 9, x, 9, w, all);
-    E(-8, 8, 9, 10, 1, x, 10, x, 8, x, 9, w, all);
-    E(-10, 8, 9, 10, 1, x, 10, x, 9, NULL, 9, w, all);
-    E(-11, 8, 9, 10, 1, x, 10, x, 9, x, 8, w, all);
-    E(-12, 8, 9, 10, 1, x, 10, x, 9, x, 9, NULL, all);
-    E(-12, 8, 9, 10, 1, x, 10, x, 9, x, 9, (char *)w + 128, all);
-    E(-13, 8, 9, 10, 1, x, 10, x, 9, x, 9, w, full - 1);
-    E(-13, 8, 9, 10, 1, x, 10, x, 9, x, 9, w, 0);
-    E(-100, 2000000000, 2000000000, 1, 1, x, 1, x, 2000000000, x, 2000000000, w, all);
+    E(-7, 8, 9, 10, 1, x, LDA, NULL, LDB, x, 9, w, all);
+    E(-8, 8, 9, 10, 1, x, LDA, x, LDB - 1, x, 9, w, all);
+    E(-10, 8, 9, 10, 1, x, LDA, x, LDB, NULL, 9, w, all);
+    E(-11, 8, 9, 10, 1, x, LDA, x, LDB, x, 8, w, all);
+    E(-12, 8, 9, 10, 1, x, LDA, x, LDB, x, 9, NULL, all);
+    E(-12, 8, 9, 10, 1, x, LDA, x, LDB, x, 9, (char *)w + 128, all);
+    E(-13, 8, 9, 10, 1, x, LDA, x, LDB, x, 9, w, full - 1);
+    E(-13, 8, 9, 10, 1, x, LDA, x, LDB, x, 9, w, 0);
+    E(-100, 2000000000, 2000000000, 1, 1, x, 2000000000, x, 2000000000, x, 2000000000, w, all);
     /* What is not read may be absent. */
-    E(0, 8, 9, 10, 0, NULL, 10, NULL, 9, x, 9, w, all);
-    E(0, 8, 9, 0, 1, NULL, 1, NULL, 9, x, 9, w, all);
-    E(0, 0, 9, 10, 1, NULL, 10, NULL, 9, NULL, 9, w, all);
-    E(0, 8, 0, 10, 1, NULL, 10, NULL, 1, NULL, 1, w, all);
+    E(0, 8, 9, 10, 0, NULL, LDA, NULL, LDB, x, 9, w, all);
+    E(0, 8, 9, 0, 1, NULL, LDA, NULL, LDB, x, 9, w, all);
+    E(0, 0, 9, 10, 1, NULL, LDA, NULL, LDB, NULL, 9, w, all);
+    E(0, 8, 0, 10, 1, NULL, LDA, NULL, LDB, NULL, 1, w, all);
     if (lab_gemm_gg_own_error(-4) != NULL || lab_gemm_gg_own_error(1) != NULL) wrong = 1;
     return wrong;
 }
 """
 
 
-def test_every_bad_argument_is_named(tmp_path):
+@pytest.mark.parametrize("layout", ["nt", "tn"])
+def test_every_bad_argument_is_named(layout, tmp_path):
     [gcc] = need("gcc")
-    folder = exported(tmp_path / "out")
-    (folder / "checks.c").write_text(CHECKS_PROGRAM)
+    exporter.export(*prepared(problem={"layout": layout}), folder := tmp_path / "out", name="lab_gemm")
+    rows = {"LDA": 10 if layout[0] == "n" else 8, "LDB": 9 if layout[1] == "n" else 10}
+    (folder / "checks.c").write_text("".join(f"#define {name} {value}\n" for name, value in rows.items()) + CHECKS_PROGRAM)
     run(gcc, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "checks.c", "-o", "checks", cwd=folder)
     run(folder / "checks")
+
+
+# ---- the example, which runs: its library and its runtime are the host's
+
+HOST_RUNTIME = """
+#pragma once
+#include <stdlib.h>
+#include <string.h>
+typedef int cudaError_t;
+typedef void *cudaStream_t;
+enum { cudaSuccess = 0, cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
+template <typename T> int cudaMalloc(T **to, size_t bytes) { return !(*to = (T *)aligned_alloc(256, (bytes + 255) / 256 * 256)); }
+static inline int cudaFree(void *memory) { free(memory); return 0; }
+static inline int cudaMemset(void *to, int value, size_t bytes) { memset(to, value, bytes); return 0; }
+static inline int cudaMemcpy(void *to, const void *from, size_t bytes, int) { memcpy(to, from, bytes); return 0; }
+static inline int cudaStreamCreate(cudaStream_t *to) { *to = (void *)0x51; return 0; }
+static inline int cudaStreamDestroy(cudaStream_t) { return 0; }
+static inline const char *cudaGetErrorString(int) { return "an error"; }
+static inline int cudaGetDeviceCount(int *count) { *count = !getenv("NO_DEVICE"); return 0; }
+"""
+HOST_LIBRARY = """
+#include <math.h>
+#include <stdlib.h>
+#include "lab_gemm.h"
+static const size_t BYTES = 12345;
+static lab_gemm_status counted;
+size_t lab_gemm_workspace_bytes(int, int, int) { return BYTES; }
+int lab_gemm(int m, int n, int k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc, void *workspace,
+             size_t bytes, void *stream)
+{
+    if (lda <= (TA ? m : k)) return lab_gemm_BAD_LDA;
+    if (ldb <= (TB ? k : n)) return lab_gemm_BAD_LDB;
+    if (ldc <= n) return lab_gemm_BAD_LDC;
+    if (!workspace || bytes != BYTES || stream != (void *)0x51 || alpha != 1 || beta != 0) return -99;
+    counted = lab_gemm_status();
+    for (int i = 0; i < m; ++i)
+        for (int l = 0; l < k; ++l) counted.a_overflow += fabsf(a[TA ? l * lda + i : i * lda + l]) > 65504;
+    for (int i = 0; i < m; ++i)
+        for (int j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int l = 0; l < k; ++l) sum += (double)a[TA ? l * lda + i : i * lda + l] * b[TB ? j * ldb + l : l * ldb + j];
+            c[i * ldc + j] = (float)sum;
+        }
+    switch (getenv("FAULT") ? atoi(getenv("FAULT")) : 0) {
+    case 1: c[(m - 1) * ldc + n - 1] += 0.01f; break;
+    case 2: for (int at = 0; at < m * ldc - 7; ++at) c[at] *= 1.00001f; break;
+    case 3: c[0] = NAN; break;
+    case 4: c[n] = 0; break;
+    case 5: counted.a_overflow = 0; break;
+    case 6: ++counted.b_nonfinite; break;
+    }
+    return 0;
+}
+int lab_gemm_read_status(const void *, void *stream, lab_gemm_status *status) { *status = counted; return stream == (void *)0x51 ? 0 : -98; }
+const char *lab_gemm_error_string(int) { return "refused"; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["nt", "tn"])
+def test_the_example_takes_what_is_right_and_nothing_else(layout, tmp_path):
+    """Leading dimensions beyond a row; an element that is off, all of them, one that is no number, one written beside C, a count that is missing or too many."""
+    [gxx] = need("g++")
+    exporter.export(*prepared(problem={"layout": layout}), folder := tmp_path / "out", name="lab_gemm")
+    (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)
+    (folder / "library.cpp").write_text(HOST_LIBRARY)
+    run(gxx, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-I.", f"-DTA={int(layout[0] == 't')}", f"-DTB={int(layout[1] == 't')}", "example.cpp",
+        "library.cpp", "-o", "example", cwd=folder)
+
+    def example(**settings: str) -> subprocess.CompletedProcess:
+        return subprocess.run([folder / "example"], capture_output=True, text=True, check=False, env=settings)
+
+    right = example()
+    assert (right.returncode, right.stdout.count("ok "), right.stdout.count("FAILED")) == (0, 6, 0), right.stdout
+    assert example(NO_DEVICE="1").returncode == 77
+    for fault in range(1, 7) if layout == "tn" else ():
+        wrong = example(FAULT=str(fault))
+        assert wrong.returncode == 1 and "FAILED" in wrong.stdout, fault
 
 
 # ---- foreign compilers

@@ -218,3 +218,351 @@ def test_a_wheel_needs_nothing_else(lab, tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     with zipfile.ZipFile(tmp_path / recipe.build_wheel(tmp_path)) as opened:
         assert "lab/liblab_xla.so" not in opened.namelist()
+
+
+# ---- Wherever arrays lie, and whatever library they are of ----
+
+
+def laid(rng, shape):
+    """A view of that shape with whole numbers, and the memory around it: its dimensions in any order, and with gaps."""
+    order = list(range(len(shape)))
+    if rng.random() < 0.5:
+        rng.shuffle(order)
+    around = rng.integers(-4, 5, [extent + 2 * int(rng.integers(0, 2)) for extent in (shape[at] for at in order)]).astype(np.float32)
+    inside = around[tuple(slice((have - shape[at]) // 2, (have - shape[at]) // 2 + shape[at]) for have, at in zip(around.shape, order))]
+    return inside.transpose(np.argsort(order)), around
+
+
+def test_products_of_arrays_that_lie_anyhow(lab):
+    """Batches of up to four dimensions, shared or not, in any order and with gaps; nothing is written beside the result."""
+    rng = np.random.default_rng(7)
+    for case in range(250):
+        batch = tuple(int(one) for one in rng.integers(1, 4, rng.integers(0, 5)))
+        m, n, k = (int(one) for one in rng.integers(1, 7, 3))
+        of_a, of_b = ([one if rng.random() < 0.7 else 1 for one in batch][rng.integers(0, len(batch) + 1) * int(rng.random() < 0.3):] for _ in range(2))
+        (a, _), (b, _) = laid(rng, (*of_a, m, k)), laid(rng, (*of_b, k, n))
+        if rng.random() < 0.2:
+            a, b = a[..., ::-1], b[..., ::-1, :]
+        wanted = np.broadcast_shapes(tuple(of_a), tuple(of_b))
+        bias, _ = laid(rng, (n,)) if rng.random() < 0.5 else (None, None)
+        out, around = laid(rng, (*wanted, m, n))
+        lines = lab._c.layout(m, n, *(one // 4 for one in out.strides[-2:]))
+        if lines is None or (lines[0] and bias is not None):
+            out = around = np.ascontiguousarray(out)
+        alpha, beta, activation = float(rng.integers(-2, 3)), float(rng.integers(-1, 2)), [None, "relu"][int(rng.integers(0, 2))]
+        want = alpha * np.matmul(a, b) + beta * out + (0 if bias is None else bias)
+        want = np.maximum(want, 0) if activation else want
+        beside = around.copy()
+        at = np.zeros(around.shape, bool)
+        begins = (out.ctypes.data - around.ctypes.data) // 4
+        np.lib.stride_tricks.as_strided(at.reshape(-1)[begins:], out.shape, tuple(one // 4 for one in out.strides))[...] = True
+        assert lab.matmul(a, b, out=out, alpha=alpha, beta=beta, bias=bias, activation=activation) is out
+        np.testing.assert_array_equal(out, want, err_msg=str(case))
+        np.testing.assert_array_equal(around[~at], beside[~at], err_msg=str(case))
+
+
+class Managed(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("dimensions", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class Spoken:
+    """An array that speaks DLPack alone: of the host's memory, whatever device it says it is on."""
+
+    def __init__(self, array, offset=0, strides=True, kind=(2, 32, 1), on=1):
+        self.array, self.on, self.asked, self.copies = array, on, [], 0
+        shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        apart = (ctypes.c_int64 * array.ndim)(*(one // array.itemsize for one in array.strides))
+        self.told = Managed(array.ctypes.data - offset, on, 0, array.ndim, *kind, shape, apart if strides else None, offset)
+
+    def __dlpack_device__(self):
+        return self.on, 0
+
+    def __dlpack__(self, **how):
+        self.asked.append(how)
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", ctypes.pythonapi))
+        return new(ctypes.addressof(self.told), b"dltensor", None)
+
+    def copy(self):
+        self.copies += 1
+        return Spoken(self.array.copy(), on=self.on)
+
+
+def test_arrays_that_speak_dlpack(lab, monkeypatch):
+    """From a byte on, with strides and without; of other types and devices they are refused."""
+    a, b, out = made(5, 9), made(9, 7, seed=1), np.zeros((5, 7), np.float32)
+    for offset in (0, 4, 20):
+        for strides in (True, False):
+            x, y = Spoken(a, offset, strides), Spoken(b, offset, strides)
+            assert lab.matmul(x, y, out=Spoken(out, offset)) is not None
+            close(out, a.astype(float) @ b)
+            assert x.asked == [{}] and not x.copies and not y.copies
+    for turned in (Spoken(np.asfortranarray(a), 8), Spoken(made(10, 18)[::2, ::2])):
+        lab.matmul(turned, b, out=out)
+        close(out, turned.array.astype(float) @ b)
+    batch = made(2, 3, 5, 9)
+    whole = np.zeros((2, 3, 5, 7), np.float32)
+    lab.matmul(Spoken(batch, strides=False), b, out=whole)
+    close(whole, batch.astype(float) @ b)
+    for kind in ((0, 32, 1), (2, 64, 1), (2, 32, 2)):
+        with pytest.raises(TypeError, match="b must be float32"):
+            lab.matmul(a, Spoken(b, kind=kind), out=out)
+    with pytest.raises(TypeError, match="a is on a device of DLPack's type 2, and this library is for 1"):
+        lab.matmul(Spoken(a, on=2), b, out=out)
+    monkeypatch.setattr(lab._c, "DLPACK_TYPE", 2)
+    x = Spoken(a, on=2)
+    lab.matmul(x, Spoken(b, on=2), out=Spoken(out, on=2))
+    close(out, a.astype(float) @ b)
+    assert x.asked == [{"stream": -1}]
+    with pytest.raises(TypeError, match="device of DLPack's type 1"):
+        lab.matmul(a, Spoken(b, on=2), out=Spoken(out, on=2))
+
+
+class Shown:
+    """An array of a GPU's library: what the CUDA array interface says of it."""
+
+    def __init__(self, array, strides=None, kind="<f4"):
+        self.array, self.shape = array, array.shape
+        self.__cuda_array_interface__ = {"data": (array.ctypes.data, False), "shape": array.shape, "typestr": kind, "strides": strides, "version": 3}
+
+
+@pytest.fixture
+def cupy(lab, monkeypatch):
+    """A module of that name, whose arrays lie on the host."""
+    import contextlib
+    import sys
+    from types import ModuleType, SimpleNamespace
+
+    module, module.entered = ModuleType("cupy"), []
+
+    @contextlib.contextmanager
+    def device():
+        module.entered.append(True)
+        yield
+
+    class ndarray(Shown):  # noqa: N801
+        @property
+        def device(self):
+            return device()
+
+    ndarray.__module__ = "cupy"
+    module.ndarray = ndarray
+    module.empty = lambda shape, dtype: ndarray(np.zeros(shape, dtype))
+    module.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=77))
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setattr(lab._c, "DLPACK_TYPE", 2)
+    return module
+
+
+@pytest.fixture
+def streams(lab, monkeypatch):
+    """The stream of each call."""
+    found, run = [], lab._c.run
+    monkeypatch.setattr(lab._c, "run", lambda *given: found.append(given[4]) or run(*given))
+    return found
+
+
+def test_arrays_of_cupy(lab, cupy, streams):
+    """On their device, in the current stream; with strides in bytes and without."""
+    a, b = made(5, 9), made(9, 7, seed=1)
+    got = lab.matmul(cupy.ndarray(a), cupy.ndarray(b))
+    assert type(got).__module__ == "cupy" and streams == [77] and cupy.entered == [True]
+    close(got.array, a.astype(float) @ b)
+    turned = np.asfortranarray(a)
+    close(lab.matmul(cupy.ndarray(turned, turned.strides), cupy.ndarray(b)).array, a.astype(float) @ b)
+    packed = lab.pack(cupy.ndarray(b))
+    close(lab.matmul(cupy.ndarray(a), packed).array, a.astype(float) @ b)
+    assert len(cupy.entered) == 4
+    for kind in ("<f8", "<i4", ">f4"):
+        with pytest.raises(TypeError, match="a must be float32"):
+            lab.matmul(cupy.ndarray(a, kind=kind), cupy.ndarray(b))
+
+
+def test_streams_of_every_library(lab, streams):
+    from types import SimpleNamespace
+
+    a, b, out = made(5, 9), made(9, 7), np.zeros((5, 7), np.float32)
+    method = type("Stream", (), {"__cuda_stream__": lambda self: (0, 4)})()
+    for stream in (1, SimpleNamespace(ptr=2), SimpleNamespace(cuda_stream=3), method, SimpleNamespace(__cuda_stream__=(0, 5)), None):
+        lab.matmul(a, b, out=out, stream=stream)
+    assert streams == [1, 2, 3, 4, 5, None]
+    library, run = reference.load(), []
+    packs = lab._c.library().lab_pack
+    try:
+        lab._c.library().lab_pack = lambda *given: run.append(given[4]) or packs(*given)
+        lab.pack(b, stream=9)
+    finally:
+        lab._c.library().lab_pack = packs
+    assert run == [9] and library.lab_pack_calls() > 0
+
+
+def test_scalars_on_the_device_beside_numbers(lab):
+    """A number goes with the other's place on the device where it is what is left out: alpha 1, beta 0."""
+    a, b = made(5, 9), made(9, 7, seed=1)
+    close(lab.matmul(a, b, alpha=np.float32([2])), 2 * (a.astype(float) @ b))
+    c = made(5, 7, seed=2)
+    want = a.astype(float) @ b + 0.5 * c
+    close(lab.matmul(a, b, out=c, beta=np.float32([0.5])), want)
+    for alpha, beta in ((np.float32([2]), 0.5), (np.float32([2]), 1), (0, np.float32([0.5]))):
+        with pytest.raises(ValueError, match="both"):
+            lab.matmul(a, b, out=c, alpha=alpha, beta=beta)
+
+
+def test_packed_operands_of_every_layout(lab):
+    """Of A and of B, in rows, columns, and neither, with gaps; as the products' other extents are told."""
+    for which, shape in (("a", (5, 9)), ("b", (9, 7))):
+        whole = made(20, 20)
+        for x in (whole[:shape[0], :shape[1]], whole.T[:shape[0], :shape[1]], whole[: 2 * shape[0] : 2, : 2 * shape[1] : 2], np.ascontiguousarray(whole[:shape[0], :shape[1]])):
+            packed = lab.pack(x, which, hint=3)
+            assert packed.shape == shape and packed.struct.operand == ord(which) and packed.bytes == 256 + 4 * x.size
+            other = made(9, 7, seed=1) if which == "a" else made(5, 9, seed=1)
+            got = lab.matmul(packed, other) if which == "a" else lab.matmul(other, packed)
+            close(got, x.astype(float) @ other if which == "a" else other.astype(float) @ x)
+    with pytest.raises(ValueError, match="not both"):
+        lab.matmul(lab.pack(made(5, 9), "a"), lab.pack(made(9, 7)))
+    with pytest.raises(ValueError, match="takes a matrix"):
+        lab.pack(made(2, 9, 7))
+
+
+def test_what_is_asked_for_a_choice(lab, monkeypatch):
+    """Row-major matrices without gaps; choices are remembered for problems that are alike in all a choice depends on."""
+    from lab import _c
+
+    asked, choose = [], _c.choose
+    monkeypatch.setattr(_c, "choose", lambda problem, *rest: asked.append((problem, rest)) or choose(problem, *rest))
+    lab.select(5, 7, 9)
+    lab.select(5, 7, 9, transpose_a=True, batch=3, activation="relu", largest_error=1e-3, on=lab.target("sm_90", 132))
+    lab.select(5, 7, 9, transpose_b=True, activation="gelu_tanh")
+    fields = ("transpose_a", "transpose_b", "epilogue", "m", "n", "k", "lda", "ldb", "ldc", "batch", "stride_a", "stride_b", "stride_c", "largest_error")
+    told = [tuple(getattr(problem, field) for field in fields) for problem, _ in asked]
+    assert told == [(0, 0, 0, 5, 7, 9, 9, 7, 7, 1, 45, 63, 35, 0), (1, 0, 1, 5, 7, 9, 5, 7, 7, 3, 45, 63, 35, 1e-3), (0, 1, 3, 5, 7, 9, 9, 9, 7, 1, 45, 63, 35, 0)]
+    assert asked[0][1] == asked[2][1] == (None, None) and asked[1][1][1].units == 132
+    assert _c.EPILOGUES["gelu"] == 2 and _c.EPILOGUES["identity"] == 0
+    monkeypatch.undo()
+    plain = dict(m=5, n=7, k=9, lda=9, ldb=9, ldc=9, batch=2, stride_a=100, stride_b=100, stride_c=100)
+    changes = [{}, dict(m=4), dict(n=6), dict(k=8), dict(lda=10), dict(ldb=10), dict(ldc=10), dict(batch=3), dict(stride_a=101), dict(stride_b=101), dict(stride_c=101),
+               dict(transpose_a=1), dict(transpose_b=1), dict(order=1), dict(epilogue=1), dict(flags=2), dict(kernel=1), dict(largest_error=1e-3), dict(bias=16),
+               dict(alpha=16), dict(beta=16)]
+    _c._choices.clear()
+    for _ in range(2):
+        for change in changes:
+            _c.choose(_c.Problem(**plain | change), "here")
+    assert len(_c._choices) == len(changes)
+    _c.choose(_c.Problem(**plain), "there")
+    assert len(_c._choices) == len(changes) + 1
+    _c.choose(_c.Problem(**plain), None)
+    assert len(_c._choices) == len(changes) + 1
+    found = _c.choose(_c.Problem(**plain), "here")
+    assert found is _c.choose(_c.Problem(**plain), "here") and found is not _c.choose(_c.Problem(**plain), "there")
+    assert (found.name, found.reason, found.workspace_bytes, found.workspace_bytes_packed, found.is_fallback) == ("reference", "the fastest", 1024, 512, False)
+    assert found.seconds == pytest.approx(1e-9 * 5 * 7 * 9 * 2) and found.sgemm_seconds == pytest.approx(4 * found.seconds) and found.error == 2**-24
+    monkeypatch.setattr(_c, "_MOST_CHOICES", 3)
+    _c.choose(_c.Problem(**plain | dict(m=3)), "here")
+    assert len(_c._choices) == 1
+    _c._choices.clear()
+
+
+def test_where_the_library_is_looked_for(lab, tmp_path, monkeypatch):
+    """In the package, in the library's folder and where it may have been built; what the environment names comes first, and has to be a file."""
+    import os
+    from lab import _c
+
+    package = tmp_path / "python" / "lab"
+    monkeypatch.delenv("LAB_LIBRARY", raising=False)
+    monkeypatch.setattr(_c, "__file__", str(package / "_c.py"))
+    with pytest.raises(ImportError, match="there is no liblab.so in .*: build the library, or set LAB_LIBRARY"):
+        _c.path()
+    for folder in ("build/lib", "lib", "build", ".", "python/lab"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "liblab.so").touch()
+        assert _c.path() == tmp_path / folder / "liblab.so"
+    monkeypatch.setenv("LAB_LIBRARY", "liblab.so")
+    assert str(_c.path()) == "liblab.so"
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setenv("LAB_LIBRARY", str(tmp_path / "fifo"))
+    with pytest.raises(ImportError, match="no regular file"):
+        _c.library.__wrapped__()
+
+
+def test_vectors_with_gaps_and_batches_in_odd_orders(lab, calls):
+    whole, b = made(18), made(9, 7, seed=1)
+    close(lab.matmul(whole[::2], b), whole[::2].astype(float) @ b)
+    close(lab.matmul(b.T, whole[::-2]), b.T.astype(float) @ whole[::-2])
+    a, square = made(3, 5, 5).swapaxes(1, 2), made(5, 7, seed=1)
+    close(lab.matmul(a, square), a.astype(float) @ square)
+    rows, out = made(3, 1, 9), np.zeros((3, 1, 7), np.float32)
+    lab.matmul(rows, b, out=out[::-1])
+    close(out[::-1].copy(), rows.astype(float) @ b)
+    before = calls()
+    turned = np.zeros((5, 3, 7), np.float32).swapaxes(0, 1)  # rows of three matrices in turns
+    lab.matmul(made(3, 5, 9), made(3, 9, 7), out=turned)
+    close(turned.copy(), made(3, 5, 9).astype(float) @ made(3, 9, 7))
+    assert calls() == before + 3
+    for beta in (0.5, np.float32([0.5])):
+        with pytest.raises(ValueError, match="beta needs"):
+            lab.matmul(made(5, 9), b, beta=beta)
+    with pytest.raises(ValueError, match="rows or columns"):
+        lab.matmul(made(5, 9), lab.pack(b), out=np.zeros((5, 7), np.float32, order="F"))
+
+
+def test_where_matrices_lie(lab):
+    """The rules themselves: a leading dimension, dimensions of a batch that are one, a struct's fields."""
+    from lab import _c
+
+    assert [_c.aligned(at) for at in (0, 1, 255, 256, 257)] == [0, 256, 256, 256, 512]
+    assert [_c.layout(*of) for of in ((5, 9, 9, 1), (5, 9, 12, 1), (5, 9, 1, 5), (5, 9, 1, 8), (5, 9, 8, 1), (5, 9, 1, 4), (5, 9, 18, 2), (1, 9, 3, 1), (5, 1, 7, 99),
+                                      (1, 9, 1, 1), (0, 9, 9, 1), (5, 0, 0, 1), (1, 9, 5, 2), (5, 1, 1, 1))] == [
+        (0, 9), (0, 12), (1, 5), (1, 8), None, None, None, (0, 9), (0, 7), (0, 9), (0, 9), (0, 1), (1, 2), (0, 1)]
+    assert _c.merged((2, 1, 3), (6, 99, 2), (3, 5, 1)) == [(6, (2, 1))] and _c.merged((2, 3), (6, 2), (0, 1)) == [(2, (6, 0)), (3, (2, 1))]
+    a, b, c = _c.Operand(0, (5, 9), (9, 1)), _c.Operand(0, (9, 7), (7, 1)), _c.Operand(0, (5, 7), (7, 1))
+    assert [problem.flags for problem in _c.problems(a, b, c, flags=1)] == [3]
+    for wrong in ((5, 6), (4, 7)):
+        with pytest.raises(ValueError, match="do not give"):
+            _c.problems(a, b, c._replace(shape=wrong))
+    with pytest.raises(ValueError, match=r"a batch of \[2, 3\] does not broadcast to \[3\]"):
+        _c.problems(_c.Operand(0, (2, 3, 5, 9), (135, 45, 9, 1)), b, _c.Operand(0, (3, 5, 7), (35, 7, 1)))
+    deep = _c.Operand(64, (2, 3, 4, 5, 9), (100000, 10000, 1000, 9, 1)), _c.Operand(128, (3, 4, 9, 7), (700, 63, 7, 1)), _c.Operand(256, (2, 3, 4, 5, 7), (5000, 500, 60, 7, 1))
+    found = _c.problems(*deep)
+    assert [(one.a - 64, one.b - 128, one.c - 256, one.batch, one.stride_a, one.stride_b, one.stride_c) for one in found] == [
+        (4 * (100000 * i + 10000 * j), 4 * 700 * j, 4 * (5000 * i + 500 * j), 4, 1000, 63, 60) for i in range(2) for j in range(3)]
+    assert _c.EPILOGUES == {None: 0, "identity": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
+    struct = _c.PackedStruct(operand=ord("b"), format=7, rows=9, columns=7, memory=256, bytes=1000)
+    _c._choices.clear()
+    problem = _c.Problem(m=5, n=7, k=9, lda=9, ldb=7, ldc=7)
+    assert _c.choose(problem, "here").workspace_bytes == 1024 and _c.choose(problem, "here", packed=struct).workspace_bytes == 512
+    assert _c.choose(problem, "here").workspace_bytes == 1024
+
+
+def test_arrays_of_frameworks_go_to_their_own_modules(lab, monkeypatch):
+    """Where neither `out`, a stream, scalars nor packed words are given; and where the library was asked for that framework."""
+    import sys
+    from types import ModuleType, SimpleNamespace
+
+    from lab import _arrays
+
+    class Array(Shown):
+        pass
+
+    module, asked = ModuleType("jax"), []
+    module.Array, Array.__module__ = Array, "jax"
+    monkeypatch.setitem(sys.modules, "jax", module)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=type("Tensor", (), {})))
+    monkeypatch.setattr(_arrays.importlib, "import_module", lambda name: SimpleNamespace(matmul=lambda *given, **named: asked.append((name, given, named)) or "done"))
+    monkeypatch.setattr(lab._c, "DLPACK_TYPE", 2)
+    a, b, out = Array(made(5, 9)), Array(made(9, 7)), Array(np.zeros((5, 7), np.float32))
+    assert lab.matmul(a, b, bias=3, activation="relu") == "done" and asked.pop() == ("lab.jax", (a, b), {"bias": 3, "activation": "relu"})
+    for how in ({"out": out}, {"out": out, "beta": 0.5}, {"out": out, "stream": 5}):
+        assert lab.matmul(a, b, **how) is out and not asked
+    for how in ({"stream": 5}, {"alpha": 2.0}):
+        with pytest.raises(TypeError, match="give `out`: there is no jax.empty"):
+            lab.matmul(a, b, **how)
+    with pytest.raises(ValueError, match="beta needs"):
+        lab.matmul(a, b, beta=1)
+    monkeypatch.setattr(_arrays.importlib.util, "find_spec", lambda name: None)
+    assert lab.matmul(a, b, out=out) is out
+    with pytest.raises(TypeError, match="give `out`"):
+        lab.matmul(a, b)
+    assert not asked
