@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
@@ -81,6 +81,30 @@ class HostMemory:
         self._arena.fill(buffer, data.reshape(-1).view(np.uint8))
         return buffer
 
+    def upload_rows(self, array: np.ndarray, *, name: str, ld: int, stride: int = 0, offset: int = 0) -> Buffer:
+        """A buffer that holds the rows of matrices and nothing else: what lies between two rows may not be touched, and takes no memory.
+
+        Args:
+            array: `[matrices, rows, columns]`.
+            ld, stride: elements from row to row and from matrix to matrix, however many.
+            offset: bytes by which its address misses a multiple of 256.
+        """
+        self._open()
+        places = list(_rows(array.shape, array.itemsize, ld, stride))
+        nbytes = array.shape[2] * array.itemsize
+        buffer = self._arena.allocate(max(places, default=0) + nbytes, name, offset, [(at, nbytes) for at in places])
+        for at, row in zip(places, array.reshape(-1, array.shape[2])):
+            self._arena.write(buffer, at, row.tobytes())
+        return buffer
+
+    def read_rows(self, buffer: Buffer, dtype, shape: tuple[int, int, int], *, ld: int, stride: int = 0) -> np.ndarray:
+        """What `upload_rows` has put there, as it is now: `[matrices, rows, columns]`."""
+        self._open()
+        dtype = np.dtype(dtype)
+        nbytes = shape[2] * dtype.itemsize
+        rows = [self._arena.read(buffer, at, nbytes).view(dtype) for at in _rows(shape, dtype.itemsize, ld, stride)]
+        return np.array(rows, dtype).reshape(shape)
+
     def read(self, buffer: Buffer, dtype, shape) -> np.ndarray:
         """A buffer's content as an array.
 
@@ -112,3 +136,10 @@ class HostMemory:
             )  # fmt: skip
         array = data[:nbytes].view(dtype).reshape(shape)
         return array, written[:nbytes].reshape(-1, dtype.itemsize).all(1).reshape(shape)
+
+
+def _rows(shape: tuple[int, ...], itemsize: int, ld: int, stride: int) -> Iterator[int]:
+    """The bytes from the first matrix at which each row of each matrix begins."""
+    for matrix in range(shape[0]):
+        for row in range(shape[1]):
+            yield (matrix * stride + row * ld) * itemsize
