@@ -21,7 +21,7 @@ from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, pla
 
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.render import render
-from gemmgen.run import allocated, launch_all
+from gemmgen.run import allocated, counted, launch_all
 from gemmgen.run.batch import Product, _given, sizes_of
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import joined, split
@@ -73,15 +73,12 @@ def apart(rows: int, more: int) -> int:
 
 
 def integers(plan, m: int, n: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A [M, K], B [K, N] and C [M, N]; of schemes that compute elements again, some that are beyond the words in the last row and column, too."""
+    """A [M, K], B [K, N] and C [M, N], with an Inf in the last row, and in the last column what FP16 cannot hold, or an Inf, too."""
     rng = np.random.default_rng(seed)
     a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
     a *= np.exp2(rng.integers(0, 3, (m, 1)))
     b *= np.exp2(rng.integers(0, 3, n))
-    if plan.scheme.word == "f16" and plan.scheme.normalize == "none" and plan.special == "exact":
-        a[:, 1], b[2, :] = 0, 0  # large elements do not meet, or a sum would round
-        a[-1, 2], b[1, -1] = LARGE, -LARGE
-        a[1, 2], b[1, 3] = -LARGE, LARGE
+    a[-1, 2], b[k - 1, -1] = np.inf, LARGE if plan.scheme.word == "f16" and plan.scheme.normalize == "none" else -np.inf
     return a, b, rng.integers(1, 9, (m, n)).astype(np.float32)
 
 
@@ -116,14 +113,32 @@ PLACES = [((0, 0, 0), (0, 0, 0)), ((1, 2, 3), (0, 8, 4)), ((0, 0, 0), (4, 12, 8)
 
 def wanted(plan, a, b, c, alpha, beta) -> np.ndarray:
     """C [M, N]: a sum of residues errs as the scheme does, all others are exact."""
-    product = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme) if plan.scheme.residues else a @ b
-    return alpha * product + (beta * c if beta else 0)
+    with np.errstate(invalid="ignore"):
+        product = a @ b
+        if plan.scheme.residues:
+            sums = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
+            product = np.where(np.isfinite(product), sums, product)
+        return alpha * product + (beta * c if beta else 0)
+
+
+def told(plan, operands) -> dict[str, int]:
+    """What kernels count of several products' (A, B)."""
+    found: dict[str, int] = {}
+    for a, b in operands:
+        for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
+            words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.packs_apart or not plan.scheme.alike else None)
+            for kind in ("lossy", "overflow", "nonfinite"):
+                found[f"{x}_{kind}"] = found.get(f"{x}_{kind}", 0) + getattr(words, kind)
+        if plan.loads != "streamed":
+            found["repaired"] = found.get("repaired", 0) + a.shape[0] + b.shape[1] - 1
+    return found
 
 
 def kept_right(plan, source, device, batch: int = 1, k: int | None = None) -> None:
     """Three products in one workspace, in every order of warps and copies, at places of every kind."""
     m, n, k = plan.block[0] + 3, plan.block[1] + 6, k or plan.block[2] * max(2, plan.split_k) + 13
     extents = source.interface.extents(m, n, k, batch)
+    operands = []
     try:
         memory = allocated(device, source.interface, extents)
         for turn, (more, misalign) in enumerate(PLACES):
@@ -137,7 +152,10 @@ def kept_right(plan, source, device, batch: int = 1, k: int | None = None) -> No
             launch_all(device, source.interface, extents, placed.given | {"alpha": alpha, "beta": beta}, memory)
             found = placed.c()
             for entry in range(batch):
-                assert np.array_equal(found[entry], wanted(plan, a[entry], b[entry], c[entry], alpha, beta)), (turn, entry)
+                assert np.array_equal(found[entry], wanted(plan, a[entry], b[entry], c[entry], alpha, beta), equal_nan=True), (turn, entry)
+                operands.append((a[entry], b[entry]))
+        status, want = counted(device, source.interface, memory), told(plan, operands)
+        assert {name: status[name] for name in want} == want or plan.fallback
     finally:
         device.release()
 
@@ -208,7 +226,9 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
         for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
             device.set_schedule(schedule)
             launch_all(device, source.interface, extents, given, memory)
-        for one, at, (a, b, c) in zip(placed, entries, data):  # C twice through the product
-            assert np.array_equal(one.c()[at], -0.5 * (a @ b) + 2 * (-0.5 * (a @ b) + 2 * c))
+        for one, at, (a, b, c) in zip(placed, entries, data):  # C went through the product twice
+            assert np.array_equal(one.c()[at], wanted(plan, a, b, wanted(plan, a, b, c, -0.5, 2.0), -0.5, 2.0), equal_nan=True)
+        status, want = counted(device, source.interface, memory), told(plan, [(a, b) for a, b, _ in data * 2])
+        assert {name: status[name] for name in want} == want
     finally:
         device.release()
