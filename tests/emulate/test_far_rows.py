@@ -7,6 +7,7 @@ that what comes out is C or it is wrong; some elements are computed again; the s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -20,8 +21,9 @@ from test_strided_batches import portable, prepared
 from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, plan_of, tailed
 
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.emulate.core import strips
 from gemmgen.render import render
-from gemmgen.run import allocated, counted, launch_all
+from gemmgen.run import allocated, arguments, counted, launch_all
 from gemmgen.run.batch import Product, _given, sizes_of
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import joined, split
@@ -33,21 +35,17 @@ KERNELS = {
     "row scales": dict(scheme="scaled", tile=TINY),
     "row scales, transposed": dict(scheme="scaled", tile=TINY, layout="tt", loads="spread"),
     "shared, slices": WAYS["shared, grouped, slices"],
-    "shared": dict(where="shared", tile=TINY, layout="nn"),
-    "register, slices": WAYS["register, slices"],
-    "register": dict(where="register", stages=2, tile=TINY, layout="tn"),
-    "register, held": dict(gpu="rx9070xt", where="register", tile=TINY, layout="tn"),
-    "register, held, straight": dict(gpu="mi300x", fragment={"shape": "m16n16k32"}, where="register", tile=TINY, layout="nt"),
-    "straight": dict(STRAIGHT, tile={"block": [32, 32, 64], "warp": [32, 16, 16]}, stages=2),
-    "straight, transposed, slices": WAYS["straight, transposed, slices"],
+    "register, slices": dict(where="register", stages=3, layout="tt", split_k=2, tile=TINY),
+    "register, held": dict(gpu="rx9070xt", where="register", tile=TINY, layout="tt"),
+    "straight, slices": dict(STRAIGHT, tile={"block": [32, 32, 64], "warp": [32, 16, 16]}, stages=2, split_k=2),
     "thin rows": dict(THIN, tile={"block": [4, 64, 128], "warp": [4, 32, 32]}, stages=3),
     "thin columns, slices": dict(THIN, tile={"block": [32, 16, 128], "warp": [16, 16, 64]}, stages=2, split_k=2),
     "thin rows, transposed": WAYS["thin rows, k together"],
     "FP32": WAYS["fp32, on Blackwell"],
     "warpgroups": SMALL_GROUPS,
-    "warpgroups, slices, clusters": dict(HOPPER, tile={"block": [64, 32, 64], "warp": [64, 32, 64], "cluster": 2}, split_k=2, stages=3, layout="tt"),
+    "warpgroups, slices, clusters": dict(HOPPER, tile={"block": [64, 32, 64], "warp": [64, 16, 64], "cluster": 2}, split_k=2, stages=3, layout="tt"),
     "warpgroups, row scales of whole rows": WAYS["warpgroups, row scales of whole rows"],
-    "warpgroups, row scales of whole columns": dict(SMALL_GROUPS, scheme="scaled", layout="tn"),
+    "warpgroups, row scales of whole rows and columns": dict(SMALL_GROUPS, scheme="scaled"),
     "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
     "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tt"),
     "residues": WAYS["residues"],
@@ -58,6 +56,8 @@ KERNELS = {
     "mfma": dict(gpu="mi300x", fragment={"shape": "m16n16k32"}, tile=TINY, promote=64, layout="tt"),
     "wmma of RDNA3, row scales, slices": AMD_WAYS["wmma of RDNA3, row scales, slices"],
 }
+LATER = {"thin rows, transposed", "warpgroups, row scales of whole rows", "warpgroups that split A transposed", "mfma"}
+"""Whose templates others have, too."""
 
 
 @cache
@@ -73,13 +73,21 @@ def apart(rows: int, more: int) -> int:
 
 
 def integers(plan, m: int, n: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A [M, K], B [K, N] and C [M, N], with an Inf in the last row, and in the last column what FP16 cannot hold, or an Inf, too."""
+    """A [M, K], B [K, N] and C [M, N], with an Inf in the last row but one, and in some columns what FP16 cannot hold, or an Inf, too."""
     rng = np.random.default_rng(seed)
     a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
     a *= np.exp2(rng.integers(0, 3, (m, 1)))
     b *= np.exp2(rng.integers(0, 3, n))
-    a[-1, 2], b[k - 1, -1] = np.inf, LARGE if plan.scheme.word == "f16" and plan.scheme.normalize == "none" else -np.inf
+    a[-2, 2] = np.inf
+    b[k - 1, odd_columns(n)] = LARGE if plan.scheme.word == "f16" and plan.scheme.normalize == "none" else -np.inf
+    if plan.fallback:
+        b[0, n - 2] = 2.0**14  # stands out
     return a, b, rng.integers(1, 9, (m, n)).astype(np.float32)
+
+
+def odd_columns(n: int) -> list[int]:
+    """Columns that hold what words cannot: at each place of four neighbours, but not among the last."""
+    return [column for column in (0, 5, 10, 15) if column < n - 4] or [0]
 
 
 class Placed:
@@ -107,8 +115,10 @@ class Placed:
         return self.plan.output.values(raw)
 
 
-PLACES = [((0, 0, 0), (0, 0, 0)), ((1, 2, 3), (0, 8, 4)), ((0, 0, 0), (4, 12, 8))]
-"""Leading dimensions past a multiple of 4 and bases past 256 bytes: vectors, rows at odd places, odd bases."""
+PLACES = [
+    (0.0, (0, 0, 0), (0, 0, 0)), (0.0, (1, 2, 2), (0, 8, 0)), (0.0, (0, 0, 0), (4, 12, 8)), (-1.0, (3, 0, 0), (0, 0, 0)),
+]
+"""Beta, leading dimensions past a multiple of 4, and bases past 256 bytes: vectors, rows at odd places, odd bases, and C that is read by vectors."""
 
 
 def wanted(plan, a, b, c, alpha, beta) -> np.ndarray:
@@ -130,25 +140,26 @@ def told(plan, operands) -> dict[str, int]:
             for kind in ("lossy", "overflow", "nonfinite"):
                 found[f"{x}_{kind}"] = found.get(f"{x}_{kind}", 0) + getattr(words, kind)
         if plan.loads != "streamed":
-            found["repaired"] = found.get("repaired", 0) + a.shape[0] + b.shape[1] - 1
+            found["repaired"] = found.get("repaired", 0) + b.shape[1] + (a.shape[0] - 1) * len(odd_columns(b.shape[1]))
     return found
 
 
-def kept_right(plan, source, device, batch: int = 1, k: int | None = None) -> None:
-    """Three products in one workspace, in every order of warps and copies, at places of every kind."""
-    m, n, k = plan.block[0] + 3, plan.block[1] + 6, k or plan.block[2] * max(2, plan.split_k) + 13
+def kept_right(plan, source, device, batch: int = 1) -> None:
+    """Products in one workspace, at places of every kind; of slices, in every order of warps."""
+    m, n, k = 2 * plan.block[0] - 1, 2 * plan.block[1] - 1, plan.block[2] * max(2, plan.split_k) + 13
     extents = source.interface.extents(m, n, k, batch)
     operands = []
     try:
         memory = allocated(device, source.interface, extents)
-        for turn, (more, misalign) in enumerate(PLACES):
-            alpha, beta = -0.5, (2.0, 0.0, -1.0)[turn]
+        for turn, (beta, more, misalign) in enumerate(PLACES):
+            alpha = -0.5
             a, b, c = (np.stack(each) for each in zip(*(integers(plan, m, n, k, turn + 3 * entry) for entry in range(batch))))
             placed = Placed(plan, device, a, b, c if beta else np.full_like(c, np.nan), more, misalign)
             for buffer in source.interface.buffers:
                 if buffer.zeroed_again and turn:
                     memory[buffer.name, 0] = device.zeros(buffer.bytes(extents), buffer.name)
-            device.set_schedule((TOGETHER, LAZY_HIGHEST, EAGER_LOWEST)[turn])
+            if plan.split_k > 1 and plan.gpu.vendor == "nvidia":  # the last slice is another each time
+                device.set_schedule((TOGETHER, LAZY_HIGHEST, EAGER_LOWEST, TOGETHER)[turn])
             launch_all(device, source.interface, extents, placed.given | {"alpha": alpha, "beta": beta}, memory)
             found = placed.c()
             for entry in range(batch):
@@ -160,7 +171,7 @@ def kept_right(plan, source, device, batch: int = 1, k: int | None = None) -> No
         device.release()
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", tailed(KERNELS, LATER))
 def test_a_product_of_rows_that_are_far_apart(name):
     kept_right(*made(name))
 
@@ -171,6 +182,7 @@ BATCHES = {
     "warpgroups, row scales": lambda: warpgroups("row scales"),
     "row scales, slices": lambda: portable("slices with row scales"),
     "slices": lambda: portable("shared, grouped, slices"),
+    "tiles of k": lambda: portable("tiles of k"),
     "tiles of k, mfma": lambda: portable("mfma, tiles of k"),
 }
 
@@ -179,7 +191,7 @@ def warpgroups(way: str):
     return prepared(way)[0]
 
 
-@pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.parametrize("name", tailed(BATCHES, {"slices", "tiles of k, mfma"}))
 def test_matrices_of_a_batch_that_are_far_apart(name):
     plan = BATCHES[name]()
     source = render(plan)
@@ -198,7 +210,7 @@ def whole(plan):
     return plan, source, assembled(source)
 
 
-@pytest.mark.parametrize("name", OF_PRODUCTS)
+@pytest.mark.parametrize("name", tailed(OF_PRODUCTS, {"mfma", "packed, transposed"}))
 def test_products_of_a_batch_whose_rows_are_far_apart(name):
     plan, source, binary = OF_PRODUCTS[name]()
     device = EmulatorDevice(plan, source, binary, schedule=TOGETHER, processes=1)
@@ -212,7 +224,7 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
             one = Placed(plan, device, *(np.stack(each) for each in zip(*data)))
             placed, entries = [one] * 3, range(3)
         else:
-            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at if plan.kind == "grouped" else 0]) for at, one in enumerate(data)]
+            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at if plan.kind == "grouped" else 0][1:]) for at, one in enumerate(data)]
             entries = [0] * 3
         held = [SimpleNamespace(
             **{x: device.address(one.given[x]) + 4 * at * one.given[f"stride_{x}"] for x in "abc"}, **{f"ld{x}": one.given[f"ld{x}"] for x in "abc"},
@@ -230,5 +242,100 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
             assert np.array_equal(one.c()[at], wanted(plan, a, b, wanted(plan, a, b, c, -0.5, 2.0), -0.5, 2.0), equal_nan=True)
         status, want = counted(device, source.interface, memory), told(plan, [(a, b) for a, b, _ in data * 2])
         assert {name: status[name] for name in want} == want
+    finally:
+        device.release()
+
+
+LAST = {
+    "row scales, slices": lambda: plan_of(**WAYS["slices with row scales"]),
+    "straight": lambda: plan_of(**KERNELS["straight, slices"]),
+    "warpgroups, slices": lambda: plan_of(**dict(SMALL_GROUPS, split_k=2)),
+    "warpgroups, row scales of whole rows": lambda: plan_of(**KERNELS["warpgroups, row scales of whole rows"]),
+}
+
+
+class OfTheEnd(EmulatorDevice):
+    """Has the last megabyte of a large buffer alone, and runs of each grid the blocks that `blocks` tells."""
+
+    def zeros(self, nbytes: int, name: str):
+        return self.emulator.alloc_end(nbytes, 1 << 20, name=name, fill=0)
+
+    def empty(self, nbytes: int, name: str):
+        return self.emulator.alloc_end(nbytes, 1 << 20, name=name)
+
+
+def run_of_each(monkeypatch, device, source, extents, given, memory, blocks) -> None:
+    """Every launch, with a block for each turn, of which those that `blocks(launch, of all)` lists are run."""
+    for launch in source.launches:
+        count = replace(launch, most_blocks=None).blocks(extents)
+        chosen = [range(at, at + launch.cluster) for at in blocks(launch, count)]
+        monkeypatch.setattr(strips, "partition", lambda *_: chosen)
+        device.launch(launch.symbol, count, launch.threads, launch.shared_bytes, arguments(launch, {**given, "blocks": count}, memory))
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_the_last_tile_of_a_product_whose_workspace_passes_32_bits(name, monkeypatch):
+    """C has so many rows that words and parts of sums lie behind 2^31 elements; of all blocks those of the last tile are run."""
+    plan = LAST[name]()
+    source = render(plan)
+    device = OfTheEnd(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    tile, kept = plan.block[0], 512
+    tiles = (1 << 31) // (plan.block[0] * plan.block[1] * plan.split_k) + 5
+    m, n, k = tiles * tile - 3, plan.block[1] - 3, plan.block[2] * plan.split_k - 5
+    a, b, c = integers(plan, kept, n, k, 0)
+    extents = source.interface.extents(m, n, k)
+    first = m - kept
+    try:
+        memory = allocated(device, source.interface, extents)
+        upload = device.emulator.upload_rows
+        given = {"m": m, "n": n, "k": k, "alpha": -0.5, "beta": 2.0}
+        given |= {"a": upload(a[None], name="a", ld=k, origin=first * k), "lda": k} if plan.layout[0] == "n" else {
+            "a": upload(np.ascontiguousarray(a.T)[None], name="a", ld=m, origin=first), "lda": m}
+        stored = b if plan.layout[1] == "n" else np.ascontiguousarray(b.T)
+        given |= {"b": upload(stored[None], name="b", ld=stored.shape[1]), "ldb": stored.shape[1]}
+        given |= {"c": upload(c[None], name="c", ld=n, origin=first * n), "ldc": n}
+
+        def blocks(launch, count):
+            if launch.role == "gemm":
+                return [count // plan.split_k * (one + 1) - 1 for one in range(plan.split_k)]
+            of_a = replace(launch, grid=launch.grid[:1]).blocks(extents)
+            return range(of_a - max(4, 2 * of_a // tiles) // launch.cluster * launch.cluster, count, launch.cluster)
+
+        run_of_each(monkeypatch, device, source, extents, given, memory, blocks)
+        found = device.emulator.read_rows(given["c"], np.float32, (1, kept, n), ld=n, origin=first * n)[0]
+        rows = slice(kept - tile + 3, kept)
+        assert np.array_equal(found[rows], wanted(plan, a, b, c, -0.5, 2.0)[rows], equal_nan=True)
+    finally:
+        device.release()
+
+
+@pytest.mark.parametrize("name", ["row scales, slices", "warpgroups"])
+def test_the_last_product_of_a_batch_whose_workspace_passes_32_bits(name, monkeypatch):
+    """As above, of more than a million products."""
+    plan = BATCHES[name]() if name != "warpgroups" else warpgroups("slices of k")
+    source = render(plan)
+    device = OfTheEnd(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    m, n, k = plan.block[0] - 3, plan.block[1] - 5, plan.block[2] * plan.split_k - 5
+    count = (1 << 31) // (plan.block[0] * plan.block[1] * plan.split_k) + 5
+    a, b, c = integers(plan, m, n, k, 0)
+    extents = source.interface.extents(m, n, k, count)
+    try:
+        memory = allocated(device, source.interface, extents)
+        given = {"batch": count, "m": m, "n": n, "k": k, "alpha": -0.5, "beta": 2.0}
+        for x, matrix, layout in (("a", a, plan.layout[0]), ("b", b, plan.layout[1]), ("c", c, "n")):
+            stored = np.ascontiguousarray(matrix if layout == "n" else matrix.T)
+            origin = (count - 1) * (stored.size + 4)
+            given |= {x: device.emulator.upload_rows(stored[None], name=x, ld=stored.shape[1], origin=origin), f"ld{x}": stored.shape[1], f"stride_{x}": stored.size + 4}
+
+        def blocks(launch, of_all):
+            if launch.role == "gemm":
+                return range(of_all - plan.split_k, of_all)
+            each = [replace(launch, grid=(one,)).blocks(extents) for one in launch.grid]
+            ends = [sum(each[: at + 1]) for at in range(len(each))]
+            return [at for end, own in zip(ends, each) for at in range(end - own // count, end)]
+
+        run_of_each(monkeypatch, device, source, extents, given, memory, blocks)
+        found = device.emulator.read_rows(given["c"], np.float32, (1, m, n), ld=n, origin=(count - 1) * (c.size + 4))[0]
+        assert np.array_equal(found, wanted(plan, a, b, c, -0.5, 2.0), equal_nan=True)
     finally:
         device.release()
