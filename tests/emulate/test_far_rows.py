@@ -22,6 +22,7 @@ from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, pla
 
 from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
 from gemmgen.emulate.core import strips
+from gemmgen.plan import ABSMAX_TILE_K
 from gemmgen.render import render
 from gemmgen.run import allocated, arguments, counted, launch_all
 from gemmgen.run.batch import Product, _given, sizes_of
@@ -78,16 +79,18 @@ def integers(plan, m: int, n: int, k: int, seed: int) -> tuple[np.ndarray, np.nd
     a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
     a *= np.exp2(rng.integers(0, 3, (m, 1)))
     b *= np.exp2(rng.integers(0, 3, n))
-    a[-2, 2] = np.inf
-    b[k - 1, odd_columns(n)] = LARGE if plan.scheme.word == "f16" and plan.scheme.normalize == "none" else -np.inf
-    if plan.fallback:
-        b[0, n - 2] = 2.0**14  # stands out
+    if k:
+        a[-2, 2] = np.inf
+        b[k - 1, odd_columns(plan, n)] = LARGE if plan.scheme.word == "f16" and plan.scheme.normalize == "none" else -np.inf
+    if plan.fallback and k > 64:
+        b[:, n - 2], b[0, n - 2] = 1, 2.0**14  # which stands out
     return a, b, rng.integers(1, 9, (m, n)).astype(np.float32)
 
 
-def odd_columns(n: int) -> list[int]:
-    """Columns that hold what words cannot: at each place of four neighbours, but not among the last."""
-    return [column for column in (0, 5, 10, 15) if column < n - 4] or [0]
+def odd_columns(plan, n: int) -> list[int]:
+    """Columns that hold what words cannot: at each place of four neighbours, in the second tile along n, but not among the last."""
+    first = plan.batch_tiles[-1].n if plan.kind != "gemm" and plan.batch and plan.batch.tiles else plan.block[1]
+    return [column for column in (first, first + 5, first + 10, first + 15) if column < n - 4] or [0]
 
 
 class Placed:
@@ -115,10 +118,10 @@ class Placed:
         return self.plan.output.values(raw)
 
 
-PLACES = [
-    (0.0, (0, 0, 0), (0, 0, 0)), (0.0, (1, 2, 2), (0, 8, 0)), (0.0, (0, 0, 0), (4, 12, 8)), (-1.0, (3, 0, 0), (0, 0, 0)),
-]
-"""Beta, leading dimensions past a multiple of 4, and bases past 256 bytes: vectors, rows at odd places, odd bases, and C that is read by vectors."""
+PLACES = [((0, 0, 0), (0, 0, 0)), ((1, 2, 2), (0, 8, 0)), ((0, 0, 0), (4, 12, 8)), ((0, 0, 0), (0, 0, 0)), ((3, 1, 3), (0, 0, 4))]
+"""Leading dimensions past a multiple of 4, and bases past 256 bytes: vectors, rows at odd places, odd bases."""
+TURNS = [(-0.5, 0.0, 1), (-0.5, 0.0, 1), (-0.5, 0.0, 2), (0.0, -1.0, 2), (-0.5, 2.0, 0)]
+"""Alpha, beta, and of k: all, less than a stage, nothing."""
 
 
 def wanted(plan, a, b, c, alpha, beta) -> np.ndarray:
@@ -140,32 +143,36 @@ def told(plan, operands) -> dict[str, int]:
             for kind in ("lossy", "overflow", "nonfinite"):
                 found[f"{x}_{kind}"] = found.get(f"{x}_{kind}", 0) + getattr(words, kind)
         if plan.loads != "streamed":
-            found["repaired"] = found.get("repaired", 0) + b.shape[1] + (a.shape[0] - 1) * len(odd_columns(b.shape[1]))
+            found["repaired"] = found.get("repaired", 0) + b.shape[1] + (a.shape[0] - 1) * len(odd_columns(plan, b.shape[1]))
     return found
 
 
 def kept_right(plan, source, device, batch: int = 1) -> None:
-    """Products in one workspace, at places of every kind; of slices, in every order of warps."""
-    m, n, k = 2 * plan.block[0] - 1, 2 * plan.block[1] - 1, plan.block[2] * max(2, plan.split_k) + 13
-    extents = source.interface.extents(m, n, k, batch)
+    """Products in one workspace, at places of every kind, some that sum nothing; of slices, in every order of warps."""
+    m, n, all_k = 2 * plan.block[0] - 1, 2 * plan.block[1] - 1, plan.block[2] * max(2, plan.split_k) + 15
     operands = []
     try:
-        memory = allocated(device, source.interface, extents)
-        for turn, (beta, more, misalign) in enumerate(PLACES):
-            alpha = -0.5
+        memory = allocated(device, source.interface, source.interface.extents(m, n, all_k, batch))
+        for turn, ((alpha, beta, part), (more, misalign)) in enumerate(zip(TURNS, PLACES)):
+            k = (0, all_k, plan.block[2] - 1)[part]
+            extents = source.interface.extents(m, n, k, batch)
             a, b, c = (np.stack(each) for each in zip(*(integers(plan, m, n, k, turn + 3 * entry) for entry in range(batch))))
+            if alpha == 0:
+                status = counted(device, source.interface, memory)
+                a[:], b[:] = np.nan, np.nan  # not to be looked at
             placed = Placed(plan, device, a, b, c if beta else np.full_like(c, np.nan), more, misalign)
             for buffer in source.interface.buffers:
                 if buffer.zeroed_again and turn:
                     memory[buffer.name, 0] = device.zeros(buffer.bytes(extents), buffer.name)
             if plan.split_k > 1 and plan.gpu.vendor == "nvidia":  # the last slice is another each time
-                device.set_schedule((TOGETHER, LAZY_HIGHEST, EAGER_LOWEST, TOGETHER)[turn])
+                device.set_schedule((TOGETHER, LAZY_HIGHEST, EAGER_LOWEST, TOGETHER, TOGETHER)[turn])
             launch_all(device, source.interface, extents, placed.given | {"alpha": alpha, "beta": beta}, memory)
             found = placed.c()
             for entry in range(batch):
-                assert np.array_equal(found[entry], wanted(plan, a[entry], b[entry], c[entry], alpha, beta), equal_nan=True), (turn, entry)
-                operands.append((a[entry], b[entry]))
-        status, want = counted(device, source.interface, memory), told(plan, operands)
+                want = wanted(plan, a[entry], b[entry], c[entry], alpha, beta) if alpha else beta * c[entry]
+                assert np.array_equal(found[entry], want, equal_nan=True), (turn, entry)
+                operands.extend([(a[entry], b[entry])] * (turn < 3))
+        want = told(plan, operands)
         assert {name: status[name] for name in want} == want or plan.fallback
     finally:
         device.release()
@@ -174,6 +181,28 @@ def kept_right(plan, source, device, batch: int = 1) -> None:
 @pytest.mark.parametrize("name", tailed(KERNELS, LATER))
 def test_a_product_of_rows_that_are_far_apart(name):
     kept_right(*made(name))
+
+
+def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
+    """Rows and columns of which the first part is read by vectors; the largest of each is anywhere, the last element of all among them."""
+    plan, source, device = made("row scales")
+    m, n, k = 2 * plan.absmax_outer - 1, 37, ABSMAX_TILE_K + 15
+    rng = np.random.default_rng(4)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    a[np.arange(m), rng.integers(0, k, m)] *= np.arange(2, m + 2)
+    a[-1, -1] = b[-1, -1] = -9e4
+    extents = source.interface.extents(m, n, k)
+    try:
+        for more, misalign in PLACES[:3]:
+            memory = allocated(device, source.interface, extents)
+            given = Placed(plan, device, a[None], b[None], np.zeros((1, 1, 1), np.float32), more, misalign).given | {"n": n}
+            launch = source.launches[0]
+            assert launch.role == "absmax"
+            device.launch(launch.symbol, launch.blocks(extents), launch.threads, launch.shared_bytes, arguments(launch, given, memory))
+            for name, want in (("a_absmax", abs(a).max(1)), ("b_absmax", abs(b).max(0))):
+                assert np.array_equal(device.download(memory[name, 0], np.float32, len(want)), want)
+    finally:
+        device.release()
 
 
 BATCHES = {

@@ -103,7 +103,7 @@ class HostMemory:
         places = list(_rows(array.shape, array.itemsize, ld, stride, origin))
         nbytes = array.shape[2] * array.itemsize
         buffer = self._arena.allocate(max(places, default=0) + nbytes, name, offset, [(at, nbytes) for at in places])
-        for at, row in zip(places, array.reshape(-1, array.shape[2])):
+        for at, row in zip(places, array.reshape(len(places), array.shape[2])):
             self._arena.write(buffer, at, row.tobytes())
         return buffer
 
