@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
@@ -69,6 +69,15 @@ class HostMemory:
             self._arena.fill(buffer, fill)
         return buffer
 
+    def alloc_end(self, nbytes: int, kept: int, *, name: str, fill: int | None = None) -> Buffer:
+        """As `alloc`, of which only the last `kept` bytes may be touched, and take memory."""
+        self._open()
+        start = max(0, nbytes - kept)
+        buffer = self._arena.allocate(int(nbytes), name, parts=[(start, nbytes - start)])
+        if fill is not None:
+            self._arena.write(buffer, start, bytes([fill]) * (nbytes - start))
+        return buffer
+
     def upload(self, array: np.ndarray, *, name: str, offset: int = 0) -> Buffer:
         """A buffer with the bytes of `array` in it.
 
@@ -80,6 +89,31 @@ class HostMemory:
         buffer = self._arena.allocate(data.nbytes, name, offset)
         self._arena.fill(buffer, data.reshape(-1).view(np.uint8))
         return buffer
+
+    def upload_rows(self, array: np.ndarray, *, name: str, ld: int, stride: int = 0, offset: int = 0, origin: int = 0) -> Buffer:
+        """A buffer that holds the rows of matrices and nothing else: what lies between two rows may not be touched, and takes no memory.
+
+        Args:
+            array: `[matrices, rows, columns]`.
+            ld, stride: elements from row to row and from matrix to matrix, however many.
+            offset: bytes by which its address misses a multiple of 256.
+            origin: elements from the buffer's start to the first row.
+        """
+        self._open()
+        places = list(_rows(array.shape, array.itemsize, ld, stride, origin))
+        nbytes = array.shape[2] * array.itemsize
+        buffer = self._arena.allocate(max(places, default=0) + nbytes, name, offset, [(at, nbytes) for at in places])
+        for at, row in zip(places, array.reshape(len(places), array.shape[2])):
+            self._arena.write(buffer, at, row.tobytes())
+        return buffer
+
+    def read_rows(self, buffer: Buffer, dtype, shape: tuple[int, int, int], *, ld: int, stride: int = 0, origin: int = 0) -> np.ndarray:
+        """What `upload_rows` has put there, as it is now: `[matrices, rows, columns]`."""
+        self._open()
+        dtype = np.dtype(dtype)
+        nbytes = shape[2] * dtype.itemsize
+        rows = [self._arena.read(buffer, at, nbytes).view(dtype) for at in _rows(shape, dtype.itemsize, ld, stride, origin)]
+        return np.array(rows, dtype).reshape(shape)
 
     def read(self, buffer: Buffer, dtype, shape) -> np.ndarray:
         """A buffer's content as an array.
@@ -112,3 +146,10 @@ class HostMemory:
             )  # fmt: skip
         array = data[:nbytes].view(dtype).reshape(shape)
         return array, written[:nbytes].reshape(-1, dtype.itemsize).all(1).reshape(shape)
+
+
+def _rows(shape: tuple[int, ...], itemsize: int, ld: int, stride: int, origin: int) -> Iterator[int]:
+    """The bytes from a buffer's start at which each row of each matrix begins."""
+    for matrix in range(shape[0]):
+        for row in range(shape[1]):
+            yield (origin + matrix * stride + row * ld) * itemsize

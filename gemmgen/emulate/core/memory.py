@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ SHARED_WINDOW = 1 << 47
 """Where shared memory lies among generic addresses."""
 _GUARD_BYTES = 1 << 20  # between buffers: a stride error of a whole row still lands in it
 _ALIGN = 256
+_NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python's module does not name everywhere
 
 DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)} | {16: np.dtype(np.complex128)}
 """What an access of each size moves; complex128 is only ever moved, as 16 bytes."""
@@ -260,24 +262,33 @@ class Arena(Space):
     """Global memory: buffers between guards, in mappings that forked workers share.
 
     It grows by moving to a larger mapping, which is why nothing may be
-    allocated while a kernel runs.
+    allocated while a kernel runs. Only pages that something touches take memory.
     """
 
     def __init__(self, nbytes: int = 1 << 22):
         self.buffers: list[Buffer] = []
+        self._pieces: dict[Buffer, list[slice]] = {}  # of buffers that are allocated in parts
         self._next = _GUARD_BYTES
         super().__init__(shared_bytes(nbytes), shared_bytes(nbytes))
 
-    def allocate(self, nbytes: int, name: str, misalign: int = 0) -> Buffer:
-        """A new buffer, `misalign` bytes past a multiple of 256."""
+    def allocate(self, nbytes: int, name: str, misalign: int = 0, parts: Sequence[tuple[int, int]] | None = None) -> Buffer:
+        """A new buffer, `misalign` bytes past a multiple of 256.
+
+        Args:
+            parts: (offset, bytes) of those parts that may be touched, where the rest may not; None for the whole buffer.
+        """
         start = self._next + misalign
         following = -(-(start + nbytes + _GUARD_BYTES) // _ALIGN) * _ALIGN
         if following + 16 > self.nbytes:
             self._grow(max(2 * self.nbytes, following + 4096))
         self._next = following
         buffer = Buffer(name, GLOBAL_BASE + start, nbytes)
-        self.state[1][start : start + nbytes] = ALLOCATED
         self.buffers.append(buffer)
+        pieces = [slice(start, start + nbytes)] if parts is None else [slice(start + at, start + at + size) for at, size in parts]
+        for piece in pieces:
+            self.state[1][piece] = ALLOCATED
+        if parts is not None:
+            self._pieces[buffer] = pieces
         return buffer
 
     def _grow(self, nbytes: int) -> None:
@@ -285,8 +296,8 @@ class Arena(Space):
         nbytes = -(-nbytes // 4096) * 4096
         self.bind(shared_bytes(nbytes), shared_bytes(nbytes))
         for buffer in self.buffers:
-            part = self.slice(buffer)
-            self.data[1][part], self.state[1][part] = old_data[part], old_state[part]
+            for part in self._pieces.get(buffer, [self.slice(buffer)]):
+                self.data[1][part], self.state[1][part] = old_data[part], old_state[part]
 
     def slice(self, buffer: Buffer) -> slice:
         if buffer not in self.buffers:
@@ -312,6 +323,11 @@ class Arena(Space):
         start = self.slice(buffer).start + offset
         self.data[1][start : start + len(content)] = np.frombuffer(content, np.uint8)
         self.state[1][start : start + len(content)] = ALLOCATED | WRITTEN
+
+    def read(self, buffer: Buffer, offset: int, nbytes: int) -> np.ndarray:
+        """`[nbytes]` uint8: some bytes of a buffer, whether or not something has written them."""
+        start = self.slice(buffer).start + offset
+        return self.data[1][start : start + nbytes].copy()
 
     def clear(self, buffer: Buffer) -> None:
         """Nothing has written the buffer any more."""
@@ -342,5 +358,5 @@ class Arena(Space):
 
 
 def shared_bytes(nbytes: int) -> np.ndarray:
-    """Zeroed memory that processes forked later share; it goes when they do."""
-    return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
+    """Zeroed memory that processes forked later share; it goes when they do, and takes none before it is touched."""
+    return np.frombuffer(mmap.mmap(-1, nbytes, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | _NO_RESERVE), np.uint8)

@@ -1,0 +1,370 @@
+"""Matrices whose rows lie so far apart that no 32 bits hold an element's place, in memory that has nothing between them.
+
+One small kernel of each design, and several questions to it at once: an access beside a row is a fault, so that what is read or written
+of a last partial vector shows; sizes are ragged in every direction and of two tiles along m and n; elements are small integers, so
+that what comes out is C or it is wrong; some elements are computed again; the second product finds the workspace of the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from assembled import assembled
+from test_grouped_kernels import planned as grouped
+from test_packed_batches import planned as packed
+from test_small_products import LARGE
+from test_strided_batches import portable, prepared
+from ways import AMD_WAYS, HOPPER, SMALL_GROUPS, STRAIGHT, THIN, TINY, WAYS, plan_of, tailed
+
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, TOGETHER
+from gemmgen.emulate.core import strips
+from gemmgen.plan import ABSMAX_TILE_K
+from gemmgen.render import render
+from gemmgen.run import allocated, arguments, counted, launch_all
+from gemmgen.run.batch import Product, _given, sizes_of
+from gemmgen.run.emulator import EmulatorDevice
+from gemmgen.split import joined, split
+
+FAR = 1 << 32
+"""Elements: the last row of each matrix begins behind as many."""
+
+KERNELS = {
+    "row scales": dict(scheme="scaled", tile=TINY),
+    "row scales, transposed": dict(scheme="scaled", tile=TINY, layout="tt", loads="spread"),
+    "shared, slices": WAYS["shared, grouped, slices"],
+    "register, slices": dict(where="register", stages=3, layout="tt", split_k=2, tile=TINY),
+    "register, held": dict(gpu="rx9070xt", where="register", tile=TINY, layout="tt"),
+    "straight, slices": dict(STRAIGHT, tile={"block": [32, 32, 64], "warp": [32, 16, 16]}, stages=2, split_k=2),
+    "thin rows": dict(THIN, tile={"block": [4, 64, 128], "warp": [4, 32, 32]}, stages=3),
+    "thin columns, slices": dict(THIN, tile={"block": [32, 16, 128], "warp": [16, 16, 64]}, stages=2, split_k=2),
+    "thin rows, transposed": WAYS["thin rows, k together"],
+    "FP32": WAYS["fp32, on Blackwell"],
+    "warpgroups": SMALL_GROUPS,
+    "warpgroups, slices, clusters": dict(HOPPER, tile={"block": [64, 32, 64], "warp": [64, 16, 64], "cluster": 2}, split_k=2, stages=3, layout="tt"),
+    "warpgroups, row scales of whole rows": WAYS["warpgroups, row scales of whole rows"],
+    "warpgroups, row scales of whole rows and columns": dict(SMALL_GROUPS, scheme="scaled"),
+    "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
+    "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tt"),
+    "residues": WAYS["residues"],
+    "residues by lanes": WAYS["residues by lanes, through registers"],
+    "B as stored": dict(scheme="bf16x2_bb16", promote=32, tile=TINY),
+    "tiles of k": dict(scheme="mixpert2_tile", promote=0, tile=TINY),
+    "outliers fall back": WAYS["outliers fall back"],
+    "mfma": dict(gpu="mi300x", fragment={"shape": "m16n16k32"}, tile=TINY, promote=64, layout="tt"),
+    "wmma of RDNA3, row scales, slices": AMD_WAYS["wmma of RDNA3, row scales, slices"],
+}
+LATER = {"thin rows, transposed", "warpgroups, row scales of whole rows", "warpgroups that split A transposed", "mfma"}
+"""Whose templates others have, too."""
+
+
+@cache
+def made(name: str):
+    plan = plan_of(**KERNELS[name])
+    source = render(plan)
+    return plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
+
+
+def apart(rows: int, more: int) -> int:
+    """A leading dimension, so many past a multiple of 4, at which the last of so many rows lies far away."""
+    return -(-FAR // max(1, rows - 1) // 4) * 4 + 4 + more
+
+
+def integers(plan, m: int, n: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A [M, K], B [K, N] and C [M, N], with an Inf in the last row but one, and in some columns what FP16 cannot hold, or an Inf, too."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    a *= np.exp2(rng.integers(0, 3, (m, 1)))
+    b *= np.exp2(rng.integers(0, 3, n))
+    if k:
+        a[-2, 2] = np.inf
+        b[k - 1, odd_columns(plan, n)] = LARGE if plan.scheme.word == "f16" and plan.scheme.normalize == "none" else -np.inf
+    if plan.fallback and k > 64:
+        b[:, n - 2], b[0, n - 2] = 1, 2.0**14  # which stands out
+    return a, b, rng.integers(1, 9, (m, n)).astype(np.float32)
+
+
+def odd_columns(plan, n: int) -> list[int]:
+    """Columns that hold what words cannot: at each place of four neighbours, in the second tile along n, but not among the last."""
+    first = plan.batch_tiles[-1].n if plan.kind != "gemm" and plan.batch and plan.batch.tiles else plan.block[1]
+    return [column for column in (first, first + 5, first + 10, first + 15) if column < n - 4] or [0]
+
+
+class Placed:
+    """Operands of one launch, far apart.
+
+    Args:
+        a, b, c: [batch, M, K], [batch, K, N], [batch, M, N]
+        more: by how much each leading dimension is more than a multiple of 4; misalign: bytes, of each base.
+    """
+
+    def __init__(self, plan, device, a, b, c, more=(0, 0, 0), misalign=(0, 0, 0)):
+        self.plan, self.device = plan, device
+        stored = a if plan.layout[0] == "n" else a.transpose(0, 2, 1), b if plan.layout[1] == "n" else b.transpose(0, 2, 1), c
+        kinds = None, plan.stored_b, plan.output
+        self.given = {"batch": len(a), "m": a.shape[1], "n": b.shape[2], "k": a.shape[2]}
+        for name, x, kind, extra, off in zip("abc", stored, kinds, more, misalign):
+            ld = apart(x.shape[1], extra)
+            stride = x.shape[1] * ld + 4 if len(x) > 1 else 0
+            x = np.ascontiguousarray(x if kind is None else kind.stored(x))
+            self.given |= {name: device.emulator.upload_rows(x, name=name, ld=ld, stride=stride, offset=off), f"ld{name}": ld, f"stride_{name}": stride}
+        self.shape = c.shape
+
+    def c(self) -> np.ndarray:
+        raw = self.device.emulator.read_rows(self.given["c"], self.plan.output.dtype, self.shape, ld=self.given["ldc"], stride=self.given["stride_c"])
+        return self.plan.output.values(raw)
+
+
+PLACES = [((0, 0, 0), (0, 0, 0)), ((1, 2, 2), (0, 8, 0)), ((0, 0, 0), (4, 12, 8)), ((0, 0, 0), (0, 0, 0)), ((3, 1, 3), (0, 0, 4))]
+"""Leading dimensions past a multiple of 4, and bases past 256 bytes: vectors, rows at odd places, odd bases."""
+TURNS = [(-0.5, 0.0, 1), (-0.5, 0.0, 1), (-0.5, 0.0, 2), (0.0, -1.0, 2), (-0.5, 2.0, 0)]
+"""Alpha, beta, and of k: all, less than a stage, nothing."""
+
+
+def wanted(plan, a, b, c, alpha, beta) -> np.ndarray:
+    """C [M, N]: a sum of residues errs as the scheme does, all others are exact."""
+    with np.errstate(invalid="ignore"):
+        product = a @ b
+        if plan.scheme.residues:
+            sums = joined(split(a, plan.scheme), split(np.ascontiguousarray(b.T), plan.scheme), plan.scheme)
+            product = np.where(np.isfinite(product), sums, product)
+        return alpha * product + (beta * c if beta else 0)
+
+
+def told(plan, operands) -> dict[str, int]:
+    """What kernels count of several products' (A, B)."""
+    found: dict[str, int] = {}
+    for a, b in operands:
+        for x, operand in (("a", a), ("b", np.ascontiguousarray(b.T))):
+            words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.packs_apart or not plan.scheme.alike else None)
+            for kind in ("lossy", "overflow", "nonfinite"):
+                found[f"{x}_{kind}"] = found.get(f"{x}_{kind}", 0) + getattr(words, kind)
+        if plan.loads != "streamed":
+            found["repaired"] = found.get("repaired", 0) + b.shape[1] + (a.shape[0] - 1) * len(odd_columns(plan, b.shape[1]))
+    return found
+
+
+def kept_right(plan, source, device, batch: int = 1) -> None:
+    """Products in one workspace, at places of every kind, some that sum nothing; of slices, in every order of warps."""
+    m, n, all_k = 2 * plan.block[0] - 1, 2 * plan.block[1] - 1, plan.block[2] * max(2, plan.split_k) + 15
+    operands = []
+    try:
+        memory = allocated(device, source.interface, source.interface.extents(m, n, all_k, batch))
+        for turn, ((alpha, beta, part), (more, misalign)) in enumerate(zip(TURNS, PLACES)):
+            k = (0, all_k, plan.block[2] - 1)[part]
+            extents = source.interface.extents(m, n, k, batch)
+            a, b, c = (np.stack(each) for each in zip(*(integers(plan, m, n, k, turn + 3 * entry) for entry in range(batch))))
+            if alpha == 0:
+                status = counted(device, source.interface, memory)
+                a[:], b[:] = np.nan, np.nan  # not to be looked at
+            placed = Placed(plan, device, a, b, c if beta else np.full_like(c, np.nan), more, misalign)
+            for buffer in source.interface.buffers:
+                if buffer.zeroed_again and turn:
+                    memory[buffer.name, 0] = device.zeros(buffer.bytes(extents), buffer.name)
+            if plan.split_k > 1 and plan.gpu.vendor == "nvidia":  # the last slice is another each time
+                device.set_schedule((TOGETHER, LAZY_HIGHEST, EAGER_LOWEST, TOGETHER, TOGETHER)[turn])
+            launch_all(device, source.interface, extents, placed.given | {"alpha": alpha, "beta": beta}, memory)
+            found = placed.c()
+            for entry in range(batch):
+                want = wanted(plan, a[entry], b[entry], c[entry], alpha, beta) if alpha else beta * c[entry]
+                assert np.array_equal(found[entry], want, equal_nan=True), (turn, entry)
+                operands.extend([(a[entry], b[entry])] * (turn < 3))
+        want = told(plan, operands)
+        assert {name: status[name] for name in want} == want or plan.fallback
+    finally:
+        device.release()
+
+
+@pytest.mark.parametrize("name", tailed(KERNELS, LATER))
+def test_a_product_of_rows_that_are_far_apart(name):
+    kept_right(*made(name))
+
+
+def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
+    """Rows and columns of which the first part is read by vectors; the largest of each is anywhere, the last element of all among them."""
+    plan, source, device = made("row scales")
+    m, n, k = 2 * plan.absmax_outer - 1, 37, ABSMAX_TILE_K + 15
+    rng = np.random.default_rng(4)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    a[np.arange(m), rng.integers(0, k, m)] *= np.arange(2, m + 2)
+    a[-1, -1] = b[-1, -1] = -9e4
+    extents = source.interface.extents(m, n, k)
+    try:
+        for more, misalign in PLACES[:3]:
+            memory = allocated(device, source.interface, extents)
+            given = Placed(plan, device, a[None], b[None], np.zeros((1, 1, 1), np.float32), more, misalign).given | {"n": n}
+            launch = source.launches[0]
+            assert launch.role == "absmax"
+            device.launch(launch.symbol, launch.blocks(extents), launch.threads, launch.shared_bytes, arguments(launch, given, memory))
+            for name, want in (("a_absmax", abs(a).max(1)), ("b_absmax", abs(b).max(0))):
+                assert np.array_equal(device.download(memory[name, 0], np.float32, len(want)), want)
+    finally:
+        device.release()
+
+
+BATCHES = {
+    "warpgroups": lambda: warpgroups("slices of k in clusters"),
+    "warpgroups that split A": lambda: warpgroups("A in registers, transposed"),
+    "warpgroups, row scales": lambda: warpgroups("row scales"),
+    "row scales, slices": lambda: portable("slices with row scales"),
+    "slices": lambda: portable("shared, grouped, slices"),
+    "tiles of k": lambda: portable("tiles of k"),
+    "tiles of k, mfma": lambda: portable("mfma, tiles of k"),
+}
+
+
+def warpgroups(way: str):
+    return prepared(way)[0]
+
+
+@pytest.mark.parametrize("name", tailed(BATCHES, {"slices", "tiles of k, mfma"}))
+def test_matrices_of_a_batch_that_are_far_apart(name):
+    plan = BATCHES[name]()
+    source = render(plan)
+    kept_right(plan, source, EmulatorDevice(plan, source, assembled(source)), batch=2)
+
+
+OF_PRODUCTS = {
+    "listed": lambda: grouped("listed"), "held": lambda: grouped("held"), "lanes": lambda: grouped("lanes stay"), "pointers": lambda: grouped("pointers"),
+    "strided": lambda: grouped("strided"), "mfma": lambda: grouped("mfma"), "packed": lambda: whole(packed(tile={"cluster": 2})),
+    "packed, transposed": lambda: whole(packed(problem={"kind": "pointers", "layout": "tt"})),
+}
+
+
+def whole(plan):
+    source = render(plan)
+    return plan, source, assembled(source)
+
+
+@pytest.mark.parametrize("name", tailed(OF_PRODUCTS, {"mfma", "packed, transposed"}))
+def test_products_of_a_batch_whose_rows_are_far_apart(name):
+    plan, source, binary = OF_PRODUCTS[name]()
+    device = EmulatorDevice(plan, source, binary, schedule=TOGETHER, processes=1)
+    tile = plan.batch_tiles[-1]
+    like = (tile.m + 3, tile.n + 6, tile.k + 13)
+    sizes = [like, (tile.m + 1, 5, 2 * tile.k + 9), (7, tile.n + 2, 9)] if plan.kind == "grouped" else [like] * 3
+    try:
+        data = [integers(plan, *size, seed) for seed, size in enumerate(sizes)]
+        products = [Product(*one, -0.5, 2.0) for one in data]
+        if plan.kind == "strided":
+            one = Placed(plan, device, *(np.stack(each) for each in zip(*data)))
+            placed, entries = [one] * 3, range(3)
+        else:
+            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at if plan.kind == "grouped" else 0][1:]) for at, one in enumerate(data)]
+            entries = [0] * 3
+        held = [SimpleNamespace(
+            **{x: device.address(one.given[x]) + 4 * at * one.given[f"stride_{x}"] for x in "abc"}, **{f"ld{x}": one.given[f"ld{x}"] for x in "abc"},
+            buffers=[one.given[x] for x in "abc"],
+        ) for one, at in zip(placed, entries)]
+        threshold = plan.own.threshold if plan.batch.tiles else None
+        listed = plan.design.listed(plan, sizes_of(products), threshold)
+        extents = listed.extents | source.interface.constants
+        memory = allocated(device, source.interface, extents)
+        given = _given(device, plan, products, held, listed) | {"threshold": threshold}
+        for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
+            device.set_schedule(schedule)
+            launch_all(device, source.interface, extents, given, memory)
+        for one, at, (a, b, c) in zip(placed, entries, data):  # C went through the product twice
+            assert np.array_equal(one.c()[at], wanted(plan, a, b, wanted(plan, a, b, c, -0.5, 2.0), -0.5, 2.0), equal_nan=True)
+        status, want = counted(device, source.interface, memory), told(plan, [(a, b) for a, b, _ in data * 2])
+        assert {name: status[name] for name in want} == want
+    finally:
+        device.release()
+
+
+LAST = {
+    "row scales, slices": lambda: plan_of(**WAYS["slices with row scales"]),
+    "straight": lambda: plan_of(**KERNELS["straight, slices"]),
+    "warpgroups, slices": lambda: plan_of(**dict(SMALL_GROUPS, split_k=2)),
+    "warpgroups, row scales of whole rows": lambda: plan_of(**KERNELS["warpgroups, row scales of whole rows"]),
+}
+
+
+class OfTheEnd(EmulatorDevice):
+    """Has the last megabyte of a large buffer alone, and runs of each grid the blocks that `blocks` tells."""
+
+    def zeros(self, nbytes: int, name: str):
+        return self.emulator.alloc_end(nbytes, 1 << 20, name=name, fill=0)
+
+    def empty(self, nbytes: int, name: str):
+        return self.emulator.alloc_end(nbytes, 1 << 20, name=name)
+
+
+def run_of_each(monkeypatch, device, source, extents, given, memory, blocks) -> None:
+    """Every launch, with a block for each turn, of which those that `blocks(launch, of all)` lists are run."""
+    for launch in source.launches:
+        count = replace(launch, most_blocks=None).blocks(extents)
+        chosen = [range(at, at + launch.cluster) for at in blocks(launch, count)]
+        monkeypatch.setattr(strips, "partition", lambda *_: chosen)
+        device.launch(launch.symbol, count, launch.threads, launch.shared_bytes, arguments(launch, {**given, "blocks": count}, memory))
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_the_last_tile_of_a_product_whose_workspace_passes_32_bits(name, monkeypatch):
+    """C has so many rows that words and parts of sums lie behind 2^31 elements; of all blocks those of the last tile are run."""
+    plan = LAST[name]()
+    source = render(plan)
+    device = OfTheEnd(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    tile, kept = plan.block[0], 512
+    tiles = (1 << 31) // (plan.block[0] * plan.block[1] * plan.split_k) + 5
+    m, n, k = tiles * tile - 3, plan.block[1] - 3, plan.block[2] * plan.split_k - 5
+    a, b, c = integers(plan, kept, n, k, 0)
+    extents = source.interface.extents(m, n, k)
+    first = m - kept
+    try:
+        memory = allocated(device, source.interface, extents)
+        upload = device.emulator.upload_rows
+        given = {"m": m, "n": n, "k": k, "alpha": -0.5, "beta": 2.0}
+        given |= {"a": upload(a[None], name="a", ld=k, origin=first * k), "lda": k} if plan.layout[0] == "n" else {
+            "a": upload(np.ascontiguousarray(a.T)[None], name="a", ld=m, origin=first), "lda": m}
+        stored = b if plan.layout[1] == "n" else np.ascontiguousarray(b.T)
+        given |= {"b": upload(stored[None], name="b", ld=stored.shape[1]), "ldb": stored.shape[1]}
+        given |= {"c": upload(c[None], name="c", ld=n, origin=first * n), "ldc": n}
+
+        def blocks(launch, count):
+            if launch.role == "gemm":
+                return [count // plan.split_k * (one + 1) - 1 for one in range(plan.split_k)]
+            of_a = replace(launch, grid=launch.grid[:1]).blocks(extents)
+            return range(of_a - max(4, 2 * of_a // tiles) // launch.cluster * launch.cluster, count, launch.cluster)
+
+        run_of_each(monkeypatch, device, source, extents, given, memory, blocks)
+        found = device.emulator.read_rows(given["c"], np.float32, (1, kept, n), ld=n, origin=first * n)[0]
+        rows = slice(kept - tile + 3, kept)
+        assert np.array_equal(found[rows], wanted(plan, a, b, c, -0.5, 2.0)[rows], equal_nan=True)
+    finally:
+        device.release()
+
+
+@pytest.mark.parametrize("name", ["row scales, slices", "warpgroups"])
+def test_the_last_product_of_a_batch_whose_workspace_passes_32_bits(name, monkeypatch):
+    """As above, of more than a million products."""
+    plan = BATCHES[name]() if name != "warpgroups" else warpgroups("slices of k")
+    source = render(plan)
+    device = OfTheEnd(plan, source, assembled(source), schedule=TOGETHER, processes=1)
+    m, n, k = plan.block[0] - 3, plan.block[1] - 5, plan.block[2] * plan.split_k - 5
+    count = (1 << 31) // (plan.block[0] * plan.block[1] * plan.split_k) + 5
+    a, b, c = integers(plan, m, n, k, 0)
+    extents = source.interface.extents(m, n, k, count)
+    try:
+        memory = allocated(device, source.interface, extents)
+        given = {"batch": count, "m": m, "n": n, "k": k, "alpha": -0.5, "beta": 2.0}
+        for x, matrix, layout in (("a", a, plan.layout[0]), ("b", b, plan.layout[1]), ("c", c, "n")):
+            stored = np.ascontiguousarray(matrix if layout == "n" else matrix.T)
+            origin = (count - 1) * (stored.size + 4)
+            given |= {x: device.emulator.upload_rows(stored[None], name=x, ld=stored.shape[1], origin=origin), f"ld{x}": stored.shape[1], f"stride_{x}": stored.size + 4}
+
+        def blocks(launch, of_all):
+            if launch.role == "gemm":
+                return range(of_all - plan.split_k, of_all)
+            each = [replace(launch, grid=(one,)).blocks(extents) for one in launch.grid]
+            ends = [sum(each[: at + 1]) for at in range(len(each))]
+            return [at for end, own in zip(ends, each) for at in range(end - own // count, end)]
+
+        run_of_each(monkeypatch, device, source, extents, given, memory, blocks)
+        found = device.emulator.read_rows(given["c"], np.float32, (1, m, n), ld=n, origin=(count - 1) * (c.size + 4))[0]
+        assert np.array_equal(found, wanted(plan, a, b, c, -0.5, 2.0), equal_nan=True)
+    finally:
+        device.release()
