@@ -47,6 +47,10 @@ class Clang:
     driver: tuple[str, ...]
     linker: tuple[str, ...]
 
+    def remedy(self, arch: str) -> str | None:
+        """What to try for an architecture that it does not know."""
+        return f"a newer clang: {INSTALL}, or set GEMMGEN_HIPCC" if arch.startswith("gfx") else None
+
     def compile(self, arguments: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess:
         """Run clang on a source of `folder`, with exactly these arguments."""
         return _run((*self.driver, *arguments), folder)

@@ -20,7 +20,7 @@ from gemmgen.build.cache import USER_CACHE, Cache
 from gemmgen.build.cubin import read_cubin
 from gemmgen.build.diagnostics import Dialect, refusal
 from gemmgen.build.nvrtc import INSTALL, Compiler, find_compiler
-from gemmgen.build.ptxas import accounts_differ
+from gemmgen.build.ptxas import accounts_differ, with_logged_spills
 from gemmgen.build.request import Product, Request, fulfil
 from gemmgen.errors import BuildError
 
@@ -96,7 +96,7 @@ def compile_cuda(
         compiler,
         _options(request, line_info),
         make=None if only_kept else lambda: _make(compiler, request, cache, line_info),
-        read=read_cubin,
+        read=lambda product: with_logged_spills(product.log, read_cubin(product.code)),
         cache=None if request.reads_unkeyed_files(_FILE_OPTIONS) else cache,
         allow_spills=allow_spills,
     )
@@ -131,7 +131,7 @@ def _make(compiler: Compiler, request: Request, cache: Cache | None, line_info: 
             got=" ".join(request.options) or None,
             remedy="leave out options that stop the compiler early",
         )
-    if accounts := accounts_differ(log, read_cubin(output.cubin)):
+    if accounts := accounts_differ(log, with_logged_spills(log, read_cubin(output.cubin))):
         raise BuildError(
             name,
             f"the cubin and the log of {compiler.name} disagree about resources",

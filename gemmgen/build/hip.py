@@ -100,7 +100,7 @@ def compile_hip(
         clang,
         _options(request, line_info),
         make=None if only_kept else lambda: _make(clang, request, line_info),
-        read=read_code_object,
+        read=lambda product: read_code_object(product.code),
         cache=None if request.reads_unkeyed_files(_FILE_OPTIONS) else cache,
         allow_spills=allow_spills,
     )

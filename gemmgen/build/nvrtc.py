@@ -14,6 +14,7 @@ import hashlib
 import importlib.util
 import mmap
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -29,6 +30,8 @@ INSTALL = "pip install 'gemmgen[cuda]'"
 
 _BUILD_ID = (b"GNU", 3)  # the note's owner and NT_GNU_BUILD_ID
 _OLDEST_ARCH = 75  # the first whose matrix units and machine code gemmgen knows
+_SINCE = {88: (13, 0), 100: (12, 8), 103: (12, 9), 107: (13, 5), 110: (13, 0), 120: (12, 8), 121: (12, 9)}
+"""The CUDA that first compiles for an architecture; those that are not here are older than any NVRTC that is used."""
 
 _int_p = ctypes.POINTER(ctypes.c_int)
 _size_p = ctypes.POINTER(ctypes.c_size_t)
@@ -97,6 +100,14 @@ class Compiler:
     def bundles_headers(self) -> bool:
         """Whether it brings the CUDA headers, as 13.3 and later do."""
         return hasattr(self._library, _BUNDLED_HEADERS)
+
+    def remedy(self, arch: str) -> str | None:
+        """The NVRTC that compiles for an architecture that this one does not know; None where that is not known."""
+        found = re.fullmatch(r"sm_(\d+)[af]?", arch)
+        since = _SINCE.get(int(found[1])) if found else None
+        if since is None or since <= self.version:
+            return None
+        return "NVRTC {}.{} or later: {}, or set GEMMGEN_NVRTC to such a libnvrtc.so".format(*since, INSTALL)
 
     def run(self, text: str, name: str, options: Sequence[str]) -> Output:
         """Compile `text`, a file called `name`, with exactly these options.

@@ -33,6 +33,9 @@ class Compiler(Protocol):
     identity: str
     archs: tuple[str, ...]
 
+    def remedy(self, arch: str) -> str | None:
+        """Which compiler knows an architecture that this one does not; None where that is not known."""
+
 
 @dataclass(frozen=True)
 class Product:
@@ -113,7 +116,7 @@ def fulfil(
     all_options: Sequence[str],
     *,
     make: Callable[[], Product] | None,
-    read: Callable[[bytes], Mapping[str, KernelResources]],
+    read: Callable[[Product], Mapping[str, KernelResources]],
     cache: Cache | None,
     allow_spills: bool,
 ) -> Binary:
@@ -122,7 +125,7 @@ def fulfil(
     Args:
         all_options: what the compiler is told: the architecture, gemmgen's options, the caller's.
         make: compiles, or raises a BuildError; None where only what the cache holds will do.
-        read: the resources of each kernel in machine code.
+        read: the resources of each kernel.
         cache: where to look first and keep the result; None for neither.
         allow_spills: accept kernels that spill registers to memory.
 
@@ -137,6 +140,7 @@ def fulfil(
             f"cannot be compiled for this architecture by {compiler.name}",
             got=request.arch,
             needs="one of: " + ", ".join(compiler.archs),
+            remedy=compiler.remedy(request.arch),
         )
     key = request.key(compiler, all_options)
     product, kernels = _kept(cache, key, read) if cache else (None, {})
@@ -145,7 +149,7 @@ def fulfil(
         if make is None:
             raise BuildError(request.name, "was not built before", needs="an entry of the cache", remedy="gemmgen build")
         product = make()
-        kernels = read(product.code)
+        kernels = read(product)
     if not kernels:
         raise BuildError(
             request.name,
@@ -181,7 +185,7 @@ def _keep(cache: Cache, key: str, product: Product) -> None:
     cache.put(key, parts)
 
 
-def _kept(cache: Cache, key: str, read: Callable[[bytes], Mapping[str, KernelResources]]) -> tuple[Product | None, Mapping[str, KernelResources]]:
+def _kept(cache: Cache, key: str, read: Callable[[Product], Mapping[str, KernelResources]]) -> tuple[Product | None, Mapping[str, KernelResources]]:
     """What the cache has under `key`, read; (None, {}) where it has nothing, or what no compile left there."""
     parts = cache.get(key)
     if parts is None:
@@ -193,7 +197,7 @@ def _kept(cache: Cache, key: str, read: Callable[[bytes], Mapping[str, KernelRes
             log=parts["log"].decode(),
             seconds=float(parts["seconds"]),
         )
-        if kernels := read(product.code):
+        if kernels := read(product):
             return product, kernels
         reason = "it has no kernel"
     except Exception as error:  # whatever readers of machine code make of bytes that no compiler wrote

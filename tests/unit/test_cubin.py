@@ -10,7 +10,7 @@ import pytest
 
 from elf_file import elf
 from gemmgen.build.cubin import CubinResources, read_cubin
-from gemmgen.build.ptxas import accounts_differ
+from gemmgen.build.ptxas import accounts_differ, with_logged_spills
 from gemmgen.errors import BuildError
 
 STORE, LOAD = 0x387, 0x983  # STL, LDL
@@ -191,3 +191,14 @@ def test_a_log_that_tells_another_story_is_noticed(registers, stores, loads, agr
     kernels = {"k": used}
     assert (accounts_differ(LOG, kernels) is None) == agrees
     assert accounts_differ("", kernels) is None  # an assembler that tells nothing
+
+
+def test_spills_of_a_cubin_that_marks_none_are_the_logs():
+    """As of CUDA 12.4, whose cubins mark no spills. Those of a function that a kernel calls are not its own."""
+    silent = CubinResources(**NOTHING | {"registers": 40, "spill_store_bytes": 0, "spill_load_bytes": 0})
+    log = LOG + LOG.replace("'k'", "'l'").replace("for k", "for l").replace("20 bytes", "0 bytes").replace(" 8 bytes", " 0 bytes")
+    found = with_logged_spills(log + LOG.split("\n", 1)[1].replace("for k", "for called").replace("20 bytes", "400 bytes"), {"k": silent, "l": silent})
+    assert (found["k"].spill_store_bytes, found["k"].spill_load_bytes, found["l"].spill_bytes) == (20, 8, 0) and found["k"].registers == 40
+    marked = CubinResources(**NOTHING | {"registers": 40, "spill_store_bytes": 12, "spill_load_bytes": 0})
+    assert with_logged_spills(log, {"k": marked}) == {"k": marked} and with_logged_spills("", {"k": silent}) == {"k": silent}
+    assert accounts_differ(LOG, found | {"l": silent}) is not None and accounts_differ(LOG, {"k": found["k"]}) is None

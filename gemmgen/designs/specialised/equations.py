@@ -21,7 +21,7 @@ from gemmgen.model.equation import Equation, Numbers
 PRODUCER_REGISTERS = 40
 """A thread of the warpgroup that only issues copies."""
 COUNTING_REGISTERS = 56
-"""The same where it also counts what words cannot hold of A."""
+"""The same where it also counts what words cannot hold of A; of three words and more 8 above: with 56 it spills 12 B."""
 MOST_REGISTERS = 240
 """A thread of a multiplying warpgroup."""
 OTHER_REGISTERS = 32
@@ -54,7 +54,7 @@ LAUNCH_REGISTERS = Equation(
     "the whole file, evenly, when the block starts",
 )
 PRODUCER = Equation(
-    "W7", "producer_registers", f"where(mixed > 0, {COUNTING_REGISTERS}, where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread",
+    "W7", "producer_registers", f"where(mixed > 0, where(words > 2, {COUNTING_REGISTERS + 8}, {COUNTING_REGISTERS}), where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread",
     "what the copying warpgroup keeps",
 )
 BUDGET = Equation(
