@@ -3,8 +3,14 @@
 A statistical bound that is derived from a scheme's row and K alone is two to twenty times the error that one measures: a
 kernel that promotes half as often passes it. So the error is also simulated, on a sample of the rows of A and columns of B:
 reference split, products and sums by the model of the matrix unit, promotion, slices of k and recombination in the order
-that the plan says (`emulate.core.product`). The order of k within one instruction is the instruction's own, which changes bits and
-not the size of the error.
+that the plan says (`emulate.core.product`). The order of k within one instruction is the instruction's own, which changes bits, and of a long sum
+of many elements not the size of the error.
+
+**Few elements.** The root mean square of N errors whose fourth moment is kappa times their squared variance has the relative standard deviation
+sqrt((kappa - 1) / N) / 2: 3 % of `ENOUGH` elements for kappa = 10. The ratio of two such figures has sqrt(2) times that, and `MARGIN` leaves it six.
+Of fewer elements the simulation is repeated with other orders of k within each instruction, until it has seen as many errors, and the largest
+figure counts. Of a short sum another order changes the size of errors, too: the k of an instruction that is not full may lie in one block of what the
+unit sums at once, or in several.
 
 FP32's own error is that of a sequential dot product, one fused multiply-add for each k: what the CUDA cores compute.
 """
@@ -23,11 +29,15 @@ from gemmgen.verify.bound import lost
 from gemmgen.verify.metrics import exact, relative_frobenius
 
 MARGIN = 1.25
-"""A measured error of random data over the simulated one, at most: a sample's noise, and the order of k inside an instruction."""
+"""A measured error of random data over the largest simulated one, at most: a sample's noise, and the order of k inside an instruction."""
 AS_FP32 = 2.0
 """Up to this many times FP32's own error counts as FP32's."""
 SAMPLE = 48
-"""Rows and columns that are simulated."""
+"""Rows and columns that are simulated; more of one where there are fewer of the other."""
+ENOUGH = SAMPLE**2
+"""Elements that are simulated, one and the same in several orders where there are fewer."""
+LEAST_SAMPLE = 400
+"""Elements from which on a simulated error says what others will have."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +45,8 @@ class Expected:
     """Relative Frobenius errors on a sample of rows of A and columns of B.
 
     Attributes:
-        simulated: of a right kernel, beside what is lost of words that the unit takes for zero, which few elements decide;
-            NaN where some element cannot be finite.
+        simulated: of a right kernel, the largest of several orders of k where elements are few, beside what is lost of words that the unit takes for
+            zero, which few elements decide; NaN where some element cannot be finite.
         fp32: of a sequential FP32 dot product.
     """
 
@@ -44,6 +54,11 @@ class Expected:
     columns: np.ndarray
     simulated: float
     fp32: float
+
+    @property
+    def tells(self) -> bool:
+        """Whether the simulated error says what that of another order of k will be."""
+        return self.simulated > 0 and self.rows.size * self.columns.size >= LEAST_SAMPLE
 
     def against_fp32(self, c: np.ndarray, reference: np.ndarray) -> float:
         """How many times FP32's own error C's is, on the sample: 1 where neither errs, and Inf where FP32 alone is exact.
@@ -62,15 +77,30 @@ class Expected:
 def expected(plan: Plan, a: np.ndarray, b: np.ndarray, seed: int = 0) -> Expected:
     """What is expected of A [M, K] B [K, N], FP32 and finite."""
     rng = np.random.default_rng(seed)
-    rows, columns = (np.sort(rng.permutation(extent)[:SAMPLE]) for extent in (a.shape[0], b.shape[1]))
+    m, n = a.shape[0], b.shape[1]
+    most = (max(SAMPLE, ceil(ENOUGH / max(1, min(other, SAMPLE)))) for other in (n, m))
+    rows, columns = (np.sort(rng.permutation(extent)[:count]) for extent, count in zip((m, n), most))
     a, b = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])
     if not a.size or not b.size:
         return Expected(rows, columns, 0.0, 0.0)
     reference = exact(a, b)
+    elements, found = reference.size, []
+    orders = ceil(ENOUGH / elements) if elements >= LEAST_SAMPLE and not plan.scheme.exact else 1
     with np.errstate(all="ignore"):
-        own = sequential(a, b)
-        mine = own if plan.scheme.exact else computed(plan, a, b)
-    return Expected(rows, columns, relative_frobenius(mine, reference - lost(plan, a, b, reference)), relative_frobenius(own, reference))
+        own, want = sequential(a, b), reference - lost(plan, a, b, reference)
+        for at in range(orders):
+            mine = own if plan.scheme.exact else computed(plan, *(reordered(plan, a, b, rng) if at else (a, b)))
+            found.append(relative_frobenius(mine, want))
+    return Expected(rows, columns, max(found), relative_frobenius(own, reference))
+
+
+def reordered(plan: Plan, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A and B with another order of k within each matrix instruction, zeros at the end of the last one among them."""
+    depth = plan.fragment.shape[2]
+    rest = -a.shape[1] % depth
+    a, b = np.pad(a, ((0, 0), (0, rest))), np.pad(b, ((0, rest), (0, 0)))
+    order = rng.permuted(np.arange(a.shape[1]).reshape(-1, depth), axis=1).ravel()
+    return np.ascontiguousarray(a[:, order]), np.ascontiguousarray(b[order])
 
 
 def sequential(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ whatever the element; what a floating-point word leaves is its rounding rule's s
     ||E||_F^2 = sum over missing terms (l, m) of sum_k ( sum_i d_ikl^2 ) ( sum_j e_kjm^2 ) + roundings
 
 where d and e are the root mean squares of what is left behind word l of A and word m of B, and of l = 0 the elements themselves. It is doubled like
-the others' (`bound.SAFETY`).
+the others' (`bound.safety`).
 
 **Tiles.** Where each 32 k of a row or column have an exponent of their own, all this holds tile by tile, and errors add up: p_i and q_j are then the
 largest magnitudes of the tile, and K p_i q_j is the sum of such figures over the tiles (`reach`). Beside that the tiles' numbers are added in FP32, a

@@ -6,6 +6,7 @@ unit, with faults put in; so a question that always says yes shows in seconds.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -23,7 +24,8 @@ from gemmgen.spec import loads
 from gemmgen.split import split
 import gemmgen.verify as judging
 from gemmgen.verify import against_fp32, oracles, verify
-from gemmgen.verify.expected import AS_FP32, MARGIN, computed, expected, sequential
+from gemmgen.verify.bound import SAFETY, safety
+from gemmgen.verify.expected import AS_FP32, MARGIN, computed, expected, reordered, sequential
 from gemmgen.verify.metrics import exact, relative_frobenius
 from ways import TINY, plan_of, tailed
 
@@ -316,6 +318,77 @@ def test_a_unit_that_no_hardware_has_confirmed_is_not_simulated_for_hardware(mon
     gpu = plan.gpu.model_copy(update={"matrix_unit": "turing"})
     assert not UNITS.get("turing").verified
     assert not judging.Judge(replace(plan, gpu=gpu), None, None, device).simulates
+
+
+# ---- what few elements tell
+
+
+class InAnotherOrder(Right):
+    """The order of k within an instruction is the kernel's own."""
+
+    def product(self, a, b):
+        with np.errstate(all="ignore"):
+            return computed(self.plan, *reordered(self.plan, a, b, np.random.default_rng(7)))
+
+
+def asked_once(fault, scheme, monkeypatch, size, seed=0, low=-1):
+    plan, _ = kernel(scheme)
+    judge = judging.Judge(plan, None, None, Device())
+    monkeypatch.setattr(judging, "gemm", fault(plan, judge.device))
+    return judge.accuracy("", oracles.uniform(plan, low, 1, size, seed)).check
+
+
+@pytest.mark.parametrize(("scheme", "size"), [
+    ("bf16x6", (37, 11, 21)), ("egemm", (37, 11, 21)), ("bf16x9", (37, 11, 21)), ("scaled", (37, 11, 21)),  # k that fill no instruction
+    ("markidis", (20, 20, 1)), ("egemm", (20, 20, 1)), ("markidis", (8, 50, 2)),  # elements below the words' range
+    ("half", (1, 1, 9)), ("half", (2, 3, 30)), ("fp32", (1, 2, 40)),  # a few errors of which any may be large
+])
+def test_a_right_kernel_passes_at_every_size(scheme, size, monkeypatch):
+    for low in (0, -1):
+        for seed in range(3 if size[2] > 20 else 8):
+            check = asked_once(InAnotherOrder, scheme, monkeypatch, size, seed, low)
+            assert check.passed, check.detail
+
+
+def test_a_wrong_kernel_fails_at_small_sizes_too(monkeypatch):
+    """Where nothing is lossy and where something is: a dropped product is larger than what few elements may show."""
+    for scheme, size in (("bf16x6", (37, 11, 21)), ("ootomo", (20, 20, 8)), ("markidis", (37, 11, 21)), ("ootomo", (8, 50, 30))):
+        class Drops(Right):
+            def product(self, a, b):
+                kept = [one for one in self.plan.scheme.products if (one.a, one.b) != (1, 0)]
+                with np.errstate(all="ignore"):
+                    return product(self.plan.scheme.model_copy(update={"products": kept}), self.plan.gpu.unit, a, b, promote=64, fragment_k=16)
+
+        assert not asked_once(Drops, scheme, monkeypatch, size).passed
+
+
+def test_the_bound_of_few_rows_or_columns():
+    """By hand, d = 1: (1 - 2/9 + 5 sqrt(2/9))^(3/2), and from 16 on no more than SAFETY."""
+    assert safety(1, 9999) == safety(3, 1) == safety(0, 0) == pytest.approx((7 / 9 + 5 * np.sqrt(2) / 3) ** 1.5) and 5.5 < safety(1, 1) < 5.6
+    assert safety(15, 400) > 2.0 == SAFETY == safety(16, 16) == safety(16, 4096) == safety(4096, 4096)
+    assert safety(4, 4) == pytest.approx((1 - 1 / 18 + 5 / np.sqrt(18)) ** 1.5)
+
+
+def test_few_elements_are_simulated_in_several_orders(monkeypatch):
+    """48 x 48 errors in all, and those of fewer than 400 elements tell nothing."""
+    plan, calls = kernel("ootomo")[0], []
+
+    def seen(plan, a, b):
+        calls.append((a.shape[0], b.shape[1]))
+        return np.full((a.shape[0], b.shape[1]), [1.0, 3.0, 2.0, 0.5, 0.5, 0.5][len(calls) - 1], np.float32)
+
+    monkeypatch.setattr(sys.modules["gemmgen.verify.expected"], "computed", seen)
+    for (m, n), shape, times in (
+        ((19, 29), (19, 29), 5), ((48, 48), (48, 48), 1), ((200, 100), (48, 48), 1), ((20, 20), (20, 20), 6), ((1, 9999), (1, 2304), 1),
+        ((300, 9), (256, 9), 1), ((19, 21), (19, 21), 1),
+    ):
+        calls.clear()
+        found = expected(plan, np.zeros((m, 5), np.float32), np.ones((5, n), np.float32) / 5)
+        assert calls == [shape] * times and (found.rows.size, found.columns.size) == shape and len(set(found.rows)) == shape[0]
+        assert not found.tells or m * n >= 400
+    a = np.ones((19, 5), np.float32)
+    calls.clear()
+    assert expected(plan, a, np.ones((5, 29), np.float32) / 5).simulated == pytest.approx(2.0)  # the largest: 3 for 1
 
 
 # ---- resources
