@@ -313,7 +313,7 @@ def _counters(plan: Plan) -> tuple[Counters, ...]:
         if field == FALLEN:
             return f"tiles of C, {plan.block[0]} x {plan.block[1]}, that fell back to {plan.fallback.scheme.name}"
         if field.startswith(FALLBACK):
-            return f"the same of what the fallback's words cannot hold: {field.removeprefix(FALLBACK + '_')}"
+            return f"the same of what the fallback's words cannot hold, once for each of its tiles: {field.removeprefix(FALLBACK + '_')}"
         operand, _, kind = field.partition("_")
         if kind:
             return meanings[kind].format(operand.upper())

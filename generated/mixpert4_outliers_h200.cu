@@ -1099,32 +1099,23 @@ gemmgen_mixpert4_wgmma_64x96x64_abaaba88_fallback(
     };
 
     // Counts what words cannot hold of the stage at `stage`.
-    int a_turn = first_stage % blocks_n, b_turn = first_stage % blocks_m;  // which block along n, along m
-    const auto next_turn = [&]() {
-        a_turn = a_turn + 1 == blocks_n ? 0 : a_turn + 1;
-        b_turn = b_turn + 1 == blocks_m ? 0 : b_turn + 1;
-    };
-
     const auto count_stage = [&](u32 stage) {
-        if (a_turn == n0 / BLOCK_N)
 #pragma unroll 1
-            for (int at = (int)threadIdx.x * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                float four[4];
-                load_shared_16(four, stage + at);
-                u32 packed[WORDS][4];
-                split_run(packed, four);
-                count(a_status, losses(packed, four));
-            }
-        if (b_turn == m0 / BLOCK_M)
+        for (int at = (int)threadIdx.x * 16; at < A_BYTES; at += THREADS * 16) {  // in whatever order they lie
+            float four[4];
+            load_shared_16(four, stage + at);
+            u32 packed[WORDS][4];
+            split_run(packed, four);
+            count(a_status, losses(packed, four));
+        }
 #pragma unroll 1
-            for (int at = (int)threadIdx.x * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
-                float four[4];
-                load_shared_16(four, stage + A_BYTES + at);
-                u32 packed[WORDS][4];
-                split_run(packed, four);
-                count(b_status, losses(packed, four));
-            }
-        next_turn();
+        for (int at = (int)threadIdx.x * 16; at < B_BYTES; at += THREADS * 16) {  // in whatever order they lie
+            float four[4];
+            load_shared_16(four, stage + A_BYTES + at);
+            u32 packed[WORDS][4];
+            split_run(packed, four);
+            count(b_status, losses(packed, four));
+        }
     };
 
     // One step of k: 3 word products for each fragment of C.

@@ -105,7 +105,7 @@ def template_values(plan: Plan, source: Source, archs: Sequence[str], name: str)
         "scheme_line": f"{plan.scheme.name}: {plan.scheme.title}",
         "words": prose.words(plan), "largest": f"{plan.scheme.words_of('a')[0].largest:g}",
         "range_text": prose.range_text(plan, archs), "flushing": prose.flushing(plan, archs), "bounds": prose.bounds(plan, archs),
-        "underflow": prose.underflow_text(plan, archs),
+        "promise_lines": textwrap.wrap(f"{prose.promise(plan)},", 84), "underflow": prose.underflow_text(plan, archs),
         "codes": [(argument, position, reason) for argument, (position, reason) in (_BATCHED if interface.batched else _ARGUMENTS).items()],
         **_batch_text(interface.batched),
         "pad": lambda text, width: " " * max(1, width - len(text)),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gemmgen.abi import FALLBACK
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.plan import Plan
 from gemmgen.render import Source
@@ -60,10 +61,38 @@ def on(plan: Plan, archs: Sequence[str]) -> list[Plan]:
     return [plan, *(replace(plan, gpu=gpus[arch]) for arch in archs if arch != plan.arch)]
 
 
+def _computing(plan: Plan) -> list[Plan]:
+    """The plan, and its fallback's: an element of C is one's or the other's."""
+    return [plan, *([plan.fallback] if plan.fallback else [])]
+
+
+def _on_all(plan: Plan, archs: Sequence[str]) -> list[Plan]:
+    """Those on a GPU of each architecture; a fallback's own target may be another than the plan's."""
+    return [one for each in _computing(plan) for one in on(each, [arch for arch in archs if arch != plan.arch])]
+
+
+def voiding(plan: Plan) -> list[str]:
+    """The counters of the status that have to be zero where the bounds hold: those of what words cannot hold, of the fallback's words, too.
+
+    Elements that integer words are too coarse for are counted as lossy, and within the bounds: these are relative to the largest of a row.
+    """
+    return [
+        f"{prefix}{x}_{kind}" for prefix, one in zip(("", f"{FALLBACK}_"), _computing(plan)) for x in "ab"
+        for kind in (("nonfinite",) if one.scheme.exact or one.scheme.by_row else ("lossy", "overflow", "nonfinite"))
+    ]
+
+
+def promise(plan: Plan) -> str:
+    """When the bounds hold, as a clause."""
+    *others, last = voiding(plan)
+    stored = "" if plan.output.is_usual else f", C is in the range of {plan.output.title}"
+    return f"alpha is 1, beta is 0, |A||B| is below 2^127{stored} and the counters {', '.join(others)} and {last} of the status are zero"
+
+
 def coefficients(plan: Plan, k: int, archs: Sequence[str] = ()) -> Bound:
-    """The bound's coefficients, the largest of all architectures; they depend on no data."""
+    """The bound's coefficients, the largest of all architectures, and of the fallback where there is one; they depend on no data."""
     nothing = np.zeros((1, 1))
-    found = [bound(one, np.zeros((1, k)), np.zeros((k, 1)), nothing) for one in on(plan, archs)]
+    found = [bound(one, np.zeros((1, k)), np.zeros((k, 1)), nothing) for one in _on_all(plan, archs)]
     fields = ("relative_frobenius", "scaled", "coherent", "random")
     return Bound(**{field: max(getattr(one, field) for one in found) for field in fields})
 
@@ -144,7 +173,8 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
     if plan.fallback:
         m, n, _ = plan.block
         lines += [f"Tiles of C of {m} x {n} in whose rows of A or columns of B a few elements stand out are computed by",
-                  f"{plan.fallback.scheme.name} instead, whose error is its own. They count as fallen, and what its words cannot hold beside."]
+                  f"{plan.fallback.scheme.name} instead, within the larger of both bounds. They count as fallen, and what its words cannot hold",
+                  "as fallback_a_lossy and the like, once for each of its tiles."]
     if plan.scheme.exact or plan.scheme.by_row:
         return "\n".join(f" * {line}" for line in lines)
     scheme, form = plan.scheme, first.format
@@ -168,11 +198,11 @@ def range_text(plan: Plan, archs: Sequence[str]) -> str:
 
 def underflow_text(plan: Plan, archs: Sequence[str]) -> str:
     """What an element of C may miss besides, where products, sums or itself leave FP32's normal range."""
-    each = max(underflow(one, 1) for one in on(plan, archs))
-    if not each:
+    plans = _on_all(plan, archs)
+    if not max(underflow(one, 1) for one in plans):
         return "2^-149"
-    per = math.ceil(math.log2(max(underflow(one, k) / k for one in on(plan, archs) for k in (1, *BOUND_K))))
-    scales = " / (scale of the row * scale of the column)" if plan.scheme.normalize == "row" else ""
+    per = math.ceil(math.log2(max(underflow(one, k) / k for one in plans for k in (1, *BOUND_K))))
+    scales = " / (scale of the row * scale of the column)" if plan.scheme.normalize == "row" and not plan.fallback else ""
     return f"2^-149 + k 2^{per}{scales}"
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from test_sabotage import judge_of
 from ways import plan_of
 
+from gemmgen.abi import COUNTERS
+from gemmgen.export import prose
 from gemmgen.verify import oracles
 from gemmgen.verify.bound import fallen
 
@@ -28,3 +32,22 @@ def test_what_c_held_is_taken_in_once():
     assert mask.any() and not mask.all()
     assert np.abs(result.c - want).max() < 1e-5 * np.abs(want).max()
     assert result.status["fallen"] == mask[::32, ::32].sum()
+
+
+def test_what_the_fallback_loses_is_counted_in_each_tile_that_falls_back():
+    """FP16 words hold little of rows of 1e-10, which the integers hold: a column beside an outlier's errs, and the counters that the bound names tell."""
+    plan = plan_of(**PLAN | {"scheme": "mixpert4", "fallback": "ootomo"})
+    k = 300
+    stages = -(-k // plan.fallback.block[2])
+    rng = np.random.default_rng(2)
+    a, b = ((rng.uniform(0.5, 1, shape) * rng.choice([-1, 1], shape)).astype(np.float32) for shape in ((3, k), (k, 32 * stages + 2)))
+    a *= np.float32(1e-10)
+    b[7, -1] = 1000.0  # the last tile's first stage has its turn to be counted after all that there are
+    judge = judge_of(plan)
+    result = judge.run(oracles.Problem(a, b))
+    error, reach = np.abs(result.c - a.astype(np.float64) @ b), k * np.abs(a).max(axis=1)[:, None] * np.abs(b).max(axis=0)[None, :]
+    limit = max(one.scaled for one in (prose.coefficients(plan, k), prose.coefficients(replace(plan, fallback=None), k))) * reach
+    assert result.status["fallen"] == 1 and (error[:, -2] > 10 * limit[:, -2]).any() and (error[:, :-2] <= limit[:, :-2]).all()
+    assert not any(result.status[name] for names in COUNTERS.values() for name in names)
+    assert {name for name in prose.voiding(plan) if result.status[name]} == {"fallback_a_lossy"}
+    assert result.status["fallback_a_lossy"] == a.size

@@ -106,6 +106,38 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+# ---- what is promised
+
+
+OF_WORDS = [f"{x}_{kind}" for x in "ab" for kind in ("lossy", "overflow", "nonfinite")]
+INFINITE = ["a_nonfinite", "b_nonfinite"]
+OUTLIERS = {"scheme": "mixpert4", "promote": 0}
+
+
+@pytest.mark.parametrize(("split", "voiding"), [
+    ({"scheme": "ootomo"}, OF_WORDS), ({"scheme": "scaled", "special": "fast"}, OF_WORDS), ({"scheme": "fp32"}, INFINITE), (OUTLIERS, INFINITE),
+    (OUTLIERS | {"fallback": "fp32"}, [*INFINITE, *(f"fallback_{name}" for name in INFINITE)]),
+    (OUTLIERS | {"fallback": "tf32x3"}, [*INFINITE, *(f"fallback_{name}" for name in OF_WORDS)]),
+])
+def test_the_bound_names_the_counters_that_void_it(split, voiding, tmp_path):
+    plan, source, binary = prepared(**{"split": split, "tile": SMALL})
+    exporter.export(plan, source, binary, tmp_path / "out", name="lab")
+    header, told = (tmp_path / "out" / "lab.h").read_text(), json.loads((tmp_path / "out" / "manifest.json").read_text())
+    header = re.search(r"ACCURACY.*?is always below", header, re.DOTALL)[0]
+    for text in (header, told["bound"]["statement"]):
+        assert re.findall(r"\b(?:fallback_)?[ab]_[a-z]+|\brepaired|\bfallen", text) == voiding and "2^127" in text
+    assert set(voiding) <= {one["name"] for one in told["status"]}
+
+
+def test_the_bounds_of_a_kernel_with_a_fallback_are_the_larger_of_both():
+    plan = prepared(**{"split": OUTLIERS | {"fallback": "fp32"}, "tile": SMALL})[0]
+    main, other = (prose.bounds(one) for one in (replace(plan, fallback=None), plan.fallback))
+    for row, *each in zip(prose.bounds(plan), main, other):
+        assert row == {key: max(one[key] for one in each) for key in row}
+    assert main[-1]["worst_case"] < other[-1]["worst_case"]
+    assert prose.underflow_text(replace(plan, fallback=None), ()) == "2^-149" != prose.underflow_text(plan, ()) == prose.underflow_text(plan.fallback, ())
+
+
 # ---- what is in it
 
 
