@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import tempfile
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from pathlib import Path
 from gemmgen.build.cache import Cache
 from gemmgen.build.elf import Elf
 from gemmgen.errors import BuildError
+from gemmgen.files import unfinished
 
 INSTALL = "pip install 'gemmgen[cuda]'"
 
@@ -174,15 +174,13 @@ class Compiler:
         # The folder gets its name when it is complete, so its existence means completeness.
         if folder.is_dir():
             return folder
-        unfinished = folder.with_name(f".unfinished-{uuid.uuid4().hex}")
         try:
-            self.unpack_headers(unfinished)
-            unfinished.rename(folder)
+            with unfinished(folder, folder=True) as beside:
+                self.unpack_headers(beside)
+                beside.rename(folder)
         except OSError:
             if not folder.is_dir():  # else another process was faster
                 raise
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
         return folder
 
     def unpack_headers(self, folder: Path) -> None:

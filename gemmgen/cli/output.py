@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gemmgen.errors import GemmgenError, shortened
-from gemmgen.files import resolved
+from gemmgen.files import resolved, unfinished
 
 GREEN, RED, BOLD = "32", "31", "1"
 WRITTEN_BY_HAND = (".toml", ".npy")
@@ -183,29 +183,26 @@ def write_paths(contents: Mapping[Path, str | bytes], *, rows: bool = False) -> 
     Raises:
         GemmgenError: a path cannot be written, or is a device or a folder.
     """
-    unfinished: list[tuple[Path, Path]] = []
     path = Path()
     try:
-        for path, content in contents.items():
-            # A link's target is what gets replaced, never a device such as /dev/null.
-            final = resolved(path)
-            if final.suffix in WRITTEN_BY_HAND and not rows:
-                raise GemmgenError(str(path), "is named as a spec, a row or a matrix", got=final.name,
-                                   needs=f"another ending than {' and '.join(WRITTEN_BY_HAND)}: such files are only read", remedy="another -o")
-            if final.exists() and not final.is_file():
-                raise GemmgenError(str(path), "is not a regular file", needs="a file that may be replaced",
-                                   remedy="another -o, or none and a redirection of the output")
-            beside = final.with_name(f".{os.urandom(8).hex()}.unfinished")
-            unfinished.append((beside, final))
-            beside.write_bytes(content.encode() if isinstance(content, str) else content)
-        for path, (beside, final) in zip(contents, unfinished):
-            os.replace(beside, final)
+        with contextlib.ExitStack() as written:
+            moves: list[tuple[Path, Path]] = []
+            for path, content in contents.items():
+                # A link's target is what gets replaced, never a device such as /dev/null.
+                final = resolved(path)
+                if final.suffix in WRITTEN_BY_HAND and not rows:
+                    raise GemmgenError(str(path), "is named as a spec, a row or a matrix", got=final.name,
+                                       needs=f"another ending than {' and '.join(WRITTEN_BY_HAND)}: such files are only read", remedy="another -o")
+                if final.exists() and not final.is_file():
+                    raise GemmgenError(str(path), "is not a regular file", needs="a file that may be replaced",
+                                       remedy="another -o, or none and a redirection of the output")
+                beside = written.enter_context(unfinished(final))
+                moves.append((beside, final))
+                beside.write_bytes(content.encode() if isinstance(content, str) else content)
+            for path, (beside, final) in zip(contents, moves):
+                os.replace(beside, final)
     except OSError as error:
         raise _unwritable(path, error) from None
-    finally:
-        for beside, _ in unfinished:
-            with contextlib.suppress(OSError):
-                beside.unlink()
     return list(contents)
 
 

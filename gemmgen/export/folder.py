@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gemmgen.errors import GemmgenError
 from gemmgen.export.manifest import MANIFEST, NEWEST_SCHEMA
-from gemmgen.files import read, resolved
+from gemmgen.files import read, resolved, sweep, unfinished
 
 MOST_MANIFEST = 1 << 20
 """Bytes of one; ours have some 10 KB."""
+MOVES = "moves.json"
+"""Names of the files that are moved into place; it is there from before the first move until after the last, or until they are taken back."""
 
 
 def put(directory: str | Path, force: bool, make: Callable[[], Mapping[str, bytes]]) -> list[Path]:
@@ -32,6 +33,7 @@ def put(directory: str | Path, force: bool, make: Callable[[], Mapping[str, byte
     target = Path(directory)
     try:
         final = resolved(target)
+        sweep(final.parent, final.name, lambda left: _taken_back(left, final))
         stale = replaceable(target, force)
         files = make()
         write(final, files, stale)
@@ -68,8 +70,7 @@ def _earlier_export(target: Path) -> set[str]:
         named = {file for file in manifest["sha256"] if file != "kernels"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return set()
-    # A name that leads out of the folder is none that we wrote.
-    return {MANIFEST} | {file for file in named if all(part not in ("", ".", "..") for part in file.split("/"))}
+    return {MANIFEST} | {file for file in named if _is_inside(file)}
 
 
 def _lies(target: Path, file: str) -> bool:
@@ -81,36 +82,63 @@ def _lies(target: Path, file: str) -> bool:
 def write(target: Path, files: Mapping[str, bytes], stale: set[str]) -> None:
     """Write beside the target, then move into place; whatever fails, what was there is there again."""
     made = [folder for folder in (target, *target.parents) if not folder.exists()]
-    staged = target.parent / f".{target.name}.{os.urandom(6).hex()}.unfinished"
     undo = contextlib.ExitStack()  # moves taken back, last first, unless all succeed
     try:
-        for folder in ("new", "old"):
-            (staged / folder).mkdir(parents=True)
-        for file, content in files.items():
-            (staged / "new" / file).parent.mkdir(parents=True, exist_ok=True)
-            (staged / "new" / file).write_bytes(content)
-        with undo:
-            target.mkdir(exist_ok=True)
-            for file in sorted(stale | {file for file in files if (target / file).exists()}):
-                (staged / "old" / file).parent.mkdir(parents=True, exist_ok=True)
-                os.rename(target / file, staged / "old" / file)
-                undo.callback(os.rename, staged / "old" / file, target / file)
-            # The manifest comes last: where there is one, the export is whole.
-            for file in sorted(files, key=lambda file: file == MANIFEST):
-                for folder in reversed((target / file).relative_to(target).parents[:-1]):
-                    if not (target / folder).is_dir():
-                        (target / folder).mkdir()
-                        undo.callback((target / folder).rmdir)
-                os.rename(staged / "new" / file, target / file)
-                undo.callback((target / file).unlink)
-            undo.pop_all()
-            made = []
-            emptied = {parent for file in stale - files.keys() for parent in Path(file).parents[:-1]}
-            for folder in sorted(emptied, key=lambda folder: -len(folder.parts)):
-                with contextlib.suppress(OSError):  # it holds something still
-                    (target / folder).rmdir()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished(target, folder=True, undo=lambda left: _taken_back(left, target)) as staged:
+            for folder in ("new", "old"):
+                (staged / folder).mkdir()
+            for file, content in files.items():
+                (staged / "new" / file).parent.mkdir(parents=True, exist_ok=True)
+                (staged / "new" / file).write_bytes(content)
+            (staged / MOVES).write_text(json.dumps(sorted(files)))
+            with contextlib.ExitStack() as ended, undo:
+                ended.callback((staged / MOVES).unlink)
+                target.mkdir(exist_ok=True)
+                for file in sorted(stale | {file for file in files if (target / file).exists()}):
+                    (staged / "old" / file).parent.mkdir(parents=True, exist_ok=True)
+                    os.rename(target / file, staged / "old" / file)
+                    undo.callback(os.rename, staged / "old" / file, target / file)
+                # The manifest comes last: where there is one, the export is whole.
+                for file in sorted(files, key=lambda file: file == MANIFEST):
+                    for folder in reversed((target / file).relative_to(target).parents[:-1]):
+                        if not (target / folder).is_dir():
+                            (target / folder).mkdir()
+                            undo.callback((target / folder).rmdir)
+                    os.rename(staged / "new" / file, target / file)
+                    undo.callback(os.rename, target / file, staged / "new" / file)
+                undo.pop_all()
+                made = []
+                emptied = {parent for file in stale - files.keys() for parent in Path(file).parents[:-1]}
+                for folder in sorted(emptied, key=lambda folder: -len(folder.parts)):
+                    with contextlib.suppress(OSError):  # it holds something still
+                        (target / folder).rmdir()
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
         for folder in made:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+def _taken_back(left: Path, target: Path) -> None:
+    """Take back the moves of an export that was killed between the first and the last of them.
+
+    As `write` itself would: first what is new goes, then what was there comes back. Each step may be the last before this process is killed, too.
+    """
+    try:
+        named = [file for file in json.loads(read(left / MOVES, MOST_MANIFEST)) if _is_inside(file)]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return  # nothing was moved yet, or all is in place
+    if not any((left / "new" / file).exists() for file in named):
+        return
+    for file in named:
+        if not (left / "new" / file).exists() and _lies(target, file):
+            os.rename(target / file, left / "new" / file)
+    old = left / "old"
+    for file in sorted(str(path.relative_to(old)) for path in old.rglob("*") if path.is_symlink() or not path.is_dir()):
+        (target / file).parent.mkdir(parents=True, exist_ok=True)
+        os.rename(old / file, target / file)
+
+
+def _is_inside(file: object) -> bool:
+    """Whether a name leads to a place in the folder: another is none that we wrote."""
+    return isinstance(file, str) and all(part not in ("", ".", "..") for part in file.split("/"))

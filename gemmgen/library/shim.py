@@ -7,7 +7,6 @@ A C99 library that defines the vendor's GEMM functions and is loaded before the 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gemmgen.errors import GemmgenError
-from gemmgen.files import read
+from gemmgen.files import read, unfinished
 from gemmgen.render import render_text
 
 FOLDER = "shim"
@@ -257,10 +256,10 @@ def build(folder: Path, *, compiler: str = "gcc") -> Built:
             continue
         linked = [f"-I{folder}", f"-I{folder / 'include'}", f"-L{kernels.parent}", "-Wl,-rpath,$ORIGIN", f"-l{name}", "-ldl", "-lpthread"]
         # Into place at once: another process may be doing the same.
-        unfinished = made[part].with_suffix(f".{os.getpid()}")
-        _run([compiler, "-shared", *recipe[part]["compile"], *map(str, sources), *recipe[part]["link"], *(linked if part == "preload" else []),
-              f"-Wl,-soname,{made[part].name}", "-o", str(unfinished)], folder)
-        unfinished.replace(made[part])
+        with unfinished(made[part], folder=True) as beside:
+            _run([compiler, "-shared", *recipe[part]["compile"], *map(str, sources), *recipe[part]["link"], *(linked if part == "preload" else []),
+                  f"-Wl,-soname,{made[part].name}", "-o", str(beside / made[part].name)], folder)
+            (beside / made[part].name).replace(made[part])
     return Built(name, recipe["guard"], kernels, made["preload"], made["audit"])
 
 

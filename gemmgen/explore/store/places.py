@@ -14,16 +14,16 @@ from typing import Any, Protocol
 
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.libraries import library
+from gemmgen.files import UNFINISHED, sweep, unfinished
 
 SUFFIX = ".parquet"
-UNFINISHED = ".unfinished"
 MAGIC = b"PAR1"
 FOOTER = 8
 """Bytes at a Parquet file's end: the length of what is before them, and MAGIC."""
 SMALL = 16 << 20
 """Bytes below which a file is worth merging with others."""
 LEFT_BEHIND = 24 * 3600.0
-"""Seconds after which nobody writes an unfinished file any more."""
+"""Seconds after which nobody writes an unfinished file any more that is not locked."""
 
 
 class Place(Protocol):
@@ -96,6 +96,7 @@ class Folder:
     def __init__(self, path: Path):
         self.path = path.expanduser().absolute()
         self.where = str(path)
+        self._swept = False
 
     def exists(self) -> bool:
         return self.path.is_dir()
@@ -116,17 +117,18 @@ class Folder:
         return found
 
     def put(self, name: str, content: bytes) -> None:
-        beside = self.path / f".{name}{UNFINISHED}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with open(beside, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.path / name)
+            if not self._swept:
+                sweep(self.path)
+                self._swept = True
+            with unfinished(self.path / name, sweeping=False) as beside:
+                with open(beside, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(beside, self.path / name)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                beside.unlink()
             raise cannot_write(self.where, error, len(content)) from None
         self._keep_names()
 
@@ -174,7 +176,8 @@ class Folder:
             os.close(lock)
 
     def _sweep(self) -> None:
-        """Remove what writers that were killed left unfinished."""
+        """Remove what writers that were killed left unfinished; after a day, where the file system has no locks that tell of them."""
+        sweep(self.path)
         for path in self.path.glob(f".*{UNFINISHED}"):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > LEFT_BEHIND:

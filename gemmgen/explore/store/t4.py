@@ -75,12 +75,11 @@ def export_file(store: Store, path: Path) -> int:
     if len(devices := {row.device or row.gpu for row in rows}) == 1:
         metadata["device"] = devices.pop()
     content = {"schema_version": VERSION, "metadata": metadata, "results": [t4_result(row) for row in rows]}
-    beside = path.with_name(f".{path.name}.unfinished")
     try:
-        beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-        beside.replace(path)
+        with files.unfinished(path) as beside:
+            beside.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+            beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise GemmgenError(str(path), "cannot be written", got=error.strerror, needs="a writable place with room", remedy="another file") from None
     return len(rows)
 

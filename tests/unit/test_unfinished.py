@@ -1,0 +1,190 @@
+"""What a killed process leaves half written: the next writer clears it away, loses nothing by it, and touches nothing that another writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from gemmgen import files
+from gemmgen.cli.output import write_paths
+from gemmgen.export import folder
+from gemmgen.export.manifest import MANIFEST
+from gemmgen.explore.store.places import Folder
+
+
+def left_by(final: Path, content: bytes = b"half", **how) -> tuple[int, Path]:
+    """(a living process that writes a file beside `final`, the file)."""
+    before = set(final.parent.iterdir())
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        with files.unfinished(final, **how) as beside:
+            if beside.is_file():
+                beside.write_bytes(content)
+            os.write(tell, b"x")
+            signal.pause()
+    assert os.read(told, 1) == b"x"
+    [beside] = set(final.parent.iterdir()) - before
+    return child, beside
+
+
+def killed(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize("name", ["x.json", "n" * 250, "a b*[é"])
+def test_only_what_dead_processes_left_is_swept(tmp_path, is_folder, name):
+    child, beside = left_by(tmp_path / name, folder=is_folder)
+    other, of_another_name = left_by(tmp_path / "y")
+    killed(other)
+    mine = tmp_path / f".{name[:20]}.mine.unfinished"
+    mine.write_text("no leftover")
+    try:
+        with files.unfinished(tmp_path / name) as second:
+            assert beside.exists() and second != beside and second.parent == tmp_path
+    finally:
+        killed(child)
+    assert beside.is_dir() == is_folder and not second.exists() and of_another_name.exists()
+    files.sweep(tmp_path, name)
+    assert not beside.exists() and of_another_name.exists()
+    files.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [mine]
+    files.sweep(tmp_path / "nowhere")
+
+
+def test_a_file_that_was_swept_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
+    """By a process that came between the two."""
+    given, tries = files._locked, []
+
+    def locked(path, **how):
+        tries.append(path)
+        if len(tries) == 1:
+            path.unlink()
+        if len(tries) == 2:
+            raise BlockingIOError
+        return given(path, **how)
+
+    monkeypatch.setattr(files, "_locked", locked)
+    with files.unfinished(tmp_path / "x", sweeping=False) as beside:
+        assert beside == tries[2] and beside.exists()
+    number = os.open(beside.parent, os.O_RDONLY)
+    monkeypatch.setattr(os, "open", lambda *arguments, **how: os.dup(number))
+    beside.mkdir()
+    with pytest.raises(FileNotFoundError):  # another file has its name by now
+        given(beside)
+    monkeypatch.undo()
+    os.close(number)
+
+
+def test_without_locks_nothing_is_swept(tmp_path, monkeypatch):
+    child, beside = left_by(tmp_path / "x")
+    killed(child)
+
+    def none(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(files.fcntl, "flock", none)
+    with files.unfinished(tmp_path / "x") as mine:
+        assert mine.exists()
+    assert beside.exists() and not mine.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_another_user_left_is_not_touched(tmp_path):
+    child, beside = left_by(tmp_path / "x", folder=True)
+    killed(child)
+    os.chown(beside, 12345, 12345)
+    files.sweep(tmp_path, "x", undo=lambda left: pytest.fail("undone"))
+    assert beside.exists()
+
+
+@pytest.mark.parametrize("write", [
+    lambda path: write_paths({path: "new"}), lambda path: Folder(path.parent).put(path.name, b"new"),
+], ids=["file", "store"])
+def test_the_next_writer_clears_away_what_a_killed_one_left(tmp_path, write):
+    child, beside = left_by(tmp_path / "x")
+    write(tmp_path / "x")
+    assert beside.exists()
+    killed(child)
+    write(tmp_path / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"] and (tmp_path / "x").read_bytes() == b"new"
+
+
+def exported(name: str, *names: str) -> dict[str, bytes]:
+    contents = {one: f"{name} {one}".encode() for one in names}
+    told = {"generator": "gemmgen 1", "schema_version": 1, "sha256": {**dict.fromkeys(names, ""), "kernels": ""}}
+    return {**contents, MANIFEST: json.dumps(told).encode()}
+
+
+def contents(target: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+
+
+OLD, NEW = exported("old", "a.cu", "src/b.h", "gone.txt"), exported("new", "a.cu", "src/b.h", "more/c.h")
+
+
+@pytest.mark.parametrize("moves", range(9))
+def test_an_export_killed_between_two_moves_is_taken_back_and_nothing_is_lost(tmp_path, monkeypatch, moves):
+    """Killed again at each step while it is taken back, too."""
+    target = tmp_path / "out"
+    folder.put(target, False, lambda: OLD)
+    (target / "mine.txt").write_text("mine")
+
+    def dies_after(count: int, act) -> bool:
+        """Whether the process died on its way."""
+        child = os.fork()
+        if not child:
+            left, given = [count], os.rename
+
+            def rename(*arguments, **how):
+                if not left[0]:
+                    os._exit(9)
+                left[0] -= 1
+                given(*arguments, **how)
+
+            os.rename = rename
+            act()
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+    died = dies_after(moves, lambda: folder.put(target, False, lambda: NEW))
+    assert died == (moves < 8)
+    staged = [path.name for path in tmp_path.iterdir() if path != target]
+    assert len(staged) == died
+    again = tmp_path.with_name(f"{tmp_path.name}-again") / "out"
+    shutil.copytree(tmp_path, again.parent)
+    steps = 0
+    while dies_after(steps, lambda: files.sweep(again.parent, "out", lambda left: folder._taken_back(left, again))):
+        steps += 1
+    for place in (again, target):
+        files.sweep(place.parent, "out", lambda left, place=place: folder._taken_back(left, place))
+        assert contents(place) == {**(OLD if died else NEW), "mine.txt": b"mine"}
+        assert [path.name for path in place.parent.iterdir()] == ["out"]
+    folder.put(target, False, lambda: NEW)
+    assert contents(target) == {**NEW, "mine.txt": b"mine"} and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_export_goes_on_where_a_killed_one_stopped(tmp_path, monkeypatch):
+    """The manifest of the earlier export lies in the leftover: without it the folder would be somebody else's."""
+    target = tmp_path / "out"
+    folder.put(target, False, lambda: OLD)
+    left = tmp_path / ".out.0123456789ab.unfinished"
+    (left / "new").mkdir(parents=True)
+    (left / "old").mkdir()
+    (left / folder.MOVES).write_text(json.dumps([*NEW, "../x", "/etc/x", 5]))
+    (tmp_path / "x").write_text("outside")
+    for name in ("a.cu", MANIFEST):
+        (target / name).rename(left / "old" / name)
+    for name in ("src/b.h", "more/c.h", MANIFEST):  # a.cu is in place already
+        (left / "new" / name).parent.mkdir(exist_ok=True)
+        (left / "new" / name).write_bytes(NEW[name])
+    (target / "a.cu").write_bytes(NEW["a.cu"])
+    folder.put(target, False, lambda: NEW)
+    assert contents(target) == NEW and sorted(path.name for path in tmp_path.iterdir()) == ["out", "x"]
