@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from library_calls import (ALPHA_OF_HOST, BETA_OF_HOST, CURRENT_TARGET, FAILED, GEMM, GEMM_PACKED, PACK, PREPARE, READ_STATUS, Answer, Call, Draw, Replay, kernels)
+from library_calls import (ALPHA_OF_HOST, BETA_OF_HOST, CURRENT_TARGET, FAILED, GEMM, GEMM_PACKED, PACK, PREPARE, READ_STATUS, Answer, Call, Draw, Replay, edges, kernels)
 from standin import GCC, Packed, Problem, sized
 
 pytestmark = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
@@ -60,6 +60,11 @@ def test_calls_do_what_the_header_says_whatever_fails(checked, seed, count):
     served = Counter(event.numbers[0] for answer in answers for event in answer.events if event.kind == "launch")
     launched = {symbol for number in served for symbol, _ in [checked.reference.described[number]]}
     assert all(any(launch.symbol in launched for launch in one.built.source.launches) for one in kernels()), "a kernel was never launched"
+
+
+def test_a_kernel_is_taken_up_to_the_last_product_that_it_is_for(checked):
+    calls = edges(checked.reference)
+    judged(checked, calls, checked(calls))
 
 
 @pytest.mark.parametrize(("seed", "count"), [(50, 1200), *(pytest.param(seed, 4000, marks=LONG) for seed in range(51, 54))])
@@ -115,6 +120,10 @@ def test_a_first_call_in_which_any_driver_call_fails_leaves_nothing_behind(check
                 assert again.result.code == broken.result.code, "a driver that does not tell its version stays unknown"
                 continue
             judged(checked, [call], [again])
+            if call.function == PREPARE and broken.result.code == 0:
+                of, symbols = checked.reference, [event.numbers[0] for event in broken.events if event.kind == "function" and event.code == 0]
+                ready = {of.described[number][0] for number in symbols}
+                assert ready == {"finish"} | {launch.symbol for one in of.known if of.runs_on(one, of.target(call)) for launch in one.launches}
             if call.function in (GEMM, PREPARE):  # whoever comes first loads all that was made for the device; the driver compiles when it has to
                 of, device = checked.reference, checked.reference.target(call)
                 loaded = {of.described[event.numbers[0]][0] for event in (*broken.events, *again.events) if event.kind == "load"}
