@@ -51,15 +51,16 @@ MOST_BYTES = 2**61
 MOST_POOL = 1 << 24
 """Bytes that the stand-in's pools give at once."""
 PASSES = ("absmax", "norms", "split")
-STATIC = {"fast_nt": 40000, "sliced": 101000}
-"""Bytes of shared memory that kernels have without asking for them: of the first, what it has above 48 KB together; of the other more than sm_86 does."""
+STATIC = {"fast_nt": 40000, "sliced": 101376 + 512 - 32768}
+"""Bytes of shared memory that kernels have without asking for them: the first one has more than 48 KB together; the other one more than a block of sm_86
+may have, and less than a multiprocessor has."""
 USUAL_SHARED = 48 * 1024
 BOUND_K = (64, 4096)
 """The k of which the library's tables tell bounds; tests of more are in tests/unit/test_library_runtime.py."""
 FAILED = 77
 """The code of a driver call that a test lets fail."""
 
-DEVICES = ((8, 0, 108, 166912), (9, 0, 132, 232448), (8, 6, 20, 101376), (9, 0, 7, 196752), (12, 0, 170, 101376), (7, 5, 40, 65536), (7, 0, 80, 98304))
+DEVICES = ((8, 0, 108, 166912), (9, 0, 150, 232448), (8, 6, 20, 101376), (9, 0, 7, 196752), (12, 0, 170, 101376), (7, 5, 40, 65536), (7, 0, 80, 98304))
 """(major, minor, multiprocessors, shared memory of a block) of the stand-in's; the fourth has what one of the kernels takes, to the byte."""
 
 FUNCTIONS = GEMM, GEMM_PACKED, PACK, SELECT, SELECT_PACKED, PACK_BYTES, SGEMM, READ_STATUS, PREPARE, CURRENT_TARGET = range(10)
@@ -149,6 +150,7 @@ def kernels() -> tuple[Kernel, ...]:
         ("groups", plan_of(**WAYS["warpgroups, clusters"])), ("turns", plan_of(**WAYS["warpgroups that take turns, slices, clusters"])),
         ("residues", plan_of(**WAYS["residues"])), ("whole_nt", plan_of(**WAYS["warpgroups, row scales of whole rows"])),
         ("groups_nt", plan_of(**WAYS["warpgroups"] | {"layout": "nt"})),
+        ("mixed", plan_of(**WAYS["warpgroups that split A"] | {"special": "fast"})),
         ("batch", strided), ("listed", replace(strided, batch=replace(strided.batch, pointers=True))),
         ("old", plan_of(gpu="t4", scheme="egemm", promote=0)),
     ]
@@ -836,6 +838,10 @@ class Reference:
         for event, after in zip(events, [*events[1:], None]):
             if event.kind == "function" and event.code == 0:
                 symbol = self.described[event.numbers[0]][0]
+                major, minor, *_ = DEVICES[event.device]
+                arch, label = f"sm_{10 * major + minor}", self.described[event.numbers[1]][0]
+                mine = [one.code(arch) for one in self.known if symbol in [launch.symbol for launch in one.launches]]
+                assert label in mine or symbol == FINISH and label.startswith(FINISH), f"{symbol} is asked of {label}"
                 told = next(((launch.shared_bytes, one.static) for one in self.known for launch in one.launches if launch.symbol == symbol), (0, 0))
                 wanted = (event.numbers[0], told[0], event.device) if sum(told) > USUAL_SHARED else None
                 assert (after.numbers if after and after.kind == "allow" else None) == wanted, f"{symbol} has {told} bytes"
@@ -1144,16 +1150,18 @@ def edges(reference: Reference) -> list[Call]:
     """Choices where something changes: the last k of a scheme, the last product of a rule, a grid that is one too large, one turn too many."""
     found: list[Call] = []
 
-    def add(m: int, n: int, k: int, one: Known | None = None, arch: str = "sm_80", layout: str | None = None, function: int = SELECT,
+    def add(m: int, n: int, k: int, one: Known | None = None, arch: str = "", layout: str | None = None, function: int = SELECT,
             operand: bytes = b"b", **fields: int | None) -> None:
         ta, tb = one.transposed if one else (x == "t" for x in layout or "nn")
         ld = {"lda": m if ta else k, "ldb": k if tb else n, "ldc": n}
         p = sized(Problem, m=m, n=n, k=k, transpose_a=ta, transpose_b=tb, kernel=1 + one.number if one else 0,
                   **{"stride_a": m * k, "stride_b": k * n, "stride_c": m * n} | {name: max(1, value) for name, value in ld.items()} | fields)
         found.append(Call(function=function, operand=operand, flags=WITH_TARGET, problem=p, packed=sized(Packed), workspace=1 << 41, bytes=1 << 50,
-                          target=sized(Target, arch=(one.archs[0].replace("compute", "sm").rstrip("a") if one else arch).encode(), units=108)))
+                          target=sized(Target, arch=(arch or (one.archs[0].replace("compute", "sm").rstrip("a") if one else "sm_80")).encode(), units=108)))
 
     for one in reference.known:
+        for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"):
+            add(70, 45, 100, one, arch)
         for k in {SEGMENT_K, *BOUND_K, one.largest_k or 1, one.least[0] or 1}:
             for off in (-1, 0, 1):
                 add(70, 45, k + off, one)

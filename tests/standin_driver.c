@@ -160,7 +160,7 @@ static int load(void **library, const void *code)
 static int find(void **found, void *code, const char *symbol)
 {
     const int known = number_of(symbol);
-    const uint64_t told = (uint64_t)(int64_t)known;
+    const uint64_t told[2] = {(uint64_t)(int64_t)known, (uint64_t)(int64_t)(describes > 0 && code != &nothing ? number_of(code) : -1)};
     int failed = failing(), number;
     if (failed == 0 && code == &nothing) failed = INVALID;
     if (failed == 0) {
@@ -172,7 +172,7 @@ static int find(void **found, void *code, const char *symbol)
         functions[number].number = known;
         *found = &functions[number];
     }
-    note(FUNCTION, failed, 1, &told);
+    note(FUNCTION, failed, 2, told);
     return failed;
 }
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from gemmgen.build import Binary, Built
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.dispatch import Estimate, Rule
 from gemmgen.export import prose
@@ -412,6 +413,7 @@ def test_what_amds_runtime_refuses_half_way_is_given_back(tmp_path):
         library.driver.standin_fail(1 + device, 77)
         codes.append(library("gemm", *call))
         library.driver.standin_fail(0, 0)
+        library.driver.standin_use(-2)  # what could not be set back is the driver's to tell
         assert library("gemm", *call) == OK
         assert (library["modules"] - modules, library["pools"] - pools, library.driver.standin_mode()) == (2, 1, 0), f"call {device}"
         assert library["taken"] == library["given"]
@@ -524,6 +526,21 @@ def test_formats_are_shared_where_the_words_are_the_same():
     assert found["inside", "a"] == found["inside", "b"] == 0
     apart = tables.formats([replace(of_plan("nn", nn, None), packs_b=False)])
     assert apart["nn", "b"] == 0 < apart["nn", "a"]
+
+
+def test_the_vendors_gemm_is_told_of_the_librarys_own_gpus_and_else_of_the_first_of_each_architecture():
+    """Seconds by hand: 2 m n k operations at 61 % of the FP32 units' peak; an element of C at the memory's rate."""
+    h200 = tables.sgemm_estimate(GPUS.get("h200"))
+    peak = 132 * 128 * 2 * 1980e6
+    assert float(h200.seconds(8448, 8192, 8192)) == pytest.approx(2 * 8448 * 8192**2 / (0.61 * peak) + 4e-6 + 8448 * 8192 * 4 / 4.8e12, rel=2e-3)
+    assert (h200.launch, h200.output, h200.operand) == (4e-6, float(f"{4 / 4.8e12:.4g}"), 0.0)
+    on = {gpu: of_plan(gpu, plan_of(**WAYS["warpgroups"] | {"gpu": gpu}), None) for gpu in ("h100", "h200")}
+
+    def output(*gpus: str) -> float:
+        [row] = [line for line in tables._of_architectures([on[gpu] for gpu in gpus]).splitlines() if '"sm_90a"' in line or '"sm_90"' in line]
+        return float(row.rstrip("},").split(", ")[-1])
+
+    assert output("h200") == output("h200", "h100") == h200.output and output("h100") == output("h100", "h200") == tables.sgemm_estimate(GPUS.get("h100")).output
 
 
 def test_what_the_runtime_cannot_launch_is_refused():
