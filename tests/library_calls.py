@@ -51,15 +51,16 @@ MOST_BYTES = 2**61
 MOST_POOL = 1 << 24
 """Bytes that the stand-in's pools give at once."""
 PASSES = ("absmax", "norms", "split")
-STATIC = {"fast_nt": 40000, "sliced": 50000}
-"""Bytes of shared memory that kernels have without asking for them: of the first, what it has above 48 KB together; of the other more than sm_86 does."""
+STATIC = {"fast_nt": 40000, "sliced": 101376 + 512 - 32768}
+"""Bytes of shared memory that kernels have without asking for them: the first one has more than 48 KB together; the other one more than a block of sm_86
+may have, and less than a multiprocessor has."""
 USUAL_SHARED = 48 * 1024
 BOUND_K = (64, 4096)
 """The k of which the library's tables tell bounds; tests of more are in tests/unit/test_library_runtime.py."""
 FAILED = 77
 """The code of a driver call that a test lets fail."""
 
-DEVICES = ((8, 0, 108, 166912), (9, 0, 132, 232448), (8, 6, 20, 101376), (9, 0, 7, 196752), (12, 0, 170, 101376), (7, 5, 40, 65536), (7, 0, 80, 98304))
+DEVICES = ((8, 0, 108, 166912), (9, 0, 150, 232448), (8, 6, 20, 101376), (9, 0, 7, 196752), (12, 0, 170, 101376), (7, 5, 40, 65536), (7, 0, 80, 98304))
 """(major, minor, multiprocessors, shared memory of a block) of the stand-in's; the fourth has what one of the kernels takes, to the byte."""
 
 FUNCTIONS = GEMM, GEMM_PACKED, PACK, SELECT, SELECT_PACKED, PACK_BYTES, SGEMM, READ_STATUS, PREPARE, CURRENT_TARGET = range(10)
@@ -124,11 +125,11 @@ def of_plan(label: str, plan: Plan, estimate: Estimate | None, is_fallback: bool
     return Kernel(label, Built(plan, source, first, tuple(others)), estimate, f'for "{label}"', is_fallback, packs_b=label != "deep")
 
 
-def estimate(plan: Plan, number: int) -> Estimate:
+def estimate(plan: Plan, number: int, share: float = 1.0) -> Estimate:
     """One that no other kernel has, so that each is the fastest somewhere."""
     draw = random.Random(number)
     terms = {"launch": 5e-6, "wave": 2e-6, "step": 2e-8, "operand": 1e-12, "output": 2e-12}
-    return Estimate(tile=plan.block[:2], slices=plan.split_k, sms=plan.gpu.rates.sms, **{name: draw.uniform(0.2, 2) * one for name, one in terms.items()})
+    return Estimate(tile=plan.block[:2], slices=plan.split_k, sms=plan.gpu.rates.sms, **{name: share * draw.uniform(0.2, 2) * one for name, one in terms.items()})
 
 
 @cache
@@ -148,10 +149,15 @@ def kernels() -> tuple[Kernel, ...]:
         ("k_tiles", plan_of(**WAYS["tiles of k"])), ("outliers", plan_of(**WAYS["outliers fall back"])),
         ("groups", plan_of(**WAYS["warpgroups, clusters"])), ("turns", plan_of(**WAYS["warpgroups that take turns, slices, clusters"])),
         ("residues", plan_of(**WAYS["residues"])), ("whole_nt", plan_of(**WAYS["warpgroups, row scales of whole rows"])),
+        ("groups_nt", plan_of(**WAYS["warpgroups"] | {"layout": "nt"})),
+        ("mixed", plan_of(**WAYS["warpgroups that split A"] | {"special": "fast"})),
         ("batch", strided), ("listed", replace(strided, batch=replace(strided.batch, pointers=True))),
         ("old", plan_of(gpu="t4", scheme="egemm", promote=0)),
     ]
-    found = [of_plan(label, plan, None if label in ("tn", "residues") else estimate(plan, at)) for at, (label, plan) in enumerate(made)]
+    numbers = [1 if label == "deep" else at for at, (label, _) in enumerate(made)]  # of "large", whose equal comes later
+    # Of "whole_nt" all times are short: it is taken wherever its estimate counts.
+    estimates = [None if label in ("tn", "residues") else estimate(plan, at, 1e-3 if label == "whole_nt" else 1.0) for at, (label, plan) in zip(numbers, made)]
+    found = [of_plan(label, plan, one) for (label, plan), one in zip(made, estimates)]
     plain = [
         (f"any_{layout}", plan_of(scheme="fp32", promote=0, gpu="t4", loads="grouped", where="shared", layout=layout,
                                   tile={"block": [64, 64, 16], "warp": [32, 32, 16]})) for layout in ("nn", "tn")
@@ -160,6 +166,7 @@ def kernels() -> tuple[Kernel, ...]:
 
 
 RULES = (
+    tables.Rules("sm_80", "tn", (Rule(at_most={"m": 200}, kernel="k_tiles"),)), tables.Rules("sm_80", "nt", (Rule(at_most={"n": 200}, kernel="lanes"),)),
     tables.Rules("sm_80", "nn", (Rule(at_most={"m": 40, "mn": 2000}, kernel="large"), Rule(at_most={"n": 33, "k": 300}, kernel="sliced"),
                                  Rule(at_most={"k": 9}, kernel="deep"))),
     tables.Rules("sm_90", "nn", (Rule(at_most={"m": 100}, kernel="groups"),)),
@@ -354,7 +361,7 @@ class Reference:
     def __init__(self):
         self.known = [Known(number, one) for number, one in enumerate(kernels())]
         self.formats = self._formats()
-        self.finish_archs = ("sm_80", "sm_90", "compute_75")
+        self.finish_archs = ("sm_80", "sm_90")
         symbols = {launch.symbol: launch for one in self.known for launch in one.launches}
         letters = {"pointer": "p", "long long": "l", "int": "i", "float": "f"}
         self.described = [(symbol, "".join(letters[one.kind] for one in launch.parameters)) for symbol, launch in symbols.items()]
@@ -497,6 +504,8 @@ class Reference:
             shapes = [(of.m, of.n)] + [one[:2] for one in self.stored(of, of.k).values()] * self.copies(one, of)
             if any(self.finish_blocks(*shape, batch) >= 2**31 for shape in shapes):
                 return TOO_LARGE
+            if max(runs(arch, device[0]) for arch in self.finish_archs) < 0:
+                return NOT_SERVED
         extents = one.extents(of.m, of.n, of.k, batch)
         if any(one.tiles(launch, extents) > one.largest_grid for launch in one.launches):
             return TOO_LARGE
@@ -829,6 +838,10 @@ class Reference:
         for event, after in zip(events, [*events[1:], None]):
             if event.kind == "function" and event.code == 0:
                 symbol = self.described[event.numbers[0]][0]
+                major, minor, *_ = DEVICES[event.device]
+                arch, label = f"sm_{10 * major + minor}", self.described[event.numbers[1]][0]
+                mine = [one.code(arch) for one in self.known if symbol in [launch.symbol for launch in one.launches]]
+                assert label in mine or symbol == FINISH and label.startswith(FINISH), f"{symbol} is asked of {label}"
                 told = next(((launch.shared_bytes, one.static) for one in self.known for launch in one.launches if launch.symbol == symbol), (0, 0))
                 wanted = (event.numbers[0], told[0], event.device) if sum(told) > USUAL_SHARED else None
                 assert (after.numbers if after and after.kind == "allow" else None) == wanted, f"{symbol} has {told} bytes"
@@ -842,7 +855,7 @@ class Reference:
             alone: whether no other thread ran, so that what is live can be counted.
         """
         result, events = answer.result, answer.events
-        failed = next((event for event in events if event.code not in (0, 201, 801) and event.code == call.fails_with), None) if result.failed else None
+        failed = next((event for event in events if event.code not in (0, 3, 201, 801) and event.code == call.fails_with), None) if result.failed else None
         assert (failed is not None) == bool(result.failed), "the call that failed is not in the record"
         work = [(event.kind, event.numbers) for event in events if event.kind in WORK]
         base = next((event.numbers[2] for event in events if event.kind == "take" and event.code == 0), 0)
@@ -889,6 +902,8 @@ class Reference:
                 close = of == value or isinstance(value, float) and math.isclose(of, value, rel_tol=1e-11)
                 assert close, f"{name} is {of}, not {value}"
         self.loading(events)
+        if kind != "exchange":
+            assert all(event.numbers[-1] == 2 for event in events if event.kind in ("load", "pool_create")), "a thread that captures may not load so"
         restores = [event for event in events if event.kind == "exchange"]
         kept = kind == "exchange" and restores.index(failed) % 2 == 1
         assert result.mode == 0 or kept, "captures of this thread go another way now"
@@ -1078,7 +1093,8 @@ class Draw:
             setattr(p, operand, None)
         if of.random() < 0.1:
             name, value = of.choice((("size", 8), ("operand", 99), ("format", 0), ("format", 99), ("rows", rows + 1), ("columns", columns - 1),
-                                     ("order", 1 - p.order), ("reserved", 1), ("memory", None), ("memory", 1 << 42 | 128), ("bytes", 255)))
+                                     ("order", 1 - p.order), ("reserved", 1), ("memory", None), ("memory", 1 << 42 | 128), ("bytes", 255), ("rows", p.k), ("rows", p.m),
+                                     ("rows", p.n), ("columns", p.k), ("columns", p.m), ("columns", p.n)))
             setattr(call.packed, name, value)
 
     def fit(self, call: Call, one: Known) -> None:
@@ -1128,6 +1144,66 @@ class Draw:
             return None
         words = one.words(one.extents(of.m, of.n, of.k, 1), of.packed).bytes if of.packed else 0
         return reference.needed(one, of, of.depth)[-1], words
+
+
+def edges(reference: Reference) -> list[Call]:
+    """Choices where something changes: the last k of a scheme, the last product of a rule, a grid that is one too large, one turn too many."""
+    found: list[Call] = []
+
+    def add(m: int, n: int, k: int, one: Known | None = None, arch: str = "", layout: str | None = None, function: int = SELECT,
+            operand: bytes = b"b", **fields: int | None) -> None:
+        ta, tb = one.transposed if one else (x == "t" for x in layout or "nn")
+        ld = {"lda": m if ta else k, "ldb": k if tb else n, "ldc": n}
+        p = sized(Problem, m=m, n=n, k=k, transpose_a=ta, transpose_b=tb, kernel=1 + one.number if one else 0,
+                  **{"stride_a": m * k, "stride_b": k * n, "stride_c": m * n} | {name: max(1, value) for name, value in ld.items()} | fields)
+        found.append(Call(function=function, operand=operand, flags=WITH_TARGET, problem=p, packed=sized(Packed), workspace=1 << 41, bytes=1 << 50,
+                          target=sized(Target, arch=(arch or (one.archs[0].replace("compute", "sm").rstrip("a") if one else "sm_80")).encode(), units=108)))
+
+    for one in reference.known:
+        for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"):
+            add(70, 45, 100, one, arch)
+        for k in {SEGMENT_K, *BOUND_K, one.largest_k or 1, one.least[0] or 1}:
+            for off in (-1, 0, 1):
+                add(70, 45, k + off, one)
+        for m, n, k in ((2**22, 2**22, 1), (2**21, 1, 2**30), (1, 2**21, 2**30), (LARGEST_EXTENT, LARGEST_EXTENT, 1)):
+            add(m, n, k, one)
+            add(m, n, k, one, flags=POINTERS)
+        for batch in (MOST_TURNS, MOST_TURNS + 1):
+            add(70, 45, 100, one, batch=batch, flags=POINTERS)
+            add(70, 45, 100, one, batch=batch)
+        for m, n in ((3200, 1), (32, 3200), (2000, 2000), (33, 1)):  # whose epilogue has as many blocks as there may be, or a few more
+            most = (2**31 - 1) // reference.finish_blocks(m, n, 1)
+            for batch in (most, most + 1):
+                add(m, n, 1, one, batch=batch, epilogue=1)
+    for part in RULES:
+        for rule in part.rules:
+            told = {"m": 30, "n": 30, "k": 30} | {name: most for name, most in rule.at_most.items() if name != "mn"}
+            for name in "mnk":
+                for off in (-1, 0, 1):
+                    add(**told | {name: told[name] + off}, arch=part.arch, layout=part.layout)
+            if "mn" in rule.at_most:
+                for n in (49, 50, 51):
+                    add(rule.at_most["mn"] // 50, n, 30, arch=part.arch, layout=part.layout)
+    for one in reference.known:
+        least_k, least = map(int, one.least)
+        for m in ([least // least_k // 3, least // least_k // 2, least // least_k] if least_k else []):
+            for off in (-1, 0, 1):
+                for k in (least_k - 1, least_k):
+                    add(m, least // least_k - m + off, k, arch="sm_90", layout=one.plan.layout)
+    for arch in ("sm_80", "sm_90", "sm_75"):
+        for outer in (1, 33, 300, 5000):
+            for k in (1, 64, 700, 9000):
+                for order in (0, 1):
+                    bias = 64 if outer == 33 else None
+                    add(outer, 0, k, arch=arch, function=PACK_BYTES, operand=b"a", order=order, bias=bias, lda=outer + k, ldb=k + 1, ldc=outer)
+                    add(0, outer, k, arch=arch, function=PACK_BYTES, operand=b"b", order=order, bias=bias, lda=k + 1, ldb=outer + k, ldc=outer)
+    for operand in (b"a", b"b"):  # of no elements there need be nothing
+        for order in (0, 1):
+            add(0 if operand == b"a" else 20, 0 if operand == b"b" else 20, 30, function=PACK, operand=operand, order=order, lda=50, ldb=50, ldc=20)
+    divisor = next(one for one in range(3, 50000) if LARGEST_EXTENT % one == 0)
+    for m in (LARGEST_EXTENT // divisor - 1, LARGEST_EXTENT // divisor, LARGEST_EXTENT // divisor + 1):
+        add(m, 3, 5, batch=divisor, stride_b=0)
+    return found
 
 
 # ---- replaying them

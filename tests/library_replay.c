@@ -138,7 +138,7 @@ static unsigned char *kept(struct result *of)
     const unsigned char *const record = standin_recorded(&bytes);
     unsigned char *const copy = malloc(bytes + 1);
     if (copy == NULL) abort();
-    memcpy(copy, record, bytes);
+    if (bytes > 0) memcpy(copy, record, bytes);
     of->recorded = bytes;
     return copy;
 }

@@ -149,7 +149,7 @@ class Library:
         self._place(name).value = value
 
     def _place(self, name: str) -> Any:
-        long = name in ("launches", "fills", "taken", "given", "loaded", "asked", "overlapped", "filled_bytes", "taken_bytes", "most_pool")
+        long = name in ("launches", "fills", "taken", "given", "loaded", "asked", "overlapped", "pools", "modules", "retained", "filled_bytes", "taken_bytes", "most_pool")
         return (ctypes.c_long if long else ctypes.c_int).in_dll(self.driver, f"standin_{name}")
 
     def current(self, arch: str, units: int = 4, device: int = 0) -> None:

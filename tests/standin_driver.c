@@ -49,11 +49,6 @@ static __thread struct {
 } mine;
 
 static int device_here(void) { return mine.told ? mine.device : standin_current; }
-static void make_device(int device)
-{
-    if (mine.told) mine.device = device;
-    else standin_current = device;
-}
 
 /* The device that is current in this thread, whose captures are global ones; GLOBAL: `standin_current`, as at the start. */
 EXPORT void standin_use(int device)
@@ -142,28 +137,32 @@ typedef struct function {
     int device, number, allowed[DEVICES];
 } function;
 
+static char nothing;                        /* what is left where a call fails, and of no use to anybody */
 static function functions[MOST_FUNCTIONS];
 static int function_count;
 
 static int load(void **library, const void *code)
 {
-    const uint64_t number = (uint64_t)(int64_t)(describes > 0 ? number_of(code) : -1);
+    const uint64_t told[2] = {(uint64_t)(int64_t)(describes > 0 ? number_of(code) : -1), (uint64_t)mine.mode};
     int failed = failing();
     ADD(standin_loaded, 1);
     if (failed == 0) failed = standin_fails_load;
     if (failed == 0) {
         ADD(standin_modules, 1);
         *library = (void *)code;
+    } else {
+        *library = &nothing;
     }
-    note(LOAD, failed, 1, &number);
+    note(LOAD, failed, 2, told);
     return failed;
 }
 
 static int find(void **found, void *code, const char *symbol)
 {
     const int known = number_of(symbol);
-    const uint64_t told = (uint64_t)(int64_t)known;
+    const uint64_t told[2] = {(uint64_t)(int64_t)known, (uint64_t)(int64_t)(describes > 0 && code != &nothing ? number_of(code) : -1)};
     int failed = failing(), number;
+    if (failed == 0 && code == &nothing) failed = INVALID;
     if (failed == 0) {
         number = __atomic_fetch_add(&function_count, 1, __ATOMIC_RELAXED);
         if (number >= MOST_FUNCTIONS) return OUT_OF_MEMORY;
@@ -173,18 +172,8 @@ static int find(void **found, void *code, const char *symbol)
         functions[number].number = known;
         *found = &functions[number];
     }
-    note(FUNCTION, failed, 1, &told);
+    note(FUNCTION, failed, 2, told);
     return failed;
-}
-
-static int allow(function *one, int value, int device)
-{
-    const uint64_t told[3] = {(uint64_t)(int64_t)one->number, (uint64_t)value, (uint64_t)device};
-    int code = failing();
-    if (code == 0 && (value > standin_most_shared || device >= DEVICES)) code = INVALID;
-    if (code == 0) one->allowed[device] = value;
-    note(ALLOW, code, 3, told);
-    return code;
 }
 
 static void note_launch(int code, const function *one, unsigned blocks, unsigned threads, unsigned shared_bytes, void *stream, void **parameters, int overlaps)
@@ -274,13 +263,15 @@ static int asked(int *to, int value)
 static int pool_create(void **pool, const void *properties)
 {
     const int *const told = properties;
+    const uint64_t mode = (uint64_t)mine.mode;
     int code = failing();
+    *pool = &nothing;
     if (code == 0 && (told[0] != 1 || told[1] != 0 || told[2] != 1 || told[3] != device_here())) code = INVALID;
     if (code == 0) {
         ADD(standin_pools, 1);
         *pool = (void *)(intptr_t)(device_here() + 1);
     }
-    note(POOL_CREATE, code, 0, NULL);
+    note(POOL_CREATE, code, 1, &mode);
     return code;
 }
 
@@ -334,6 +325,22 @@ static int told_current(int *device, int none) { *device = device_here(); return
 
 typedef uint64_t pointer;
 
+static int allow(function *one, int value, int device)
+{
+    const uint64_t told[3] = {(uint64_t)(int64_t)one->number, (uint64_t)value, (uint64_t)device};
+    int code = failing();
+    if (code == 0 && (value > standin_most_shared || device >= DEVICES)) code = INVALID;
+    if (code == 0) one->allowed[device] = value;
+    note(ALLOW, code, 3, told);
+    return code;
+}
+
+static void make_device(int device)
+{
+    if (mine.told) mine.device = device;
+    else standin_current = device;
+}
+
 static int retain(void **context, int device)
 {
     if (device != 0) return INVALID;
@@ -341,12 +348,14 @@ static int retain(void **context, int device)
     *context = &standin_current;
     return 0;
 }
+static int initialized;
+static int initialize(int code) { SET(initialized, code == 0); return code; }
 static int make_current(void *context) { make_device(context == &standin_current ? 0 : -1); return 0; }
 
 EXPORT int cuDriverGetVersion(int *version) { PLAIN(VERSION, told_version(version)); }
 EXPORT int cuGetErrorString(int code, const char **text) { *text = code == 999 ? "a made-up error" : NULL; return code == 999 ? 0 : INVALID; }
-EXPORT int cuInit(unsigned flags) { (void)flags; PLAIN(INITIALIZE, standin_gpus > 0 ? 0 : 100); }
-EXPORT int cuCtxGetDevice(int *device) { PLAIN(CURRENT, told_current(device, 201)); }
+EXPORT int cuInit(unsigned flags) { (void)flags; PLAIN(INITIALIZE, initialize(standin_gpus > 0 ? 0 : 100)); }
+EXPORT int cuCtxGetDevice(int *device) { PLAIN(CURRENT, told_current(device, __atomic_load_n(&initialized, __ATOMIC_RELAXED) ? 201 : 3)); }
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) { PLAIN(RETAIN, retain(context, device)); }
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) { PLAIN(RELEASE, device == 0 ? (ADD(standin_retained, -1), 0) : INVALID); }
 EXPORT int cuCtxSetCurrent(void *context) { PLAIN(MAKE_CURRENT, make_current(context)); }

@@ -17,6 +17,7 @@ from gemmgen import road
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.table import read_toml
 from gemmgen.errors import GemmgenError, SpecError
+from gemmgen.explore.dispatch import Part, Rule
 from gemmgen.library import contents, made, write
 from gemmgen.library.file import library_from
 from gemmgen.library.kernel import FINISH, Image
@@ -92,6 +93,47 @@ def test_the_manifest_tells_all_files_and_kernels(folder):
     for one in told["kernels"]:
         assert {one["source"], *(image["file"] for image in one["images"])} <= files
     assert (folder / "src/code/portable_nn.ptx").read_bytes().endswith(b"\0")
+
+
+def test_what_the_library_says_of_itself(library_of, monkeypatch):
+    """Its version and the driver's as numbers, the last extent; and of kernels what the C tables hold."""
+    monkeypatch.setattr(contents, "numeric_version", lambda: "3.14.7")
+    library = library_of(layouts=["nn", "tn"], kernels_at_most=2)
+    files = contents.all_files(library)
+    header, told = files["include/lab.h"].decode(), json.loads(files["manifest.json"])
+    for macro, value in (("VERSION", 31407), ("LEAST_DRIVER", 13000), ("LARGEST_EXTENT", 2**31 - 1 - 4096), ("WORKSPACE_ALIGNMENT", 256), ("MOST_TURNS", 2**20)):
+        assert f"#define LAB_{macro} {value} " in header.replace("\n", " \n"), macro
+    assert told["target"]["least_driver"] == 13000 and "CUDA 13" in header and told["version"] == "3.14.7"
+    assert contents.least_driver(SimpleNamespace(compilers=("NVRTC 12.9", "NVRTC 13.1"))) == 13000, "of the newest compiler"
+    assert contents.least_driver(SimpleNamespace(compilers=("clang 19",))) == 60_000_000
+    amd = SimpleNamespace(maker=SimpleNamespace(api="HIP"))
+    assert [contents.driver_told(amd, number) for number in (60_000_000, 70_200_000)] == ["HIP 6", "HIP 7"]
+    assert [one["label"] for one in told["kernels"]] == ["a100_nn_1", "a100_tn_1", "portable_nn", "portable_tn"]
+    for one, kernel in zip(told["kernels"], library.kernels):
+        packed = {} if kernel.is_fallback else {"a": 1, "b": 2}  # words of both layouts are the same
+        assert one["pack_formats"] == {"a": packed.get("a"), "b": packed.get("b")} and one["layout"] == kernel.built.plan.layout
+        assert [launch["symbol"] for launch in one["launches"]] == [launch.symbol for launch in kernel.built.source.launches]
+        assert (one["estimate"] is None) == kernel.is_fallback and one["gpu"] == ("t4" if kernel.is_fallback else "a100")
+        assert [image["arch"] for image in one["images"]] == (["compute_75"] if kernel.is_fallback else ["sm_80"])
+    assert [one["arch"] for one in told["finish"]] == ["sm_80", "compute_75"] and told["fallback"] == ["portable_nn", "portable_tn"]
+
+
+def test_a_dispatch_tables_rules_are_taken_where_the_library_has_all_their_kernels_and_no_others():
+    def kernel(label: str, place: str = "table", gpu: str = "a100", layout: str = "nn"):
+        plan = SimpleNamespace(hash=f"hash of {label}")
+        return SimpleNamespace(candidate=SimpleNamespace(place=place, label=label, gpu=SimpleNamespace(name=gpu), layout=layout, plan=plan), plan=plan)
+
+    def rules(kernels, decided_by="rules", gpu="a100", layout="nn"):
+        part = Part(gpu=gpu, layout=layout, decided_by=decided_by, rules=(Rule(at_most={"m": 64}, kernel="k1"), Rule(kernel="k2")))
+        library = SimpleNamespace(tables=[("table", SimpleNamespace(parts=[part]), frozenset())])
+        labels = {"hash of k1": "a100_nn_2", "hash of k2": "a100_nn_1", "hash of k3": "a100_nn_3"}
+        return [(one.arch, one.layout, [(rule.at_most, rule.kernel) for rule in one.rules])
+                for one in made._rules(library, SimpleNamespace(kernels=kernels), labels)]
+
+    both = [kernel("k1"), kernel("k2")]
+    assert rules(both) == [("sm_80", "nn", [({"m": 64}, "a100_nn_2"), ({}, "a100_nn_1")])]
+    assert rules([*both, kernel("k3")]) == rules([*both, kernel("k3", "elsewhere", layout="tn")]) == rules(both), "that no rule names, or of another layout"
+    assert rules(both, decided_by="estimates") == rules(both[:1]) == rules([*both, kernel("", "elsewhere")]) == rules(both, layout="tn") == []
 
 
 def test_the_same_library_gives_the_same_bytes(library_of):

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from gemmgen.build import Binary, Built
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
 from gemmgen.explore.dispatch import Estimate, Rule
 from gemmgen.export import prose
@@ -22,7 +23,7 @@ from gemmgen.render import render
 from gemmgen.solve import solve
 from gemmgen.spec import loads
 from standin import GCC, LARGEST_EXTENT, NAME, Choice, Library, Packed, Problem, Target, sized
-from ways import WAYS, plan_of
+from ways import AMD_WAYS, WAYS, plan_of
 
 needs_gcc = pytest.mark.skipif(GCC is None, reason="a C compiler builds the library")
 
@@ -355,12 +356,14 @@ def test_blocks_that_stay_are_as_many_as_the_device_holds_and_buffers_have_room_
     plan = plan_of(**WAYS[way])
     library = Library(tmp_path, [of_plan("kernel", plan, None)], archs=["sm_90"], emulates=False)
     room = way == "residues"
+    library["version"] = 12029 if room else 12030  # the first that captures launches that overlap into a graph
     for device, units in enumerate((1, 66, plan.gpu.rates.sms, 1000)):
         library.current("sm_90", units, device)
         of = problem(20000, 20000, 64, transpose_a=int(plan.layout[0] == "t"), transpose_b=int(plan.layout[1] == "t"), lda=20000)
         assert library("gemm", ctypes.byref(of), ctypes.c_void_p(256), ctypes.c_size_t(1 << 50), None) == OK
         held = max(1, plan.most_blocks * units // plan.gpu.rates.sms // plan.cluster) * plan.cluster
         assert library["last_blocks"] == (min(held, plan.most_blocks) if room else held)
+    assert library["overlapped"] == (0 if room else 4)
 
 
 @needs_gcc
@@ -374,6 +377,9 @@ def test_the_current_target(made):
     assert made("current_target", ctypes.byref(target)) == NO_CONTEXT == made("prepare")
     made["gpus"] = 1
     assert made("current_target", ctypes.byref(target)) == OK and made["current"] == 0, "a thread that has none gets the first"
+    for device, code in ((127, OK), (128, NOT_SERVED)):  # the last device that a library knows
+        made.current("sm_80", device=device)
+        assert made("current_target", ctypes.byref(target)) == code
     made.current("sm_80")
     target.size = 3
     assert made("current_target", ctypes.byref(target)) == -1 == made("current_target", None)
@@ -391,11 +397,37 @@ def test_the_drivers_refusals_come_back_and_are_not_kept(tmp_path):
 
 
 @needs_gcc
+def test_what_amds_runtime_refuses_half_way_is_given_back(tmp_path):
+    """Each call of the first product fails in turn; modules and pools that are left are those of a product in which none did."""
+    plan = plan_of(**AMD_WAYS["mfma, row scales"])
+    library = Library(tmp_path, [of_plan("kernel", plan, None)], archs=[plan.gpu.arch], platform="hip", emulates=False, arch=plan.gpu.arch)
+    transposed = [int(one == "t") for one in plan.layout]
+    of = problem(64, 64, 64, transpose_a=transposed[0], transpose_b=transposed[1], epilogue=1)
+    call = ctypes.byref(of), None, ctypes.c_size_t(0), None
+    codes = []
+    library["current"] = 30
+    assert library("prepare") == OK  # the driver is open
+    for device in range(30):  # on each device another call fails
+        library["current"] = device
+        modules, pools = library["modules"], library["pools"]
+        library.driver.standin_fail(1 + device, 77)
+        codes.append(library("gemm", *call))
+        library.driver.standin_fail(0, 0)
+        library.driver.standin_use(-2)  # what could not be set back is the driver's to tell
+        assert library("gemm", *call) == OK
+        assert (library["modules"] - modules, library["pools"] - pools, library.driver.standin_mode()) == (2, 1, 0), f"call {device}"
+        assert library["taken"] == library["given"]
+    assert codes.count(77) > 12 and codes[-1] == OK, "not every call failed once"
+
+
+@needs_gcc
 def test_a_driver_that_is_too_old(tmp_path):
-    library = Library(tmp_path, kernels()[:1], archs=["sm_80"], emulates=False)
-    library["version"] = 11080
-    assert library("prepare") == NO_DRIVER
-    assert choice_of(library, problem()).kernel == 0, "a choice for a target asks no driver"
+    for version, code in ((11999, NO_DRIVER), (12000, OK)):
+        (tmp_path / str(version)).mkdir()
+        library = Library(tmp_path / str(version), kernels()[:1], archs=["sm_80"], emulates=False, arch="sm_80")
+        library["version"] = version
+        assert library("prepare") == code
+        assert choice_of(library, problem()).kernel == 0, "a choice for a target asks no driver"
 
 
 @needs_gcc
@@ -419,7 +451,7 @@ def test_a_callers_allocator(made):
     of, stream = problem(), ctypes.c_void_p(77)
     nbytes = choice_of(made, of, None).workspace_bytes
     try:
-        assert made("set_allocator", take, None, None) == -1
+        assert made("set_allocator", take, None, None) == -1 == made("set_allocator", None, give, None)
         assert made("set_allocator", take, give, ctypes.c_void_p(9)) == OK
         assert made("gemm", ctypes.byref(of), None, ctypes.c_size_t(0), stream) == OK
         assert seen == [("take", 9, nbytes, 77), ("give", 9, 512, nbytes, 77)]
@@ -494,6 +526,21 @@ def test_formats_are_shared_where_the_words_are_the_same():
     assert found["inside", "a"] == found["inside", "b"] == 0
     apart = tables.formats([replace(of_plan("nn", nn, None), packs_b=False)])
     assert apart["nn", "b"] == 0 < apart["nn", "a"]
+
+
+def test_the_vendors_gemm_is_told_of_the_librarys_own_gpus_and_else_of_the_first_of_each_architecture():
+    """Seconds by hand: 2 m n k operations at 61 % of the FP32 units' peak; an element of C at the memory's rate."""
+    h200 = tables.sgemm_estimate(GPUS.get("h200"))
+    peak = 132 * 128 * 2 * 1980e6
+    assert float(h200.seconds(8448, 8192, 8192)) == pytest.approx(2 * 8448 * 8192**2 / (0.61 * peak) + 4e-6 + 8448 * 8192 * 4 / 4.8e12, rel=2e-3)
+    assert (h200.launch, h200.output, h200.operand) == (4e-6, float(f"{4 / 4.8e12:.4g}"), 0.0)
+    on = {gpu: of_plan(gpu, plan_of(**WAYS["warpgroups"] | {"gpu": gpu}), None) for gpu in ("h100", "h200")}
+
+    def output(*gpus: str) -> float:
+        [row] = [line for line in tables._of_architectures([on[gpu] for gpu in gpus]).splitlines() if '"sm_90a"' in line or '"sm_90"' in line]
+        return float(row.rstrip("},").split(", ")[-1])
+
+    assert output("h200") == output("h200", "h100") == h200.output and output("h100") == output("h100", "h200") == tables.sgemm_estimate(GPUS.get("h100")).output
 
 
 def test_what_the_runtime_cannot_launch_is_refused():
