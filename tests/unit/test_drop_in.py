@@ -75,6 +75,8 @@ one("compute in a batch", "cublasGemmStridedBatchedEx_64", h, compute=77)
 one("tensor op", ex, h, algo=99)
 one("algorithm", ex, h, algo=7)
 one("conjugate", sgemm, h, ta=3)
+one("conjugate of B", sgemm, h, tb=3)
+one("vectors of alpha", sgemm, create(default, pointer_mode=2))
 one("no rows", sgemm, h, m=0)
 one("no columns", sgemm, h, n=0)
 one("no sums", sgemm, h, k=0)
@@ -109,7 +111,7 @@ def test_what_does_not_ask_for_fp32_is_passed_on():
     assert counts[f"{sgemm}: {words['MATH_MODE']}"] == 5
     assert counts[f"{ex}: {words['TYPES']}"] == 2 and counts[f"cublasSgemmEx: {words['TYPES']}"] == 1
     assert counts[f"{ex}: {words['COMPUTE']}"] == 6 and counts[f"cublasGemmStridedBatchedEx_64: {words['COMPUTE']}"] == 1
-    assert counts[f"{ex}: {words['ALGORITHM']}"] == 1 and counts[f"{sgemm}: {words['OPERATION']}"] == 1
+    assert counts[f"{ex}: {words['ALGORITHM']}"] == 1 and counts[f"{sgemm}: {words['OPERATION']}"] == 2 and counts[f"{sgemm}: {words['POINTER_MODE']}"] == 1
     assert counts[f"{sgemm}: {words['EMPTY']}"] == 3 and counts[f"cublasSgemmStridedBatched: {words['EMPTY']}"] == 1
     assert counts[f"{sgemm}: {words['FALLBACK']}"] == 1 and counts[f"{sgemm}: {words['REFUSED']}"] == 2
     assert counts[f"{sgemm}: {words['HANDLE']}"] == 1

@@ -1,17 +1,20 @@
-"""A library's functions for JAX, over the reference library on the CPU. Skipped where JAX is not installed: it is in the extra `frameworks`."""
+"""A library's functions for JAX, over the reference library on the CPU. `make test` installs JAX where it can be had; elsewhere these skip, and
+tests/unit/test_library_xla.py has the handler without JAX."""
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 
 import pytest
 
-jax = pytest.importorskip("jax", reason="the extra `frameworks` is not installed")
+jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 import jax.numpy as jnp
 import numpy as np
 
 import reference
+from ways import covering
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +103,12 @@ ACTIVATIONS = {
 }
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("a, b", [((5, 9), (9, 7)), ((3, 5, 9), (3, 9, 7)), ((5, 9), (3, 9, 7))])
-def test_gradients(lab, activation, a, b):
-    a, b, bias = made(*a), made(*b), made(7)
+OPERANDS = {"matrices": ((5, 9), (9, 7)), "batches": ((3, 5, 9), (3, 9, 7)), "one A": ((5, 9), (3, 9, 7))}
+
+
+@pytest.mark.parametrize(("activation", "operands"), covering(itertools.product(ACTIVATIONS, OPERANDS)))
+def test_gradients(lab, activation, operands):
+    a, b, bias = *(made(*shape) for shape in OPERANDS[operands]), made(7)
 
     def own(a, b, bias):
         return (lab.matmul(a, b, bias=bias, activation=activation) * weights).sum()
