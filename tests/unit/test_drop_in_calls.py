@@ -128,10 +128,10 @@ def description(attributes, compute=68):
         assert not lt.cublasLtMatmulDescSetAttribute(made, number, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
     return made
 
-def layout(rows, columns, ld, order=0, batch=1, stride=0, kind=0):
+def layout(rows, columns, ld, order=0, batch=1, stride=0, kind=0, more={}):
     made = P()
     lt.cublasLtMatrixLayoutCreate(ctypes.byref(made), kind, ctypes.c_uint64(rows), ctypes.c_uint64(columns), I64(ld))
-    for number, value in {1: I32(order), 5: I32(batch), 6: I64(stride)}.items():
+    for number, value in {1: I32(order), 5: I32(batch), 6: I64(stride), **more}.items():
         assert not lt.cublasLtMatrixLayoutSetAttribute(made, number, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
     return made
 
@@ -139,12 +139,13 @@ SIZES
 alpha, beta = array(3.0), array(0.0)
 A, B, C, D, BIAS = (0x5000_0000_0000 + 64 * i for i in range(5))
 
-def one(told, ta=0, tb=0, orders=(0, 0, 0, 0), batch=1, attributes={}, beta=beta, c_is_d=True, compute=68, sizes={}, own_c={}, kinds=(0, 0, 0, 0), handle=0x77):
+def one(told, ta=0, tb=0, orders=(0, 0, 0, 0), batch=1, attributes={}, beta=beta, c_is_d=True, compute=68, sizes={}, own_c={}, kinds=(0, 0, 0, 0), handle=0x77,
+        more=({}, {}, {}, {})):
     attributes = {3: ta, 4: tb, **attributes}
     size = {"a": (K, M) if ta else (M, K), "b": (N_, K) if tb else (K, N_), "c": (M, N_), "d": (M, N_), **sizes}
     batches = batch if isinstance(batch, tuple) else (batch,) * 4
-    la, lb, ld = (layout(*size[of], LDS[i], orders[(0, 1, 3)[i]], batches[(0, 1, 3)[i]], STRIDES[i], kinds[(0, 1, 3)[i]]) for i, of in enumerate("abd"))
-    lc = layout(*size["c"], **{"ld": LDS[2], "order": orders[2], "batch": batches[2], "stride": STRIDES[2], "kind": kinds[2], **own_c})
+    la, lb, ld = (layout(*size[of], LDS[i], orders[(0, 1, 3)[i]], batches[(0, 1, 3)[i]], STRIDES[i], kinds[(0, 1, 3)[i]], more[(0, 1, 3)[i]]) for i, of in enumerate("abd"))
+    lc = layout(*size["c"], **{"ld": LDS[2], "order": orders[2], "batch": batches[2], "stride": STRIDES[2], "kind": kinds[2], "more": more[2], **own_c})
     given = [handle, description(attributes, compute).value, ctypes.addressof(alpha), A, la.value, B, lb.value, ctypes.addressof(beta), D if c_is_d else C,
              lc.value, D, ld.value, 0x9991, 0x9992, 12345, 0x100]
     before = watched.watched_selects()
@@ -238,6 +239,10 @@ one("OTHER_C device", c_is_d=False, attributes={2: 1})
 one("HANDLE", handle=0)
 for number in (5, 6, 11, 15, 17, 25, 36, 45):
     one(f"ATTRIBUTE {number}", attributes={number: 1})
+one("ATTRIBUTE 17, beyond a byte", attributes={17: 1 << 40})
+for at in range(4):
+    one(f"LAYOUT_ATTRIBUTE {at}", more=tuple({7: I64(64)} if i == at else {} for i in range(4)), own_c={"ld": LDS[2] + 1} if at == 2 else {})
+one("LAYOUT_ATTRIBUTE 8", more=({8: I32(1)}, {}, {}, {}))
 one("EMPTY", batch=0)
 one("read not at all", own_c={"ld": LDS[2] + 1, "stride": 5, "order": 1}, c_is_d=False)
 """
@@ -259,6 +264,7 @@ def test_every_condition_of_matmul():
     assert {detail for reason, detail in details if reason == words["ATTRIBUTE"]} == {5, 6, 11, 15, 17, 25, 36, 45}
     assert {detail for reason, detail in details if reason == words["POINTER_MODE"]} == {2, 3}
     assert {detail for reason, detail in details if reason == words["EPILOGUE"]} == {130, 34}
+    assert {detail for reason, detail in details if reason == words["LAYOUT_ATTRIBUTE"]} == {7, 8}
     assert (words["COMPUTE"], 77) in details and (words["LAYOUT"], 2) in details
 
 
@@ -394,11 +400,15 @@ tell(failed=matmul(0x77, k, ctypes.addressof(alpha), A, la, B, lb, ctypes.addres
 """
 
 
-def test_matmul_uses_the_callers_workspace_where_it_is_large_enough():
+def test_matmul_uses_the_callers_workspace_where_it_is_large_enough(tmp_path):
     ran = run_python(LT_RUNS, LD_PRELOAD=watching())
     whole = 2 << 20
     assert ran.told == {"own": [1, True, 4096, 0x340], "exact": [1, True, 1024, 0x340], "small": [1, False, whole, 0x340], "aside": [1, False, whole, 0x340],
                         "none": [1, False, whole, 0x340], "failed": 13}
+    # A kernel that needs none is given none.
+    (levels := tmp_path / "levels").write_text("all kernel reference_fallback\n")
+    ran = run_python(LT_RUNS, LD_PRELOAD=watching(), LAB_LEVELS=str(levels))
+    assert ran.told == {name: [1, False, 0, 0x340] for name in ("own", "exact", "small", "aside", "none")} | {"failed": 13}
 
 
 ASKED = DECISIONS.split("S, G, B =")[0] + """

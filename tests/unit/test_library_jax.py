@@ -1,17 +1,20 @@
-"""A library's functions for JAX, over the reference library on the CPU. Skipped where JAX is not installed: it is in the extra `frameworks`."""
+"""A library's functions for JAX, over the reference library on the CPU. `make test` installs JAX where it can be had; elsewhere these skip, and
+tests/unit/test_library_xla.py has the handler without JAX."""
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 
 import pytest
 
-jax = pytest.importorskip("jax", reason="the extra `frameworks` is not installed")
+jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 import jax.numpy as jnp
 import numpy as np
 
 import reference
+from ways import covering
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +75,7 @@ def test_the_interface_is_as_xla_s_own_header_has_it(tmp_path):
 
 SHAPES = [
     ((5, 9), (9, 7)), ((4, 5, 9), (9, 7)), ((4, 5, 9), (4, 9, 7)), ((5, 9), (4, 9, 7)), ((2, 3, 5, 9), (3, 9, 7)), ((9,), (9, 7)), ((5, 9), (9,)), ((9,), (9,)),
-    ((0, 9), (9, 7)), ((5, 0), (0, 7)), ((0, 5, 9), (0, 9, 7)),
+    ((0, 9), (9, 7)), ((5, 0), (0, 7)), ((0, 5, 9), (0, 9, 7)), ((1, 5, 9), (0, 9, 7)),
 ]
 
 
@@ -100,10 +103,12 @@ ACTIVATIONS = {
 }
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("a, b", [((5, 9), (9, 7)), ((3, 5, 9), (3, 9, 7)), ((5, 9), (3, 9, 7))])
-def test_gradients(lab, activation, a, b):
-    a, b, bias = made(*a), made(*b), made(7)
+OPERANDS = {"matrices": ((5, 9), (9, 7)), "batches": ((3, 5, 9), (3, 9, 7)), "one A": ((5, 9), (3, 9, 7))}
+
+
+@pytest.mark.parametrize(("activation", "operands"), covering(itertools.product(ACTIVATIONS, OPERANDS)))
+def test_gradients(lab, activation, operands):
+    a, b, bias = *(made(*shape) for shape in OPERANDS[operands]), made(7)
 
     def own(a, b, bias):
         return (lab.matmul(a, b, bias=bias, activation=activation) * weights).sum()
@@ -156,12 +161,16 @@ def test_vmap_of_vmap_and_of_a_bias(lab):
         got, want = (jax.vmap(jax.vmap(of, inner), axes)(a, b, bias_of) for of in (own, theirs))
         close(got, want)
     close(jax.vmap(own, (None, None, 0))(a[0, 0], b[0], bias), jax.vmap(theirs, (None, None, 0))(a[0, 0], b[0], bias))
-    got, want = (jax.vmap(jax.vmap(of, (0, None, None)), (None, 0, None))(a[0], b, bias[0]) for of in (own, theirs))
-    close(got, want)
+    for x, y, of_a in ((a[0], b, 0), (a[:, 0], b, None)):
+        inner, outer = ((0, None, None), (None, 0, None)) if of_a == 0 else ((None, 0, None), (0, None, None))
+        got, want = (jax.vmap(jax.vmap(of, inner), outer)(x, y, bias[0]) for of in (own, theirs))
+        close(got, want)
+    a, b, numbers = made(3, 9, 5), made(9, 7), (((0,), (0,)), ((), ()))  # rows of A are columns of what is stored: no product of more rows
+    close(jax.vmap(lambda x: lab.dot_general(x, b, numbers))(a), jax.vmap(lambda x: jax.lax.dot_general(x, b, numbers))(a))
 
 
 DOTS = [
-    ((5, 9), (9, 7), (((1,), (0,)), ((), ()))), ((9, 5), (9, 7), (((0,), (0,)), ((), ()))), ((5, 9), (7, 9), (((1,), (1,)), ((), ()))),
+    ((5, 9), (9, 7), (((1,), (0,)), ((), ()))), ((9, 5), (9, 7), (((0,), (0,)), ((), ()))), ((5, 9), (7, 9), (((1,), (1,)), ((), ()))), ((9, 5), (7, 9), (((0,), (1,)), ((), ()))),
     ((2, 5, 3, 4), (2, 3, 4, 7), (((2, 3), (1, 2)), ((0,), (0,)))), ((5, 2, 9), (9, 7, 2), (((2,), (0,)), ((1,), (2,)))), ((3, 5), (7,), (((), ()), ((), ()))),
 ]
 

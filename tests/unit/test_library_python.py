@@ -293,7 +293,8 @@ class Spoken:
 
 def test_arrays_that_speak_dlpack(lab, monkeypatch):
     """From a byte on, with strides and without; of other types and devices they are refused."""
-    a, b, out = made(5, 9), made(9, 7, seed=1), np.zeros((5, 7), np.float32)
+    a, b, out = (np.zeros(80, np.float32)[8:8 + m * n].reshape(m, n) for m, n in ((5, 9), (9, 7), (5, 7)))  # with room before them
+    a[...], b[...] = made(5, 9), made(9, 7, seed=1)
     for offset in (0, 4, 20):
         for strides in (True, False):
             x, y = Spoken(a, offset, strides), Spoken(b, offset, strides)

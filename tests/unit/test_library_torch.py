@@ -1,10 +1,11 @@
-"""A library's operators for torch, over the reference library on the CPU. Skipped where torch is not installed: it is in the extra `frameworks`."""
+"""A library's operators for torch, over the reference library on the CPU. `make test` installs torch for the CPU where it can be had; elsewhere these skip, and
+tests/unit/test_library_torch_surface.py has a stand-in."""
 
 from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="the extra `frameworks` is not installed")
+torch = pytest.importorskip("torch", reason="torch for the CPU is not installed")
 
 import reference
 

@@ -104,9 +104,9 @@ def test_batches_wherever_they_lie(lab, calls):
                 same(lab.bmm(strided(x, of_a), strided(y, of_b)), x.astype(float) @ y)
                 assert len(calls) == 1, (of_a, of_b)
     # Of more dimensions than operators take, each outer product begins where its own operands do.
-    a, b = numbers(2, 3, 5, 9), numbers(1, 3, 9, 7)
-    x, y, c = (strided(np.broadcast_to(one, (2, 3, *one.shape[2:])), strides) for one, strides in (
-        (a, (200, 50, 9, 1)), (b, (0, 70, 7, 1)), (np.zeros((2, 3, 5, 7), np.float32), (300, 40, 7, 1))))
+    a, b = numbers(2, 3, 5, 9), numbers(2, 3, 9, 7)
+    x, y, c = (strided(one, strides) for one, strides in (
+        (a, (200, 50, 9, 1)), (b, (500, 70, 7, 1)), (np.zeros((2, 3, 5, 7), np.float32), (300, 40, 7, 1))))
     calls.clear()
     same(lab._enqueue(x, y, c), a @ b)
     assert len(calls) == 2 and c.shape == (2, 3, 5, 7)
