@@ -29,8 +29,8 @@ from gemmgen.run.batch import Product, _given, sizes_of
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import joined, split
 
-FAR = 1 << 32
-"""Elements: the last row of each matrix begins behind as many."""
+FAR = 1 << 35
+"""Elements: the last row of each matrix begins behind as many, so that eight rows are more than 32 bits hold, too."""
 
 KERNELS = {
     "row scales": dict(scheme="scaled", tile=TINY),
@@ -47,7 +47,8 @@ KERNELS = {
     "warpgroups, slices, clusters": dict(HOPPER, tile={"block": [64, 32, 64], "warp": [64, 16, 64], "cluster": 2}, split_k=2, stages=3, layout="tt"),
     "warpgroups, row scales of whole rows": WAYS["warpgroups, row scales of whole rows"],
     "warpgroups, row scales of whole rows and columns": dict(SMALL_GROUPS, scheme="scaled"),
-    "warpgroups that split A": dict(SMALL_GROUPS, where="mixed"),
+    "warpgroups, integer words": WAYS["warpgroups, integer words"],
+    "warpgroups that split A": dict(SMALL_GROUPS, where="mixed", split_k=3),
     "warpgroups that split A transposed": dict(SMALL_GROUPS, where="mixed", layout="tt"),
     "residues": WAYS["residues"],
     "residues by lanes": WAYS["residues by lanes, through registers"],
@@ -68,9 +69,9 @@ def made(name: str):
     return plan, source, EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER)
 
 
-def apart(rows: int, more: int) -> int:
-    """A leading dimension, so many past a multiple of 4, at which the last of so many rows lies far away."""
-    return -(-FAR // max(1, rows - 1) // 4) * 4 + 4 + more
+def apart(rows: int, more: int, limit: int) -> int:
+    """A leading dimension, so many past a multiple of 4, at which the last of so many rows lies far away; of `limit` at most."""
+    return min(-(-FAR // max(1, rows - 1) // 4) * 4, limit) + 4 + more
 
 
 def integers(plan, m: int, n: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -80,7 +81,7 @@ def integers(plan, m: int, n: int, k: int, seed: int) -> tuple[np.ndarray, np.nd
     a *= np.exp2(rng.integers(0, 3, (m, 1)))
     b *= np.exp2(rng.integers(0, 3, n))
     if k:
-        a[-2, 2] = np.inf
+        a[-2, -1] = np.inf
         b[k - 1, odd_columns(plan, n)] = LARGE if plan.scheme.word == "f16" and plan.scheme.normalize == "none" else -np.inf
     if plan.fallback and k > 64:
         b[:, n - 2], b[0, n - 2] = 1, 2.0**14  # which stands out
@@ -99,16 +100,17 @@ class Placed:
     Args:
         a, b, c: [batch, M, K], [batch, K, N], [batch, M, N]
         more: by how much each leading dimension is more than a multiple of 4; misalign: bytes, of each base.
+        uneven: by how much strides of a batch are more than whole rows.
     """
 
-    def __init__(self, plan, device, a, b, c, more=(0, 0, 0), misalign=(0, 0, 0)):
+    def __init__(self, plan, device, a, b, c, more=(0, 0, 0), misalign=(0, 0, 0), uneven=4):
         self.plan, self.device = plan, device
         stored = a if plan.layout[0] == "n" else a.transpose(0, 2, 1), b if plan.layout[1] == "n" else b.transpose(0, 2, 1), c
         kinds = None, plan.stored_b, plan.output
         self.given = {"batch": len(a), "m": a.shape[1], "n": b.shape[2], "k": a.shape[2]}
         for name, x, kind, extra, off in zip("abc", stored, kinds, more, misalign):
-            ld = apart(x.shape[1], extra)
-            stride = x.shape[1] * ld + 4 if len(x) > 1 else 0
+            ld = apart(x.shape[1], extra, (1 << 31) - 16 if plan.of_products else FAR)  # batches that tell each product's have 32 bits for it
+            stride = x.shape[1] * ld + uneven if len(x) > 1 else 0
             x = np.ascontiguousarray(x if kind is None else kind.stored(x))
             self.given |= {name: device.emulator.upload_rows(x, name=name, ld=ld, stride=stride, offset=off), f"ld{name}": ld, f"stride_{name}": stride}
         self.shape = c.shape
@@ -149,7 +151,7 @@ def told(plan, operands) -> dict[str, int]:
 
 def kept_right(plan, source, device, batch: int = 1) -> None:
     """Products in one workspace, at places of every kind, some that sum nothing; of slices, in every order of warps."""
-    m, n, all_k = 2 * plan.block[0] - 1, 2 * plan.block[1] - 1, plan.block[2] * max(2, plan.split_k) + 15
+    m, n, all_k = 2 * plan.block[0] - 1, 2 * plan.block[1] - 1, 2 * plan.block[2] + 15
     operands = []
     try:
         memory = allocated(device, source.interface, source.interface.extents(m, n, all_k, batch))
@@ -157,10 +159,14 @@ def kept_right(plan, source, device, batch: int = 1) -> None:
             k = (0, all_k, plan.block[2] - 1)[part]
             extents = source.interface.extents(m, n, k, batch)
             a, b, c = (np.stack(each) for each in zip(*(integers(plan, m, n, k, turn + 3 * entry) for entry in range(batch))))
+            if plan.fallback and turn == 1:
+                beta = 2.0  # C of a tile that falls back is taken in once
             if alpha == 0:
                 status = counted(device, source.interface, memory)
                 a[:], b[:] = np.nan, np.nan  # not to be looked at
-            placed = Placed(plan, device, a, b, c if beta else np.full_like(c, np.nan), more, misalign)
+            if batch > 1 and turn == 2:  # the second product alone begins at an odd place
+                misalign = (0, 0, 0)
+            placed = Placed(plan, device, a, b, c if beta else np.full_like(c, np.nan), more, misalign, 2 if turn == 2 else 4)
             for buffer in source.interface.buffers:
                 if buffer.zeroed_again and turn:
                     memory[buffer.name, 0] = device.zeros(buffer.bytes(extents), buffer.name)
