@@ -32,6 +32,8 @@ from gemmgen.split import joined, split
 FAR = 1 << 35
 """Elements: the last row of each matrix begins behind as many, so that eight rows are more than 32 bits hold, too."""
 
+INT = (1 << 31) - 16  # leading dimensions of products that have their own are of 32 bits
+
 KERNELS = {
     "row scales": dict(scheme="scaled", tile=TINY),
     "row scales, transposed": dict(scheme="scaled", tile=TINY, layout="tt", loads="spread"),
@@ -60,6 +62,8 @@ KERNELS = {
 }
 LATER = {"thin rows, transposed", "warpgroups, row scales of whole rows", "warpgroups that split A transposed", "mfma"}
 """Whose templates others have, too."""
+BY_COLUMNS = {"straight, slices", "thin rows"}
+"""Which read columns of B by vectors where their number is a multiple of 4."""
 
 
 @cache
@@ -100,16 +104,16 @@ class Placed:
     Args:
         a, b, c: [batch, M, K], [batch, K, N], [batch, M, N]
         more: by how much each leading dimension is more than a multiple of 4; misalign: bytes, of each base.
-        uneven: by how much strides of a batch are more than whole rows.
+        uneven: by how much strides of a batch are more than whole rows; limit: of leading dimensions, nearly.
     """
 
-    def __init__(self, plan, device, a, b, c, more=(0, 0, 0), misalign=(0, 0, 0), uneven=4):
+    def __init__(self, plan, device, a, b, c, more=(0, 0, 0), misalign=(0, 0, 0), uneven=4, limit=FAR):
         self.plan, self.device = plan, device
         stored = a if plan.layout[0] == "n" else a.transpose(0, 2, 1), b if plan.layout[1] == "n" else b.transpose(0, 2, 1), c
         kinds = None, plan.stored_b, plan.output
         self.given = {"batch": len(a), "m": a.shape[1], "n": b.shape[2], "k": a.shape[2]}
         for name, x, kind, extra, off in zip("abc", stored, kinds, more, misalign):
-            ld = apart(x.shape[1], extra, (1 << 31) - 16 if plan.of_products else FAR)  # batches that tell each product's have 32 bits for it
+            ld = apart(x.shape[1], extra, limit)
             stride = x.shape[1] * ld + uneven if len(x) > 1 else 0
             x = np.ascontiguousarray(x if kind is None else kind.stored(x))
             self.given |= {name: device.emulator.upload_rows(x, name=name, ld=ld, stride=stride, offset=off), f"ld{name}": ld, f"stride_{name}": stride}
@@ -144,14 +148,14 @@ def told(plan, operands) -> dict[str, int]:
             words = split(operand, plan.scheme, plan.flushes_words, x if plan.design.packs_apart or not plan.scheme.alike else None)
             for kind in ("lossy", "overflow", "nonfinite"):
                 found[f"{x}_{kind}"] = found.get(f"{x}_{kind}", 0) + getattr(words, kind)
-        if plan.loads != "streamed":
+        if plan.special == "exact":
             found["repaired"] = found.get("repaired", 0) + b.shape[1] + (a.shape[0] - 1) * len(odd_columns(plan, b.shape[1]))
     return found
 
 
-def kept_right(plan, source, device, batch: int = 1) -> None:
+def kept_right(plan, source, device, batch: int = 1, less: int = 1) -> None:
     """Products in one workspace, at places of every kind, some that sum nothing; of slices, in every order of warps."""
-    m, n, all_k = 2 * plan.block[0] - 1, 2 * plan.block[1] - 1, 2 * plan.block[2] + 15
+    m, n, all_k = 2 * plan.block[0] - 1, 2 * plan.block[1] - less, 2 * plan.block[2] + 15
     operands = []
     try:
         memory = allocated(device, source.interface, source.interface.extents(m, n, all_k, batch))
@@ -179,14 +183,17 @@ def kept_right(plan, source, device, batch: int = 1) -> None:
                 assert np.array_equal(found[entry], want, equal_nan=True), (turn, entry)
                 operands.extend([(a[entry], b[entry])] * (turn < 3))
         want = told(plan, operands)
-        assert {name: status[name] for name in want} == want or plan.fallback
+        if plan.fallback:
+            assert status["fallen"] == 4  # of two products the tiles below one another that have the column that stands out
+        else:
+            assert {name: status[name] for name in want} == want
     finally:
         device.release()
 
 
 @pytest.mark.parametrize("name", tailed(KERNELS, LATER))
 def test_a_product_of_rows_that_are_far_apart(name):
-    kept_right(*made(name))
+    kept_right(*made(name), less=4 if name in BY_COLUMNS else 1)
 
 
 def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
@@ -256,10 +263,10 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
         data = [integers(plan, *size, seed) for seed, size in enumerate(sizes)]
         products = [Product(*one, -0.5, 2.0) for one in data]
         if plan.kind == "strided":
-            one = Placed(plan, device, *(np.stack(each) for each in zip(*data)))
+            one = Placed(plan, device, *(np.stack(each) for each in zip(*data)), limit=INT)
             placed, entries = [one] * 3, range(3)
         else:
-            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at if plan.kind == "grouped" else 0][1:]) for at, one in enumerate(data)]
+            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at if plan.kind == "grouped" else 0], limit=INT) for at, one in enumerate(data)]
             entries = [0] * 3
         held = [SimpleNamespace(
             **{x: device.address(one.given[x]) + 4 * at * one.given[f"stride_{x}"] for x in "abc"}, **{f"ld{x}": one.given[f"ld{x}"] for x in "abc"},
