@@ -585,6 +585,7 @@ gemmgen_mixpert4_mma_128x64x64_af03936f(
                 float product = summed(acc_sum21[i][j][r], acc_sum14[i][j][r],
                     acc_sum7[i][j][r], acc_sum0[i][j][r]);
                 product = scale_by(product, row_scales[i][r & ROW_BITS] + column_scales[j][r & ~ROW_BITS]);
+                if (alpha == 0.0f) product = 0.0f;  // BLAS: nothing is seen of the operands
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * FRAGMENTS_N + j) * 4 + r;
                     bad |= 1u << element;

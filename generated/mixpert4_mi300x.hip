@@ -622,6 +622,7 @@ gemmgen_mixpert4_mfma_64x64x32_344f77be(
                 float product = summed(acc_sum21[i][j][r], acc_sum14[i][j][r],
                     acc_sum7[i][j][r], acc_sum0[i][j][r]);
                 product = scale_by(product, row_scales[i][r & ROW_BITS] + column_scales[j][r & ~ROW_BITS]);
+                if (alpha == 0.0f) product = 0.0f;  // BLAS: nothing is seen of the operands
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * FRAGMENTS_N + j) * 16 + r;
                     bad |= 1u << element;
