@@ -3,6 +3,7 @@
     python bench/fit_registers.py measure nvidia [--each 110] [--jobs 2]    # minutes; writes bench/registers.csv
     python bench/fit_registers.py measure amd                               # bench/registers_amd.csv
     python bench/fit_registers.py fit                                       # writes the coefficients of both
+    python bench/fit_registers.py batches cdna2                             # prints [registers.walking] of a generation; minutes
 
 `measure` draws plans at random, a fixed sequence for each architecture; every
 fourth is held out. `fit` writes the sections [registers] of specs/generations from the others
@@ -17,6 +18,7 @@ import random
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from multiprocessing import Pool
 from pathlib import Path
 
@@ -26,13 +28,17 @@ from gemmgen.build import build
 from gemmgen.catalog.fragment import candidates
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS, Gpu, arch_number, generation
+from gemmgen.catalog.registers import Walk
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.errors import GemmgenError
 from gemmgen.model import registers
 from gemmgen.designs.portable.design import PIPELINE_EQUATIONS, TILE_CONSTRAINTS, TILE_EQUATIONS, WAY_CONSTRAINTS
 from gemmgen.model.equation import solved
 from gemmgen.paths import SPECS
 from gemmgen.plan import Hints, Plan
 from gemmgen.render import render
+from gemmgen.solve import solve
+from gemmgen.spec import loads
 
 ARCHS = {
     "nvidia": ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"),
@@ -302,6 +308,42 @@ def fitted(
     return slopes, offsets, squeeze, int(sum(free & ~held_out))
 
 
+WALKED = {"cdna1": ("mi100",), "cdna2": ("mi210", "mi300x", "mi355x"), "rdna3": ("rx7900xtx", "rx9070xt")}
+"""GPUs of the generations whose rows have [registers.walking]. NVIDIA's kernels for batches keep to their launch bound, and need no fit."""
+TILES = (None, *([tile] for tile in ((16, 32, 64, 128), (32, 32, 32, 128), (32, 64, 32, 128), (64, 64, 32, 128), (64, 64, 16, 128), (64, 64, 16, 256))))
+
+
+def walked(job: tuple[str, str, str, str, list | None]) -> tuple[list[float], int] | None:
+    """What `Walk` multiplies, and the registers of a kernel for batches; None where it cannot be or spills."""
+    gpu, scheme, walk, kind, tiles = job
+    try:
+        plan = solve(loads({
+            "problem": {"kind": kind}, "split": {"scheme": scheme}, "batch": {"walk": walk, **({"tiles": tiles} if tiles else {})},
+            "pipeline": {"design": "grouped"}, "target": {"gpu": gpu}, "build": {"allow_spills": True},
+        }))
+        source = render(plan)
+        used = build(source).kernels[source.name]
+    except GemmgenError:
+        return None
+    known = plan.numbers
+    stays, listed, further = known["staying"], known["of_list"], known["further_tiles"]
+    row = [known["tile_registers"], 1, (1 - listed) * (further > 1), stays, stays * listed, stays * listed * further]
+    return None if used.spill_bytes else ([float(one) for one in row], used.registers)
+
+
+def batches(name: str, jobs: int) -> None:
+    """Prints the constants of kernels for batches, and how far they are from what these were fitted to."""
+    for part, schemes in (("matrix", ("half", "ootomo", "bf16x6")), ("plain", ("fp32",))):
+        work = list(product(WALKED[name], schemes, ("workgroups", "persistent"), ("grouped", "strided"), TILES))
+        with Pool(jobs) as pool:
+            rows = [row for row in pool.map(walked, work) if row]
+        terms, real = np.array([row for row, _ in rows]), np.array([used for _, used in rows], float)
+        found, *_ = np.linalg.lstsq(terms / real[:, None], np.ones(len(real)), rcond=None)
+        error = np.abs(terms @ found / real - 1)
+        print(f"[registers.walking.{part}]  # {len(rows)} kernels: mean {100 * error.mean():.1f} %, worst {100 * error.max():.1f} %")
+        print("\n".join(f"{field} = {round(float(value), 2) + 0.0}" for field, value in zip(Walk.model_fields, found)))
+
+
 def _groups(rows, free, held_out, loop) -> Iterator[tuple[str, np.ndarray]]:
     proposed = np.array([is_proposed(row) for row in rows])
     yield "training", free & ~held_out
@@ -350,12 +392,17 @@ def _five(values: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("verb", choices=("measure", "fit"))
-    parser.add_argument("vendor", nargs="?", choices=tuple(ARCHS), default="nvidia", help="whose kernels to measure")
+    parser.add_argument("verb", choices=("measure", "fit", "batches"))
+    parser.add_argument("what", nargs="?", choices=(*ARCHS, *WALKED), default="nvidia", help="whose kernels to measure")
     parser.add_argument("--each", type=int, default=110, help="kernels an architecture")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    measure(options.vendor, options.each, options.jobs) if options.verb == "measure" else fit()
+    if options.verb == "measure":
+        measure(options.what, options.each, options.jobs)
+    elif options.verb == "batches":
+        batches(options.what, options.jobs)
+    else:
+        fit()
 
 
 if __name__ == "__main__":

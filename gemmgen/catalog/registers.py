@@ -78,6 +78,31 @@ class Thin(Strict):
     offset_strided: _Number
 
 
+class Walk(Strict):
+    """Of kernels for batches: registers for each that the largest tile takes by itself, and beside them.
+
+    Attributes:
+        walk_offset: what finds a product; when_apart: more of three tiles and more where products lie strides apart.
+        when_staying: more where blocks stay; when_listed: and take products of a list; per_further_tile: and that for each tile but one.
+        least_staying: at least, where blocks stay.
+    """
+
+    per_tile: _Number = 1.0
+    walk_offset: _Number = 0.0
+    when_apart: _Number = 0.0
+    when_staying: _Number = 0.0
+    when_listed: _Number = 0.0
+    per_further_tile: _Number = 0.0
+    least_staying: _Number = 0.0
+
+
+class Walking(Strict):
+    """Of kernels for batches, on a matrix unit and of plain multiply-adds."""
+
+    matrix: Walk = Walk()
+    plain: Walk = Walk()
+
+
 class Registers(Strict):
     """The constants of the register model.
 
@@ -97,4 +122,5 @@ class Registers(Strict):
     kept: Kept
     straight: Straight
     thin: Thin
+    walking: Walking = Walking()
     since: dict[Annotated[str, Field(pattern=r"^(sm_[0-9]{2,3}|gfx[0-9a-f]{3,4})$")], Loops] = {}

@@ -53,12 +53,18 @@ CODE = {
         + words_b * b_copies * WN) * FK * word_bytes / (4 * warp_size)
     ),
     # G1
-    "words_a * a_lanes * WM * FK * word_bytes / (4 * warp_size)": (
-        lambda words_a, a_lanes, WM, FK, word_bytes, warp_size: words_a * a_lanes * WM * FK * word_bytes / (4 * warp_size)
+    "where(uncached > 0, 1, words_a) * a_lanes * WM * FK * word_bytes / (4 * warp_size)": (
+        lambda uncached, words_a, a_lanes, WM, FK, word_bytes, warp_size: where(uncached > 0, 1, words_a) * a_lanes * WM * FK * word_bytes / (4 *
+        warp_size)
     ),
     # G2
-    "words_b * b_lanes * WN * FK * word_bytes / (4 * warp_size)": (
-        lambda words_b, b_lanes, WN, FK, word_bytes, warp_size: words_b * b_lanes * WN * FK * word_bytes / (4 * warp_size)
+    "where(uncached > 0, 1, words_b) * b_lanes * WN * FK * word_bytes / (4 * warp_size)": (
+        lambda uncached, words_b, b_lanes, WN, FK, word_bytes, warp_size: where(uncached > 0, 1, words_b) * b_lanes * WN * FK * word_bytes / (4 *
+        warp_size)
+    ),
+    # G32
+    "where(uncached > 0, 1, words)": (
+        lambda uncached, words: where(uncached > 0, 1, words)
     ),
     # G28
     "floor(0.75 * registers_per_sm / threads)": (
@@ -156,9 +162,12 @@ CODE = {
         lambda rings, stages: rings * where(stages > 2, 1, 0)
     ),
     # G31
-    "where(tile_k > 0, where(tile_k == FK, 2 * sums * FM * FN / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)": (
-        lambda tile_k, FK, sums, FM, FN, warp_size, fragment_buffers, WM, c_rows, WN, c_columns: where(tile_k > 0, where(tile_k == FK, 2 * sums * FM *
-        FN / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)
+    (
+    "where(tile_k > 0, where(tile_k == FK, where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0) + "
+    "fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)"): (
+        lambda tile_k, FK, amd, WM, WN, unrolled, BK, FM, FN, sums, warp_size, fragment_buffers, c_rows, c_columns: where(tile_k > 0, where(tile_k ==
+        FK, where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0) + fragment_buffers * (WM / FM * c_rows + WN
+        / FN * c_columns), 0)
     ),
     # G27
     "promotes * unit_sums": (
@@ -166,17 +175,17 @@ CODE = {
     ),
     # G14
     (
-    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * "
+    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
     "when_ring * ring + tile_sums + generation"): (
-        lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, words, per_short_sum, short_sums, when_at_once, at_once,
-        per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes, per_staged,
-        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation: per_sum *
-        accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * at_once +
-        per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * shallow_promotes +
-        per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring +
-        tile_sums + generation
+        lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, held_words, per_short_sum, short_sums, when_at_once,
+        at_once, per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes,
+        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums,
+        generation: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums +
+        when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both *
+        shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted +
+        when_ring * ring + tile_sums + generation
     ),
     # G15
     (
@@ -552,6 +561,15 @@ CODE = {
     "stage_bytes + line_bytes + list_bytes": (
         lambda stage_bytes, line_bytes, list_bytes: stage_bytes + line_bytes + list_bytes
     ),
+    # Q40
+    (
+    "min(registers_per_thread, max(least_staying * staying, ceil(per_tile * tile_registers + walk_offset + when_apart * (1 - of_list) * "
+    "where(further_tiles > 1, 1, 0) + staying * (when_staying + of_list * (when_listed + per_further_tile * further_tiles)))))"): (
+        lambda registers_per_thread, least_staying, staying, per_tile, tile_registers, walk_offset, when_apart, of_list, further_tiles, when_staying,
+        when_listed, per_further_tile: min(registers_per_thread, max(least_staying * staying, ceil(per_tile * tile_registers + walk_offset +
+        when_apart * (1 - of_list) * where(further_tiles > 1, 1, 0) + staying * (when_staying + of_list * (when_listed + per_further_tile *
+        further_tiles)))))
+    ),
     # BatchGEMM eq. 5
     "blocks_per_sm * ceil(W_num / warp_size)": (
         lambda blocks_per_sm, W_num, warp_size: blocks_per_sm * ceil(W_num / warp_size)
@@ -695,8 +713,8 @@ CODE = {
         lambda registers_per_sm, threads: min(240, 8 * floor(registers_per_sm / threads / 8))
     ),
     # W7
-    "where(mixed > 0, 56, where(groups < 3, 40, 32))": (
-        lambda mixed, groups: where(mixed > 0, 56, where(groups < 3, 40, 32))
+    "where(mixed > 0, where(words > 2, 64, 56), where(groups < 3, 40, 32))": (
+        lambda mixed, words, groups: where(mixed > 0, where(words > 2, 64, 56), where(groups < 3, 40, 32))
     ),
     # W8
     "min(240, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))": (
@@ -1049,17 +1067,17 @@ CODE = {
     ),
     # Q26
     (
-    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums + when_at_once * "
+    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums + when_at_once * "
     "at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both * "
     "shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted + "
     "when_ring * ring + tile_sums + generation + per_kept * kept_registers"): (
-        lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, words, per_short_sum, short_sums, when_at_once, at_once,
-        per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes, per_staged,
-        staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums, generation, per_kept,
-        kept_registers: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums +
-        when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow + when_promoting * promotes + when_both *
-        shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided * strided + per_hoisted * hoisted +
-        when_ring * ring + tile_sums + generation + per_kept * kept_registers
+        lambda per_sum, accumulator_registers, per_narrow, narrow, per_wide, wide, per_word, held_words, per_short_sum, short_sums, when_at_once,
+        at_once, per_at_once_sum, at_once_sums, per_step, steps, when_shallow, shallow, when_promoting, promotes, when_both, shallow_promotes,
+        per_staged, staged, when_sliced, sliced, per_second, second, per_strided, strided, per_hoisted, hoisted, when_ring, ring, tile_sums,
+        generation, per_kept, kept_registers: per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words +
+        per_short_sum * short_sums + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow +
+        when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced + per_second * second + per_strided *
+        strided + per_hoisted * hoisted + when_ring * ring + tile_sums + generation + per_kept * kept_registers
     ),
     # Q33
     "min(register_budget, ceil(demand + spare_kept * kept_registers))": (

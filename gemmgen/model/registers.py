@@ -40,10 +40,15 @@ UNROLL_SHARE = 0.75
 ARCHITECTURAL = 256  # AMD's registers that every instruction can name
 
 A_FRAGMENTS = Equation(
-    "G1", "a_fragments", "words_a * a_lanes * WM * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
+    "G1", "a_fragments", "where(uncached > 0, 1, words_a) * a_lanes * WM * FK * word_bytes / (4 * warp_size)", "registers a thread",
+    "WMMAe eq. 2, one operand: every word, or one where each product fetches its own",
 )
 B_FRAGMENTS = Equation(
-    "G2", "b_fragments", "words_b * b_lanes * WN * FK * word_bytes / (4 * warp_size)", "registers a thread", "WMMAe eq. 2, one operand",
+    "G2", "b_fragments", "where(uncached > 0, 1, words_b) * b_lanes * WN * FK * word_bytes / (4 * warp_size)", "registers a thread",
+    "the same of B's",
+)
+HELD_WORDS = Equation(
+    "G32", "held_words", "where(uncached > 0, 1, words)", "words", "of an operand, whose fragments are there together",
 )
 SHARE = Equation(
     "G28", "unroll_share", f"floor({UNROLL_SHARE} * registers_per_sm / threads)", "registers a thread",
@@ -111,14 +116,15 @@ HOISTED = Equation(
 )
 RING = Equation("G26", "ring", "rings * where(stages > 2, 1, 0)", "", "stages that go round, and tiles put away before the loop")
 TILE_SUMS = Equation(
-    "G31", "tile_sums", "where(tile_k > 0, where(tile_k == FK, 2 * sums * FM * FN / warp_size, 0)"
+    "G31", "tile_sums", "where(tile_k > 0, where(tile_k == FK, where(amd > 0, WM * WN * where(unrolled > 0, BK / FK, 1), 2 * FM * FN) * sums / warp_size, 0)"
     " + fragment_buffers * (WM / FM * c_rows + WN / FN * c_columns), 0)", "registers a thread",
-    "the integer sums of two fragments on their way, and the scales of a thread's rows and columns, where tiles of k have their own; not fitted",
+    "the integer sums on their way, of two fragments, and of all where clang orders the steps of a stage; and the scales of a thread's rows and"
+    " columns, where tiles of k have their own; not fitted",
 )
 WAITING = Equation("G27", "waiting", "promotes * unit_sums", "registers a thread", "the FP32 sums that promotion adds to, idle between two of them")
 DEMAND = Equation(
     "G14", "demand",
-    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * words + per_short_sum * short_sums"
+    "per_sum * accumulator_registers + per_narrow * narrow + per_wide * wide + per_word * held_words + per_short_sum * short_sums"
     " + when_at_once * at_once + per_at_once_sum * at_once_sums + per_step * steps + when_shallow * shallow"
     " + when_promoting * promotes + when_both * shallow_promotes + per_staged * staged + when_sliced * sliced"
     " + per_second * second + per_strided * strided + per_hoisted * hoisted + when_ring * ring + tile_sums + generation",
@@ -134,11 +140,11 @@ REGISTERS = Equation(
     "G16", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
 )
 EQUATIONS = (
-    A_FRAGMENTS, B_FRAGMENTS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
+    A_FRAGMENTS, B_FRAGMENTS, HELD_WORDS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
     A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, TILE_SUMS, WAITING,
 )
 SLOPE_OF = {  # symbol of a slope, as rows of specs/generations have them: what it multiplies
-    "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "words",
+    "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "held_words",
     "per_short_sum": "short_sums", "when_at_once": "at_once", "per_at_once_sum": "at_once_sums", "per_step": "steps",
     "when_shallow": "shallow", "when_promoting": "promotes", "when_both": "shallow_promotes",
     "per_staged": "staged", "when_sliced": "sliced", "per_second": "second", "per_strided": "strided",

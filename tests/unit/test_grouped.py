@@ -9,7 +9,10 @@ import pytest
 
 from gemmgen import abi, spec
 from gemmgen.batch import KINDS, PROBLEM, Tile
+from gemmgen.catalog.generation import GENERATION_TABLE
+from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.output import F32
+from gemmgen.designs.grouped import equations
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model import batch as tilings
 from gemmgen.model.equation import solved
@@ -312,3 +315,31 @@ def test_thresholds_of_a_race_are_numbers():
     assert numbers_of("--thresholds", "0,45000") == [0, 45000] and numbers_of("--thresholds", "") == []
     with pytest.raises(SpecError, match="--thresholds"):
         numbers_of("--thresholds", "many")
+
+
+def test_registers_of_a_kernel_for_batches_by_hand():
+    """A tile of 100 registers, constants that no row has, and every way to walk a batch (Q40)."""
+    constants = {
+        "per_tile": 1.5, "walk_offset": 10.0, "when_apart": 7.0, "when_staying": 20.0, "when_listed": 3.0, "per_further_tile": 5.0, "least_staying": 0.0,
+        "registers_per_thread": 255, "tile_registers": 100,
+    }
+
+    def registers(staying, of_list, further_tiles, **others):
+        return equations.REGISTERS.value(constants | {"staying": staying, "of_list": of_list, "further_tiles": further_tiles} | others)
+
+    assert [registers(0, 1, 3), registers(0, 0, 1), registers(0, 0, 2)] == [160, 160, 167]
+    assert [registers(1, 1, 0), registers(1, 1, 1), registers(1, 1, 4), registers(1, 0, 1), registers(1, 0, 2)] == [183, 188, 203, 180, 187]
+    assert [registers(1, 1, 0, least_staying=200.0), registers(0, 1, 0, least_staying=200.0), registers(0, 1, 0, tile_registers=250)] == [200, 160, 255]
+    assert registers(0, 1, 0, per_tile=1.001) == 111  # of a part of a register a whole one
+
+
+def test_a_kernel_for_batches_has_its_generations_constants():
+    """Of tiles on a matrix unit, and of plain multiply-adds; and what each walk asks of Q40."""
+    plans = [planned(gpu, scheme, kind, batch={"walk": walk}, pipeline={"design": "grouped"}).numbers for gpu, scheme, walk, kind in (
+        ("mi300x", "ootomo", "persistent", "grouped"), ("mi300x", "fp32", "workgroups", "grouped"), ("h200", "fp32", "persistent", "grouped"),
+        ("h200", "ootomo", "workgroups", "strided"),
+    )]
+    walking = GPUS.get("mi300x").registers.walking
+    assert walking == GENERATION_TABLE.get("cdna2").registers.walking and walking.matrix != walking.plain
+    found = [(one["staying"], one["of_list"], one["further_tiles"], one["per_tile"], one["registers"] - one["tile_registers"]) for one in plans]
+    assert found == [(1, 1, 1, walking.matrix.per_tile, 93), (0, 1, 4, walking.plain.per_tile, 27), (1, 1, 4, 1.0, 72), (0, 0, 3, 1.0, 12)]

@@ -28,10 +28,6 @@ WORK_BYTES = 72
 """Of one: a product's struct, first row and column, the tile's number."""
 MOST_STAGES = 8
 """Of a tile: with one work a stage on its way, half of RING."""
-QUEUED_LANE_REGISTERS = 200
-"""Of kernels whose lanes multiply and whose blocks stay: with less, five tiles and the queue were seen to spill."""
-STRIDED_REGISTERS = 12
-"""Beyond the largest tile's, of kernels of matrix units with more than two tiles whose products lie strides apart: 8 to 16 B were seen to spill at 168."""
 LANE_COLUMNS = 8
 """Lanes side by side along n where lanes multiply by themselves."""
 LANE_K = 4
@@ -189,14 +185,15 @@ class Grouped(Design):
         known |= {
             "launch_threads": max(one.threads for one in plan.batch.tiles), "stage_bytes": max(map(stage_bytes, plans)),
             "line_bytes": max(4 * one.line_rows * one.line_pitch * (one.threads // plan.lanes) for one in plans),
-            "list_bytes": list_bytes(plan.batch), "registers": max(one["registers"] for one in tiles), "matrices": max(1, plan.batch.matrices),
+            "list_bytes": list_bytes(plan.batch), "matrices": max(1, plan.batch.matrices),
             "accumulators": tiles[-1]["accumulators"], "accumulator_registers": tiles[-1]["accumulator_registers"],
             "unrolled": tiles[-1]["unrolled"], "a_parts": tiles[-1]["a_parts"], "b_parts": tiles[-1]["b_parts"], "padding": 0,
         }
-        if plan.batch.walk == "persistent" and not plan.fragment.on_matrix_unit:
-            known["registers"] = max(known["registers"], QUEUED_LANE_REGISTERS)
-        if plan.batch.kind == "strided" and len(tiles) > 2 and plan.fragment.on_matrix_unit:
-            known["registers"] = min(known["registers"] + STRIDED_REGISTERS, plan.gpu.limits.registers_per_thread)
+        walking = plan.gpu.registers.walking
+        known |= (walking.matrix if plan.fragment.on_matrix_unit else walking.plain).model_dump() | {
+            "tile_registers": max(one["registers"] for one in tiles), "staying": int(plan.batch.walk == "persistent"),
+            "of_list": int(plan.batch.kind != "strided"), "further_tiles": len(tiles) - 1,
+        }
         known |= {"W_num": known["launch_threads"], "T_workgroup": known["launch_threads"]}
         return solved(self.plan_equations, resources.resident(solved(self.tile_equations, known)))
 

@@ -9,7 +9,14 @@ THREADS = Equation("Q1", "threads", "launch_threads", "threads a block", "as man
 WARPS = Equation("Q2", "warps", "threads / warp_size", "warps a block", "the definition of a warp")
 SHARED_BYTES = Equation("Q3", "shared_bytes", "stage_bytes + line_bytes + list_bytes", "B",
                         "the stages of the largest tile, rows of C on their way out, and the list of products")
-RESOURCES = (THREADS, WARPS, SHARED_BYTES)
+REGISTERS = Equation(
+    "Q40", "registers",
+    "min(registers_per_thread, max(least_staying * staying, ceil(per_tile * tile_registers + walk_offset"
+    " + when_apart * (1 - of_list) * where(further_tiles > 1, 1, 0)"
+    " + staying * (when_staying + of_list * (when_listed + per_further_tile * further_tiles)))))",
+    "registers a thread", "the largest tile's by itself, and what finds the next product: more where a block stays",
+)
+RESOURCES = (THREADS, WARPS, SHARED_BYTES, REGISTERS)
 
 BLOCKS_AT_ONCE = Equation("Q4", "blocks_at_once", "resident_blocks * sms", "blocks", "blocks that stay are as many as the GPU holds")
 WAVEFRONTS = Equation("Q5", "most_wavefronts", "WF * sms", "wavefronts", "active on the whole GPU at once: the limit of eq. 4")
