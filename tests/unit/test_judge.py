@@ -17,6 +17,7 @@ import pytest
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core.product import product
+from gemmgen.errors import SpecError
 from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.solve import solve
@@ -169,6 +170,22 @@ def test_a_row_of_c_is_a_row_of_b_but_for_what_compensated_sums_give_back(scheme
     assert not off[:, ::2].any() and (np.frexp(rows[:, ::2])[0] * 2.0**24 % 2**4 == 0).all()
     assert (cut / 2 < off.max() <= cut + 1.001) if cut else not off.any()
     assert "20 bits exact" in problem.promise and oracles.permutation(plan_of(scheme=scheme, tile=TINY)).promise == "all exact"
+
+
+def test_promotion_that_no_question_can_wait_for_is_refused_and_the_remedy_serves():
+    """48 k a stage, so that the remedy is no power of two."""
+    def asked(promote):
+        return solve(loads({
+            "split": {"scheme": "ootomo", "promote": promote}, "tile": {"block": [64, 64, 48], "warp": [32, 32, 48]}, "target": {"gpu": "a100"},
+        }))
+
+    far = asked(48 << 14)
+    for question in (oracles.probes, oracles.permutation, lambda plan: judging.default_size(plan, "emulator"), lambda plan: judging.default_size(plan, "cuda")):
+        with pytest.raises(SpecError, match="promoted twice") as told:
+            question(far)
+    remedy = int(told.value.remedy.removeprefix("promote = ").split(",")[0])
+    assert told.value.where == "[split] promote" and told.value.got == 48 << 14 and remedy == 65520
+    assert 2 * remedy < oracles.wrapping_k(asked(remedy)) < 2 * remedy + 2048 and oracles.wrapping_k(asked(0)) < 2048
 
 
 # ---- one wrong kernel a question
