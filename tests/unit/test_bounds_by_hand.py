@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model.accuracy import predicted, split_worst
 from gemmgen.model.error import U
-from gemmgen.verify import oracles
+from gemmgen.verify import fixed, oracles
 from gemmgen.verify.bound import TINIEST, allowance, bound, share_of_worst, underflow, worst_case
 from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, computed, expected, sequential
 from gemmgen.verify.metrics import exact
@@ -45,6 +46,23 @@ def test_elements_that_lie_between_two_words_are_nearly_the_worst_case(scheme, m
     assert most < share(plan, a[:, None], b[None, :], computed(plan, a[:, None], b[None, :])) <= 1
 
 
+@pytest.mark.parametrize(("scheme", "k"), [("mixpert2", 1), ("mixpert4", 1), ("residues7", 1), ("mixpert2_tile", 32)])
+def test_integer_words_between_two_places_are_nearly_the_worst_case(scheme, k):
+    """Rows and columns that are constant: what is left of each element points one way."""
+    plan, rng = plan_of(scheme=scheme, promote=0), np.random.default_rng(0)
+    a, b = (np.repeat((1 + rng.uniform(0, 0.03, (200, 1))).astype(np.float32), k, axis=1) for _ in "ab")
+    b = np.ascontiguousarray(b.T)
+    assert 0.75 < share(plan, a, b, computed(plan, a, b)) <= 1
+
+
+def test_what_integer_words_are_held_against_by_hand():
+    a, b = np.float32([[1, -3, 2]]), np.float32([[2], [-5], [1]])
+    assert fixed.reach(SCHEMES.get("mixpert2"), a, b) == 3 * 3 * 5
+    assert fixed.reach(SCHEMES.get("residues7"), a, b) == pytest.approx(np.sqrt(14 * 30))
+    a, b = (np.concatenate([x, np.zeros((30, 1)), np.float32([[4]])]).astype(np.float32) for x in (a.T, b))
+    assert fixed.reach(SCHEMES.get("mixpert2_tile"), a.T, b) == 32 * (3 * 5 + 4 * 4)  # 32 k, and the last two
+
+
 def test_what_alpha_beta_and_the_c_before_may_round():
     """Three roundings: two units in the last place are two thirds of what is allowed, whatever the sign."""
     plan = plan_of(scheme="fp32", promote=0)
@@ -69,6 +87,9 @@ def test_worst_cases_by_hand():
     for k, steps in ((8, 1), (9, 2), (64, 8)):
         assert worst_case(unit, k) == pytest.approx(lost + steps * step * (1 + 2 * 2.0**-11) + 2 * U, rel=1e-9)
     assert split_worst(unit.scheme) == pytest.approx(lost)
+    moving = plan_of(promote=64, tile=TINY)  # the low products stay: of 128 k sixteen steps
+    for k, low, moves in ((64, 8, 1), (128, 16, 2)):
+        assert worst_case(moving, k) == pytest.approx(lost + 8 * step + low * step * 2.0**-10 + moves * U + 2 * U, rel=1e-9)
     moved = predicted(unit.scheme, unit.unit, 128, 64, compensated=True).worst - predicted(unit.scheme, unit.unit, 128, 64).worst
     assert moved == pytest.approx(U + 0.4 * U * 4.5 * (1 + U), rel=1e-6)  # one rounding more, and the mean of eight steps' cuts
 
@@ -78,6 +99,7 @@ def test_what_leaves_fp32s_range_by_hand():
     assert TINIEST == 2.0**-149
     assert underflow(plan_of(scheme="bf16x3", tile=TINY), 64) == 3 * 8 * (2.0**-149 + 9 * 2.0**-150)
     assert underflow(plan_of(scheme="bf16x3", tile=TINY), 65) == 3 * 16 * (2.0**-149 + 9 * 2.0**-150)  # two intervals of 64 k
+    assert underflow(plan_of(scheme="bf16x3", tile=TINY), 7) == 3 * (2.0**-149 + 9 * 2.0**-150)
     assert underflow(plan_of(scheme="fp32", promote=0), 64) == 64 * 2.0**-150
 
 
