@@ -378,6 +378,14 @@ def test_a_wrong_kernel_fails_at_small_sizes_too(monkeypatch):
         assert not asked_once(Drops, scheme, monkeypatch, size).passed
 
 
+@pytest.mark.parametrize("scheme", ["ootomo", "fp32", "mixpert2", "mixpert2_tile", "residues7"])
+def test_products_without_an_element_or_a_term_pass(scheme, monkeypatch):
+    for size in ((0, 5, 3), (4, 0, 2), (24, 24, 0), (1, 1, 0)):
+        plan = plan_of(scheme=scheme, promote=0)
+        monkeypatch.setattr(judging, "gemm", lambda *_, **__: Result(np.zeros(size[:2], np.float32), {}))
+        assert judging.Judge(plan, None, None, Device()).accuracy("", oracles.uniform(plan, -1, 1, size, 0)).check.passed
+
+
 def test_the_bound_of_few_rows_or_columns():
     """By hand, d = 1: (1 - 2/9 + 5 sqrt(2/9))^(3/2), and from 16 on no more than SAFETY."""
     assert safety(1, 9999) == safety(3, 1) == safety(0, 0) == pytest.approx((7 / 9 + 5 * np.sqrt(2) / 3) ** 1.5) and 5.5 < safety(1, 1) < 5.6
