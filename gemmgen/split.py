@@ -66,7 +66,7 @@ def row_exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:
 def in_tiles(x: np.ndarray, scheme: Scheme) -> np.ndarray:
     """`x` [rows, k] as [rows, tiles, tile_k], with zeros at the end."""
     rows, k = x.shape
-    return np.pad(x, ((0, 0), (0, -k % scheme.tile_k))).reshape(rows, -1, scheme.tile_k)
+    return np.pad(x, ((0, 0), (0, -k % scheme.tile_k))).reshape(rows, -(-k // scheme.tile_k), scheme.tile_k)
 
 
 def exponents(x: np.ndarray, scheme: Scheme) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from gemmgen.catalog.number import FORMATS, INTEGERS
 from gemmgen.catalog.scheme import Scheme
 from gemmgen.emulate.core.product import SPARE_BITS
+from gemmgen.errors import SpecError
 from gemmgen.plan import Plan
 from gemmgen.split import as_multiplied, kept_products, split
 from gemmgen.verify.bound import lost
@@ -40,8 +41,21 @@ class Problem:
     promise: str = "all exact"
 
 
+MOST_PROMOTE = 1 << 16
+"""k between promotions up to which a kernel can be judged: questions of twice that take less than a gigabyte, and half a minute on the emulator."""
+
+
 def wrapping_k(plan: Plan) -> int:
-    """A k for which every stage is used again and again and promotion fires more than once."""
+    """A k for which every stage is used again and again and promotion fires more than once.
+
+    Raises:
+        SpecError: promotion is so seldom that no question can wait for it.
+    """
+    if plan.promote > MOST_PROMOTE:
+        raise SpecError(
+            "[split] promote", "is too large for a kernel to be verified: each question is of sums that are promoted twice", got=plan.promote,
+            needs=f"0, or at most {MOST_PROMOTE}", remedy=f"promote = {MOST_PROMOTE // plan.block[2] * plan.block[2]}, or 0, which is never",
+        )
     return max(8, 2 * plan.stages + 1) * plan.block[2] + 2 * plan.promote
 
 

@@ -17,6 +17,7 @@ import pytest
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.emulate.core.product import product
+from gemmgen.errors import SpecError
 from gemmgen.render import render
 from gemmgen.run import Result
 from gemmgen.solve import solve
@@ -169,6 +170,21 @@ def test_a_row_of_c_is_a_row_of_b_but_for_what_compensated_sums_give_back(scheme
     assert not off[:, ::2].any() and (np.frexp(rows[:, ::2])[0] * 2.0**24 % 2**4 == 0).all()
     assert (cut / 2 < off.max() <= cut + 1.001) if cut else not off.any()
     assert "20 bits exact" in problem.promise and oracles.permutation(plan_of(scheme=scheme, tile=TINY)).promise == "all exact"
+
+
+def test_promotion_that_no_question_can_wait_for_is_refused_and_the_remedy_serves():
+    def asked(promote):
+        return solve(loads({
+            "split": {"scheme": "ootomo", "promote": promote}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "target": {"gpu": "a100"},
+        }))
+
+    far = asked(1 << 20)
+    for question in (oracles.probes, oracles.permutation, lambda plan: judging.default_size(plan, "emulator"), lambda plan: judging.default_size(plan, "cuda")):
+        with pytest.raises(SpecError, match="promoted twice") as told:
+            question(far)
+    remedy = int(told.value.remedy.removeprefix("promote = ").split(",")[0])
+    assert told.value.where == "[split] promote" and told.value.got == 1 << 20 and remedy == 65536
+    assert 2 * remedy < oracles.wrapping_k(asked(remedy)) < 2 * remedy + 2048 and oracles.wrapping_k(asked(0)) < 2048
 
 
 # ---- one wrong kernel a question
@@ -360,6 +376,14 @@ def test_a_wrong_kernel_fails_at_small_sizes_too(monkeypatch):
                     return product(self.plan.scheme.model_copy(update={"products": kept}), self.plan.gpu.unit, a, b, promote=64, fragment_k=16)
 
         assert not asked_once(Drops, scheme, monkeypatch, size).passed
+
+
+@pytest.mark.parametrize("scheme", ["ootomo", "fp32", "mixpert2", "mixpert2_tile", "residues7"])
+def test_products_without_an_element_or_a_term_pass(scheme, monkeypatch):
+    for size in ((0, 5, 3), (4, 0, 2), (24, 24, 0), (1, 1, 0)):
+        plan = plan_of(scheme=scheme, promote=0)
+        monkeypatch.setattr(judging, "gemm", lambda *_, **__: Result(np.zeros(size[:2], np.float32), {}))
+        assert judging.Judge(plan, None, None, Device()).accuracy("", oracles.uniform(plan, -1, 1, size, 0)).check.passed
 
 
 def test_the_bound_of_few_rows_or_columns():

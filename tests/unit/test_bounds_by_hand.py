@@ -1,0 +1,120 @@
+"""The judge's bounds, held to products that err nearly as much as they allow and to numbers that are worked out by hand: a bound that is wider shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.model.accuracy import predicted, split_worst
+from gemmgen.model.error import U
+from gemmgen.verify import fixed, oracles
+from gemmgen.verify.bound import TINIEST, allowance, bound, share_of_worst, underflow, worst_case
+from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, computed, expected, sequential
+from gemmgen.verify.metrics import exact
+from ways import TINY, plan_of
+
+
+def share(plan, a, b, c) -> float:
+    """The largest error of C over what is allowed it."""
+    return float((np.abs(c - exact(a, b)) / allowance(plan, a, b, exact(np.abs(a), np.abs(b)))).max())
+
+
+def small_terms(k: int, left: float, right: float) -> tuple[np.ndarray, np.ndarray]:
+    """1 x 1, and k - 1 products of left and right."""
+    a, b = np.full((2, k), left, np.float32), np.full((k, 3), right, np.float32)
+    a[:, 0] = b[0] = 1
+    return a, b
+
+
+def test_a_sum_that_loses_every_term_is_nearly_the_worst_case():
+    """FP32: 2^-24 is a tie that falls to 1. A truncating unit drops each of the eight terms of a block that lie below its last bit, 2^-24."""
+    plain = plan_of(scheme="fp32", promote=0)
+    a, b = small_terms(200, 2.0**-12, 2.0**-12)
+    assert 0.95 < share(plain, a, b, sequential(a, b)) <= 1
+    unit = plan_of(promote=0, tile=TINY)
+    a, b = small_terms(1024, 2.0**-12 * (1 - 2.0**-11), 2.0**-12)
+    c = computed(unit, a, b)
+    assert (c == 1).all() and 0.65 < share(unit, a, b, c) <= 1
+
+
+@pytest.mark.parametrize(("scheme", "most"), [("half", 0.9), ("bf16x3", 0.35), ("ootomo", 0.33)])
+def test_elements_that_lie_between_two_words_are_nearly_the_worst_case(scheme, most):
+    """One product each: the largest error of 300 elements a little above 1 times as many."""
+    plan, rng = plan_of(scheme=scheme, promote=0, tile=TINY), np.random.default_rng(0)
+    a, b = ((1 + rng.uniform(0, 0.01, 300)).astype(np.float32) for _ in "ab")
+    assert most < share(plan, a[:, None], b[None, :], computed(plan, a[:, None], b[None, :])) <= 1
+
+
+@pytest.mark.parametrize(("scheme", "k"), [("mixpert2", 1), ("mixpert4", 1), ("residues7", 1), ("mixpert2_tile", 32)])
+def test_integer_words_between_two_places_are_nearly_the_worst_case(scheme, k):
+    """Rows and columns that are constant: what is left of each element points one way."""
+    plan, rng = plan_of(scheme=scheme, promote=0), np.random.default_rng(0)
+    a, b = (np.repeat((1 + rng.uniform(0, 0.03, (200, 1))).astype(np.float32), k, axis=1) for _ in "ab")
+    b = np.ascontiguousarray(b.T)
+    assert 0.75 < share(plan, a, b, computed(plan, a, b)) <= 1
+
+
+def test_what_integer_words_are_held_against_by_hand():
+    a, b = np.float32([[1, -3, 2]]), np.float32([[2], [-5], [1]])
+    assert fixed.reach(SCHEMES.get("mixpert2"), a, b) == 3 * 3 * 5
+    assert fixed.reach(SCHEMES.get("residues7"), a, b) == pytest.approx(np.sqrt(14 * 30))
+    a, b = (np.concatenate([x, np.zeros((30, 1)), np.float32([[4]])]).astype(np.float32) for x in (a.T, b))
+    assert fixed.reach(SCHEMES.get("mixpert2_tile"), a.T, b) == 32 * (3 * 5 + 4 * 4)  # 32 k, and the last two
+
+
+def test_what_alpha_beta_and_the_c_before_may_round():
+    """Three roundings: two units in the last place are two thirds of what is allowed, whatever the sign."""
+    plan = plan_of(scheme="fp32", promote=0)
+    a, b, before = np.zeros((3, 0), np.float32), np.zeros((0, 2), np.float32), np.full((3, 2), 4.0, np.float32)
+    for beta in (0.5, -2.0):
+        c = beta * before.astype(np.float64) * (1 + 2 * U)
+        assert share_of_worst(plan, a, b, before, c, 1.0, beta) == pytest.approx(2 / 3, rel=1e-6)
+        assert share_of_worst(plan, a, b, before, c + 1, 1.0, beta) > 1e5
+    one = np.ones((1, 1), np.float32)
+    for alpha in (0.5, -3.0):  # the product's own k u and epilogue u beside them
+        limit = abs(alpha) * (worst_case(plan, 1) + 3 * U)
+        assert share_of_worst(plan, one, one, None, np.array([[alpha + limit / 2]]), alpha, 0.0) == pytest.approx(0.5, rel=1e-6)
+        assert share_of_worst(plan, one, one, one, np.array([[alpha]]), alpha, 0.0) == 0  # beta = 0 does not look at C
+    assert np.isnan(share_of_worst(plan, one, one, None, np.array([[np.nan]])))
+
+
+def test_worst_cases_by_hand():
+    """FP32: k roundings, and alpha's. Ootomo on Ampere: 8 k at once, each step an ulp and nine terms' last bits; the two low products 2^-11 of that."""
+    fp32, unit = plan_of(scheme="fp32", promote=0), plan_of(promote=0, tile=TINY)
+    assert worst_case(fp32, 100) == pytest.approx(101 * U, rel=1e-9) and worst_case(fp32, 1) == pytest.approx(2 * U, rel=1e-9)
+    step, lost = 2.0**-23 + 9 * 2.0**-24, 2 * 2.0**-22 + 2.0**-44 + 2.0**-22
+    for k, steps in ((8, 1), (9, 2), (64, 8)):
+        assert worst_case(unit, k) == pytest.approx(lost + steps * step * (1 + 2 * 2.0**-11) + 2 * U, rel=1e-9)
+    assert split_worst(unit.scheme) == pytest.approx(lost)
+    moving = plan_of(promote=64, tile=TINY)  # the low products stay: of 128 k sixteen steps
+    for k, low, moves in ((64, 8, 1), (128, 16, 2)):
+        assert worst_case(moving, k) == pytest.approx(lost + 8 * step + low * step * 2.0**-10 + moves * U + 2 * U, rel=1e-9)
+    moved = predicted(unit.scheme, unit.unit, 128, 64, compensated=True).worst - predicted(unit.scheme, unit.unit, 128, 64).worst
+    assert moved == pytest.approx(U + 0.4 * U * 4.5 * (1 + U), rel=1e-6)  # one rounding more, and the mean of eight steps' cuts
+
+
+def test_what_leaves_fp32s_range_by_hand():
+    """Eight steps of three products: FP32's smallest number each, and nine terms cut at 2^-24 of the smallest normal one."""
+    assert TINIEST == 2.0**-149
+    assert underflow(plan_of(scheme="bf16x3", tile=TINY), 64) == 3 * 8 * (2.0**-149 + 9 * 2.0**-150)
+    assert underflow(plan_of(scheme="bf16x3", tile=TINY), 65) == 3 * 16 * (2.0**-149 + 9 * 2.0**-150)  # two intervals of 64 k
+    assert underflow(plan_of(scheme="bf16x3", tile=TINY), 7) == 3 * (2.0**-149 + 9 * 2.0**-150)
+    assert underflow(plan_of(scheme="fp32", promote=0), 64) == 64 * 2.0**-150
+
+
+def test_the_judges_figures():
+    assert (MARGIN, AS_FP32, SAMPLE, LEAST_SAMPLE) == (1.25, 2.0, 48, 400)
+
+
+@pytest.mark.parametrize(("scheme", "gpu", "both", "one"), [
+    ("bf16x3", "a100", 7.3, 22.4), ("half", "a100", 3.1, 3.4), ("fp32", "a100", 2.8, 3.0), ("ootomo", "mi300x", 4.2, 4.7), ("mixpert2", "a100", 2.0, 2.2),
+    ("mixpert2_tile", "a100", 2.0, 2.2), ("bf16x6", "rx7900xtx", 3.3, 4.4), ("residues7", "a100", 4.3, 8.9),
+])
+def test_how_wide_the_statistical_bound_is(scheme, gpu, both, one):
+    """Over what is simulated, of data of both signs and of one: recorded, so that a bound that grows wider, or narrower, shows."""
+    plan = plan_of(scheme=scheme, gpu=gpu, promote=0)
+    for low, wide in ((-1, both), (0, one)):
+        problem = oracles.uniform(plan, low, 1, (48, 48, 512), 3)
+        ratio = bound(plan, problem.a, problem.b, exact(problem.a, problem.b)).relative_frobenius / expected(plan, problem.a, problem.b).simulated
+        assert ratio == pytest.approx(wide, rel=0.05)
