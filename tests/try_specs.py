@@ -87,7 +87,9 @@ def main() -> int:
         print(planned_or_refused(data) if asked.plans else verified_or_refused(data, _device))
         return 0
     outcomes, worker, slowest, start = Counter(), Worker(asked.plans), (0.0, 0), time.monotonic()
-    for number in range(asked.first, asked.first + asked.count):
+    for tried, number in enumerate(range(asked.first, asked.first + asked.count)):
+        if tried and tried % 100 == 0:
+            print(f"{tried} of them: {dict(outcomes)}", flush=True)
         before = time.monotonic()
         found, told = worker.tried(number, asked.limit)
         outcomes[found] += 1
