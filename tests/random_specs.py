@@ -247,6 +247,7 @@ def verified_or_refused(data, device_of) -> str:
     for check in (
         judge.bits("permutation", oracles.permutation(plan)),
         judge.accuracy("U[-1, 1]", oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1)).check,
+        *([judge.batch()] if plan.strided else []), *([judge.outliers()] if plan.fallback else []),
     ):
         assert check.passed, f"{check.name}: {check.detail}"
     return "verified"
