@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gemmgen.batch import KINDS, TLPS, WALKS
 from gemmgen.build import first_that_builds
 from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.gpu import GPUS
+from gemmgen.catalog.input import INPUTS
+from gemmgen.catalog.output import all_outputs
+from gemmgen.catalog.policy import NAMES, UNAVAILABLE
 from gemmgen.catalog.scheme import SCHEMES
+from gemmgen.designs import all_decisions, all_designs
 from gemmgen.errors import GemmgenError, InfeasibleSpec, ResourceError, SpecError, UnknownName
+from gemmgen.render import render
 from gemmgen.run import emulated
 from gemmgen.solve import solve
 from gemmgen.spec import loads
@@ -177,7 +184,7 @@ def assert_typed(refusal: GemmgenError) -> None:
     assert isinstance(refusal, InfeasibleSpec | SpecError | UnknownName), str(refusal)
     assert refusal.where and refusal.problem
     assert refusal.needs or refusal.has, str(refusal)
-    assert refusal.remedy or isinstance(refusal, UnknownName), str(refusal)
+    assert refusal.remedy or not isinstance(refusal, InfeasibleSpec), str(refusal)
 
 
 def plan_or_refusal(data):
@@ -240,6 +247,7 @@ def verified_or_refused(data, device_of) -> str:
     for check in (
         judge.bits("permutation", oracles.permutation(plan)),
         judge.accuracy("U[-1, 1]", oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1)).check,
+        *([judge.batch()] if plan.strided else []), *([judge.outliers()] if plan.fallback else []),
     ):
         assert check.passed, f"{check.name}: {check.detail}"
     return "verified"
@@ -264,3 +272,101 @@ def check_many(count: int, seed: int, strategy, device_of) -> Counter:
     return outcomes
 
 
+
+
+# ---- every key of a spec
+
+_SIZES = (0, 1, 2, 7, 17, 33, 64, 100, 129, 300, 1000, 4096, 100003, 1 << 20, (1 << 31) - 1)
+_EXTENTS = (1, 8, 16, 24, 32, 48, 64, 96, 128, 256)
+_SCHEMES = tuple(SCHEMES.names())
+_EXPRESSIONS = ("blocks_per_sm * intensity", "registers", "shared_bytes", "BM * BN", "1 / 0", "WM - WM", "tlp", "no_such_symbol")
+
+
+def _triple(rng):
+    return [rng.choice(_EXTENTS), rng.choice(_EXTENTS), rng.choice((8, 16, 32, 64, 128))]
+
+
+def _tiles(rng):
+    sides = sorted(rng.sample((16, 32, 64, 128), rng.randint(1, 3)))
+    return [[side, side, rng.choice((16, 32, 64)), rng.choice((64, 128, 256))] for side in sides]
+
+
+def _words(section: str, name: str) -> tuple[str, ...]:
+    one = next(one for one in all_decisions() if (one.section, one.name) == (section, name))
+    return ("auto", *(word.name for word in one.words))
+
+
+def _any_of(*values):
+    return lambda rng: rng.choice(values)
+
+
+def _whole(low: int, high: int):
+    return lambda rng: rng.randint(low, high)
+
+
+def _cycles(rng):
+    return round(rng.uniform(0.5, 200), 2)
+
+
+DRAWN = {
+    "problem.kind": (0.5, _any_of(*KINDS)), "problem.layout": (0.7, _any_of("nn", "nt", "tn", "tt")), "problem.b": (0.1, _any_of(*INPUTS)),
+    "problem.c": (0.1, _any_of(*all_outputs())), **{f"problem.{x}": (0.8, _any_of(*_SIZES)) for x in "mnk"},
+    "problem.matrices": (0.2, _any_of(0, 1, 2, 64, 4096, (1 << 31) - 1)),
+    "split.scheme": (0.8, _any_of("auto", *_SCHEMES)), "split.where": (0.2, lambda rng: rng.choice(_words("split", "where"))),
+    "split.promote": (0.2, _any_of(0, 8, 16, 32, 64, 128, 256, 1 << 20)), "split.sums": (0.2, _any_of("auto", "plain", "compensated")),
+    "split.special": (0.4, _any_of("exact", "fast")), "split.fallback": (0.1, _any_of("none", "fp32", "tf32x3", "ootomo", "scaled")),
+    "accuracy.relative_frobenius": (0.05, _any_of(1e-9, 1e-7, 1e-5, 1e-2)), "accuracy.scaled": (0.03, _any_of(1e-8, 1e-4)),
+    "accuracy.as": (0.03, _any_of("fp32", "tf32", "fp32-rounded")), "accuracy.data": (0.05, _any_of("uniform", "positive", "normal", "spread")),
+    "fragment.policy": (0.2, _any_of("auto", *NAMES, *UNAVAILABLE)), "fragment.shape": (0.05, _any_of("m16n8k16", "m16n8k8", "m16n16k16", "m64n64k16", "m9n9k9")),
+    "tile.block": (0.15, _triple), "tile.warp": (0.15, _triple), "tile.group": (0.15, _whole(1, 64)), "tile.split_k": (0.2, _any_of(1, 1, 2, 3, 5, 64)),
+    "tile.cluster": (0.1, _any_of(1, 2, 4, 8)), "pipeline.loads": (0.15, lambda rng: rng.choice(_words("pipeline", "loads"))),
+    "pipeline.stages": (0.2, _any_of(1, 2, 3, 4, 6, 64)), "pipeline.fragment_buffers": (0.15, _whole(1, 2)),
+    "pipeline.consumers": (0.1, lambda rng: rng.choice(_words("pipeline", "consumers"))),
+    "pipeline.rows": (0.1, lambda rng: rng.choice(_words("pipeline", "rows"))),
+    "pipeline.fragment_caching": (0.1, lambda rng: rng.choice(_words("pipeline", "fragment_caching"))),
+    "pipeline.design": (0.1, _any_of("auto", *(one.name for one in all_designs()))),
+    "batch.tiles": (0.05, _tiles), "batch.walk": (0.1, _any_of("auto", *WALKS)), "batch.tlp": (0.1, _any_of(*TLPS)), "batch.threshold": (0.1, _any_of(0, 1 << 30)),
+    "target.vendor": (0.05, _any_of("auto", "nvidia", "amd")), "target.gpu": (1.0, _any_of(*GPUS.names())),
+    "solve.model": (0.1, _any_of("time", "egemm", "legemm")), **{f"solve.egemm.{x}": (0.03, _cycles) for x in ("T_HMMA", "T_LDG128", "T_STS128", "T_LDS32")},
+    **{f"solve.{model}.{x}": (0.02, _any_of(1024, 65536, 1 << 24)) for model in ("egemm", "legemm") for x in ("register_bytes", "shared_bytes")},
+    "solve.egemm.warps": (0.03, _whole(1, 32)), "solve.legemm.threads": (0.03, _any_of(32, 100, 256, 1024)), "solve.legemm.threshold": (0.03, _any_of(0, 1 << 20)),
+    "solve.maximize": (0.05, _any_of(*_EXPRESSIONS)), "solve.minimize": (0.05, _any_of(*_EXPRESSIONS)),
+    "solve.require": (0.05, lambda rng: [rng.choice(("registers <= 128", "blocks_per_sm >= 2", "BM >= 64", "K < 0", "stages * BK <= 96"))]),
+    "build.allow_spills": (0.1, _any_of(True, False)), "verify.require": (0.1, _any_of("scheme", "fp32")),
+}
+"""How often a key is drawn, and its value; `tests/unit/test_property.py` holds that these are all keys of the schema."""
+
+
+def any_spec(number: int) -> dict:
+    """The spec of that number: a few keys, any of them, of which most go together."""
+    rng = Random(number)
+    keys = 0.3 if rng.random() < 0.6 else 1.0  # many keys at once are mostly refused
+    data: dict = {}
+    for key, (share, drawn) in DRAWN.items():
+        if rng.random() < share * (keys if share <= 0.2 else 1):
+            *sections, name = key.split(".")
+            at = data
+            for section in sections:
+                at = at.setdefault(section, {})
+            at[name] = drawn(rng)
+    scheme = data.get("split", {}).get("scheme", "auto")
+    if scheme != "auto" and rng.random() < 0.9:
+        data.setdefault("problem", {})["b"] = SCHEMES.get(scheme).b or "f32"
+    models = [name for name in ("egemm", "legemm") if name in data.get("solve", {})]
+    if models and rng.random() < 0.9:
+        data["solve"]["model"] = models[0]
+        for name in (*models[1:], "maximize", "minimize"):
+            data["solve"].pop(name, None)
+    if "accuracy" in data and rng.random() < 0.9:
+        data.get("split", {}).pop("scheme", None)
+    return data
+
+
+def planned_or_refused(data) -> str:
+    """`planned`, where there is a plan and a text of it, or `refused`; anything else is a failure."""
+    try:
+        render(solve(loads(data)))
+    except GemmgenError as refusal:
+        assert_typed(refusal)
+        return "refused"
+    return "planned"

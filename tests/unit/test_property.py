@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 
 from gemmgen.naming import kernel_name, parse_name
 from gemmgen.render import render
-from random_specs import bulk_specs, plan_or_refusal, specs
+from gemmgen.spec import json_schema
+from random_specs import DRAWN, any_spec, bulk_specs, plan_or_refusal, planned_or_refused, specs
 
 
 def sound(data) -> str:
@@ -47,3 +48,21 @@ def test_a_random_spec_gives_a_sound_plan_or_a_typed_refusal(strategy, count):
 
     each()
     assert min(outcomes["plan"], outcomes["refusal"]) > count / 10, f"a test of one outcome only: {outcomes}"
+
+
+def test_every_key_of_a_spec_is_drawn():
+    """By the schema: a new key is in it, and has to be among those that are drawn."""
+    schema = json_schema()
+
+    def keys(at, before=""):
+        for name, value in at["properties"].items():
+            value = schema["$defs"][value["$ref"].split("/")[-1]] if "$ref" in value else value
+            yield from keys(value, f"{before}{name}.") if "properties" in value else (f"{before}{name}",)
+
+    assert set(keys(schema)) == set(DRAWN)
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 24), *(pytest.param(at, 500, marks=pytest.mark.long) for at in range(1000, 4000, 500))])
+def test_a_spec_of_any_keys_ends_in_a_plan_or_a_typed_refusal(first, count):
+    outcomes = Counter(planned_or_refused(any_spec(number)) for number in range(first, first + count))
+    assert min(outcomes["planned"], outcomes["refused"]) > count / 10, outcomes

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from gemmgen.catalog.gpu import GPUS as GPU_ROWS
 from gemmgen.catalog.scheme import SCHEMES, Scheme
 from gemmgen.emulate.core.product import product
 from gemmgen.plan import Plan
@@ -22,7 +23,7 @@ from gemmgen.verify import oracles
 from gemmgen.verify.bound import allowance, underflow, worst_case
 from gemmgen.verify.expected import sequential
 from gemmgen.verify.metrics import exact
-from ways import SPLITTING, covering
+from ways import SPLITTING, can_multiply, covering
 
 GPUS = ("a100", "h100", "t4", "mi210", "mi300x", "rx7900xtx")
 
@@ -209,3 +210,48 @@ def test_a_promise_that_is_broken_shows():
         magnitude = exact(np.abs(problem.a), np.abs(problem.b))
         with np.errstate(invalid="ignore"):
             assert (off > allowance(plan, problem.a, problem.b, magnitude)).sum() > 500
+
+
+# ---- hard data on every unit
+
+UNITS = tuple({gpu.matrix_unit: gpu.name for gpu in GPU_ROWS.rows() if gpu.matrix_unit}.values())
+"""A GPU of each matrix unit."""
+
+
+def hard(plan: Plan, k: int = 70) -> oracles.Problem:
+    """Rows of A and columns of B of one kind each: mixed magnitudes, subnormals, what overflows, cancels, stands out, is -0, Inf or NaN, ends words."""
+    rng = np.random.default_rng(3)
+    even = rng.uniform(-1, 1, k)
+    outlier, infinite, none = even.copy(), even.copy(), even.copy()
+    outlier[5], infinite[7], none[9] = 1e30, np.inf, np.nan
+    halves = rng.uniform(0.5, 1, k // 2)
+    ends = [sign * 2.0 ** (power + rng.integers(-1, 2)) for power, sign in zip(np.resize((0, -11, -14, -24, -8, -22), k), np.resize((1, -1, 1), k))]
+    lines = [
+        even * np.exp2(rng.integers(-40, 40, k)), even * np.exp2(rng.integers(-12, 12, k)), even * 2.0**-130, np.full(k, 2.0**-149), even * 2.0**120,
+        even * 7e4, np.concatenate([halves, -halves]), np.resize((1.0, -1 - 2.0**-23), k), outlier, infinite, none, np.full(k, -0.0), np.array(ends), even,
+    ]
+    a = np.array(lines).astype(np.float32)
+    return oracles.Problem(a, plan.stored_b.rounded(np.ascontiguousarray(a[rng.permutation(len(a))].T)))
+
+
+@pytest.mark.parametrize(("gpu", "scheme"), covering(
+    (gpu, row.name) for gpu in UNITS for row in SCHEMES.rows() if not row.residues and can_multiply(gpu, row.name)
+))
+def test_hard_data_is_within_the_bound_or_counted_or_repaired(gpu, scheme):
+    """None silent: nothing that a counter of the promise tells, and no sum that overflowed, which kernels compute again."""
+    plan = solve(loads({
+        "problem": {"b": SCHEMES.get(scheme).b or "f32"}, "split": {"scheme": scheme}, "target": {"gpu": gpu}, "build": {"allow_spills": True},
+    }))
+    problem = hard(plan)
+    a, b = (split(x, plan.scheme, plan.flushes_words, operand=of) for of, x in (("a", problem.a), ("b", np.ascontiguousarray(problem.b.T))))
+    finite_a, finite_b = np.isfinite(problem.a).all(axis=1), np.isfinite(problem.b).all(axis=0)
+    told = [~finite if plan.scheme.by_row or plan.scheme.exact else one.counted for one, finite in ((a, finite_a), (b, finite_b))]
+    assert all((one.counted | finite)[at].all() for one, finite in ((a, finite_a), (b, finite_b)) for at in [~finite])
+    clean = oracles.Problem(np.where(finite_a[:, None], problem.a, np.float32(0)), np.where(finite_b, problem.b, np.float32(0)))
+    with np.errstate(all="ignore"):
+        want, magnitude, c = exact(clean.a, clean.b), exact(np.abs(clean.a), np.abs(clean.b)), computed(plan, clean).astype(np.float64)
+        fine = np.abs(c - want) <= allowance(plan, clean.a, clean.b, magnitude)
+    promised = ~told[0][:, None] & ~told[1][None, :]
+    silent = promised & ~fine & np.isfinite(c)
+    assert not silent.any(), f"rows and columns {np.argwhere(silent)[:5].tolist()}"
+    assert (fine | (magnitude >= 2.0**127))[promised].all() and promised.any()

@@ -156,6 +156,13 @@ def test_what_cannot_be_is_refused_with_its_reason(fixed, words):
     assert caught.value.needs and caught.value.remedy
 
 
+def test_products_of_the_largest_sizes_have_plans():
+    """Bytes of packed words and of planes of a slice are more than 64 bits count there."""
+    largest = 2**31 - 1
+    plan = solve(loads({"problem": {"n": largest, "k": largest}, "split": {"scheme": "residues6"}, "pipeline": {"stages": 3}, "target": {"gpu": "mi300a"}}))
+    assert plan.model["split_bytes"] > 2**64
+
+
 def rendered_or_refused(loaded) -> bool:
     """Whether a spec ends in a kernel's text and not in a typed refusal; nothing else may be."""
     try:
