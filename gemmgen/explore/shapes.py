@@ -117,7 +117,8 @@ def _from_csv(path: Path) -> list[Shape]:
 
 def shapes_of(rows: Iterable[Row]) -> list[Shape]:
     """The sizes and layouts at which kernels were tried, each once and with the same weight."""
-    return [Shape(m, n, k, layout) for m, n, k, layout in dict.fromkeys((row.m, row.n, row.k, row.layout) for row in rows if row.kind == "kernel" and min(row.m, row.n, row.k) > 0)]
+    found = dict.fromkeys((row.m, row.n, row.k, row.layout) for row in rows if row.kind == "kernel" and min(row.m, row.n, row.k) > 0)
+    return [Shape(m, n, k, layout) for m, n, k, layout in found]
 
 
 def merged(shapes: Iterable[Shape], layout: str | None = None) -> list[Shape]:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.optimize
 
-from explored import GPU, plans, sizes, timed
+from explored import GPU, plans, row_of, sizes, timed
 from gemmgen import road
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.cli import main
@@ -71,6 +72,27 @@ def test_the_programme_finds_the_best_of_all_sets_and_greedys_bounds_hold(seed):
     assert greedy(known, 9).cost == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.parametrize("status, bound, least", [(0, 0.0, "cost"), (1, 0.01, "bound"), (1, -3.0, "greedy"), (1, 99.0, "cost")])
+def test_a_set_is_proven_only_where_the_programme_came_to_its_end(monkeypatch, status, bound, least):
+    """After a time-out (status 1) it tells a bound, and no more; a bound above the cost is none."""
+    known = made([[1, 1, 8, 8], [8, 8, 1, 1.5], [2, 2, 2, 2], [9, 9, 9, 1]])
+    given, asked = scipy.optimize.milp, []
+
+    def milp(*arguments, options, **how):
+        asked.append(options["time_limit"])
+        found = given(*arguments, options=options, **how)
+        found.status, found.mip_dual_bound = status, bound
+        return found
+
+    monkeypatch.setattr(scipy.optimize, "milp", milp)
+    found, chosen = exact(known, 2, 7.0), best_set(known, 2, seconds=5.0)
+    assert asked == [7.0, 5.0] and found.method == "exact" and 0 < found.cost < greedy(known, 2).cost
+    assert found.least == {"cost": found.cost, "bound": 0.01, "greedy": 0.0}[least]
+    assert chosen.least == {"cost": found.cost, "bound": max(0.01, greedy(known, 2).least), "greedy": greedy(known, 2).least}[least]
+    monkeypatch.setattr(scipy.optimize, "milp", lambda *_, **how: type("None", (), {"x": None})())
+    assert exact(known, 2) is None and best_set(known, 2) == greedy(known, 2)
+
+
 def test_each_layout_gets_a_kernel_first_or_the_request_is_refused():
     inf = np.inf
     known = made([[1, 1, 1, inf], [1.1, 3, 9, inf], [inf, inf, inf, 1]], layouts=["nn", "nn", "nt"])
@@ -107,6 +129,14 @@ def test_errors_verdicts_and_gpus_say_which_kernels_may_be_chosen():
     assert "--layout" in refusal.value.remedy
     with pytest.raises(SpecError, match="no kernel"):
         choose([replace(row, verdict="hung") for row in rows])
+
+
+def test_a_time_is_the_median_of_all_of_the_kernel_at_the_size():
+    plan, size, other = plans(few=1)[0], (512, 512, 512), (512, 512, 1024)
+    for times, wanted in (([5e-6, 1e-6, 2e-6], 2e-6), ([4e-6, 1e-6, 2e-6, 9e-6], 3e-6), ([7e-6], 7e-6)):
+        rows = [row_of(plan, size, verdict="timed", seconds=one) for one in times] + [row_of(plan, other, verdict="timed", seconds=1.0)]
+        found = costs(rows, GPU, [Shape(*size)])
+        assert found.seconds.tolist() == [[wanted]] and found.measured.all()
 
 
 def test_a_brief_time_counts_only_where_no_whole_one_is():

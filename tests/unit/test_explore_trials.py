@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -128,6 +129,16 @@ def test_the_same_command_goes_on_where_it_stopped(tmp_path):
     assert Running(study.candidates(), tmp_path, InHere()).run().kept == 6
     [space] = Store(tmp_path).rows("kind = 'space'")
     assert space.gpu == "a100" and json.loads(space.extra)["rejected"] == dict(study.candidates().rejected)
+
+
+def test_a_trial_is_another_with_another_compiler_kernel_problem_data_stage_or_effort():
+    def named(compiler="NVRTC 12", identity="i", problem="h200 1x2x3 nn", data="uniform", how="timed", **effort):
+        running = SimpleNamespace(_compilers={"sm_90a": compiler, "sm_80": "NVRTC 1"}, study=SimpleNamespace(head=SimpleNamespace(data=data)))
+        return Running._id(running, identity, SimpleNamespace(told=problem), "sm_90a", how, **effort)
+
+    names = [named(), named("NVRTC 13"), named(identity="j"), named(problem="h200 1x2x3 nt"), named(data="normal"), named(how="judged"), named(effort=0.25),
+             named(effort=0.5)]
+    assert len(set(names)) == len(names) and named() == named(effort=1.0)
 
 
 def test_time_that_is_up_begins_no_further_trial(tmp_path):

@@ -49,6 +49,7 @@ def test_rows_that_were_held_out_are_told_better(found):
     for one in found.errors.values():
         assert one.after < 0.05 < one.before and abs(one.lean_after) < 0.03
     assert found.rows == found.errors["fitted"].rows == found.kernels * found.sizes  # every kernel was timed at every size
+    assert found.errors["new kernels"].rows == 2 * 30 and found.errors["new sizes"].rows == 8 * 6
     assert found.kernels == 6 and found.sizes == 24  # a fifth of 8 kernels and of 30 sizes are held out
 
 

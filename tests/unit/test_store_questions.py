@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from collections import Counter
 from datetime import UTC, datetime
-from math import exp, log
+from math import exp, log, nan
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("duckdb")
@@ -25,7 +28,7 @@ def stored(folder, *rows: dict) -> Store:
     given = {"study": "s", "kind": "kernel", "verdict": "timed", "gpu": "h200", "m": 64, "n": 32, "k": 16, "layout": "nn", "scheme": "ootomo"}
     with Writer(folder) as writer:
         for at, one in enumerate(rows):
-            writer.add(Row(**{**given, "trial": f"t{at}", "kernel": f"k{at}", "at": datetime(2026, 1, 1, 0, at, tzinfo=UTC), **one}))
+            writer.add(Row(**{**given, "trial": f"t{at}", "kernel": f"k{at}", "at": datetime(2026, 1, 1, at // 60, at % 60, tzinfo=UTC), **one}))
     return Store(folder)
 
 
@@ -108,6 +111,111 @@ def test_which_studies_there_are(tmp_path):
     store = stored(tmp_path, {"seconds": 1e-6}, {"verdict": "modelled"}, {"verdict": "died", "m": 1}, {"study": "t", "verdict": "refused"})
     assert answer(store, "studies", "study", "trials", "problems", "timed", "not_timed", "refused", "not_right") == [
         ("s", 3, 2, 1, 1, 0, 1), ("t", 1, 1, 0, 0, 1, 0)]
+
+
+def drawn_rows(seed: int) -> list[dict]:
+    """Rows of several GPUs, layouts, sizes that differ in one extent alone, kinds, verdicts, schemes and compilers; some trials twice, no two times equal."""
+    draw, rows = np.random.default_rng(seed), []
+    sizes = [(64, 32, 16), (16, 32, 64), (64, 16, 32), (64, 32, 17), (2**21, 2**21, 2**21)]  # the last one's product is 2^63
+    for at in range(400):
+        m, n, k = sizes[draw.integers(5)]
+        one = {
+            "gpu": str(draw.choice(["h200", "a100"])), "layout": str(draw.choice(["nn", "tn"])), "m": m, "n": n, "k": k,
+            "study": str(draw.choice(["s", "t"])), "scheme": str(draw.choice(["ootomo", "half"])), "generator": str(draw.choice(["1", "2"])),
+            "kind": str(draw.choice(["kernel"] * 5 + ["rival"] * 5 + ["reference", "space"])), "compiler": str(draw.choice(["nvrtc 12", "nvrtc 13"])),
+            "verdict": str(draw.choice(["timed"] * 6 + ["wrong", "refused", "right", "died", "hung", "failed", "compiled", "modelled"])),
+            "trial": f"t{draw.integers(350)}", "kernel": f"k{at}", "block": f"{at}x1x1", "reason": str(draw.choice(["", "C1: 5.5 B", "C22: 6 B", "spills"])),
+            "seconds": float(np.exp(draw.normal(-12, 1))), "predicted_seconds": float(np.exp(draw.normal(-12, 1))), "error": float(10 ** draw.uniform(-8, -3)),
+        }
+        rows.append({**one, **{name: None for name in ("seconds", "predicted_seconds", "error") if draw.random() < 0.1}})
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_questions_have_the_answers_that_python_works_out(tmp_path, seed):
+    given = [{**one, "at": datetime(2026, 1, 1, at // 60, at % 60, tzinfo=UTC)} for at, one in enumerate(drawn_rows(seed))]
+    store = stored(tmp_path, *given)
+    newest = list({one["trial"]: one for one in given}.values())  # the last of each trial
+    timed = [one for one in newest if one["verdict"] == "timed" and one["seconds"]]
+
+    def by(rows, *names):
+        groups: dict[tuple, list[dict]] = {}
+        for one in rows:
+            groups.setdefault(tuple(one[name] for name in names), []).append(one)
+        return groups
+
+    problem = ("gpu", "layout", "m", "n", "k")
+    place = lambda one: (one["gpu"], one["layout"], one["m"] * one["n"] * one["k"], one["m"], one["n"], one["k"])  # noqa: E731
+    expected = []
+    for key, group in by(timed, *problem).items():
+        kernels = [one for one in group if one["kind"] == "kernel"]
+        if kernels:
+            best = min(kernels, key=lambda one: one["seconds"])
+            rivals = [one for one in group if one["kind"] == "rival" and one["error"] and best["error"] and one["error"] <= 2 * best["error"]]
+            rival = min(rivals, key=lambda one: one["seconds"], default={"kernel": None, "seconds": nan})
+            flops = 2.0 * best["m"] * best["n"] * best["k"]
+            expected.append((place(best), best["kernel"], best["scheme"], best["block"], 1e6 * best["seconds"], flops / best["seconds"] / 1e12, best["error"],
+                             len(kernels), rival["kernel"], rival["seconds"] / best["seconds"]))
+    found = [(place(one), one["kernel"], one["scheme"], one["block"], one["microseconds"], one["tflops"], one["error"], one["timed"], one["rival"],
+              nan if one["times_as_fast"] is None else one["times_as_fast"]) for one in store.answer("best").to_pylist()]
+    assert len(found) > 8 and any(one[8] for one in found)
+    assert [one[:4] + one[6:9] for one in found] == [one[:4] + one[6:9] for one in sorted(expected)]
+    assert np.allclose([one[4:6] + one[9:] for one in found], [one[4:6] + one[9:] for one in sorted(expected)], rtol=1e-12, equal_nan=True)
+
+    expected = []
+    for group in by([one for one in timed if one["error"] is not None], *problem).values():
+        expected += [(place(one), one["seconds"], one["kernel"], one["kind"]) for one in group
+                     if not any(other["seconds"] < one["seconds"] and other["error"] <= one["error"] for other in group)]
+    found = store.answer("frontier").to_pylist()
+    assert [(place(one), one["kernel"], one["kind"]) for one in found] == [(one[0], *one[2:]) for one in sorted(expected)]
+    assert np.allclose([one["microseconds"] for one in found], [1e6 * one[1] for one in sorted(expected)], rtol=1e-12)
+
+    predicted = [one for one in timed if one["kind"] == "kernel" and one["predicted_seconds"]]
+    expected = []
+    for group in by(predicted, *problem).values():
+        first, best = min(group, key=lambda one: one["predicted_seconds"]), min(group, key=lambda one: one["seconds"])
+        expected.append((place(first), len(group), first["kernel"], best["kernel"], first["seconds"] / best["seconds"], 1e6 * first["seconds"]))
+    found = [(place(one), one["timed"], one["first_choice"], one["fastest"], one["times_the_fastest"], one["microseconds"])
+             for one in store.answer("first-choice").to_pylist()]
+    assert [one[:4] for one in found] == [one[:4] for one in sorted(expected)] and any(one[2] != one[3] for one in found)
+    assert np.allclose([one[4:] for one in found], [one[4:] for one in sorted(expected)], rtol=1e-12)
+
+    found = store.answer("model").to_pylist()
+    groups = by(predicted, "gpu", "scheme")
+    assert [(one["gpu"], one["scheme"]) for one in found] == sorted(groups)
+    for one in found:
+        group = groups[one["gpu"], one["scheme"]]
+        ratios = np.array([row["seconds"] / row["predicted_seconds"] for row in group])
+        worst = int(np.abs(np.log(ratios)).argmax())
+        assert one["kernels"] == len(group) and one["of_kernel"] == "{kernel} {m}x{n}x{k}".format(**group[worst])
+        assert np.allclose([one[name] for name in ("geometric_mean", "spread", "of_5_percent", "of_95_percent", "worst")],
+                           [exp(np.log(ratios).mean()), exp(np.log(ratios).std(ddof=1)), *np.quantile(ratios, [0.05, 0.95]), ratios[worst]], rtol=1e-12)
+
+    tried = [one for one in given if one["kind"] != "space"]
+    found = store.answer("studies").to_pylist()
+    groups = by(tried, "study", "gpu")
+    assert [(one["study"], one["gpu"]) for one in found] == sorted(groups)
+    for one in found:
+        group = groups[one["study"], one["gpu"]]
+        count = lambda *verdicts: sum(row["verdict"] in verdicts for row in group)  # noqa: B023, E731
+        assert [one[name] for name in ("trials", "problems", "timed", "not_timed", "refused", "not_right", "since", "until", "generators")] == [
+            len(group), len(by(group, "m", "n", "k", "layout")), count("timed"), count("right", "compiled", "modelled"), count("refused"),
+            count("wrong", "hung", "died", "failed"), min(row["at"] for row in group), max(row["at"] for row in group), "1 2"]
+
+    found = store.answer("verdicts").to_pylist()
+    groups, of_gpu = by(tried, "gpu", "verdict"), by(tried, "gpu")
+    assert {(one["gpu"], one["verdict"]) for one in found} == set(groups)
+    for one in found:
+        group = groups[one["gpu"], one["verdict"]]
+        known = Counter(re.sub(r"[0-9]+(\.[0-9]+)?", "#", row["reason"]) for row in group)
+        assert one["trials"] == len(group) and one["share"] == pytest.approx(len(group) / len(of_gpu[one["gpu"],]))
+        assert one["of_this_reason"] == known[one["reason"]]
+    assert [(one["gpu"], -one["trials"]) for one in found] == sorted((one["gpu"], -one["trials"]) for one in found)
+
+
+def test_a_verdict_tells_its_five_most_frequent_reasons(tmp_path):
+    store = stored(tmp_path, *({"verdict": "wrong", "reason": "abcdefg"[at]} for at in range(7) for _ in range(at + 1)))
+    assert answer(store, "verdicts", "reason", "of_this_reason") == [("g", 7), ("f", 6), ("e", 5), ("d", 4), ("c", 3)]
 
 
 @pytest.mark.parametrize("name", questions())

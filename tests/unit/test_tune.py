@@ -137,6 +137,44 @@ def test_levels_that_cannot_be_had_and_errors_that_are_not_finite_are_not_chosen
     assert search(never).choice is None
 
 
+def test_what_misses_the_threshold_by_no_number_is_neither_kept_nor_a_step():
+    """Of two GEMMs the second's fast level gives NaN at the output."""
+    def error(choice):
+        return float("nan") if choice[1] == 0 else 0.1
+
+    question, _ = planted([[1, 2], [1, 4]], [[0.1, 0.05], [inf, 0.05]], 0.3, error=error)
+    assert not question.meets((0, 0)) and question.meets((0, 1)) and search(question).choice == (0, 1)
+    question, _ = planted([[1, 2], [1, 4]], [[0.1, 0.05], [0.1, 0.05]], 0.3, error=error)
+    found = search(question)
+    assert found.choice == (0, 1) and found.whole.choice == (0, 1) and found.whole.run == 3
+    assert [(step.choice, step.kept) for step in found.walk.steps] == [((1, 0), False), ((0, 1), True)]
+
+
+def test_what_is_found_equals_the_threshold_and_is_never_slower():
+    question, ran = planted([[1, 2]], [[0.5, 0.1]], 0.5)
+    assert question.meets((0,)) and search(question).choice == (0,)
+    question, _ = planted([[1, 2], [1, 2]], [[0.5, 0.1], [0.4, 0.1]], 0.45, error=lambda choice: 0.2 if choice != (0, 0) else 1.0)
+    assert all(refined(question, equal) == equal for equal in ((1, 0), (0, 1)))  # the other takes as long
+    assert refined(question, (1, 1)) in ((1, 0), (0, 1)) and question.time(refined(question, (1, 1))) == 3
+
+
+def test_an_output_with_an_element_that_is_no_number_has_an_infinite_error(chain, monkeypatch):
+    profiled = tune.profile(chain, gpu="a100", device="model", levels=["half", "ootomo"])
+    given, half = tune.Simulation.product, profiled.levels[0]
+
+    def product_with_nan(self, gemm, level, *rest):
+        found = given(self, gemm, level, *rest).copy()
+        if level is half:
+            found[-1, -1] = np.nan
+        return found
+
+    monkeypatch.setattr(tune.Simulation, "product", product_with_nan)
+    runs = Runs(profiled.program, profiled.levels, profiled.engine)
+    count = len(profiled.program.gemms)
+    assert runs.error((0,) * count) == inf and 0 < runs.error((1,) * count) < 1e-5
+    assert runs.alone(0, 0) == inf and runs.error((EXACT,) * count) < 1e-6
+
+
 def test_a_dominated_level_is_no_step_of_the_rule():
     question, _ = planted([[1, 2, 3, 4]], [[0.5, 0.6, 0.2, 0.1999]], 1.0)
     assert question.ladder(0) == (0, 2)

@@ -25,4 +25,4 @@ rivalled AS (
 SELECT gpu, layout, m, n, k, best.kernel, best.scheme, best.block, 1e6 * best.seconds AS microseconds, 2e-12 * m * n * k / best.seconds AS tflops,
        best.error, timed, rival.kernel AS rival, rival.seconds / best.seconds AS times_as_fast
 FROM fastest LEFT JOIN rivalled USING (gpu, layout, m, n, k)
-ORDER BY gpu, layout, m * n * k, m, n, k
+ORDER BY gpu, layout, 1e0 * m * n * k, m, n, k

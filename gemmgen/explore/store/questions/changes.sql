@@ -24,4 +24,4 @@ SELECT gpu, layout, m, n, k, count(*) AS candidates,
        count(*) FILTER (new IN ('right', 'timed') AND old NOT IN ('right', 'timed')) AS newly_right
 FROM pairs
 GROUP BY gpu, layout, m, n, k
-ORDER BY gpu, layout, m * n * k, m, n, k
+ORDER BY gpu, layout, 1e0 * m * n * k, m, n, k

@@ -13,4 +13,4 @@ chosen AS (
 SELECT gpu, layout, m, n, k, timed, first.seconds / fastest.seconds AS times_the_fastest, 1e6 * first.seconds AS microseconds,
        first.kernel AS first_choice, fastest.kernel AS fastest
 FROM chosen
-ORDER BY gpu, layout, m * n * k, m, n, k
+ORDER BY gpu, layout, 1e0 * m * n * k, m, n, k

@@ -13,4 +13,4 @@ against AS (
 SELECT gpu, layout, m, n, k, kind, kernel, scheme, block, 1e6 * seconds AS microseconds, 2e-12 * m * n * k / seconds AS tflops, error
 FROM against
 WHERE least_of_the_faster IS NULL OR error < least_of_the_faster
-ORDER BY gpu, layout, m * n * k, m, n, k, seconds
+ORDER BY gpu, layout, 1e0 * m * n * k, m, n, k, seconds
