@@ -995,7 +995,9 @@ class Draw:
                  "c": (p.m, p.n)}
         x = of.choice("abc")
         length = lines[x][1 - p.order]
+        far = [-(-FAR // max(1, count - 1)) - of.choice((0, 1)) for count in (lines[x][p.order], p.batch)]  # the first that is too far, and the last that is not
         name, value = of.choice((
+            (f"ld{x}", far[0]), (f"ld{x}", far[0]), (f"stride_{x}", min(far[1], 2**63 - 1)), (f"stride_{x}", -far[1]),
             ("size", 8), ("order", 2), ("order", -1), ("transpose_a", 2), ("transpose_b", -1), (of.choice("mnk"), -1), (of.choice("mnk"), LARGEST_EXTENT + 1),
             (of.choice("mnk"), 2**40), (f"ld{x}", length - 1), (f"ld{x}", 0), (f"ld{x}", 2**62), (f"ld{x}", 2**63 - 1), (f"ld{x}", 2**61), ("batch", -2),
             ("batch", 2**62), ("batch", 2**63 - 1), (f"stride_{x}", POINTER_STRIDE), (f"stride_{x}", 2**63 - 1), (f"stride_{x}", 2**61), (f"stride_{x}", -(2**62)),
@@ -1248,7 +1250,8 @@ class Replay:
             AssertionError: a sanitiser has found something.
         """
         (self.folder / "calls").write_bytes(b"".join(map(bytes, calls)))
-        ran = subprocess.run([str(self.folder / "replay"), "calls", "results", "described", mode, str(threads)], cwd=self.folder, capture_output=True, text=True)
+        ran = subprocess.run([str(self.folder / "replay"), "calls", "results", "described", mode, str(threads)], cwd=self.folder, capture_output=True, text=True,
+                             timeout=300)
         assert ran.returncode == 0, ran.stderr[-4000:]
         return list(answers((self.folder / "results").read_bytes()))
 

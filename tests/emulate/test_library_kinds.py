@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 from gemmgen import abi
+from gemmgen.emulate import TOGETHER
 from gemmgen.library import tables
+from gemmgen.library.kernel import FINISH, FINISH_THREADS, FINISH_TILE, finish_source
+from assembled import assembled
 from standin import GCC, Library
 from test_library import NOT_SERVED, OK, Call, of_plan, packed_by, run_packed, status_of
 from test_strided_batches import PORTABLE, portable, prepared
@@ -103,6 +107,30 @@ def test_a_kernel_for_strided_batches_takes_arrays_of_pointers_in_one_launch(way
         one[...] = np.nan
     clean.run()
     clean.check()
+
+
+@pytest.mark.parametrize("scalars", [False, True], ids=["beta of the host", "scalars of the device"])
+def test_the_kernel_of_epilogues_finds_each_product_of_a_batch(scalars):
+    """Of several blocks in each direction; rows and matrices lie further apart than they are long, and nothing between them is written."""
+    source = finish_source("sm_80")
+    package, name = (gpu := plan_of().gpu).maker.emulator
+    emulator = getattr(import_module(package), name)(assembled(source).assembly, gpu.unit, source=source.text, source_name=source.file_name, schedule=TOGETHER)
+    batch, m, n, ldc, ldt, apart_c, apart_t = 3, 35, 131, 133, 140, 4800, 5000
+    rng = np.random.default_rng(3)
+    c, t, bias = (rng.uniform(-1, 1, size).astype(np.float32) for size in (batch * apart_c, batch * apart_t, n))
+
+    def matrices(x: np.ndarray, ld: int, apart: int) -> np.ndarray:
+        return np.lib.stride_tricks.as_strided(x, (batch, m, n), (4 * apart, 4 * ld, 4))
+
+    wanted = c.copy()
+    alpha, beta = (0.5, -2.0) if scalars else (1.0, 0.25)
+    matrices(wanted, ldc, apart_c)[...] = np.maximum(alpha * matrices(t, ldt, apart_t) + beta * matrices(c, ldc, apart_c) + bias, 0)
+    held = {name: emulator.upload(x, name=name) for name, x in (("c", c), ("t", t), ("bias", bias), ("scalars", np.array([0.5, -2.0], np.float32)))}
+    at = {name: one.address for name, one in held.items()}
+    given = (at["scalars"], at["scalars"] + 4, 9.0) if scalars else (0, 0, 0.25)
+    blocks = batch * -(-m // FINISH_TILE[0]) * -(-n // FINISH_TILE[1])
+    emulator.launch(FINISH, (blocks, 1, 1), (FINISH_THREADS, 1, 1), 0, [at["c"], ldc, apart_c, at["t"], ldt, apart_t, *given, at["bias"], m, n, 1])
+    assert np.abs(emulator.read(held["c"], np.float32, c.shape) - wanted).max() < 1e-6
 
 
 def plan_launches(library: Library):

@@ -13,8 +13,8 @@ from gemmgen.abi import STATUS, interface
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.errors import InfeasibleSpec, ResourceError, SpecError
-from gemmgen.explore.dispatch import non_negative
-from gemmgen.library import choice
+from gemmgen.explore.dispatch import Estimate, non_negative
+from gemmgen.library import choice, made
 from gemmgen.library.choice import Candidate, Pool
 from gemmgen.library.file import BATCHES, library_from
 from gemmgen.library.made import choose, estimates
@@ -355,3 +355,69 @@ def test_least_squares_that_are_not_negative():
         found = non_negative(matrix, wanted)
         gradient = matrix.T @ (matrix @ found - wanted)
         assert (found >= 0).all() and (gradient >= -1e-9).all() and np.abs(gradient * found).max() < 1e-9  # Karush, Kuhn and Tucker's conditions
+
+
+# ---- by hand
+
+
+def of_seconds(seconds, *, gpu="a100", layout="nn", **more) -> Candidate:
+    times = np.array(seconds, float)
+    return Candidate("here", GPUS.get(gpu), layout, times, times, preferred=frozenset(range(len(times))), settled=SimpleNamespace(hash=str(seconds)), **more)
+
+
+def test_what_a_kernel_is_for_is_told():
+    sizes = ((64, 32, 16, 1), (64, 32, 16, 256), (1, 2, 3, 2), (4, 5, 6, 1), (7, 8, 9, 1))
+    assert choice.told(sizes[0]) == "64x32x16" and choice.told(sizes[1]) == "256 of 64x32x16"
+    served = choice.Served(None, None, sizes)
+    assert served.reason == "predicted to be the fastest here at 64x32x16, 256 of 64x32x16, 2 of 1x2x3 and 2 more"
+    assert replace(served, sizes=sizes[:3]).reason.endswith("2 of 1x2x3")
+    assert replace(served, sizes=(), packed=True).reason == "for products whose B is packed"
+    assert replace(served, sizes=()).reason == "taken where the library is asked for it"
+
+
+def test_a_size_counts_by_the_square_root_of_its_mean_extent_and_all_of_its_products():
+    assert choice.weights(((64, 64, 64, 1), (256, 64, 16, 1), (16, 16, 16, 1), (16, 16, 16, 64))) == pytest.approx([8, 8, 4, 8])
+
+
+def test_costs_are_logarithms_over_the_best_of_each_group_and_size(monkeypatch):
+    """A kernel of another group, and one that does not serve a size, cost more than the slowest of those that do."""
+    monkeypatch.setattr(Candidate, "format", property(lambda self: self.label or None))
+    groups, sizes = [("a100", "nn"), ("a100", "nt")], ((64, 64, 64, 1), (16, 16, 16, 64))
+    found = [of_seconds((1, 8)), of_seconds((4, 2), label="x"), of_seconds((np.inf, 4)), of_seconds((3, 5), layout="nt")]
+    logs, heavy = choice.costs(found, groups, sizes)
+    ratios = np.exp(logs)
+    assert ratios[:2, :2] == pytest.approx(np.array([[1, 4], [4, 1]])) and ratios[2, 1] == pytest.approx(2) and ratios[3, 2:] == pytest.approx([1, 1])
+    assert ratios[2, 0] == pytest.approx(choice.UNSERVED * 4) and ratios[3, 1] == pytest.approx(choice.UNSERVED * 4)
+    assert ratios[:3, 2:] == pytest.approx(np.full((3, 2), choice.UNSERVED))
+    assert heavy == pytest.approx([0.25] * 4)
+    # with words that were packed once, a single product counts once more, for those alone that read them
+    logs, heavy = choice.costs(found[:3], groups[:1], sizes, packed=True)
+    assert np.exp(logs)[:, 2] == pytest.approx([choice.UNSERVED, 1, choice.UNSERVED]) and heavy == pytest.approx([1 / 3] * 3)
+
+
+def test_of_each_n_and_k_of_a_tile_the_best_is_a_candidate_unless_it_is_slow():
+    columns = {"seconds": np.array([3, 1, 1.2, 1.4, 1.6, 1.5]), "BN": np.array([64, 64, 64, 32, 16, 64]), "BK": np.array([16, 32, 32, 32, 32, 64])}
+    order = np.argsort(columns["seconds"], kind="stable")
+    assert choice._best_of_tiles(columns, order) == [1, 3, 5], "1.5 times the best is not slow"
+    many = {"seconds": np.ones(20), "BN": np.arange(20), "BK": np.ones(20, int)}
+    assert choice._best_of_tiles(many, np.arange(20)) == list(range(choice.MOST_TILES)) == list(range(12))
+
+
+def test_a_dispatch_tables_kernels_take_what_it_tells_for_each_product():
+    told = {"tile": [64, 32], "slices": 2, "sms": 108, "launch": 1e-6, "wave": 2e-6, "step": 1e-9, "operand": 1e-12, "output": 2e-12}
+    spec = {**FIXED, "target": {"gpu": "a100"}}
+    table = SimpleNamespace(kernels={
+        label: SimpleNamespace(gpu=gpu, layout="nn", spec=spec, estimate=Estimate(**told)) for label, gpu in (("k1", "a100"), ("k2", "h100"))})
+    [one] = choice._of_table("here", table, GPUS.get("a100"), "nn", ((128, 64, 100, 1), (1000, 1000, 64, 5)))
+    waves = -(-16 * 32 * 2 // 108)
+    single = [1e-6 + 2e-6 + 50e-9 + 1e-12 * 192 * 100 + 2e-12 * 128 * 64, 1e-6 + waves * (2e-6 + 32e-9) + 1e-12 * 2000 * 64 + 2e-12 * 1e6]
+    assert one.single == pytest.approx(single) and one.seconds == pytest.approx([single[0], 5 * single[1]])
+    assert (one.label, one.plan.block, one.estimate.slices, one.strided) == ("k1", (64, 64, 32), 2, False)
+
+
+def test_sizes_that_are_drawn_lie_among_the_librarys_and_half_of_them_on_multiples_of_32():
+    drawn = made._drawn(np.array([[64, 128, 256], [4096, 512, 1024]]))
+    assert drawn.shape == (made.DRAWN, 3) and drawn.min() >= 64 and drawn.max() <= 4096
+    assert (drawn[::2] % 32 == 0).all() and (drawn[1::2] % 32 == 0).mean() < 0.2
+    logs = np.log(drawn) - np.log(64)
+    assert 0.4 < (logs / np.log(64)).mean() < 0.6, "evenly on a logarithmic scale"

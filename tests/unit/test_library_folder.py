@@ -240,6 +240,16 @@ def test_without_a_fallback_there_is_no_portable_kernel(library_of):
     assert not [image for image in library.images if image.suffix == ".ptx"]
 
 
+def test_kernels_of_a_gpu_and_layout_are_numbered_those_for_most_sizes_first(library_of):
+    use = [{"split": {"scheme": "ootomo"}, "tile": {"block": block, "warp": warp}, "pipeline": {"stages": 3}}
+           for block, warp in (([32, 32, 32], [16, 16, 32]), ([128, 128, 32], [64, 32, 32]))]
+    library = library_of(kernels_at_most=2, sizes=[[64, 64, 64], [96, 64, 64], [8192, 8192, 1024]], use=use)
+    assert [(kernel.label, kernel.built.plan.block[:2], kernel.is_fallback) for kernel in library.kernels] == [
+        ("a100_nn_1", (32, 32), False), ("a100_nn_2", (128, 128), False), ("portable_nn", (64, 64), True)]
+    assert [kernel.estimate.tile for kernel in library.kernels[:2]] == [(32, 32), (128, 128)]
+    assert "64x64x64, 96x64x64" in library.kernels[0].reason and "8192x8192x1024" in library.kernels[1].reason
+
+
 def test_gpus_of_one_architecture_share_a_kernel(library_of):
     library = library_of(gpus=["a100", "a800"], kernels_at_most=2)
     assert [kernel.label for kernel in library.kernels] == ["a100_nn_1", "portable_nn"]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gemmgen.abi import Line, Parameter
 from gemmgen.build import Binary, Built
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.errors import GemmgenError
@@ -547,6 +548,25 @@ def test_what_the_runtime_cannot_launch_is_refused():
     stored = plan_of(scheme="bf16x3_bb16", promote=32)
     with pytest.raises(GemmgenError, match="B or C that is not FP32"):
         tables.check(of_plan("stored", stored, None))
+    told = of_plan("told", plan_of(), None)
+    grouped = replace(told, built=replace(told.built, plan=SimpleNamespace(of_products=True, kind="grouped")))
+    with pytest.raises(GemmgenError, match="told one by one"):
+        tables.check(grouped)
+    source = told.built.source
+    last = source.interface.launches[-1]
+    for parameter in (Parameter("turns", "int", "", argument="turns"), Parameter("m", "float", "", argument="m"), Parameter("lda", "int", "", argument="lda")):
+        launches = (*source.interface.launches[:-1], replace(last, lines=(*last.lines, Line((parameter,)))))
+        other = replace(source, interface=replace(source.interface, launches=launches))
+        with pytest.raises(GemmgenError, match=f"(?s)does not pass.*{parameter.element} {parameter.name} of {last.symbol}"):
+            tables.check(replace(told, built=replace(told.built, source=other)))
+    tables.check(told)
+    far = Parameter("a_status", "unsigned long long", "", pointer=True, region="status", offset=tables.LARGEST_OFFSET + 1)
+    with pytest.raises(ValueError, match="too far"):
+        tables._parameter(far, source.interface, "told")
+    assert tables._parameter(replace(far, offset=tables.LARGEST_OFFSET), source.interface, "told") == "{-1, 0, 65535}"
+    with pytest.raises(ValueError, match="one too many: k"):
+        tables._product([(one, 1) for one in ("m", "n", "batch", "k_padded", "k")], {})
+    assert tables._product([("m", 64), ("split", 2), ("k", 32)], {"split": 5}) == (3, [("m", 64), ("k", 32)])
 
 
 def test_portable_ptx_is_of_an_old_version_and_for_no_chip_alone():
