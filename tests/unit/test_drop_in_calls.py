@@ -384,6 +384,18 @@ def test_what_a_kernel_is_given():
         3 * 10**at for at in range(7)]
 
 
+def test_a_drivers_error_is_the_vendors_own_status():
+    ran = run_python(OF_HIP + """
+driver("libamdhip64.so.7")
+watched = watch()
+watched.watched_answer(0, 1)
+for name, handle in (("hipblasSgemm", handles[0]), ("rocblas_sgemm", handles[1])):
+    given, c, kept = arguments(name, handle)
+    tell(**{name: typed(default, name)(*given)})
+""", "hipblas", LD_PRELOAD=watching("hipblas"))
+    assert ran.told == {"hipblasSgemm": 5, "rocblas_sgemm": 6}
+
+
 LT_RUNS = MATMUL.replace("SIZES", SMALL, 1) + """
 watched.watched_answer(0, -17)  # refused when it is to run: the host's memory stays as it is
 memory = ctypes.create_string_buffer(8192)
@@ -405,6 +417,15 @@ def test_matmul_uses_the_callers_workspace_where_it_is_large_enough(tmp_path):
     whole = 2 << 20
     assert ran.told == {"own": [1, True, 4096, 0x340], "exact": [1, True, 1024, 0x340], "small": [1, False, whole, 0x340], "aside": [1, False, whole, 0x340],
                         "none": [1, False, whole, 0x340], "failed": 13}
+    ran = run_python(LT_RUNS.split("watched.watched_answer")[0] + """
+gpu, handle = driver(), P()
+lt.cublasLtCreate(ctypes.byref(handle))
+memory = array(*[1.0] * 100)
+at, (la, lb, ld) = ctypes.addressof(memory), (layout(M, K, 7), layout(K, N_, 8), layout(M, N_, 9))
+status = matmul(handle, description({}), ctypes.addressof(alpha), at, la, at, lb, ctypes.addressof(beta), at, ld, at, ld, None, None, 0, 0x340)
+tell(status=status, gone=[gpu.counted("freed"), default.cublasLtDestroy(handle), gpu.counted("freed")])
+""", LD_PRELOAD=watching())
+    assert ran.told == {"status": 0, "gone": [0, 0, 1]}
     # A kernel that needs none is given none.
     (levels := tmp_path / "levels").write_text("all kernel reference_fallback\n")
     ran = run_python(LT_RUNS, LD_PRELOAD=watching(), LAB_LEVELS=str(levels))
