@@ -689,7 +689,8 @@ def test_distances():
 
 
 class Pretended:
-    """Runs of a program of four calls, in two periods of two, without a process: kernel `exact` serves all, `rough` errs, `never` serves none, `odd` calls otherwise."""
+    """Runs of a program of four calls, in two periods of two, without a process. Kernel `exact` serves all, `rough` errs, `never` serves none,
+    `partly` all but one; with `odd` the program calls less."""
 
     command, period = ["program"], 2
 
@@ -818,7 +819,8 @@ def test_what_a_log_holds(tmp_path):
     """Sums over kinds and processes, the most frequent first; lines that are none are left out."""
     counts = dict.fromkeys(dropped.COUNTED, 0)
     lines = [
-        {"taken": True, "kernel": "few", "count": 2, "checked": 2, **counts, "a_lossy": 3}, {"taken": True, "kernel": "many", "count": 5, "checked": 4, **counts, "a_lossy": 4},
+        {"taken": True, "kernel": "few", "count": 2, "checked": 2, **counts, "a_lossy": 3},
+        {"taken": True, "kernel": "many", "count": 5, "checked": 4, **counts, "a_lossy": 4},
         {"taken": True, "kernel": "few", "count": 1}, {"taken": False, "reason": "rare", "count": 1}, {"taken": False, "reason": "often", "count": 4},
         {"taken": False, "reason": "often", "count": 3}, {"summary": True, "untold": 2}, {"summary": True, "untold": 5}, {"summary": True}, [1], 5]
     (tmp_path / "log").write_text("\n".join(json.dumps(line) for line in lines) + '\n{"taken": true, "cou')
@@ -832,7 +834,8 @@ def test_what_a_log_holds(tmp_path):
     nothing = dropped.read_log(tmp_path / "none", code=3)
     assert (nothing.taken, nothing.passed, nothing.counters, nothing.processes, nothing.code) == (0, 0, None, 0, 3)
     record = {"ordinal": 1, "routine": "r", "m": 2, "n": 3, "k": 4, "layout": "nt", "batch": 5, "site": "s", "taken": False}
-    (tmp_path / "record").write_text("\n".join(json.dumps(one) for one in (record, record | {"ordinal": 0, "taken": True, "kernel": "few", "seconds": 1e-3, "sgemm_seconds": 2e-3})))
+    (tmp_path / "record").write_text("\n".join(json.dumps(one) for one in (record, record | {"ordinal": 0, "taken": True, "kernel": "few", "seconds": 1e-3,
+        "sgemm_seconds": 2e-3})))
     assert dropped.read_record(tmp_path / "record") == [
         dropped.Call(0, "r", 2, 3, 4, "nt", 5, "s", True, "few", 1e-3, 2e-3), dropped.Call(1, "r", 2, 3, 4, "nt", 5, "s", False, None, 0.0, 0.0)]
     with pytest.raises(GemmgenError, match="is no record"):
@@ -866,7 +869,8 @@ def test_what_a_library_is_built_from(tmp_path, monkeypatch):
         shim._build_kernels(tmp_path, {"name": "lab", "guard": "LAB"}, "no-such-compiler")
     recipe = json.loads((dropped_in.folder() / shim.RECIPE).read_text())
     (tmp_path / "shim").mkdir()
-    for wrong in (recipe | {"audit": {}}, recipe | {"preload": {**recipe["preload"], "sources": [3]}}, {key: recipe[key] for key in recipe if key != "guard"}, [1]):
+    for wrong in (recipe | {"audit": {}}, recipe | {"preload": {**recipe["preload"], "sources": [3]}}, {key: recipe[key] for key in recipe if key != "guard"},
+                  [1]):
         (tmp_path / shim.RECIPE).write_text(json.dumps(wrong))
         with pytest.raises(GemmgenError, match="is no library with a preload library"):
             shim.recipe_of(tmp_path)
