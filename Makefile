@@ -66,7 +66,8 @@ $(INSTALLED): pyproject.toml
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-# JAX and torch for the CPU, where they can be had: once, and never torch's usual wheel, which brings CUDA of several GB. The tests that need them skip elsewhere.
+# JAX and torch for the CPU, where they can be had: tried once, and never torch's usual wheel, which brings CUDA of several GB.
+# The tests that need them skip elsewhere.
 $(FRAMEWORKS): $(INSTALLED)
 	@for wheels in jax 'torch==2.13.0+cpu'; do \
 	    timeout 300 $(RUN) -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 20 --only-binary :all: $$wheels 2>/dev/null || \

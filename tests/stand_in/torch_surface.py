@@ -307,7 +307,8 @@ def modules() -> dict[str, ModuleType]:
     matmul = SimpleNamespace(default=Composite())
     parts: dict[str, dict[str, Any]] = {
         "torch": {
-            "Tensor": Tensor, "float32": float32, "float64": float64, "uint8": uint8, "strided": "torch.strided", "device": device, "cuda": Cuda(), "empty": empty,
+            "Tensor": Tensor, "float32": float32, "float64": float64, "uint8": uint8, "strided": "torch.strided", "device": device, "cuda": Cuda(),
+            "empty": empty,
             "_check": _check, "broadcast_shapes": lambda *shapes: Size(np.broadcast_shapes(*shapes)),
             "relu": lambda x: Tensor(np.maximum(x.value, 0), x.device),
             "library": SimpleNamespace(custom_op=lambda name, *, mutates_args, device_types: lambda function: Operator(function, name, device_types)),

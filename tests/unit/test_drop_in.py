@@ -679,6 +679,63 @@ def test_a_program_is_transformed_for_an_error_of_its_output(tmp_path, solver, m
             transformed(built, program_of(script, tmp_path), result, 1)
 
 
+def test_distances():
+    """Relative to the reference; of a reference of zeros as it is; of other shapes and what is not finite, infinite."""
+    from gemmgen.library.transformed import distance
+
+    one = np.array([3.0, 4.0])
+    assert distance(one, one) == 0 and distance(one * 1.5, one) == pytest.approx(0.5) and distance(one, 0 * one) == 5
+    assert {distance(one[:1], one), distance(one[None], one), distance(one * np.nan, one), distance(one * np.inf, one)} == {np.inf}
+
+
+class Pretended:
+    """Runs of a program of four calls, in two periods of two, without a process. Kernel `exact` serves all, `rough` errs, `never` serves none,
+    `partly` all but one; with `odd` the program calls less."""
+
+    command, period = ["program"], 2
+
+    def __init__(self, **answers):
+        from types import SimpleNamespace
+
+        self.built, self.count, self.asked, self.answers = SimpleNamespace(), 0, [], answers
+
+    def place(self, call):
+        return call.ordinal % self.period
+
+    def under(self, levels, step):
+        self.asked.append(levels)
+        self.count += 1
+        kernel = levels.split()[2] if levels.startswith("all kernel") else ""
+        wrong = 1e-3 * levels.count("kernel rough") + 1e-6 * levels.count("ordinal 0 kernel exact")
+        calls = [dropped.Call(i, "r", 5 + i % 2, 6, 7, "nn", 1, "s", bool(kernel) and kernel != "never" and not (kernel == "partly" and i == 3), kernel or None,
+                              float(1 + i % 2), 8.0 + i % 2) for i in range(3 if kernel == "odd" else 0 if self.answers.get("nothing") else 4)]
+        return np.array([1.0, 0.0]) * (1 + wrong), calls
+
+
+def test_levels_are_chosen_among_what_serves(monkeypatch):
+    from gemmgen.library import transformed as room
+
+    def chosen(threshold, known, runs=None, **how):
+        monkeypatch.setattr(room, "kernel_names", lambda built: list(known))
+        return room.transform(runs or Pretended(), threshold, **how)
+
+    found = chosen(1e-4, ("exact", "rough", "never", "partly"))
+    assert found.levels == ("kernel exact", "kernel rough", "kernel partly", "vendor")
+    assert found.question.seconds == [[2, 2, 2, 16], [4, 4, np.inf, 18]]
+    assert [[pytest.approx(x, abs=1e-12) for x in row] for row in found.question.alone] == [[1e-6, 1e-3, 0, 0], [0, 1e-3, np.inf, 0]]
+    assert found.text.startswith("period 2\nordinal ") and found.text.endswith("all vendor\n") and "rough" not in found.text
+    assert found.seconds() == 34 and [call.ordinal for call in found.calls] == [0, 1] and found.error <= 1e-4
+    far = chosen(0.6, ("exact",), reference=np.array([2.0, 0.0]))
+    assert far.question.floor == pytest.approx(0.5) and far.text is not None
+    none = chosen(0.1, ("exact",), reference=np.array([2.0, 0.0]))
+    assert none.text is None and none.error == np.inf
+    assert chosen(1e-2, ("exact", "rough"), kernels=["rough"]).levels == ("kernel rough", "vendor")
+    for kernels, how, told in ((("exact",), {"kernels": ["other"]}, "is no kernel of the library"), (("odd",), {}, "does not call the same"),
+                               (("never",), {}, "has no GEMM that a kernel"), (("exact",), {"runs": Pretended(nothing=True)}, "calls no GEMM")):
+        with pytest.raises(GemmgenError, match=told):
+            chosen(1, kernels, **how)
+
+
 def test_gemmgen_transform(tmp_path, solver):
     """What it prints and writes; and exit code 2 where nothing meets the threshold."""
     levels, other = tmp_path / "solver.levels", tmp_path / "other.npy"
@@ -747,6 +804,78 @@ def test_settings_of_an_earlier_run_do_not_stay(tmp_path):
     base = {"LAB_OFF": "1", "LAB_LEVELS": "old", "LAB_OTHER": "kept", "LD_PRELOAD": f"other.so {tmp_path}/p.so", "PATH": "/bin"}
     assert dropped.environment(built, dropped.Settings(log=tmp_path / "log", min_gain=0, audit=False), base) == {
         "LAB_OTHER": "kept", "PATH": "/bin", "LD_PRELOAD": f"{tmp_path}/p.so:other.so", "LAB_LOG": f"{tmp_path}/log", "LAB_MIN_GAIN": "0"}
+
+
+def test_every_setting_is_a_variable(tmp_path):
+    built = shim.Built("lab", "LAB", tmp_path / "liblab.so", tmp_path / "p.so", tmp_path / "a.so")
+    asked = dropped.Settings(tmp_path / "log", tmp_path / "record", tmp_path / "levels", largest_error=0, min_gain=2.5, check=True, frames=3)
+    assert dropped.environment(built, asked, {"LD_AUDIT": "b.so", "LAB_FRAMES": "8"}) == {
+        "LD_PRELOAD": f"{tmp_path}/p.so", "LD_AUDIT": f"{tmp_path}/a.so:b.so", "LAB_LOG": f"{tmp_path}/log", "LAB_RECORD": f"{tmp_path}/record",
+        "LAB_LEVELS": f"{tmp_path}/levels", "LAB_LARGEST_ERROR": "0", "LAB_MIN_GAIN": "2.5", "LAB_CHECK": "1", "LAB_FRAMES": "3"}
+    assert dropped.environment(built, dropped.Settings(), {}) == {"LD_PRELOAD": f"{tmp_path}/p.so", "LD_AUDIT": f"{tmp_path}/a.so"}
+
+
+def test_what_a_log_holds(tmp_path):
+    """Sums over kinds and processes, the most frequent first; lines that are none are left out."""
+    counts = dict.fromkeys(dropped.COUNTED, 0)
+    lines = [
+        {"taken": True, "kernel": "few", "count": 2, "checked": 2, **counts, "a_lossy": 3},
+        {"taken": True, "kernel": "many", "count": 5, "checked": 4, **counts, "a_lossy": 4},
+        {"taken": True, "kernel": "few", "count": 1}, {"taken": False, "reason": "rare", "count": 1}, {"taken": False, "reason": "often", "count": 4},
+        {"taken": False, "reason": "often", "count": 3}, {"summary": True, "untold": 2}, {"summary": True, "untold": 5}, {"summary": True}, [1], 5]
+    (tmp_path / "log").write_text("\n".join(json.dumps(line) for line in lines) + '\n{"taken": true, "cou')
+    found = dropped.read_log(tmp_path / "log", code=9)
+    assert (found.taken, found.passed, found.processes, found.untold, found.code) == (8, 8, 3, 7, 9)
+    assert list(found.kernels.items()) == [("many", 5), ("few", 3)] and list(found.reasons.items()) == [("often", 7), ("rare", 1)]
+    assert found.counters == {"checked": 6, **counts, "a_lossy": 7}
+    told = found.as_dict()
+    assert {key: told[key] for key in ("taken", "passed", "processes", "untold", "code")} == {"taken": 8, "passed": 8, "processes": 3, "untold": 7, "code": 9}
+    assert (told["reasons"], told["kernels"], told["counters"], len(told["calls"])) == (found.reasons, found.kernels, found.counters, 6)
+    nothing = dropped.read_log(tmp_path / "none", code=3)
+    assert (nothing.taken, nothing.passed, nothing.counters, nothing.processes, nothing.code) == (0, 0, None, 0, 3)
+    record = {"ordinal": 1, "routine": "r", "m": 2, "n": 3, "k": 4, "layout": "nt", "batch": 5, "site": "s", "taken": False}
+    (tmp_path / "record").write_text("\n".join(json.dumps(one) for one in (record, record | {"ordinal": 0, "taken": True, "kernel": "few", "seconds": 1e-3,
+        "sgemm_seconds": 2e-3})))
+    assert dropped.read_record(tmp_path / "record") == [
+        dropped.Call(0, "r", 2, 3, 4, "nt", 5, "s", True, "few", 1e-3, 2e-3), dropped.Call(1, "r", 2, 3, 4, "nt", 5, "s", False, None, 0.0, 0.0)]
+    with pytest.raises(GemmgenError, match="is no record"):
+        dropped.read_record(tmp_path / "log")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(GemmgenError, match="cannot be read"):
+        dropped.read_log(tmp_path / "fifo")
+
+
+def test_a_program_that_a_signal_ends():
+    assert dropped.run(dropped_in.built(), ["/bin/sh", "-c", "kill -9 $$"], dropped.Settings()).code == 137
+
+
+def test_what_a_library_is_built_from(tmp_path, monkeypatch):
+    """Without CMake by the compiler alone, of both sources; what the compiler says where it fails; a recipe that is not whole is none."""
+    import ctypes
+
+    for name, text in (("lab.c", "int other(void);\n__attribute__((visibility(\"default\"))) int lab_kernels(void) { return other(); }\n"),
+                       ("code.c", "int other(void);\nint other(void) { return 3; }\n")):
+        (tmp_path / "src").mkdir(exist_ok=True)
+        (tmp_path / "src" / name).write_text(text)
+    which = shim.shutil.which
+    monkeypatch.setattr(shim.shutil, "which", lambda name: None if name == "cmake" else which(name))
+    assert shim.kernels_of(tmp_path, "lab") is None
+    shim._build_kernels(tmp_path, {"name": "lab", "guard": "LAB"}, "gcc")
+    assert shim.kernels_of(tmp_path, "lab") == tmp_path / "build" / "liblab.so" and ctypes.CDLL(str(tmp_path / "build" / "liblab.so")).lab_kernels() == 3
+    (tmp_path / "src" / "code.c").write_text("#error nothing\n")
+    with pytest.raises(GemmgenError, match="fails in"):
+        shim._build_kernels(tmp_path, {"name": "lab", "guard": "LAB"}, "gcc")
+    with pytest.raises(GemmgenError, match="no-such-compiler: is not installed"):
+        shim._build_kernels(tmp_path, {"name": "lab", "guard": "LAB"}, "no-such-compiler")
+    recipe = json.loads((dropped_in.folder() / shim.RECIPE).read_text())
+    (tmp_path / "shim").mkdir()
+    for wrong in (recipe | {"audit": {}}, recipe | {"preload": {**recipe["preload"], "sources": [3]}}, {key: recipe[key] for key in recipe if key != "guard"},
+                  [1]):
+        (tmp_path / shim.RECIPE).write_text(json.dumps(wrong))
+        with pytest.raises(GemmgenError, match="is no library with a preload library"):
+            shim.recipe_of(tmp_path)
+    (tmp_path / shim.RECIPE).write_text(json.dumps(recipe))
+    assert shim.recipe_of(tmp_path) == recipe
 
 
 def test_the_page_tells_every_reason_and_function():

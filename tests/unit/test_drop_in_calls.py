@@ -144,7 +144,8 @@ def one(told, ta=0, tb=0, orders=(0, 0, 0, 0), batch=1, attributes={}, beta=beta
     attributes = {3: ta, 4: tb, **attributes}
     size = {"a": (K, M) if ta else (M, K), "b": (N_, K) if tb else (K, N_), "c": (M, N_), "d": (M, N_), **sizes}
     batches = batch if isinstance(batch, tuple) else (batch,) * 4
-    la, lb, ld = (layout(*size[of], LDS[i], orders[(0, 1, 3)[i]], batches[(0, 1, 3)[i]], STRIDES[i], kinds[(0, 1, 3)[i]], more[(0, 1, 3)[i]]) for i, of in enumerate("abd"))
+    la, lb, ld = (layout(*size[of], LDS[i], orders[(0, 1, 3)[i]], batches[(0, 1, 3)[i]], STRIDES[i], kinds[(0, 1, 3)[i]], more[(0, 1, 3)[i]]) for i,
+                  of in enumerate("abd"))
     lc = layout(*size["c"], **{"ld": LDS[2], "order": orders[2], "batch": batches[2], "stride": STRIDES[2], "kind": kinds[2], "more": more[2], **own_c})
     given = [handle, description(attributes, compute).value, ctypes.addressof(alpha), A, la.value, B, lb.value, ctypes.addressof(beta), D if c_is_d else C,
              lc.value, D, ld.value, 0x9991, 0x9992, 12345, 0x100]
@@ -216,7 +217,8 @@ one("TYPES d", kinds=(0, 0, 0, 2))
 one("COMPUTE", compute=77)
 one("OPERATION a", ta=3)
 one("OPERATION b", tb=3)
-for name, sizes in (("m", {"a": (M + 1, K)}), ("n", {"b": (K, N_ + 1)}), ("k", {"b": (K + 1, N_)}), ("c rows", {"c": (M + 1, N_)}), ("c columns", {"c": (M, N_ + 1)})):
+for name, sizes in (("m", {"a": (M + 1, K)}), ("n", {"b": (K, N_ + 1)}), ("k", {"b": (K + 1, N_)}), ("c rows", {"c": (M + 1, N_)}),
+                    ("c columns", {"c": (M, N_ + 1)})):
     one(f"SIZES {name}", sizes=sizes)
 for name, sizes in (("m", {"a": (K, M + 1)}), ("n", {"b": (N_ + 1, K)}), ("k", {"b": (N_, K + 1)})):
     one(f"SIZES t {name}", ta=1, tb=1, sizes=sizes)
@@ -365,7 +367,7 @@ one("refused")
 
 
 def test_what_a_kernel_is_given():
-    """Its number, the workspace, the handle's stream; while a stream is captured, code may be loaded. A driver's error is the caller's, and nothing is passed on."""
+    """Its number, the workspace, the handle's stream; code may be loaded while a stream is captured. A driver's error is the caller's: nothing is passed on."""
     ran = run_python(RUNS, LD_PRELOAD=watching())
     told = ran.told
     whole = 2 << 20
@@ -384,6 +386,18 @@ def test_what_a_kernel_is_given():
         3 * 10**at for at in range(7)]
 
 
+def test_a_drivers_error_is_the_vendors_own_status():
+    ran = run_python(OF_HIP + """
+driver("libamdhip64.so.7")
+watched = watch()
+watched.watched_answer(0, 1)
+for name, handle in (("hipblasSgemm", handles[0]), ("rocblas_sgemm", handles[1])):
+    given, c, kept = arguments(name, handle)
+    tell(**{name: typed(default, name)(*given)})
+""", "hipblas", LD_PRELOAD=watching("hipblas"))
+    assert ran.told == {"hipblasSgemm": 5, "rocblas_sgemm": 6}
+
+
 LT_RUNS = MATMUL.replace("SIZES", SMALL, 1) + """
 watched.watched_answer(0, -17)  # refused when it is to run: the host's memory stays as it is
 memory = ctypes.create_string_buffer(8192)
@@ -392,7 +406,8 @@ for name, at, size in (("own", place, 4096), ("exact", place, 1024), ("small", p
     la, lb, ld = layout(M, K, 7), layout(K, N_, 8), layout(M, N_, 9)
     k = description({})
     before = watched.watched_gemms()
-    matmul(0x77, k, ctypes.addressof(alpha), ctypes.addressof(memory), la, ctypes.addressof(memory), lb, ctypes.addressof(beta), ctypes.addressof(memory) + 4096,
+    matmul(0x77, k, ctypes.addressof(alpha), ctypes.addressof(memory), la, ctypes.addressof(memory), lb, ctypes.addressof(beta),
+           ctypes.addressof(memory) + 4096,
            ld, ctypes.addressof(memory) + 4096, ld, None, at, size, 0x340)
     tell(**{name: [watched.watched_gemms() - before, watched.watched_memory() == place, watched.watched_bytes(), watched.watched_stream()]})
 watched.watched_answer(0, 7)
@@ -405,6 +420,15 @@ def test_matmul_uses_the_callers_workspace_where_it_is_large_enough(tmp_path):
     whole = 2 << 20
     assert ran.told == {"own": [1, True, 4096, 0x340], "exact": [1, True, 1024, 0x340], "small": [1, False, whole, 0x340], "aside": [1, False, whole, 0x340],
                         "none": [1, False, whole, 0x340], "failed": 13}
+    ran = run_python(LT_RUNS.split("watched.watched_answer")[0] + """
+gpu, handle = driver(), P()
+lt.cublasLtCreate(ctypes.byref(handle))
+memory = array(*[1.0] * 100)
+at, (la, lb, ld) = ctypes.addressof(memory), (layout(M, K, 7), layout(K, N_, 8), layout(M, N_, 9))
+status = matmul(handle, description({}), ctypes.addressof(alpha), at, la, at, lb, ctypes.addressof(beta), at, ld, at, ld, None, None, 0, 0x340)
+tell(status=status, gone=[gpu.counted("freed"), default.cublasLtDestroy(handle), gpu.counted("freed")])
+""", LD_PRELOAD=watching())
+    assert ran.told == {"status": 0, "gone": [0, 0, 1]}
     # A kernel that needs none is given none.
     (levels := tmp_path / "levels").write_text("all kernel reference_fallback\n")
     ran = run_python(LT_RUNS, LD_PRELOAD=watching(), LAB_LEVELS=str(levels))
@@ -431,7 +455,8 @@ def test_what_levels_and_settings_ask_the_library_for(tmp_path):
         for gain in ("0", "1"):
             ran = run_python(ASKED, LD_PRELOAD=watching(), LAB_LEVELS=str(levels), LAB_MIN_GAIN=gain)
             is_taken = gain == "0" or kernel > 0
-            assert ran.told == {"gemm": [1, 1], "kernel": kernel, "error": error, "unpredicted": [1, int(is_taken)], "alpha": [0, 0], "beta": [0, 0]}, (text, gain)
+            want = {"gemm": [1, 1], "kernel": kernel, "error": error, "unpredicted": [1, int(is_taken)], "alpha": [0, 0], "beta": [0, 0]}
+            assert ran.told == want, (text, gain)
             words = shim.REASONS
             assert ran.counts == {"cublasSgemm_v2: taken": 1 + is_taken, f"cublasSgemm_v2: {words['NO_SCALARS']}": 2} | (
                 {} if is_taken else {f"cublasSgemm_v2: {words['UNPREDICTED']}": 1})
@@ -504,7 +529,8 @@ tell(taken=places[0] is not None, first=places[2] == places[3], second=places[4]
 """
     folder = dropped_in.folder()
     for lacks, taken in (("cuUserObjectCreate", False), ("cuStreamGetCtx", False), ("cuStreamGetId", True)):
-        dropped_in.compile_c(dropped_in.SOURCES / "driver.c", tmp_path / "libcuda.so.1", "-shared", "-fPIC", f"-D{lacks}=other_name", "-Wl,-soname,libcuda.so.1")
+        dropped_in.compile_c(dropped_in.SOURCES / "driver.c", tmp_path / "libcuda.so.1", "-shared", "-fPIC", f"-D{lacks}=other_name",
+                             "-Wl,-soname,libcuda.so.1")
         ran = run_python(script, LD_PRELOAD=watching(), LD_LIBRARY_PATH=f"{tmp_path}:{folder / 'vendor'}:{folder}")
         assert ran.told == {"taken": taken, "first": True, "second": True, "apart": 2 if taken else 1}, lacks
         assert set(ran.counts) == {"cublasSgemm_v2: taken" if taken else f"cublasSgemm_v2: {shim.REASONS['NO_CONTEXT']}"}

@@ -652,7 +652,7 @@ const char *lab_gemm_error_string(int) { return "refused"; }
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["nt", "tn"])
 def test_the_example_takes_what_is_right_and_nothing_else(layout, tmp_path):
-    """Leading dimensions beyond a row; an element that is off, all of them, one that is no number, one written beside C, a count that is missing or too many."""
+    """Leading dimensions beyond a row; an element that is off, all of them, one that is no number, one beside C, a count that is missing or too many."""
     [gxx] = need("g++")
     exporter.export(*prepared(problem={"layout": layout}), folder := tmp_path / "out", name="lab_gemm")
     (folder / "cuda_runtime.h").write_text(HOST_RUNTIME)

@@ -264,7 +264,8 @@ def test_products_of_arrays_that_lie_anyhow(lab):
 class Managed(ctypes.Structure):
     """DLManagedTensor."""
 
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("dimensions", ctypes.c_int32), ("code", ctypes.c_uint8),
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("dimensions", ctypes.c_int32),
+                ("code", ctypes.c_uint8),
                 ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
                 ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
@@ -416,7 +417,8 @@ def test_packed_operands_of_every_layout(lab):
     """Of A and of B, in rows, columns, and neither, with gaps; as the products' other extents are told."""
     for which, shape in (("a", (5, 9)), ("b", (9, 7))):
         whole = made(20, 20)
-        for x in (whole[:shape[0], :shape[1]], whole.T[:shape[0], :shape[1]], whole[: 2 * shape[0] : 2, : 2 * shape[1] : 2], np.ascontiguousarray(whole[:shape[0], :shape[1]])):
+        for x in (whole[:shape[0], :shape[1]], whole.T[:shape[0], :shape[1]], whole[: 2 * shape[0] : 2, : 2 * shape[1] : 2],
+                  np.ascontiguousarray(whole[:shape[0], :shape[1]])):
             packed = lab.pack(x, which, hint=3)
             assert packed.shape == shape and packed.struct.operand == ord(which) and packed.bytes == 256 + 4 * x.size
             other = made(9, 7, seed=1) if which == "a" else made(5, 9, seed=1)
@@ -439,13 +441,16 @@ def test_what_is_asked_for_a_choice(lab, monkeypatch):
     lab.select(5, 7, 9, transpose_b=True, activation="gelu_tanh")
     fields = ("transpose_a", "transpose_b", "epilogue", "m", "n", "k", "lda", "ldb", "ldc", "batch", "stride_a", "stride_b", "stride_c", "largest_error")
     told = [tuple(getattr(problem, field) for field in fields) for problem, _ in asked]
-    assert told == [(0, 0, 0, 5, 7, 9, 9, 7, 7, 1, 45, 63, 35, 0), (1, 0, 1, 5, 7, 9, 5, 7, 7, 3, 45, 63, 35, 1e-3), (0, 1, 3, 5, 7, 9, 9, 9, 7, 1, 45, 63, 35, 0)]
+    assert told == [(0, 0, 0, 5, 7, 9, 9, 7, 7, 1, 45, 63, 35, 0), (1, 0, 1, 5, 7, 9, 5, 7, 7, 3, 45, 63, 35, 1e-3),
+                    (0, 1, 3, 5, 7, 9, 9, 9, 7, 1, 45, 63, 35, 0)]
     assert asked[0][1] == asked[2][1] == (None, None) and asked[1][1][1].units == 132
     assert _c.EPILOGUES["gelu"] == 2 and _c.EPILOGUES["identity"] == 0
     monkeypatch.undo()
     plain = dict(m=5, n=7, k=9, lda=9, ldb=9, ldc=9, batch=2, stride_a=100, stride_b=100, stride_c=100)
-    changes = [{}, dict(m=4), dict(n=6), dict(k=8), dict(lda=10), dict(ldb=10), dict(ldc=10), dict(batch=3), dict(stride_a=101), dict(stride_b=101), dict(stride_c=101),
-               dict(transpose_a=1), dict(transpose_b=1), dict(order=1), dict(epilogue=1), dict(flags=2), dict(kernel=1), dict(largest_error=1e-3), dict(bias=16),
+    changes = [{}, dict(m=4), dict(n=6), dict(k=8), dict(lda=10), dict(ldb=10), dict(ldc=10), dict(batch=3), dict(stride_a=101), dict(stride_b=101),
+               dict(stride_c=101),
+               dict(transpose_a=1), dict(transpose_b=1), dict(order=1), dict(epilogue=1), dict(flags=2), dict(kernel=1), dict(largest_error=1e-3),
+               dict(bias=16),
                dict(alpha=16), dict(beta=16)]
     _c._choices.clear()
     for _ in range(2):
@@ -483,9 +488,10 @@ def test_where_the_library_is_looked_for(lab, tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_LIBRARY", "liblab.so")
     assert str(_c.path()) == "liblab.so"
     os.mkfifo(tmp_path / "fifo")
-    monkeypatch.setenv("LAB_LIBRARY", str(tmp_path / "fifo"))
-    with pytest.raises(ImportError, match="no regular file"):
-        _c.library.__wrapped__()
+    for place in (tmp_path, tmp_path / "fifo"):
+        monkeypatch.setenv("LAB_LIBRARY", str(place))
+        with pytest.raises(ImportError, match="no regular file"):
+            _c.library.__wrapped__()
 
 
 def test_vectors_with_gaps_and_batches_in_odd_orders(lab, calls):
@@ -514,7 +520,8 @@ def test_where_matrices_lie(lab):
     from lab import _c
 
     assert [_c.aligned(at) for at in (0, 1, 255, 256, 257)] == [0, 256, 256, 256, 512]
-    assert [_c.layout(*of) for of in ((5, 9, 9, 1), (5, 9, 12, 1), (5, 9, 1, 5), (5, 9, 1, 8), (5, 9, 8, 1), (5, 9, 1, 4), (5, 9, 18, 2), (1, 9, 3, 1), (5, 1, 7, 99),
+    assert [_c.layout(*of) for of in ((5, 9, 9, 1), (5, 9, 12, 1), (5, 9, 1, 5), (5, 9, 1, 8), (5, 9, 8, 1), (5, 9, 1, 4), (5, 9, 18, 2), (1, 9, 3, 1),
+                                      (5, 1, 7, 99),
                                       (1, 9, 1, 1), (0, 9, 9, 1), (5, 0, 0, 1), (1, 9, 5, 2), (5, 1, 1, 1))] == [
         (0, 9), (0, 12), (1, 5), (1, 8), None, None, None, (0, 9), (0, 7), (0, 9), (0, 9), (0, 1), (1, 2), (0, 1)]
     assert _c.merged((2, 1, 3), (6, 99, 2), (3, 5, 1)) == [(6, (2, 1))] and _c.merged((2, 3), (6, 2), (0, 1)) == [(2, (6, 0)), (3, (2, 1))]
@@ -525,7 +532,9 @@ def test_where_matrices_lie(lab):
             _c.problems(a, b, c._replace(shape=wrong))
     with pytest.raises(ValueError, match=r"a batch of \[2, 3\] does not broadcast to \[3\]"):
         _c.problems(_c.Operand(0, (2, 3, 5, 9), (135, 45, 9, 1)), b, _c.Operand(0, (3, 5, 7), (35, 7, 1)))
-    deep = _c.Operand(64, (2, 3, 4, 5, 9), (100000, 10000, 1000, 9, 1)), _c.Operand(128, (3, 4, 9, 7), (700, 63, 7, 1)), _c.Operand(256, (2, 3, 4, 5, 7), (5000, 500, 60, 7, 1))
+    deep = (
+        _c.Operand(64, (2, 3, 4, 5, 9), (100000, 10000, 1000, 9, 1)), _c.Operand(128, (3, 4, 9, 7), (700, 63, 7, 1)),
+        _c.Operand(256, (2, 3, 4, 5, 7), (5000, 500, 60, 7, 1)))
     found = _c.problems(*deep)
     assert [(one.a - 64, one.b - 128, one.c - 256, one.batch, one.stride_a, one.stride_b, one.stride_c) for one in found] == [
         (4 * (100000 * i + 10000 * j), 4 * 700 * j, 4 * (5000 * i + 500 * j), 4, 1000, 63, 60) for i in range(2) for j in range(3)]
@@ -551,7 +560,8 @@ def test_arrays_of_frameworks_go_to_their_own_modules(lab, monkeypatch):
     module.Array, Array.__module__ = Array, "jax"
     monkeypatch.setitem(sys.modules, "jax", module)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=type("Tensor", (), {})))
-    monkeypatch.setattr(_arrays.importlib, "import_module", lambda name: SimpleNamespace(matmul=lambda *given, **named: asked.append((name, given, named)) or "done"))
+    monkeypatch.setattr(_arrays.importlib, "import_module", lambda name: SimpleNamespace(matmul=lambda *given, **named: asked.append((name, given, named))
+        or "done"))
     monkeypatch.setattr(lab._c, "DLPACK_TYPE", 2)
     a, b, out = Array(made(5, 9)), Array(made(9, 7)), Array(np.zeros((5, 7), np.float32))
     assert lab.matmul(a, b, bias=3, activation="relu") == "done" and asked.pop() == ("lab.jax", (a, b), {"bias": 3, "activation": "relu"})

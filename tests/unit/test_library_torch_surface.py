@@ -1,6 +1,8 @@
-"""A library's torch module over the reference library, with a stand-in for torch (tests/stand_in/torch_surface.py) that every machine has: what is read of
-tensors, the operators' rules, what is taken and why not, and what only a GPU would show: devices, streams, contexts. tests/unit/test_library_torch.py has the real
-torch."""
+"""A library's torch module over the reference library, with a stand-in for torch (tests/stand_in/torch_surface.py) that every machine has.
+
+The tests ask what is read of tensors, the operators' rules, what is taken and why not, and what only a GPU would show: devices, streams, contexts.
+tests/unit/test_library_torch.py has the real torch.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,8 @@ def test_linear_takes_rows_of_every_batch_at_once(lab, calls):
     same(lab.linear(x, Tensor(w)), x.value @ w.T)
 
 
-MATMULS = [((5, 9), (9, 7)), ((4, 5, 9), (9, 7)), ((2, 3, 5, 9), (3, 9, 7)), ((5, 9), (4, 9, 7)), ((9,), (9, 7)), ((5, 9), (9,)), ((9,), (9,)), ((2, 5, 9), (9,)),
+MATMULS = [((5, 9), (9, 7)), ((4, 5, 9), (9, 7)), ((2, 3, 5, 9), (3, 9, 7)), ((5, 9), (4, 9, 7)), ((9,), (9, 7)), ((5, 9), (9,)), ((9,), (9,)),
+           ((2, 5, 9), (9,)),
            ((9,), (2, 9, 7)), ((2, 1, 5, 9), (1, 3, 9, 7))]
 
 
@@ -242,12 +245,14 @@ def test_refusals(lab):
     for operator, given, told in (
         (lab.mm, (made(2, 5, 9), b), "matrices"), (lab.mm, (a, made(2, 9, 7)), "matrices"), (lab.mm, (a, made(8, 7)), "do not give"),
         (lab.bmm, (made(2, 5, 9), made(3, 9, 7)), "as many"), (lab.bmm, (a, b), "as many"), (lab.addmm, (made(7), made(2, 5, 9), b), "matrices"),
-        (lab.linear, (a, made(7, 8)), r"\[n, k\]"), (lab.linear, (made(5, 8), made(7, 9)), r"\[n, k\]"), (lab.linear, (a, made(7)), r"\[n, k\]"), (lab.linear, (a, made(7, 9), made(6)), "bias"),
+        (lab.linear, (a, made(7, 8)), r"\[n, k\]"), (lab.linear, (made(5, 8), made(7, 9)), r"\[n, k\]"), (lab.linear, (a, made(7)), r"\[n, k\]"),
+        (lab.linear, (a, made(7, 9), made(6)), "bias"),
         (lab.linear, (a, made(7, 9), None, "tanh"), "activation 'tanh', and there are identity, relu, gelu, gelu_tanh"),
     ):
         with pytest.raises(ValueError, match=told):
             operator(*given)
-    for operator, given in ((lab.mm, (a, made(8, 7))), (lab.mm, (made(2, 5, 9), b)), (lab.bmm, (made(2, 5, 9), made(3, 9, 7))), (lab.bmm, (made(2, 5, 9), made(2, 8, 7))),
+    for operator, given in ((lab.mm, (a, made(8, 7))), (lab.mm, (made(2, 5, 9), b)), (lab.bmm, (made(2, 5, 9), made(3, 9, 7))),
+                            (lab.bmm, (made(2, 5, 9), made(2, 8, 7))),
                             (lab.addmm, (made(7), a, made(8, 7))), (lab.linear, (a, made(7, 8)))):
         with pytest.raises(RuntimeError, match="shapes do not fit"):
             operator.fake(*given)
@@ -338,7 +343,8 @@ def test_packed_layers(lab, calls):
             for shape in ((5, 9), (1, 9), (2, 3, 9), (9,)):
                 x = numbers(*shape, seed=4)
                 same(layer(Tensor(x)), x @ weight.T + (0 if bias is None else bias))
-            assert len(calls) == 4 and all(call.packed.operand == ord("b") and call.bytes == 512 and (call.packed.rows, call.packed.columns) == (9, 7) for call in calls)
+            assert len(calls) == 4 and all(call.packed.operand == ord("b") and call.bytes == 512 and (call.packed.rows, call.packed.columns) == (9, 7)
+                                           for call in calls)
             calls.clear()
             same(lab.linear(Tensor(numbers(5, 9, seed=4)), layer.weight, layer.bias), numbers(5, 9, seed=4) @ weight.T + (0 if bias is None else bias))
             assert [(call.packed, call.bytes) for call in calls] == [(None, 1024)]  # a plan of its own
@@ -419,7 +425,8 @@ def test_what_is_taken(lab, mode):
             same(dispatched(mode, "linear", x, made(7, 9)), x.value @ numbers(7, 9).T)
             same(dispatched(mode, "linear", x, made(7, 9), made(7)), x.value @ numbers(7, 9).T + numbers(7))
         for name, given, want in (("mm", (a, b), a.value @ b.value), ("bmm", batch[:2], batch[0].value @ batch[1].value),
-                                  ("addmm", (c, a, b), a.value @ b.value + c.value), ("baddbmm", (batch[2], *batch[:2]), batch[0].value @ batch[1].value + batch[2].value)):
+                                  ("addmm", (c, a, b), a.value @ b.value + c.value), ("baddbmm", (batch[2], *batch[:2]),
+                                      batch[0].value @ batch[1].value + batch[2].value)):
             out = Tensor(np.zeros(want.shape, np.float32).swapaxes(0, 1).copy().swapaxes(0, 1))
             assert dispatched(mode, name, *given, out=out, into=True) is out
             same(out, want)
@@ -446,9 +453,11 @@ def test_what_is_passed_on_and_why(lab, mode):
 
         for name, given, why in (
             ("mm", (a, wide), "float64"), ("mm", (Tensor(np.ones((5, 9))), b), "float64"), ("addmm", (Tensor(np.ones((5, 7))), a, b), "float64"),
-            ("linear", (a, made(7, 9), Tensor(np.ones(7))), "float64"), ("mm", (a, made(9, 7, on=GPU)), "on cuda"), ("bmm", (made(2, 5, 9, on=GPU), made(2, 9, 7)), "on cuda"),
+            ("linear", (a, made(7, 9), Tensor(np.ones(7))), "float64"), ("mm", (a, made(9, 7, on=GPU)), "on cuda"),
+            ("bmm", (made(2, 5, 9, on=GPU), made(2, 9, 7)), "on cuda"),
             ("mm", (a, sparse), "torch.sparse_coo"), ("mm", (made(0, 9), b), "empty"), ("mm", (a, made(9, 0)), "empty"),
-            ("mm", (made(5, 2), made(2, 7)), "no kernel for matrix units serves it"), ("baddbmm", (made(2, 5, 7), made(2, 5, 2), made(2, 2, 7)), "no kernel for matrix units serves it"),
+            ("mm", (made(5, 2), made(2, 7)), "no kernel for matrix units serves it"), ("baddbmm", (made(2, 5, 7), made(2, 5, 2), made(2, 2, 7)),
+                "no kernel for matrix units serves it"),
         ):
             before = taken.passed[name, why]
             passed(name, *given)

@@ -74,7 +74,8 @@ class Xla:
         functions = gemm or self.library.lab_gemm, prepare or self.library.lab_prepare, self.library.lab_error_string
         self.handler.lab_xla_bind(*(ctypes.cast(function, P) for function in functions))
 
-    def call(self, operands, results, attributes=None, stage=EXECUTE, types=None, names=("transpose_a", "transpose_b", "epilogue"), kind=5, form=3, stream=True):
+    def call(self, operands, results, attributes=None, stage=EXECUTE, types=None, names=("transpose_a", "transpose_b", "epilogue"), kind=5, form=3,
+             stream=True):
         """None, or the error's code."""
         kept = []
 
@@ -93,7 +94,8 @@ class Xla:
                            names=at((P * 8)(*(at(Span(name.encode() + b"xx", len(name))) for name in names))))
         if not stream:
             self.api.get_stream = STREAM()
-        frame = Frame(api=ctypes.addressof(self.api), context=0xc0, stage=stage, operands=buffers(operands, types), results=buffers(results, types[len(operands):]),
+        frame = Frame(api=ctypes.addressof(self.api), context=0xc0, stage=stage, operands=buffers(operands, types),
+                      results=buffers(results, types[len(operands):]),
                       given=given)
         self.errors.clear()
         failed = self.handler.lab_xla_gemm(ctypes.byref(frame))
@@ -185,7 +187,8 @@ def test_workspaces_streams_and_errors(xla):
     seen, answers = [], []
 
     def gemm(problem, workspace, size, stream):
-        seen.append(SimpleNamespace(problem=_c.Problem.from_buffer_copy(ctypes.string_at(problem, ctypes.sizeof(_c.Problem))), workspace=workspace, size=size, stream=stream))
+        seen.append(SimpleNamespace(problem=_c.Problem.from_buffer_copy(ctypes.string_at(problem, ctypes.sizeof(_c.Problem))), workspace=workspace, size=size,
+                                    stream=stream))
         return answers.pop(0) if answers else 0
 
     xla.bind(gemm=(held := GEMM(gemm)))
@@ -234,7 +237,8 @@ def test_frames_that_cannot_be(xla):
     count, attribute, kind, rank, shape, batch = (
         (INVALID, f"lab: {words}") for words in (
             "takes A, B and a bias or none, and gives C and a workspace", "needs int64 attributes transpose_a, transpose_b and epilogue",
-            "operands and C must be float32, and the workspace bytes", "A, B and C must be matrices, or batches of them", "shapes do not fit", "batches do not fit"))
+            "operands and C must be float32, and the workspace bytes", "A, B and C must be matrices, or batches of them", "shapes do not fit",
+            "batches do not fit"))
     for operands, results in (([a], [c, w]), ([a, b, bias, bias], [c, w]), ([a, b], [c]), ([a, b], [c, w, w])):
         assert xla.call(operands, results) == count
     names = ("transpose_a", "transpose_b", "epilogue")
@@ -246,10 +250,12 @@ def test_frames_that_cannot_be(xla):
         types = [11, 11, 11, 11, 6]
         types[at] = of
         assert xla.call([a, b, bias], [c, w], types=types) == kind
-    for operands, results in (([a, b], [made(7), w]), ([made(1, 5, 9), b], [c, w]), ([a, made(1, 9, 7)], [c, w]), ([made(1, 1, 5, 9), made(1, 1, 9, 7)], [made(1, 1, 5, 7), w]),
+    for operands, results in (([a, b], [made(7), w]), ([made(1, 5, 9), b], [c, w]), ([a, made(1, 9, 7)], [c, w]),
+                              ([made(1, 1, 5, 9), made(1, 1, 9, 7)], [made(1, 1, 5, 7), w]),
                               ([a, b], [c, w.reshape(2, -1)])):
         assert xla.call(operands, results) == rank
-    for operands, results in (([made(5, 8), b], [c, w]), ([a, b], [made(6, 7), w]), ([a, b], [made(5, 6), w]), ([a, b, made(6)], [c, w]), ([a, b, made(1, 7)], [c, w])):
+    for operands, results in (([made(5, 8), b], [c, w]), ([a, b], [made(6, 7), w]), ([a, b], [made(5, 6), w]), ([a, b, made(6)], [c, w]),
+                              ([a, b, made(1, 7)], [c, w])):
         assert xla.call(operands, results) == shape
     for turned in ((1, 0, 0), (0, 1, 0)):
         assert xla.call([a, b], [c, w], turned) == shape
