@@ -29,8 +29,8 @@ from gemmgen.run.batch import Product, _given, sizes_of
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import joined, split
 
-FAR = 1 << 35
-"""Elements: the last row of each matrix begins behind as many, so that eight rows are more than 32 bits hold, too."""
+FAR = 1 << 33
+"""Elements: the last row of each matrix begins behind as many, so that a stage of k is more than 31 bits hold, too."""
 
 INT = (1 << 31) - 16  # leading dimensions of products that have their own are of 32 bits
 
