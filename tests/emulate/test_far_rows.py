@@ -373,7 +373,8 @@ def test_the_last_product_of_a_batch_whose_workspace_passes_32_bits(name, monkey
         for x, matrix, layout in (("a", a, plan.layout[0]), ("b", b, plan.layout[1]), ("c", c, "n")):
             stored = np.ascontiguousarray(matrix if layout == "n" else matrix.T)
             origin = (count - 1) * (stored.size + 4)
-            given |= {x: device.emulator.upload_rows(stored[None], name=x, ld=stored.shape[1], origin=origin), f"ld{x}": stored.shape[1], f"stride_{x}": stored.size + 4}
+            given[x] = device.emulator.upload_rows(stored[None], name=x, ld=stored.shape[1], origin=origin)
+            given |= {f"ld{x}": stored.shape[1], f"stride_{x}": stored.size + 4}
 
         def blocks(launch, of_all):
             if launch.role == "gemm":
