@@ -29,8 +29,8 @@ from gemmgen.run.batch import Product, _given, sizes_of
 from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.split import joined, split
 
-FAR = 1 << 35
-"""Elements: the last row of each matrix begins behind as many, so that eight rows are more than 32 bits hold, too."""
+FAR = 1 << 33
+"""Elements: the last row of each matrix begins behind as many, so that a stage of k is more than 31 bits hold, too."""
 
 INT = (1 << 31) - 16  # leading dimensions of products that have their own are of 32 bits
 
@@ -257,17 +257,22 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
     plan, source, binary = OF_PRODUCTS[name]()
     device = EmulatorDevice(plan, source, binary, schedule=TOGETHER, processes=1)
     tile = plan.batch_tiles[-1]
-    like = (tile.m + 3, tile.n + 6, tile.k + 13)
-    sizes = [like, (tile.m + 1, 5, 2 * tile.k + 9), (7, tile.n + 2, 9)] if plan.kind == "grouped" else [like] * 3
+    sizes = [(5, tile.n + 6, tile.k + 13)] * 3  # one row of tiles and several columns
+    if plan.kind == "grouped":  # the last but one of alpha 0, the last without k
+        sizes = [(tile.m + 3, tile.n + 6, tile.k + 13), (tile.m + 1, 5, 2 * tile.k + 9), (7, tile.n + 2, 9), (9, 5, 11), (5, 9, 0)]
     try:
         data = [integers(plan, *size, seed) for seed, size in enumerate(sizes)]
-        products = [Product(*one, -0.5, 2.0) for one in data]
+        alphas = [0.0 if size[2] == 11 else -0.5 for size in sizes]
+        for (a, b, _), alpha in zip(data, alphas):
+            if not alpha:
+                a[:], b[:] = np.nan, np.nan
+        products = [Product(*one, alpha, 2.0) for one, alpha in zip(data, alphas)]
         if plan.kind == "strided":
             one = Placed(plan, device, *(np.stack(each) for each in zip(*data)), limit=INT)
-            placed, entries = [one] * 3, range(3)
+            placed, entries = [one] * 3, [0, 1, 2]
         else:
-            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at if plan.kind == "grouped" else 0], limit=INT) for at, one in enumerate(data)]
-            entries = [0] * 3
+            placed = [Placed(plan, device, *(x[None] for x in one), *PLACES[at % 3 if plan.kind == "grouped" else 0], limit=INT) for at, one in enumerate(data)]
+            entries = [0] * len(data)
         held = [SimpleNamespace(
             **{x: device.address(one.given[x]) + 4 * at * one.given[f"stride_{x}"] for x in "abc"}, **{f"ld{x}": one.given[f"ld{x}"] for x in "abc"},
             buffers=[one.given[x] for x in "abc"],
@@ -280,9 +285,10 @@ def test_products_of_a_batch_whose_rows_are_far_apart(name):
         for schedule in (LAZY_HIGHEST, EAGER_LOWEST):
             device.set_schedule(schedule)
             launch_all(device, source.interface, extents, given, memory)
-        for one, at, (a, b, c) in zip(placed, entries, data):  # C went through the product twice
-            assert np.array_equal(one.c()[at], wanted(plan, a, b, wanted(plan, a, b, c, -0.5, 2.0), -0.5, 2.0), equal_nan=True)
-        status, want = counted(device, source.interface, memory), told(plan, [(a, b) for a, b, _ in data * 2])
+        for one, at, alpha, (a, b, c) in zip(placed, entries, alphas, data):  # C went through the product twice
+            want = wanted(plan, a, b, wanted(plan, a, b, c, alpha, 2.0), alpha, 2.0) if alpha else 4 * c
+            assert np.array_equal(one.c()[at], want, equal_nan=True)
+        status, want = counted(device, source.interface, memory), told(plan, [(a, b) for (a, b, _), alpha in zip(data, alphas) if alpha and a.size] * 2)
         assert {name: status[name] for name in want} == want
     finally:
         device.release()
@@ -367,7 +373,8 @@ def test_the_last_product_of_a_batch_whose_workspace_passes_32_bits(name, monkey
         for x, matrix, layout in (("a", a, plan.layout[0]), ("b", b, plan.layout[1]), ("c", c, "n")):
             stored = np.ascontiguousarray(matrix if layout == "n" else matrix.T)
             origin = (count - 1) * (stored.size + 4)
-            given |= {x: device.emulator.upload_rows(stored[None], name=x, ld=stored.shape[1], origin=origin), f"ld{x}": stored.shape[1], f"stride_{x}": stored.size + 4}
+            given[x] = device.emulator.upload_rows(stored[None], name=x, ld=stored.shape[1], origin=origin)
+            given |= {f"ld{x}": stored.shape[1], f"stride_{x}": stored.size + 4}
 
         def blocks(launch, of_all):
             if launch.role == "gemm":

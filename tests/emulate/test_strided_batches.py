@@ -100,6 +100,7 @@ def test_a_product_that_is_not_finite_is_repaired_from_its_own_operands_and_coun
     assert result.status["a_nonfinite"] == result.status["b_overflow"] == 1 and result.status["repaired"] == 2 * 68
 
 
+@pytest.mark.long
 def test_without_k_c_is_scaled():
     plan, source, _, device = prepared("packed words")
     c = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
