@@ -819,7 +819,8 @@ def _with_copy(options: argparse.Namespace, root: Path, scratch: Path) -> int:
             if new[name].state != found[name].state:
                 print(f"{name} was kept as {found[name].state}, and is {new[name].state}", file=sys.stderr)
         found |= new
-        known.tidy(keys.values())
+        now, rows = Texts(root), read(root)  # what was edited meanwhile may have verdicts from another run
+        known.tidy({*keys.values(), *(now.key(mutant) for mutant in rows if not stale([mutant], root))})
     return told_of(chosen, found, root, texts, whole=chosen == mutants)
 
 
