@@ -225,6 +225,8 @@ STRONG = {
     "a weak load": ("st.release.gpu", "ld", EARLY),
     "stored for the CTA": ("st.release.cta", "ld.acquire.gpu", HIDDEN),
     "loaded for the CTA": ("st.release.gpu", "ld.acquire.cta", EARLY),
+    "stored for the cluster": ("st.release.cluster", "ld.acquire.gpu", HIDDEN),
+    "loaded for the cluster": ("st.release.gpu", "ld.acquire.cluster", EARLY),
 }
 
 

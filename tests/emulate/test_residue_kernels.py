@@ -11,7 +11,7 @@ from gemmgen import abi
 from gemmgen import split as words
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.residues import SEGMENT_K
-from gemmgen.emulate import TOGETHER
+from gemmgen.emulate import EAGER_LOWEST, TOGETHER
 from gemmgen.render import render
 from gemmgen.run import gemm
 from gemmgen.run.emulator import EmulatorDevice
@@ -24,15 +24,16 @@ from ways import AMD_WAYS, WAYS, plan_of
 SMALL = {"small": WAYS["residues"], "five digits": WAYS["residues, two beside each other"]}
 
 
-def made(name: str):
+def made(name: str, schedule=TOGETHER):
     plan = plan_of(**SMALL[name])
     source = render(plan)
-    return EmulatorDevice(plan, source, assembled(source), schedule=TOGETHER), plan, source
+    return EmulatorDevice(plan, source, assembled(source), schedule=schedule), plan, source
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_bits_and_counts_are_the_references(name):
-    device, plan, source = made(name)
+@pytest.mark.parametrize(("name", "schedule"), [("small", TOGETHER), ("five digits", EAGER_LOWEST)], ids=SMALL)
+def test_bits_and_counts_are_the_references(name, schedule):
+    """A warp that copies fills a stage as soon as it is free where warps take turns (EAGER_LOWEST)."""
+    device, plan, source = made(name, schedule)
     assert_bits(Judge(plan, source, None, device), 67, 9, 133)
 
 

@@ -228,7 +228,8 @@ class Texts:
         """A digest of a text and the other files of tests/ that it names, and the modules that it imports."""
         if text not in self._words:
             words, modules = {*re.findall(r"\w+", text)}, re.findall(r"^\s*(?:from|import) (\w+)", text, re.M)
-            data = [content for path, content in self._data.items() if {path.stem, path.parent.name} & words or path.name in text]
+            data = [content for path, content in self._data.items() if path.parent.name in words or path.name in text or
+                    re.search(rf"""["']{re.escape(path.stem)}["']""", text)]
             self._words[text] = _digest([text, *data]), modules
         return self._words[text]
 
@@ -818,7 +819,8 @@ def _with_copy(options: argparse.Namespace, root: Path, scratch: Path) -> int:
             if new[name].state != found[name].state:
                 print(f"{name} was kept as {found[name].state}, and is {new[name].state}", file=sys.stderr)
         found |= new
-        known.tidy(keys.values())
+        now, rows = Texts(root), read(root)  # what was edited meanwhile may have verdicts from another run
+        known.tidy({*keys.values(), *(now.key(mutant) for mutant in rows if not stale([mutant], root))})
     return told_of(chosen, found, root, texts, whole=chosen == mutants)
 
 

@@ -1,6 +1,7 @@
 /*
  * A program that is linked with cuBLAS: threads, calls of each, rows and columns and sums of the product. It prints what a call takes and the first element.
- * With OWN_HANDLES each thread has a handle and a stream of its own, else all share one.
+ * With OWN_HANDLES each thread has a handle and a stream of its own, else all share one. Threads meet before their first call and after it, so that what
+ * belongs to one is never another's that came later.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ int cublasSgemm_v2(void *, int, int, int, int, int, const float *, const float *
 static int calls, m, n, k, own;
 static void *shared;
 static int wrong;
+static pthread_barrier_t all;
 
 static void *work(void *data)
 {
@@ -28,9 +30,13 @@ static void *work(void *data)
         a[i] = 1;
     for (int i = 0; i < k * n; ++i)
         b[i] = 2;
-    for (int i = 0; i < calls; ++i)
+    pthread_barrier_wait(&all);
+    for (int i = 0; i < calls; ++i) {
         if (cublasSgemm_v2(handle, 0, 0, m, n, k, &alpha, a, m, b, k, &beta, c, m) || c[0] != 2 * k || c[m * n - 1] != 2 * k)
             __atomic_store_n(&wrong, 1, __ATOMIC_RELAXED);
+        if (!i)
+            pthread_barrier_wait(&all);
+    }
     if (own)
         cublasDestroy_v2(handle);
     free(a), free(b), free(c);
@@ -46,6 +52,7 @@ int main(int argc, char **argv)
     own = getenv("OWN_HANDLES") != NULL;
     if (!own)
         cublasCreate_v2(&shared);
+    pthread_barrier_init(&all, NULL, count);
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (long i = 0; i < count; ++i)
         pthread_create(&threads[i], NULL, work, (void *)(0x100 + 0x10 * i));

@@ -1,7 +1,10 @@
-"""What every file keeps to, so that a diff fits a screen."""
+"""What every file keeps to: lines that fit a screen, and no test that cannot fail."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +31,78 @@ def test_templates_and_designs_are_among_them():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_no_line_is_wider_than_160(path):
     assert not too_wide(path.read_text()), path
+
+
+# ---- tests that cannot fail
+
+
+TOLERANCES, WIDEST_TOLERANCE = ("atol", "rtol", "rel", "abs"), 0.5
+TESTS = sorted(Path(__file__).parents[1].rglob("*.py"))
+
+
+def _number(node: ast.expr) -> float:
+    """The largest number of an expression of constants and conditions; 0 where it has none."""
+    if isinstance(node, ast.IfExp):
+        return max(_number(node.body), _number(node.orelse))
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) else 0
+
+
+def vacuous(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of a test's text that hold whatever the program does, and why."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Assert):
+            test, parts = node.test, [*ast.walk(node.test)]
+            shown = isinstance(test, (ast.Tuple, ast.List)) and any(not isinstance(one, ast.Starred) for one in test.elts)
+            if shown or isinstance(test, (ast.Dict, ast.Lambda, ast.GeneratorExp, ast.JoinedStr)) or isinstance(test, ast.Constant) and test.value:
+                yield node.lineno, "what is asserted is true by itself"
+            if any(isinstance(one, ast.BoolOp) and isinstance(one.op, ast.Or) and any(isinstance(value, ast.Constant) and value.value for value in one.values)
+                   for one in [test, *(test.values if isinstance(test, ast.BoolOp) else ())]):
+                yield node.lineno, "one side of `or` is always true"
+            for one in parts:
+                if isinstance(one, ast.Compare) and isinstance(one.ops[0], (ast.Eq, ast.Is, ast.LtE, ast.GtE)) and not any(
+                    isinstance(each, ast.Call) for each in ast.walk(one)  # two calls may give two values
+                ) and ast.dump(one.left) == ast.dump(one.comparators[0]):
+                    yield node.lineno, "a thing is compared with itself"
+                if isinstance(one, ast.Compare) and re.fullmatch(r"len\(.*\) >= 0|'' in .*", ast.unparse(one)):
+                    yield node.lineno, "every text and list is so"
+        elif isinstance(node, ast.Call):
+            name, options = ast.unparse(node.func), {option.arg: option.value for option in node.keywords}
+            if any(_number(value) > WIDEST_TOLERANCE for option, value in options.items() if option in TOLERANCES and name.rpartition(".")[2] in (
+                    "allclose", "isclose", "assert_allclose", "approx")):
+                yield node.lineno, "the tolerance is as wide as the number"
+            if name == "pytest.raises" and "match" not in options and ast.unparse(node.args[0]) in ("Exception", "BaseException"):
+                yield node.lineno, "any error will do"
+            pattern = options.get("match") if name in ("pytest.raises", "pytest.warns") else node.args[0] if name in ("re.search", "re.match") else None
+            if isinstance(pattern, ast.Constant) and isinstance(pattern.value, str) and re.search(pattern.value, ""):
+                yield node.lineno, "the pattern matches every text"
+            if name == "pytest.mark.skipif" and isinstance(node.args[0], ast.Constant) and node.args[0].value:
+                yield node.lineno, "it is always skipped"
+        elif isinstance(node, ast.ExceptHandler) and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException", "AssertionError")):
+            if all(isinstance(one, (ast.Pass, ast.Continue)) for one in node.body):
+                yield node.lineno, "whatever fails is passed over"
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare):
+            yield node.lineno, "a comparison that nobody asserts"
+
+
+@pytest.mark.parametrize("text", [
+    "assert (x == 1, 'text')", "assert [x]", "assert 'text'", "assert x == 1 or True", "assert a[0] == a[0]", "assert len(x) >= 0", "assert '' in x",
+    "np.allclose(x, y, atol=1e25)", "np.allclose(x, y, atol=1e-5 if z else 1e25)", "pytest.approx(3, rel=1)", "pytest.raises(Exception)",
+    "pytest.raises(ValueError, match='.*')", "pytest.raises(ValueError, match='')", "re.search('(a)?', x)", "pytest.mark.skipif(True, reason='')",
+    "try:\n    f()\nexcept Exception:\n    pass", "try:\n    f()\nexcept:\n    pass", "x == 1",
+])
+def test_what_cannot_fail_is_found(text):
+    assert [*vacuous(text)]
+
+
+@pytest.mark.parametrize("text", [
+    "assert x == 1, 'text'", "assert 0, 'never here'", "assert f(x) == f(x)", "assert (x or 1) == 2", "np.allclose(x, y, atol=1e-5)", "run(abs=3)",
+    "pytest.raises(Exception, match='so')", "pytest.approx(15.98, abs=0.4)", "re.search('a+', x)", "pytest.mark.skipif(x, reason='')",
+    "try:\n    f()\nexcept KeyError:\n    pass",
+])
+def test_what_can_fail_is_let_be(text):
+    assert not [*vacuous(text)]
+
+
+def test_no_test_is_one_that_cannot_fail():
+    found = {f"{path.name}:{line}": why for path in TESTS for line, why in vacuous(path.read_text())}
+    assert len(TESTS) > 150 and not found

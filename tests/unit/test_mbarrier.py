@@ -1,0 +1,107 @@
+"""The emulator's mbarriers by themselves: arrivals, bytes, parities, and who may use one when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmgen.emulate.core.memory import Fault
+from gemmgen.emulate.ptx.isa.mbarrier import _complete
+from gemmgen.emulate.ptx.mbarrier import MOST, Barriers
+
+HERE, BESIDE = 8, 1024 + 8  # the second CTA's memory begins at 1024
+
+
+@pytest.fixture
+def barriers():
+    shared = SimpleNamespace(pitch=1024, describe=str, state=np.zeros((2, 2048), np.uint8))
+    return Barriers(SimpleNamespace(shared=shared, cluster_phase=np.zeros(1, int), launch=SimpleNamespace(cluster=2), changes=0))
+
+
+def warp(cta: int, *threads: int):
+    return SimpleNamespace(cta=np.full(len(threads), cta), tid=np.array(threads))
+
+
+def test_a_phase_ends_with_its_last_arrival_and_its_last_byte(barriers):
+    barriers.init(HERE, 3, 0, 0)
+    one = barriers.at(HERE)
+    assert [barriers.arrive(HERE, 2), one.phase, barriers.arrive(HERE, 1), one.phase, one.pending, barriers.strip.changes] == [0, 0, 0, 1, 3, 1]
+    barriers.arrive(HERE, 2)
+    with pytest.raises(Fault, match="more arrivals"):
+        barriers.arrive(HERE, 2)  # as many as a phase has, and more than are left of this one
+    barriers.expect(HERE, 16)
+    barriers.arrive(HERE, 1)
+    barriers.come(HERE, 8)
+    assert (one.phase, one.pending, one.tx) == (1, 0, 8)
+    barriers.come(HERE, 8)
+    assert (one.phase, one.pending, one.tx) == (2, 3, 0)
+    barriers.come(HERE, 4)  # bytes may be there before they are expected
+    barriers.arrive(HERE, 3)
+    assert (one.phase, one.tx) == (2, -4)
+
+
+def test_counts_end_where_the_hardwares_do(barriers):
+    for count in (0, MOST + 1):
+        with pytest.raises(Fault, match="so many arrivals"):
+            barriers.init(HERE, count, 0, 0)
+    barriers.init(HERE, MOST, 0, 0)
+    barriers.expect(HERE, MOST)
+    with pytest.raises(Fault, match="so many bytes"):
+        barriers.expect(HERE, 1)
+    with pytest.raises(Fault, match="where one is alive"):
+        barriers.init(HERE, 1, 0, 0)
+    barriers.invalidate(HERE)
+    with pytest.raises(Fault, match="nothing has initialised"):
+        barriers.arrive(HERE, 1)
+
+
+def test_a_wait_is_for_the_phase_before_of_that_parity(barriers):
+    barriers.init(HERE, 1, 0, 0)
+    one = barriers.at(HERE)
+    for phase, parities, numbers in ((0, [False, True], [False, False]), (1, [True, False], [True, False]), (2, [False, True], [True, True])):
+        assert one.phase == phase
+        assert [_complete(one, parity, True) for parity in (0, 1)] == parities
+        assert [_complete(one, number, False) for number in (0, 1)] == numbers
+        barriers.arrive(HERE, 1)
+    with pytest.raises(Fault, match="neither 0 nor 1"):
+        _complete(one, 2, True)
+
+
+def test_others_use_a_barrier_after_its_makers_fence_and_a_barrier_of_the_cluster(barriers):
+    barriers.init(HERE, 2, 0, 5)
+    barriers.check_use(HERE, 0, "here")  # its own CTA's threads meet
+    for fenced in ((1, 5), (0, 4, 6)):  # another CTA's thread of that number, other threads of that CTA
+        barriers.fence(warp(*fenced), None)
+        for cta, asynchronous in ((1, False), (0, True)):
+            with pytest.raises(Fault, match="may not see that it was initialised"):
+                barriers.check_use(HERE, cta, "here", asynchronous)
+    barriers.fence(warp(0, 4, 5), np.array([False, True]))
+    barriers.check_use(HERE, 0, "here", asynchronous=True)
+    with pytest.raises(Fault, match="may not be initialised yet"):
+        barriers.check_use(HERE, 1, "here")
+    barriers.strip.cluster_phase[0] = 1
+    assert barriers.check_use(HERE, 1, "there").place == "there"
+
+
+def test_a_cta_ends_when_no_signal_is_under_way(barriers):
+    for offset, cta in ((HERE, 0), (BESIDE, 1)):
+        barriers.init(offset, 1, cta, 0)
+        barriers.fence(warp(cta, 0), None)
+    barriers.strip.cluster_phase[0] = 1
+    one = barriers.check_use(HERE, 1, "there")
+    barriers.arrive(HERE, 1)
+    with pytest.raises(Fault, match="ends while"):
+        barriers.check_end(0)
+    barriers.check_end(1)  # nobody signals that one
+    assert _complete(one, 0, True)  # phase 0 is over, and so is its signal
+    barriers.check_end(0)
+    barriers.check_use(HERE, 1, "there")  # in phase 1, which nobody has waited for
+    with pytest.raises(Fault, match="ends while"):
+        barriers.check_end(0)
+    barriers.ordered([1])
+    with pytest.raises(Fault, match="ends while"):
+        barriers.check_end(0)
+    barriers.ordered([0, 1])
+    barriers.check_end(0)
