@@ -190,7 +190,9 @@ def test_a_kernel_is_told_by_a_fit_that_has_not_seen_it(monkeypatch):
 def test_a_group_keeps_the_prior_where_a_fit_tells_held_out_kernels_no_better(monkeypatch):
     """Kernels that all lie 10 registers higher move an offset; such as lie as far on either side do not."""
     gpu = GPUS.get("a100")
-    numbers = numbers_asked(solve(loads({"problem": dict.fromkeys("mnk", 512), "split": {"scheme": "half"}, "target": {"gpu": "a100"}, "tile": {"warp": [32, 32, 32]}})))
+    numbers = numbers_asked(solve(loads({
+        "problem": dict.fromkeys("mnk", 512), "split": {"scheme": "half"}, "target": {"gpu": "a100"}, "tile": {"warp": [32, 32, 32]},
+    })))
     told = int(registers.predicting([registers.Compiled({}, "portable", "", numbers, 1, 0)])(gpu.registers)[0])
 
     def fitted_to(*off):
