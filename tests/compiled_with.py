@@ -19,7 +19,9 @@ from ways import shipped
 
 OPEN = {
     "f16x6, mixed": {"split": {"scheme": "f16x6", "where": "mixed"}, "target": {"gpu": "h200"}},
-    "strided, nt": {"problem": {"kind": "strided", "layout": "nt", "m": 1024, "n": 1024, "k": 256, "matrices": 256}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"}},
+    "strided, nt": {
+        "problem": {"kind": "strided", "layout": "nt", "m": 1024, "n": 1024, "k": 256, "matrices": 256}, "split": {"scheme": "ootomo"}, "target": {"gpu": "h200"},
+    },
 }
 """Specs beside the shipped ones whose first choice spills with some compilers and not with others."""
 

@@ -126,7 +126,8 @@ class Found:
         of: how many rules there were; turns: and what each turn left of them; asked: products of all turns.
         kinds: random products of each kind, (how many, how many of them are the rule's, bit for bit).
         described: of a unit that no row says, what its traits together give, and of how many random products.
-        against: products that contradict it: their words, accumulator, answer and what the rule says, as hex digits.
+        against: products that contradict it: their words, accumulator, answer and what the rule says, as hex digits; of kind AGAIN such as the device
+            answered otherwise when it was asked a second time, with that answer in place of the rule's.
     """
 
     candidate: Candidate
@@ -264,6 +265,10 @@ def _cancel(rng: np.random.Generator, form: Format, order: Order, a: np.ndarray,
     a[rows[rest], second[rest]], b[rows[rest], second[rest]] = minus[rest], one[rest]
 
 
+AGAIN = "asked again, answered otherwise"
+"""The kind of products by which a device contradicts itself."""
+
+
 def prove(dots: Dots, order: Order, traits: Traits, found: Found, products: int, seed: int = 1) -> None:
     """Random products, beside what the rule says of them; into `found`.
 
@@ -274,7 +279,7 @@ def prove(dots: Dots, order: Order, traits: Traits, found: Found, products: int,
         found.candidate, *found.same = found.same
         found.kinds, found.against = {}, []
         _held_against(dots, order, found, products, seed)
-    found.fits = found.fits and found.agreeing == found.proof
+    found.fits = found.fits and found.agreeing == found.proof and not any(one["kind"] == AGAIN for one in found.against)
     unit = None if found.fits else described(order, traits, dots.form)
     if unit:
         agreeing = proof = 0
@@ -289,6 +294,9 @@ def prove(dots: Dots, order: Order, traits: Traits, found: Found, products: int,
 def _held_against(dots: Dots, order: Order, found: Found, products: int, seed: int) -> None:
     for kinds, a, b, c in random_tiles(dots, products, seed):
         d = dots.tiles(a, b, c)
+        again = dots.tiles(a, b, c)
+        wavers = np.argwhere(_bits(again) != _bits(d))[: _SHOWN - sum(one["kind"] == AGAIN for one in found.against)]
+        found.against += [{"kind": AGAIN} | _shown(dots, a[at, i], b[at, :, j], c[at, i, j], d[at, i, j], again[at, i, j]) for at, i, j in wavers]
         sequence = order.sequence
         with np.errstate(all="ignore"):
             said = units.mma(found.candidate.unit(dots.word), dots.word, a[:, :, sequence], b[:, sequence], c)

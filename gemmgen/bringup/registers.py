@@ -31,6 +31,8 @@ NOTICED = 0.05
 """A relative error beyond which more of it counts less: a few kernels differ in kind."""
 FREE = 3
 """Registers below its budget, from which on a kernel took what it wanted."""
+HELPS = 0.8
+"""What is left of the prior's cost on held-out kernels of a group, above which the group keeps the prior: some ten kernels tell no smaller gain."""
 SHIFT, SCALE = 8.0, 0.1
 """Standard deviations of how far an offset, in registers, and a slope, relative, may lie from the prior."""
 
@@ -185,12 +187,21 @@ def predicting(rows: Sequence[Compiled]) -> Callable[[Registers], np.ndarray]:
 
 
 def fitted(rows: Sequence[Compiled], table: Registers) -> Registers:
-    """The constants with those that tell these rows best."""
+    """The constants with those that tell these rows best. A group keeps the prior's where a fit to some of its rows tells the others no better: the blocks
+    that an SM is meant to hold are a step in what ptxas takes, over which a fit may lead."""
     for (_, loop), mine in groups(rows).items():
         section = mine[0].section
         shifts, slopes = _MOVED[section]
         moves = [(section, name, loop) for name in shifts] + [(section, name, loop) for name in slopes if _value(table, (section, name, loop))]
-        table = _descended(table, moves, set(shifts), _cost(mine))
+
+        def told_by(some: Sequence[Compiled]) -> Registers:
+            return _descended(table, moves, set(shifts), _cost(some))
+
+        parts = [mine[first::FOLDS] for first in range(min(FOLDS, len(mine)))]
+        others = [[row for row in mine if row not in part] for part in parts]
+        held = [(_cost(part)(table), _cost(part)(told_by(rest))) for part, rest in zip(parts, others) if rest]
+        if not held or sum(after for _, after in held) < HELPS * sum(before for before, _ in held):
+            table = told_by(mine)
     return table
 
 

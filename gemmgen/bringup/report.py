@@ -143,7 +143,8 @@ def _against(session: Session) -> list[str]:
     for one in session.instructions:
         if one.found and one.found.against:
             lines += ["", f"## Products of {one.fragment.name} that contradict {one.found.candidate.text}", "",
-                      "Words of A and B in turn of k, the accumulator, what came back, and what the row says, as hex digits.", "", "```"]
+                      "Words of A and B in turn of k, the accumulator, what came back, and what the row says, as hex digits; where a product was asked"
+                      " again, the second answer.", "", "```"]
             lines += [f"{x['kind']}\na {' '.join(x['a'])}\nb {' '.join(x['b'])}\nc {x['c']} d {x['d']} row {x['rule']}" for x in one.found.against]
             lines.append("```")
     return lines

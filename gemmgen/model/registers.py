@@ -140,8 +140,8 @@ REGISTERS = Equation(
     "G16", "registers", "min(register_budget, ceil(demand))", "registers a thread", "ptxas keeps to its budget, and spills the rest",
 )
 EQUATIONS = (
-    A_FRAGMENTS, B_FRAGMENTS, HELD_WORDS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES, SHALLOW_PROMOTES,
-    A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, TILE_SUMS, WAITING,
+    A_FRAGMENTS, B_FRAGMENTS, HELD_WORDS, SHARE, UNROLLED, LOOP, NARROW, WIDE, UNIT_SUMS, SHORT_SUMS, AT_ONCE, AT_ONCE_SUMS, STEPS, SHALLOW, PROMOTES,
+    SHALLOW_PROMOTES, A_PARTS, B_PARTS, STAGED, SLICED, SECOND, STRIDED, HOISTED, RING, TILE_SUMS, WAITING,
 )
 SLOPE_OF = {  # symbol of a slope, as rows of specs/generations have them: what it multiplies
     "per_sum": "accumulator_registers", "per_narrow": "narrow", "per_wide": "wide", "per_word": "held_words",

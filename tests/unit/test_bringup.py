@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from fake_gpu import FakeGpu, FakeLimits, FakeRates, aligning, by_row, flushed, in_order, with_words
 
 from gemmgen.bringup import bring_up, rates as measured_rates
-from gemmgen.bringup.candidates import EXTREMES, Candidate, Found, every, predicted, prove
+from gemmgen.bringup.candidates import AGAIN, EXTREMES, Candidate, Found, every, predicted, prove
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.egemm import profile, suited
 from gemmgen.bringup.instruction import Instruction, probe_instruction
@@ -210,6 +211,22 @@ def test_the_proof_decides_between_rules_that_were_not_told_apart(hidden_bits, f
         prove(dots, order, Traits(), found, 2000)
     assert (found.fits, found.candidate, found.same) == (fits, Candidate("truncate", 8, 24), [])
     assert bool(found.against) != fits and found.described is None
+
+
+def test_a_device_that_contradicts_itself_is_told_with_the_products():
+    """Every second launch keeps a bit less of its terms: no row may rest on it."""
+    fragment = FRAGMENTS.get("mma_m16n8k8_f16")
+    turn = count()
+    gpu = FakeGpu(lambda *products: by_row("truncate", 4, 24 if next(turn) % 2 else 23)(*products))
+    steady = Raw(fragment, FakeGpu(by_row("truncate", 4, 24)).open(fragment))
+    dots, order = Dots(Raw(fragment, gpu.open(fragment)), find_maps(steady)), Order((tuple(range(4)), tuple(range(4, 8))), 0)
+    with np.errstate(all="ignore"):
+        for asked, wavers in ((Dots(steady, dots.maps), False), (dots, True)):
+            found = Found(Candidate("truncate", 4, 24), True, [], 1, [], 0)
+            prove(asked, order, Traits(), found, 2000)
+            of_itself = [one for one in found.against if one["kind"] == AGAIN]
+            assert bool(of_itself) == wavers and found.fits != wavers
+            assert all(one["d"] != one["rule"] and len(one["a"]) == 8 for one in of_itself)
 
 
 # ---------------------------------------------------------------- maps

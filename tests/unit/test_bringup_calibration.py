@@ -187,6 +187,23 @@ def test_a_kernel_is_told_by_a_fit_that_has_not_seen_it(monkeypatch):
     assert [len(one) for one in seen] == [12, 12, 12, 12, 16] and set.intersection(*seen[:4]) == set()
 
 
+def test_a_group_keeps_the_prior_where_a_fit_tells_held_out_kernels_no_better(monkeypatch):
+    """Kernels that all lie 10 registers higher move an offset; such as lie as far on either side do not."""
+    gpu = GPUS.get("a100")
+    numbers = numbers_asked(solve(loads({
+        "problem": dict.fromkeys("mnk", 512), "split": {"scheme": "half"}, "target": {"gpu": "a100"}, "tile": {"warp": [32, 32, 32]},
+    })))
+    told = int(registers.predicting([registers.Compiled({}, "portable", "", numbers, 1, 0)])(gpu.registers)[0])
+
+    def fitted_to(*off):
+        rows = [registers.Compiled({"number": at}, "portable", "", numbers, told + one, 0) for at, one in enumerate(off)]
+        return registers.fitted(rows, gpu.registers).offset[int(numbers["loop"])] - gpu.registers.offset[int(numbers["loop"])]
+
+    assert 7 < fitted_to(10, 10, 10, 10, 10, 10, 10, 10) <= 11 and 5 < fitted_to(10) <= 11
+    assert fitted_to(9, -12, 11, -9, 12, -11, 14, -8) == 0 == fitted_to(30, 0, 0, 0, 0)
+    assert 0 < fitted_to(10, 10, 10, 10, 10, 10, 10, -30) <= 11
+
+
 def test_a_row_that_was_not_fitted_has_its_neighbours_registers():
     assert GPUS.get("rtx3090").registers.offset == GENERATION_TABLE.get("ampere").registers.since["sm_86"] != GPUS.get("a100").registers.offset
     assert GPUS.get("rtx3090").registers.slopes == GENERATION_TABLE.get("hopper").registers.slopes

@@ -54,7 +54,8 @@ LAUNCH_REGISTERS = Equation(
     "the whole file, evenly, when the block starts",
 )
 PRODUCER = Equation(
-    "W7", "producer_registers", f"where(mixed > 0, where(words > 2, {COUNTING_REGISTERS + 8}, {COUNTING_REGISTERS}), where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread",
+    "W7", "producer_registers",
+    f"where(mixed > 0, where(words > 2, {COUNTING_REGISTERS + 8}, {COUNTING_REGISTERS}), where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread",
     "what the copying warpgroup keeps",
 )
 BUDGET = Equation(
