@@ -707,7 +707,6 @@ gemmgen_mixpert1_wgmma_64x128x64_810d69d9(
                                                 summed(acc_sum14[i][j][r + 1], acc_sum7[i][j][r + 1], acc_sum0[i][j][r + 1])};
                             product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
                             product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
-                            if (alpha == 0.0f) product[0] = product[1] = 0.0f;  // BLAS: nothing is seen of the operands
                             done = done && fabsf(product[0]) < __uint_as_float(0x7f800000u) && fabsf(product[1]) < __uint_as_float(0x7f800000u);
                             *(float2*)(c + row * ldc + column) = make_float2(alpha * product[0], alpha * product[1]);
                         }
@@ -727,7 +726,6 @@ gemmgen_mixpert1_wgmma_64x128x64_810d69d9(
                                             summed(acc_sum14[i][j][r + 1], acc_sum7[i][j][r + 1], acc_sum0[i][j][r + 1])};
                         product[0] = scale_by(product[0], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column]));
                         if (column + 1 < n) product[1] = scale_by(product[1], -row_exponent(a_absmax[row]) - row_exponent(b_absmax[column + 1]));
-                        if (alpha == 0.0f) product[0] = product[1] = 0.0f;  // BLAS: nothing is seen of the operands
 #pragma unroll
                         for (int e = 0; e < 2; ++e) {
                             if (column + e >= n) continue;
@@ -752,10 +750,10 @@ gemmgen_mixpert1_wgmma_64x128x64_810d69d9(
                     const long long row = row0 + i * 64 + ((r >> 1) & 1) * 8;
                     const long long column = column0 + j * 128 + (r & 1) + (r >> 2) * 8;
                     float product = 0.0f;
-                    for (long long kk = 0; kk < k; ++kk)
+                    for (long long kk = 0; kk < (alpha == 0.0f ? 0 : k); ++kk)
                         product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
                     put_element(c + row * ldc + column, product, alpha, beta);
-                    atomicAdd(repaired, 1ull);
+                    if (alpha != 0.0f) atomicAdd(repaired, 1ull);
                 }
         }
     }

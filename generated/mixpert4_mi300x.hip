@@ -622,7 +622,6 @@ gemmgen_mixpert4_mfma_64x64x32_344f77be(
                 float product = summed(acc_sum21[i][j][r], acc_sum14[i][j][r],
                     acc_sum7[i][j][r], acc_sum0[i][j][r]);
                 product = scale_by(product, row_scales[i][r & ROW_BITS] + column_scales[j][r & ~ROW_BITS]);
-                if (alpha == 0.0f) product = 0.0f;  // BLAS: nothing is seen of the operands
                 if (!(fabsf(product) < __uint_as_float(0x7f800000u))) {
                     const int element = (i * FRAGMENTS_N + j) * 16 + r;
                     bad |= 1u << element;
@@ -641,10 +640,10 @@ gemmgen_mixpert4_mfma_64x64x32_344f77be(
         const long long row = row0 + i * 32 + (r & 3) + (r >> 2) * 8;
         const long long column = column0 + j * 32;
         float product = 0.0f;
-        for (long long kk = 0; kk < k; ++kk)
+        for (long long kk = 0; kk < (alpha == 0.0f ? 0 : k); ++kk)
             product = fmaf(a[row * lda + kk], b[kk * ldb + column], product);
         put_element(c + row * ldc + column, product, alpha, beta);
-        __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+        if (alpha != 0.0f) __hip_atomic_fetch_add(repaired, 1ull, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     }
 }
 
