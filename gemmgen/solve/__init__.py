@@ -397,6 +397,12 @@ def _spaces(request: Request) -> Iterator[search.Space]:
     if not found:
         plan = request.plan(broken.nearest)
         raise broken.broken.refusal(plan, plan.numbers, request.loaded.place)
+    # Last, for whoever finds that the compiler refuses all of these: warps as small as those of small products, which surely fit the registers.
+    if not request.choices.small:
+        smaller = search.enumerate_space(
+            design, replace(request.choices, small=True), fixed, request.fragment, request.gpu.registers, (*wanted, *request.required))
+        if smaller.feasible:
+            yield smaller
 
 
 @dataclass(frozen=True)

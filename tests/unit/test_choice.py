@@ -113,6 +113,15 @@ def test_what_the_demand_for_registers_rests_on_changes_first():
     assert len({plan.stages for plan in tile}) > 1
 
 
+def test_the_last_choices_are_smaller_warps_that_fit_the_registers():
+    """Of tiles of k on a T4 all usual warps are predicted to spill; some are taken all the same, since the model errs, and then those that fit."""
+    found = list(islice(choices(loads({"target": {"gpu": "t4"}, "split": {"scheme": "mixpert2_tile"}})), 400))
+    fits = [plan.model["demand"] <= plan.model["register_budget"] for plan in found]
+    usual = fits.index(True)
+    assert usual > 1 and all(fits[usual:])
+    assert max(plan.warp[0] * plan.warp[1] for plan in found[usual:]) < min(plan.warp[0] * plan.warp[1] for plan in found[:usual])
+
+
 def test_choices_come_by_predicted_time():
     """But for those that the model cannot tell apart, and but for a way that was refused as often as to be doubted: it waits for the others."""
     plans = first(minimal(), 12)
