@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import Emulator
+from gemmgen.emulate import Emulator, TensorMap
+from gemmgen.emulate.core.memory import Arena
+from gemmgen.errors import EmulationError
 
 WIDTH = {"u8": 16, "s8": 16, "u16": 16, "s16": 16, "f16": 16, "b16": 16, "bf16": 16}
 TINY, LARGEST = 2.0**-149, (2 - 2.0**-23) * 2.0**127
@@ -823,3 +825,139 @@ def test_atomic_sums_of_floats_and_of_some_lanes():
         "@p atom.shared.add.u32 {d}, [sh], {a}; bar.sync 0; @!p ld.shared.u32 {d}, [sh];"
     got = run(f"{{{{ {text} }}}}", np.uint32, np.arange(64, dtype=np.uint32), declare=SHARED)
     assert got.tolist() == [100, 100, 101, 103, 106, *[110] * 59]
+
+
+# ---------------------------------------------------------------- copies in groups, barriers by name
+
+COPY = "cp.async.ca.shared.global [s], [%rd2], 4; {} cp.async.ca.shared.global [s+4], [%rd2], 4; {}"
+COMMIT = "cp.async.commit_group;"
+FLYING = "a copy in flight has not yet filled"
+
+
+@pytest.mark.parametrize(
+    ("text", "fine"),
+    [
+        (COPY.format(COMMIT, COMMIT) + "cp.async.wait_group 1; ld.shared.b32 {d}, [s];", True),
+        (COPY.format(COMMIT, COMMIT) + "cp.async.wait_group 1; ld.shared.b32 {d}, [s+4];", False),
+        (COPY.format(COMMIT, COMMIT) + "cp.async.wait_group 2; ld.shared.b32 {d}, [s];", False),
+        (COPY.format(COMMIT, COMMIT) + "cp.async.wait_group 0; ld.shared.b32 {d}, [s+4];", True),
+        (COPY.format(COMMIT, COMMIT) + "ld.shared.b32 {d}, [s];", False),
+        (COPY.format(COMMIT, "") + "cp.async.wait_group 0; ld.shared.b32 {d}, [s];", True),
+        (COPY.format(COMMIT, "") + "cp.async.wait_group 0; ld.shared.b32 {d}, [s+4];", False),
+        (COPY.format(COMMIT, "") + "cp.async.wait_all; ld.shared.b32 {d}, [s+4];", True),
+        # lanes below 16 alone commit the first copy, or wait
+        (COPY.format("@p " + COMMIT, COMMIT) + "cp.async.wait_group 1; mov.b32 {d}, {a}; @p ld.shared.b32 {d}, [s];", True),
+        (COPY.format("@p " + COMMIT, COMMIT) + "cp.async.wait_group 1; mov.b32 {d}, {a}; @!p ld.shared.b32 {d}, [s];", False),
+        (COPY.format(COMMIT, COMMIT) + "@p cp.async.wait_group 0; mov.b32 {d}, {a}; @p ld.shared.b32 {d}, [s+4];", True),
+        (COPY.format(COMMIT, COMMIT) + "@p cp.async.wait_group 0; mov.b32 {d}, {a}; @!p ld.shared.b32 {d}, [s];", False),
+        (COPY.format(COMMIT, "") + "cp.async.wait_group 0; st.shared.b32 [s+4], {a}; mov.b32 {d}, {a};", False),
+    ],
+)  # fmt: skip
+def test_a_wait_lands_the_groups_it_covers_and_no_more(text, fine):
+    a = np.arange(64, dtype=np.uint32) + np.uint32(9)
+    text = f"{{{{ {PLACE} .reg .pred p; setp.lt.u32 p, {{a}}, 25; {text} }}}}"
+    if fine:
+        assert (run(text, np.uint32, a, declare=SHARED) == a).all()
+    else:
+        with pytest.raises(EmulationError, match=FLYING):
+            run(text, np.uint32, a, declare=SHARED)
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_a_copy_fills_up_with_zeros(size):
+    """Each lane takes some of its bytes, of which the rest need not be there."""
+    taken = np.arange(64, dtype=np.uint32) % np.uint32(size + 1)
+    words = np.random.default_rng(1).integers(1, 2**32, 65).astype(np.uint32)
+    whole = words[: 64 // (size // 4)].view(np.uint8).reshape(-1, size)
+    got = []
+    for word in range(size // 4):
+        text = f"{PLACE} .reg .b64 g; ld.param.u64 g, [p_b]; mad.wide.u32 g, %r1, {size}, g; cp.async.ca.shared.global [s], [g], {size}, {{a}};" \
+            f" cp.async.wait_all; ld.shared.b32 {{d}}, [s+{4 * word}];"
+        got.append(run(f"{{{{ {text} }}}}", np.uint32, taken[: len(whole)], words[:64], declare=SHARED)[: len(whole)])
+    want = np.where(np.arange(size) < taken[: len(whole), None], whole, 0).astype(np.uint8)
+    assert (np.stack(got, 1).view(np.uint8).reshape(-1, size) == want).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("cp.async.ca.shared.global [s], [%rd2], 4, 5;", "takes more bytes than it copies"),
+        ("cp.async.ca.shared.global [s], [%rd2], 16;", "a copy of 16 bytes is not aligned"),
+        ("cp.async.cg.shared.global [s], [%rd2], 8;", "cp.async.cg cannot copy 8 bytes"),
+        ("cp.async.ca.shared.global [s], [%rd2], 2;", "cp.async.ca cannot copy 2 bytes"),
+        ("cp.async.ca.shared.global [s], [%rd2+4], 4;", "reaches outside its buffer"),
+        ("bar.arrive 1, 64;", "threads only arrive at a barrier, and none waits"),
+        ("mov.u32 %r4, 48; bar.sync 1, %r4;", "a barrier for part of a warp"),
+        ("@%p2 bar.sync 1, 64;", "a barrier in divergent code"),
+        ("ld.shared.v4.b32 {{{d}, %r3, %r4, %r5}}, [s+8];", "an access of 16 bytes is not aligned"),
+        ("ld.shared.v4.b64 {{%rd1, %rd1, %rd1, %rd1}}, [s];", "access is wider than 16 bytes"),
+        ("ld.shared.b32 {d}, [s+2033];", "reaches outside shared memory"),
+        ("div.u32 {d}, {a}, {d};", "an integer is divided by zero"),
+    ],
+)  # fmt: skip
+def test_what_copies_barriers_and_accesses_must_not_do(text, problem):
+    text = f"{{{{ {PLACE} mov.u32 {{d}}, 0; setp.lt.u32 %p2, {{a}}, 9; {text} }}}}"
+    with pytest.raises(EmulationError, match=problem):
+        run(text, np.uint32, np.arange(128, dtype=np.uint32), declare=SHARED)
+
+
+def test_barriers_by_name_count_threads_of_their_own_cta():
+    """Warp 0 of each CTA brings what warp 1 waits for, twice."""
+    first = "setp.lt.u32 %p2, %tid.x, 32; mov.u32 s, sh; mad.lo.u32 s, %laneid, 4, s; mov.u32 {d}, 0; @!p2 bra use;"
+    bring = "st.shared.b32 [s], {a}; bar.arrive %r2, 64; bar.sync 5, 64; add.u32 {d}, {a}, 1000; st.shared.b32 [s], {d}; bar.arrive %r2, 64; bra over;"
+    use = "use: bar.sync %r2, 64; ld.shared.b32 {d}, [s]; bar.arrive 5, 64; bar.sync %r2, 64; ld.shared.b32 s, [s]; mad.lo.u32 {d}, s, 10000, {d}; over:"
+    text = f"{{{{ .reg .b32 s; add.u32 %r2, %r2, 1; {first} {bring} {use} }}}}".replace("@!p2", "@!%p2")
+    a = np.arange(128, dtype=np.uint32)
+    got = run(text, np.uint32, a, declare=SHARED).reshape(2, 2, 32)
+    brought = a.reshape(2, 2, 32)[:, 0]
+    assert (got[:, 0] == brought + 1000).all() and (got[:, 1] == brought + 10000 * (brought + 1000)).all()
+
+
+# ---------------------------------------------------------------- boxes of tensors
+
+
+def test_a_box_that_reaches_out_of_its_tensor_at_every_side_is_filled_with_zeros():
+    arena, tensor = Arena(), np.arange(1, 3 * 5 * 16 + 1, dtype=np.uint16).reshape(3, 5, 16)
+    buffer = arena.allocate(tensor.nbytes, "tensor")
+    arena.fill(buffer, tensor.view(np.uint8).reshape(-1))
+    framed = np.zeros((3 + 8, 5 + 8, 16 + 64), np.uint16)
+    framed[4:7, 4:9, 32:48] = tensor
+    one = TensorMap(buffer, 2, (16, 5, 3), (32, 160), (8, 3, 2))
+    same_map = TensorMap.decode(one.encode())
+    assert (same_map.extents, same_map.strides, same_map.box, same_map.address, same_map.nbytes) == ((16, 5, 3), (32, 160), (8, 3, 2), buffer.address, 96)
+    for x in (-9, -8, -3, 0, 8, 9, 15, 16, 20):
+        for y, z in ((-3, 0), (-1, -1), (0, 2), (3, 1), (4, -2), (5, 1), (1, 3)):
+            want = framed[4 + z :][:2, 4 + y :][:, :3, 32 + x :][..., :8]
+            assert (one.fetch(arena, (x, y, z)).view(np.uint16).reshape(2, 3, 8) == want).all(), (x, y, z)
+            assert same_map.fetch(arena, (x, y, z)).tobytes() == one.fetch(arena, (x, y, z)).tobytes()
+
+
+@pytest.mark.parametrize(("swizzle", "bits"), [(32, 1), (64, 3), (128, 7)])
+def test_a_swizzle_turns_the_chunks_of_a_line_by_the_lines_address(swizzle, bits):
+    one = TensorMap(1 << 36, 1, (swizzle, 16), (swizzle,), (swizzle, 16), swizzle)
+    chunks = np.repeat(np.arange(swizzle, dtype=np.uint8), 16)  # as many chunks as 16 rows have, each its number
+    for target in (0, 256, 1024):
+        got = one.swizzled(chunks, target).reshape(-1, 16)[:, 0]
+        for chunk in range(swizzle):
+            address = target + 16 * chunk
+            to = (address >> 4 ^ address >> 7 & bits) - target // 16
+            assert got[to] == chunk
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((2, (64, 8), (128, 8), (32, 8), 0), "dimensions do not fit"), ((2, (64, 8), (128,), (32,), 0), "dimensions do not fit"),
+        ((2, (64,) * 6, (128,) * 5, (8,) * 6, 0), "dimensions do not fit"), ((2, (64, 8), (128,), (32, 8), 16), "no such swizzle"),
+        ((2, (64, 8), (136,), (32, 8), 0), "not aligned"), ((2, (64, 0), (128,), (32, 8), 0), "does not fit"), ((2, (64, 8), (128,), (32, 0), 0), "does not fit"),
+        ((2, (512, 8), (1024,), (264, 8), 0), "does not fit"), ((2, (64, 8), (128,), (40, 8), 64), "rows of a box have 80 bytes"),
+        ((2, (64, 8), (128,), (4, 8), 0), "rows of a box have 8 bytes"),
+    ],
+)  # fmt: skip
+def test_maps_of_tensors_that_a_gpu_would_not_take(arguments, problem):
+    with pytest.raises(EmulationError, match=problem):
+        TensorMap(1 << 36, *arguments)
+    with pytest.raises(EmulationError, match="not aligned"):
+        TensorMap((1 << 36) + 8, 2, (64, 8), (128,), (32, 8), 64)
+    TensorMap(1 << 36, 2, (512, 8), (1024,), (256, 256), 0)  # the largest
+    TensorMap(1 << 36, 2, (64, 8), (128,), (32, 8), 64)  # a row as long as its swizzle
