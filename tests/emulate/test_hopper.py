@@ -394,12 +394,14 @@ ERRORS = {
     "stored to": ("((u32*)smem)[512] = 0;", "a write touches an mbarrier"),
     "loaded from": ("out[0] = ((u32*)smem)[513];", "a read touches an mbarrier"),
     "a copy's size": ("expect(bar, 20); copy(base, arg0, 20, bar);", "size of a bulk copy"),
+    "half a grain": ("expect(bar, 24); copy(base, arg0, 24, bar);", "size of a bulk copy"),
     "a copy's target": ("copy(base + 8, arg0, 16, bar);", "target of a bulk copy is not aligned"),
     "a copy's source": ("copy(base, arg0 + 8, 16, bar);", "source of a bulk copy is not aligned"),
     "a copy's end": ("copy(base, arg0, 512, bar);", "reaches outside its buffer"),
     "a copy's room": ("copy(base + 4096 - 16, arg0, 32, bar);", "reaches outside shared memory"),
     "a copy onto an mbarrier": ("copy(bar, arg0, 16, bar);", "a write touches an mbarrier"),
     "a copy nobody waits for": ("expect(bar, 16); copy(base, arg0, 16, bar);", "ends while a copy into its shared memory"),
+    "a copy from beyond": ("copy(base, arg0 + 256, 16, bar);", "reaches outside its buffer"),
     "no such CTA": ("arrive_cluster(peer(bar, 2));", "a CTA that is not in the cluster"),
     "registers": ('asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");', "not reached by all lanes"),
 }  # fmt: skip
@@ -425,6 +427,53 @@ def test_a_cta_that_has_ended_cannot_be_reached():
 def test_what_one_thread_of_a_cluster_forgets():
     fails('asm volatile("barrier.cluster.wait.aligned;");', "where it has not arrived", grid=2, cluster=2)
     fails('asm volatile("barrier.cluster.arrive;\\nbarrier.cluster.arrive;");', "arrives at the cluster's barrier twice", grid=2, cluster=2)
+
+
+@pytest.mark.parametrize("mask", [1, 2, 3])
+def test_a_multicast_reaches_the_ctas_of_its_mask_alone(mask):
+    data = np.arange(32, dtype=np.uint32) + 9
+    got = run(f"""
+  const bool mine = {mask} >> cluster_rank() & 1;
+  if (i == 0) {{ barrier_init(bar, 1); fence_init(); }}
+  if (!mine) ((u32*)smem)[i] = 7;
+  cluster_sync();
+  if (i == 0 && mine) expect(bar, 128);
+  if (i == 0 && cluster_rank() == 0)
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 128, [%2], %3;"
+      :: "r"(base), "l"(arg0), "r"(bar), "h"((unsigned short){mask}) : "memory");
+  if (mine) wait(bar, 0);
+  cluster_sync();
+  u32 rank; asm volatile("getctarank.shared::cluster.u32 %0, %1;" : "=r"(rank) : "r"(base));
+  out[32 * blockIdx.x + i] = ((u32*)smem)[i] + 1000 * rank;
+  cluster_sync();
+""", data, out=(np.uint32, (4, 32)), grid=4, cluster=2)  # fmt: skip
+    for cta in range(4):
+        assert (got[cta] == (data if mask >> cta % 2 & 1 else 7) + 1000 * (cta % 2)).all()
+
+
+def test_a_multicast_to_nobody():
+    fails(ONE % """asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 128, [%2], %3;"
+  :: "r"(base), "l"(arg0), "r"(bar), "h"((unsigned short)0) : "memory");""", "names no CTA", np.zeros(32, np.uint32), cluster=2, grid=2)
+
+
+def test_registers_move_one_way():
+    fails('asm volatile("setmaxnreg.inc.sync.aligned.u32 96;\\nsetmaxnreg.inc.sync.aligned.u32 40;");', "to fewer registers than the thread has", threads=128)
+    with pytest.raises(EmulationError, match="cannot have so many registers"):
+        run('asm volatile("setmaxnreg.inc.sync.aligned.u32 264;");', out=(np.uint32, 1), threads=128)
+    fails('asm volatile("setmaxnreg.inc.sync.aligned.u32 96;\\nsetmaxnreg.dec.sync.aligned.u32 104;");', "to more registers than the thread has", threads=128)
+
+
+@pytest.mark.parametrize(("left", "enough"), [(88, True), (96, False)])
+def test_registers_are_taken_when_others_have_given_them_back(left, enough):
+    """Four groups of 128 threads begin with 128 each; one wants 40 more."""
+    body = f"""
+  if (i < 128) asm volatile("setmaxnreg.inc.sync.aligned.u32 168;"); else if (i < 256) asm volatile("setmaxnreg.dec.sync.aligned.u32 {left};");
+  out[i] = i;
+"""
+    if enough:
+        assert (run(body, out=(np.uint32, 512), threads=512) == np.arange(512)).all()
+    else:
+        fails(body, DEADLOCK, out=(np.uint32, 512), threads=512)
 
 
 # ---------------------------------------------------------------- wgmma by itself
@@ -526,15 +575,39 @@ def test_ordinary_stores_need_a_fence_before_the_asynchronous_proxy_reads(kind, 
         fails(body, "read by the asynchronous proxy that an ordinary store wrote", *arguments, **options)
 
 
-def test_the_warps_of_a_group_must_agree_on_descriptors():
+@pytest.mark.parametrize("first", [32, 64, 96])
+def test_the_warps_of_a_group_must_agree_on_descriptors(first):
     a, b = random_words("f16", (64, 16), 3), random_words("f16", (16, 16), 4)
-    fails("constexpr int N = 8; float d[4];" + fill() + """
+    fails("constexpr int N = 8; float d[4];" + fill() + f"""
   wg_fence();
-  multiply(d, descriptor(base, 128, 256, 0), descriptor(base + 8192 + (i < 64 ? 0 : 256), 128, 256, 0), 0);
+  multiply(d, descriptor(base, 128, 256, 0), descriptor(base + 8192 + (i < {first} ? 0 : 256), 128, 256, 0), 0);
   wg_commit();
   wg_wait<0>();
 """ + STORE, "execute different wgmma", padded(units_of(a)), padded(units_of(b)), out=(np.float32, (64, 8)), threads=128,
         shared=16384, helpers=wgmma_function("f16", 8))  # fmt: skip
+
+
+SUM = "constexpr int N = 8; float d[4] = {1, 1, 1, 1};" + fill() + """
+  wg_fence();
+  multiply(d, descriptor(base, 128, 256, 0), descriptor(base + 8192, 128, 256, 0), blockIdx.x);
+  wg_commit();
+  wg_wait<0>();
+  out += 512 * blockIdx.x;
+""" + STORE
+
+
+@pytest.mark.parametrize(("before", "after", "problem"), [
+    ("", "", None), ("wg_fence();", "if (blockIdx.x == 0) wg_fence();", "run ahead of what wrote its registers"),
+    ("8192, 128, 256, 0)", "8192, 128, 256, 0) | 4ull << 49", "a base offset is not supported"),
+])  # fmt: skip
+def test_a_sum_begins_from_zero_in_one_cta_and_from_ones_in_another(before, after, problem):
+    a, b = random_words("f16", (64, 16), 3), random_words("f16", (8, 16), 4)
+    arguments = padded(units_of(a)), padded(units_of(b))
+    options = {"out": (np.float32, (2, 64, 8)), "threads": 128, "grid": 2, "shared": 16384, "helpers": wgmma_function("f16", 8)}
+    if problem:
+        fails(SUM.replace(before, after), problem, *arguments, **options)
+    else:
+        assert (run(SUM, *arguments, **options) == [product("f16", a, b), product("f16", a, b, np.ones((64, 8), np.float32))]).all()
 
 
 # ---------------------------------------------------------------- tensor maps
@@ -598,3 +671,11 @@ def test_maps_a_gpu_would_not_take():
         with Emulator(ptx_of(text), UNIT, processes=1) as machine:
             out = machine.alloc(128, name="out")
             machine.launch("k", (1, 1, 1), (128, 1, 1), 8208, [bytes(128), out, 0, 0, 0])
+    for edit, box, problem in (
+        ("", ((64, 8), (128,), (64, 1), 0), "the tensor map has other dimensions"), ("", ((64, 8, 1), (128, 1024), (8, 1, 1), 32), "does not fill lines"),
+        (" + 64", ((64, 8, 1), (128, 1024), (64, 1, 1), 0), "target of a bulk copy is not aligned"),
+    ):  # fmt: skip
+        wrong = text.replace('"r"(base), "l"(&map)', f'"r"(base{edit}), "l"(&map)')
+        with pytest.raises(EmulationError, match=problem), Emulator(ptx_of(wrong), UNIT, processes=1) as machine:
+            source, out = machine.upload(np.zeros(1024, np.uint8), name="tensor"), machine.alloc(128, name="out")
+            machine.launch("k", (1, 1, 1), (128, 1, 1), 8208, [TensorMap(source, 2, *box).encode(), out, 0, 0, 0])

@@ -182,15 +182,17 @@ MESSAGES = {
     "a release in the cluster": (fence("fence.acq_rel.cluster"), atom("acquire.gpu"), "", PLAIN, HIDDEN),
     "an acquire in the CTA": ("", atom("release.gpu"), fence("fence.acq_rel.cta"), PLAIN, EARLY),
     "the fence behind the arrival": ("", atom("relaxed.gpu"), "__threadfence();", PLAIN, EARLY),
+    "a fence that only acquires before it": (fence("fence.acquire.gpu"), atom("acquire.gpu"), "", PLAIN, HIDDEN),
+    "a fence that only releases behind it": ("__threadfence();", atom("relaxed.gpu"), fence("fence.release.gpu"), PLAIN, EARLY),
     "past the coherent caches": ("__threadfence();", atom("relaxed.gpu"), "__threadfence();", "__ldg(data + i * 64 + threadIdx.x)", "coherent caches"),
 }  # fmt: skip
 
 
-def send(text: str, ctas: int = 4, **options) -> np.ndarray:
+def send(text: str, ctas: int = 4, threads: int = 64, **options) -> np.ndarray:
     ptx = ptx_of(text, "sm_90")
     with Emulator(ptx, UNITS.get("hopper"), source=text, source_name="kernel.cu", **options) as machine:
         data, out = machine.alloc(4 * 64 * ctas, name="data"), machine.alloc(4 * 64, name="out")
-        machine.launch("k", (ctas, 1, 1), (64, 1, 1), 0, [data, machine.alloc(8, name="flag", fill=0), out])
+        machine.launch("k", (ctas, 1, 1), (threads, 1, 1), 0, [data, machine.alloc(8, name="flag", fill=0), out])
         return machine.read(out, np.uint32, (64,))
 
 
@@ -206,6 +208,36 @@ def test_a_message_between_blocks(name):
             with pytest.raises(EmulationError, match=complaint) as error:
                 send(text, strip=strip, **options)
             assert "CTA (" in str(error.value.got) and "kernel.cu:" in str(error.value.got)  # who wrote it, and where
+
+
+APART = 'if (threadIdx.x >= 64) { WRITE asm volatile("bar.sync 2, 32;" ::: "memory"); asm volatile("bar.sync 2, 32;" ::: "memory"); return; }'
+
+
+@pytest.mark.parametrize(("write", "edit", "complaint"), [
+    ("", ("ACQUIRE", "__threadfence();"), None), ("", ("  if (before ==", "  __threadfence();\n  if (before =="), None), ("", ("  if (before ==", "  if (before =="), EARLY),
+    ("data[blockIdx.x * 64 + threadIdx.x - 64] = 1;", ("ACQUIRE", "__threadfence();"), HIDDEN),
+])  # fmt: skip
+def test_a_barrier_of_two_warps_of_three(write, edit, complaint):
+    """What one of the two knows the other one knows; of the third's stores they know nothing."""
+    text = MESSAGE.replace("(64)", "(96)").replace("__syncthreads();", 'asm volatile("bar.sync 1, 64;" ::: "memory");').replace("{\n", "{\n" + APART, 1)
+    text = text.replace("WRITE", write).replace("RELEASE", "__threadfence();").replace("ARRIVE", atom("relaxed.gpu")).replace("READ", PLAIN)
+    text = text.replace(*edit).replace("ACQUIRE", "")
+    if write:
+        text = text.replace("  data[blockIdx.x * 64 + threadIdx.x] = 7", "  if (threadIdx.x >= 32) data[blockIdx.x * 64 + threadIdx.x] = 7")
+    text = text.replace("__launch_bounds__(64)", "__launch_bounds__(96)")
+    if complaint:
+        with pytest.raises(EmulationError, match=complaint):
+            send(text, threads=96, processes=1)
+    else:
+        assert (send(text, threads=96, processes=1) == 4 * 7 * np.arange(64) + 6).all()
+
+
+def test_a_fence_publishes_nothing_that_was_stored_behind_the_barrier():
+    text = MESSAGE.replace("RELEASE", "__threadfence();").replace("ARRIVE", atom("relaxed.gpu")).replace("ACQUIRE", "__threadfence();").replace("READ", PLAIN)
+    late = "__syncthreads();\n  if (threadIdx.x >= 32) data[blockIdx.x * 64 + threadIdx.x] = threadIdx.x;\n"
+    text = text.replace("__syncthreads();", late, 1).replace("  data[", "  if (threadIdx.x < 32) data[", 1)
+    with pytest.raises(EmulationError, match=HIDDEN):
+        send(text, processes=1)
 
 
 def test_what_other_processes_publish_is_known():
@@ -266,6 +298,12 @@ DEPENDENT = {
     "does not wait": (READ, BEFORE),
     "waits behind the read": (READ + GRID_WAIT, BEFORE),
     "one thread waits, and nobody for it": (f"if (threadIdx.x == 0) {GRID_WAIT} {READ}", BEFORE),
+    "the last thread waits, and nobody for it": (f"if (threadIdx.x == 63) {GRID_WAIT} {READ}", BEFORE),
+    "one of two warps waits for both": (
+        'if (threadIdx.x >= 64) { asm volatile("bar.sync 2, 32;" ::: "memory"); return; } if (threadIdx.x == 0) '
+        f'{GRID_WAIT} asm volatile("bar.sync 1, 64;" ::: "memory"); {READ}', None,
+    ),
+    "adds to what the first one stores": ("atomicAdd(data + threadIdx.x, 1u);" + GRID_WAIT + READ, "kernel before"),
     "writes what the first one writes": ("data[threadIdx.x] = 1;" + GRID_WAIT + READ, "is written that the kernel before"),
     "copies": (
         'asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.wait_all;" :: "r"((unsigned)__cvta_generic_to_shared(&all)), '
@@ -285,14 +323,14 @@ def test_a_launch_that_overlaps_the_one_before(name):
             other = machine.alloc(4 * 64, name="other", fill=0)
             machine.launch("first", (2, 1, 1), (64, 1, 1), 0, [data])
             machine.alloc(1 << 23, name="more")  # global memory grows, and what was written is still known
-            second = "second", (1, 1, 1), (64, 1, 1), 0, [data, other, out]
+            second = "second", (1, 1, 1), (96 if "two warps" in name else 64, 1, 1), 0, [data, other, out]
             if overlaps and complaint:
                 with pytest.raises(EmulationError, match=complaint) as error:
                     machine.launch(*second, overlaps=True)
                 assert "entry first" in error.value.got
                 continue
             machine.launch(*second, overlaps=overlaps)
-            if name not in ("copies", "writes what the first one writes"):
+            if name not in ("copies", "writes what the first one writes", "adds to what the first one stores"):
                 assert (machine.read(out, np.uint32, (64,)) == np.arange(64)).all()
 
 

@@ -915,3 +915,540 @@ def test_conflicts_are_counted_within_phases():
     words = (lane % 8 * 32 + (lane // 8 + lane % 8) % 8 * 4)
     assert count("gfx942", "write", 16, words) == 0 == count("gfx1201", "read", 16, words)
     assert count("gfx942", "read", 16, words) == 8 and count("gfx1100", "read", 16, words) == 4
+
+
+# ---------------------------------------------------------------- three operands, all of them vectors
+
+ENDS = np.array([0, 1, 4, 7, 12, 31, 32, 0x7FFF, 0x8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x89ABCDEF], U32)
+
+
+def signed_field(x, position, width):
+    position, width = position % 32, width % 32
+    return signed(x >> position, width) if width and position + width < 32 else signed(x) >> position if width else 0
+
+
+def picked(x, y, selector):
+    both, result = x << 32 | y, 0
+    for i in range(4):
+        pick = selector >> 8 * i & 255
+        byte = both >> 8 * pick & 255 if pick < 8 else 255 * (both >> 16 * (pick - 8) + 15 & 1) if pick < 12 else 0 if pick == 12 else 255
+        result |= byte << 8 * i
+    return result
+
+
+def both_halves(function, sign=False):
+    """Of the lower and of the upper half of each operand, as one word."""
+    return lambda *words: sum(function(*(signed(word >> at & 0xFFFF, 16) if sign else word >> at & 0xFFFF for word in words)) % 2**16 << at for at in (0, 16))
+
+
+def short(function):
+    return lambda *words: function(*(signed(word, 16) for word in words)) % 2**16
+
+
+def middle(*values):
+    return sorted(values)[1]
+
+
+THREE = {
+    "v_or3_b32 v8, v2, v4, v6": lambda x, y, z: x | y | z,
+    "v_xor3_b32 v8, v2, v4, v6": lambda x, y, z: x ^ y ^ z,
+    "v_and_or_b32 v8, v2, v4, v6": lambda x, y, z: x & y | z,
+    "v_add3_u32 v8, v2, v4, v6": lambda x, y, z: x + y + z,
+    "v_xad_u32 v8, v2, v4, v6": lambda x, y, z: (x ^ y) + z,
+    "v_lshl_or_b32 v8, v2, v4, v6": lambda x, y, z: x << y % 32 | z,
+    "v_lshl_add_u32 v8, v2, v4, v6": lambda x, y, z: (x << y % 32) + z,
+    "v_add_lshl_u32 v8, v2, v4, v6": lambda x, y, z: (x + y) << z % 32,
+    "v_bfi_b32 v8, v2, v4, v6": lambda x, y, z: x & y | ~x & z,
+    "v_bfe_u32 v8, v2, v4, v6": lambda x, y, z: x >> y % 32 & (1 << z % 32) - 1,
+    "v_bfe_i32 v8, v2, v4, v6": signed_field,
+    "v_alignbit_b32 v8, v2, v4, v6": lambda x, y, z: (x << 32 | y) >> z % 32,
+    "v_alignbyte_b32 v8, v2, v4, v6": lambda x, y, z: (x << 32 | y) >> 8 * (z % 4),
+    "v_perm_b32 v8, v2, v4, 0x08090a0b": lambda x, y, z: picked(x, y, 0x08090A0B),
+    "v_perm_b32 v8, v2, v4, 0x0d0c0704": lambda x, y, z: picked(x, y, 0x0D0C0704),
+    "v_perm_b32 v8, v2, v4, v6": picked,
+    "v_min3_u32 v8, v2, v4, v6": min, "v_max3_u32 v8, v2, v4, v6": max,
+    "v_med3_u32 v8, v2, v4, v6": middle,
+    "v_min3_i32 v8, v2, v4, v6": lambda *words: min(map(signed, words)), "v_max3_i32 v8, v2, v4, v6": lambda *words: max(map(signed, words)),
+    "v_med3_i32 v8, v2, v4, v6": lambda *words: middle(*map(signed, words)),
+    "v_maxmin_u32 v8, v2, v4, v6": lambda x, y, z: min(max(x, y), z), "v_minmax_u32 v8, v2, v4, v6": lambda x, y, z: max(min(x, y), z),
+    "v_maxmin_i32 v8, v2, v4, v6": lambda x, y, z: min(max(signed(x), signed(y)), signed(z)),
+    "v_minmax_i32 v8, v2, v4, v6": lambda x, y, z: max(min(signed(x), signed(y)), signed(z)),
+    "v_mad_u32_u24 v8, v2, v4, v6": lambda x, y, z: (x % 2**24) * (y % 2**24) + z,
+    "v_mad_i32_i24 v8, v2, v4, v6": lambda x, y, z: signed(x, 24) * signed(y, 24) + z,
+    "v_sad_u32 v8, v2, v4, v6": lambda x, y, z: abs(x - y) + z,
+    "v_mad_u16 v8, v2, v4, v6": lambda x, y, z: (x * y + z) % 2**16,
+    "v_mad_i16 v8, v2, v4, v6": lambda x, y, z: (x * y + z) % 2**16,
+    "v_mad_legacy_u16 v8, v2, v4, v6": lambda x, y, z: (x * y + z) % 2**16,
+    "v_mad_u32_u16 v8, v2, v4, v6": lambda x, y, z: (x % 2**16) * (y % 2**16) + z,
+    "v_mad_u32_u16 v8, v2, v4, v6 op_sel:[1,0,0,0]": lambda x, y, z: (x >> 16) * (y % 2**16) + z,
+    "v_mad_i32_i16 v8, v2, v4, v6": lambda x, y, z: signed(x, 16) * signed(y, 16) + z,
+    "v_dot4_i32_i8 v8, v2, v4, v6": lambda x, y, z: z + sum(signed(x >> at, 8) * signed(y >> at, 8) for at in (0, 8, 16, 24)),
+    "v_pk_mad_u16 v8, v2, v4, v6": both_halves(lambda x, y, z: x * y + z),
+    "v_pk_mad_i16 v8, v2, v4, v6": both_halves(lambda x, y, z: x * y + z, sign=True),
+    "v_cmp_lt_u32_e32 vcc, v2, v4\nv_cndmask_b32_e64 v8, -v2, |v6|, vcc": lambda x, y, z: z & 0x7FFFFFFF if x < y else x ^ 1 << 31,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", THREE)
+def test_integers_of_three(body):
+    x, y, z = pairs(ENDS, 3)
+    assert (run(body, U32, x, y, z) == python(THREE[body], x, y, z).astype(U32)).all()
+
+
+MORE = {
+    "v_add_i32 v8, v2, v4": lambda x, y: x + y, "v_sub_i32 v8, v2, v4": lambda x, y: x - y,
+    "v_sub_i32 v8, v2, v4 clamp": lambda x, y: max(-(2**31), min(signed(x) - signed(y), 2**31 - 1)),
+    "v_subrev_u32_e64 v8, v2, v4 clamp": lambda x, y: max(y - x, 0),
+    "v_sub_u16_e32 v8, v2, v4": lambda x, y: (x - y) % 2**16, "v_subrev_u16_e32 v8, v2, v4": lambda x, y: (y - x) % 2**16,
+    "v_add_u16_e64 v8, v2, v4 clamp": lambda x, y: min(x % 2**16 + y % 2**16, 2**16 - 1),
+    "v_sub_i16 v8, v2, v4 clamp": lambda x, y: max(-(2**15), min(signed(x, 16) - signed(y, 16), 2**15 - 1)) % 2**16,
+    "v_mul_lo_u16_e32 v8, v2, v4": lambda x, y: x * y % 2**16, "v_lshlrev_b16_e32 v8, v2, v4": lambda x, y: (y << x % 16) % 2**16,
+    "v_min_u16_e32 v8, v2, v4": lambda x, y: min(x % 2**16, y % 2**16), "v_max_u16_e32 v8, v2, v4": lambda x, y: max(x % 2**16, y % 2**16),
+    "v_min_i16_e32 v8, v2, v4": short(min), "v_max_i16_e32 v8, v2, v4": short(max),
+    "v_mad_u32_u16 v8, v2, v4, 0 op_sel:[0,1,0,0]": lambda x, y: x % 2**16 * (y >> 16),
+    "v_mul_u32_u24_sdwa v8, v2, v4 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_3 src1_sel:BYTE_2": lambda x, y: (x >> 24) * (y >> 16 & 255),
+    "v_add_u32_sdwa v8, sext(v2), sext(v4) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1 src1_sel:WORD_1":
+        lambda x, y: signed(x >> 8, 8) + signed(y >> 16, 16),
+    "v_mov_b32_e32 v8, -1\nv_mov_b32_sdwa v8, v4 dst_sel:BYTE_1 dst_unused:UNUSED_PAD src0_sel:DWORD": lambda x, y: (y & 255) << 8,
+    "v_pk_sub_u16 v8, v2, v4": both_halves(lambda x, y: x - y), "v_pk_add_i16 v8, v2, v4 clamp":
+        both_halves(lambda x, y: max(-(2**15), min(x + y, 2**15 - 1)), sign=True),
+    "v_pk_max_u16 v8, v2, v4": both_halves(max), "v_pk_min_u16 v8, v2, v4": both_halves(min), "v_pk_min_i16 v8, v2, v4": both_halves(min, sign=True),
+    "v_pk_lshlrev_b16 v8, v2, v4": both_halves(lambda n, x: x << n % 16), "v_pk_lshrrev_b16 v8, v2, v4": both_halves(lambda n, x: x >> n % 16),
+    "v_pk_ashrrev_i16 v8, v2, v4": both_halves(lambda n, x: x >> n % 16, sign=True),
+    "v_pk_add_u16 v8, v2, -3": lambda x, y: both_halves(lambda a, b: a + b)(x, 0xFFFFFFFD),
+    "v_pk_add_u16 v8, v2, 5": lambda x, y: both_halves(lambda a, b: a + b)(x, 5),
+    "v_pk_add_u16 v8, v2, 0x10002": lambda x, y: both_halves(lambda a, b: a + b)(x, 0x10002),
+    "v_cvt_pk_i16_i32 v8, v2, v4": lambda x, y: sum(max(-(2**15), min(signed(v), 2**15 - 1)) % 2**16 << at for v, at in ((x, 0), (y, 16))),
+    "v_cvt_pk_u16_u32 v8, v4, v2": lambda x, y: min(y, 65535) | min(x, 65535) << 16,
+    "v_pack_b32_f16 v8, v2, v4 op_sel:[0,1,0]": lambda x, y: x & 0xFFFF | y & 0xFFFF0000,
+    "v_mov_b32_e32 v8, v2\nv_mov_b32_e32 v9, v4\nv_swap_b32 v8, v9\nv_lshl_add_u32 v8, v8, 1, v9": lambda x, y: 2 * y + x,
+    "v_add_co_u32_e32 v8, vcc, v2, v4\nv_cndmask_b32_e64 v8, 0, 1, vcc": lambda x, y: int(x + y >= 2**32),
+    "v_sub_co_u32_e32 v8, vcc, v2, v4\nv_cndmask_b32_e64 v8, 0, 1, vcc": lambda x, y: int(x < y),
+    "v_cmp_lt_u32_e32 vcc, v2, v4\nv_addc_co_u32_e32 v8, vcc, v2, v4, vcc\nv_cndmask_b32_e64 v8, 0, 1, vcc": lambda x, y: int(x + y + (x < y) >= 2**32),
+    "v_cmp_ge_u32_e32 vcc, v2, v4\nv_subb_co_u32_e32 v8, vcc, v2, v4, vcc\nv_cndmask_b32_e64 v8, 0, 1, vcc": lambda x, y: int(x - y - (x >= y) < 0),
+    "v_mov_b32_e32 v8, 7\nv_cmpx_lt_i32_e32 vcc, v2, v4\nv_mov_b32_e32 v8, v4\ns_mov_b64 exec, -1": lambda x, y: y if signed(x) < signed(y) else 7,
+    "v_cmp_gt_u32_e32 vcc, 40, v2\ns_mov_b64 exec, vcc\nv_cmp_ne_u32_e32 vcc, v2, v4\ns_mov_b64 exec, -1\nv_cndmask_b32_e64 v8, 0, 1, vcc":
+        lambda x, y: int(x < 40 and x != y),
+    "v_cmp_gt_u32_e32 vcc, 40, v2\nv_mov_b32_e32 v8, v4\ns_and_saveexec_b64 s[20:21], vcc\nv_add_u32_e32 v8, v8, v2\ns_xor_b64 exec, exec, s[20:21]\n"
+    "v_sub_u32_e32 v8, v8, v2\ns_or_b64 exec, exec, s[20:21]": lambda x, y: y + x if x < 40 else y - x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", MORE)
+def test_more_integers_of_two(body):
+    x, y = pairs(WORDS)
+    if "exec" in body:  # its scalar registers must be written, and whole waves
+        x, y = x[:384], y[:384]
+    assert (run(body, U32, x, y) == python(MORE[body], x, y).astype(U32)).all()
+
+
+def test_the_carry_of_a_wide_multiply_add():
+    x, y, z = (grid.ravel() for grid in np.meshgrid(ENDS, ENDS, LONGS, indexing="ij"))
+    choose = "\nv_cndmask_b32_e64 v8, 0, 1, s[20:21]"
+    got = run("v_mad_u64_u32 v[8:9], s[20:21], v2, v4, v[6:7]" + choose, U32, x, y, z)
+    assert (got == python(lambda a, b, c: a * b + c >= 2**64, x, y, z)).all()
+    got = run("v_mad_i64_i32 v[8:9], s[20:21], v2, v4, v[6:7]", U64, x, y, z)
+    assert (got == python(lambda a, b, c: signed(a) * signed(b) + c, x, y, z)).all()
+    got = run("v_mad_i64_i32 v[8:9], s[20:21], v2, v4, v[6:7]" + choose, U32, x, y, z)
+    assert (got == python(lambda a, b, c: not -(2**63) <= signed(a) * signed(b) + signed(c, 64) < 2**63, x, y, z)).all()
+
+
+# ---------------------------------------------------------------- comparisons of every type
+
+ORDERS = {"eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y, "gt": lambda x, y: x > y,
+          "ge": lambda x, y: x >= y}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_comparisons_of_every_integer(kind):
+    for values, types in ((WORDS, ("u16", "i16", "u32", "i32")), (LONGS, ("u64", "i64"))):
+        x, y = pairs(values)
+        first, second = ("v[2:3]", "v[4:5]") if values is LONGS else ("v2", "v4")
+        for type_ in types:
+            dtype = {"u": "u", "i": "i"}[type_[0]] + str(int(type_[1:]) // 8)
+            a, b = (each.astype(f"u{dtype[1:]}").view(dtype) for each in (x, y))
+            got = run(f"v_cmp_{kind}_{type_}_e32 vcc, {first}, {second}\nv_cndmask_b32_e64 v8, 0, 1, vcc", U32, x, y)
+            assert (got == ORDERS[kind](a, b)).all(), type_
+    x, y = pairs(LONGS)
+    for name, type_ in (("u32", U32), ("i32", I32)):
+        got = run(f"s_cmp_{'lg' if kind == 'ne' else kind}_{name} s12, s14\ns_cselect_b32 s18, 1, 0", U32, x, y, scalar=True)
+        a, b = (each.astype(U32).view(type_) for each in (x, y))
+        assert (got == ORDERS[kind](a, b)).all(), name
+        for constant in (0x7FFF, 0x8000):
+            got = run(f"s_cmpk_{'lg' if kind == 'ne' else kind}_{name} s12, {constant:#x}\ns_cselect_b32 s18, 1, 0", U32, x, scalar=True)
+            assert (got == ORDERS[kind](a, type_(signed(constant, 16) if name == "i32" else constant))).all(), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [("nle", lambda x, y: ~(x <= y)), ("ngt", lambda x, y: ~(x > y)), ("nlg", lambda x, y: ~((x < y) | (x > y))), ("nlt", lambda x, y: ~(x < y)),
+     ("ge", lambda x, y: x >= y), ("lg", lambda x, y: (x < y) | (x > y)), ("neq", lambda x, y: x != y), ("o", lambda x, y: (x == x) & (y == y))],
+)  # fmt: skip
+def test_comparisons_of_every_float(kind, function):
+    x, y = pairs(AWKWARD)
+    choose = "\nv_cndmask_b32_e64 v8, 0, 1, vcc"
+    assert (run(f"v_cmp_{kind}_f32_e32 vcc, v2, v4" + choose, U32, x, y) == function(x, y)).all()
+    got = run(f"s_cmp_{kind}_f32 s12, s14\ns_cselect_b32 s18, 1, 0", U32, x[:400], y[:400], target="gfx1201", scalar=True)
+    assert (got == function(x, y)[:400]).all()
+    flush = lambda v: np.where(np.abs(v) < F32(2.0**-126), F32(0), v)  # noqa: E731
+    assert (run(f"v_cmp_{kind}_f32_e32 vcc, v2, v4" + choose, U32, x, y, denormals=0) == function(flush(x), flush(y))).all()
+    a, b = pairs(HALVES)
+    assert (run(f"v_cmp_{kind}_f16_e32 vcc, v2, v4" + choose, U32, a, b) == function(a, b)).all()
+    a, b = x.astype(F64), y.astype(F64)
+    assert (run(f"v_cmp_{kind}_f64_e32 vcc, v[2:3], v[4:5]" + choose, U32, a, b) == function(a, b)).all()
+
+
+def test_every_class_of_floats():
+    words = np.array([0x7F800001, 0x7FC00000, 0xFF800000, 0xBF800000, 0x80000001, 0x80000000, 0, 1, 0x3F800000, 0x7F800000], U32)
+    for bit in range(10):
+        got = run(f"v_cmp_class_f32_e64 s[20:21], v2, {1 << bit:#x}\nv_cndmask_b32_e64 v8, 0, 1, s[20:21]", U32, words)
+        assert got.tolist() == [int(i == bit) for i in range(10)]
+
+
+# ---------------------------------------------------------------- scalars: results, carries and SCC
+
+FLAG = "\ns_cselect_b32 s19, 1, 0"
+
+
+def with_scc(value, scc=None):
+    return value % 2**32 | int(value % 2**32 != 0 if scc is None else scc) << 32
+
+
+def low(*words):
+    return (word % 2**32 for word in words)
+
+
+def field(x, y, bits, sign):
+    position, width = y & bits - 1, min(y >> 16 & 127, bits)
+    if not width:
+        return 0
+    value = (signed(x, bits) >> position if sign else x % 2**bits >> position)
+    return signed(value, width) if sign and width < bits else value & (1 << width) - 1
+
+
+MORE_SCALARS = {
+    "s_and_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x & y), "s_or_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x | y),
+    "s_xor_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x ^ y), "s_nand_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(~(x & y)),
+    "s_nor_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(~(x | y)), "s_orn2_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x | ~y),
+    "s_andn2_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x & ~y), "s_not_b32 s18, s12" + FLAG: lambda x, y: with_scc(~x),
+    "s_xnor_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(~(x ^ y)),
+    "s_lshl_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x << y % 32),
+    "s_lshr_b32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x % 2**32 >> y % 32),
+    "s_ashr_i32 s18, s12, s14" + FLAG: lambda x, y: with_scc(signed(x) >> y % 32),
+    "s_lshr_b64 s[18:19], s[12:13], s14": lambda x, y: x >> y % 64,
+    "s_or_b64 s[20:21], s[12:13], s[14:15]\ns_mov_b32 s18, s20" + FLAG: lambda x, y: with_scc(x | y, (x | y) != 0),
+    "s_sub_i32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x - y, signed(x) - signed(y) != signed(x - y)),
+    "s_sub_u32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x - y, x % 2**32 < y % 2**32),
+    "s_add_u32 s18, s12, s14" + FLAG: lambda x, y: with_scc(x + y, x % 2**32 + y % 2**32 >= 2**32),
+    "s_add_u32 s20, s12, s12\ns_addc_u32 s18, s12, s14" + FLAG:
+        lambda x, y: with_scc(x + y + (x >> 31 & 1), x % 2**32 + y % 2**32 + (x >> 31 & 1) >= 2**32),
+    "s_add_u32 s20, s12, s12\ns_subb_u32 s18, s12, s14" + FLAG:
+        lambda x, y: with_scc(x - y - (x >> 31 & 1), x % 2**32 - y % 2**32 - (x >> 31 & 1) < 0),
+    "s_min_u32 s18, s12, s14" + FLAG: lambda x, y: with_scc(min(low(x, y)), x % 2**32 <= y % 2**32),
+    "s_max_u32 s18, s12, s14" + FLAG: lambda x, y: with_scc(max(low(x, y)), x % 2**32 >= y % 2**32),
+    "s_min_i32 s18, s12, s14" + FLAG: lambda x, y: with_scc(min(signed(x), signed(y)), signed(x) <= signed(y)),
+    "s_max_i32 s18, s12, s14" + FLAG: lambda x, y: with_scc(max(signed(x), signed(y)), signed(x) >= signed(y)),
+    "s_abs_i32 s18, s12" + FLAG: lambda x, y: with_scc(abs(signed(x))),
+    "s_absdiff_i32 s18, s12, s14" + FLAG: lambda x, y: with_scc(abs(signed(signed(x) - signed(y)))),
+    "s_bcnt1_i32_b32 s18, s12" + FLAG: lambda x, y: with_scc((x % 2**32).bit_count()),
+    "s_bcnt0_i32_b32 s18, s12" + FLAG: lambda x, y: with_scc(32 - (x % 2**32).bit_count()),
+    "s_bcnt0_i32_b64 s18, s[12:13]" + FLAG: lambda x, y: with_scc(64 - x.bit_count()),
+    "s_ff1_i32_b32 s18, s12\ns_ff0_i32_b64 s19, s[14:15]": lambda x, y: ((x % 2**32 & -x).bit_length() - 1) % 2**32
+    | (((y ^ 2**64 - 1) & -(y ^ 2**64 - 1)).bit_length() - 1) % 2**32 << 32,
+    "s_ff0_i32_b32 s18, s12\ns_flbit_i32_b64 s19, s[14:15]": lambda x, y: ((~x % 2**32 & -(~x % 2**32)).bit_length() - 1) % 2**32
+    | leading_zeros(y, 64) % 2**32 << 32,
+    "s_flbit_i32 s18, s12\ns_flbit_i32_i64 s19, s[14:15]": lambda x, y: leading_zeros(x % 2**32 ^ (2**32 - 1 if x >> 31 & 1 else 0)) % 2**32
+    | leading_zeros(y ^ (2**64 - 1 if y >> 63 else 0), 64) % 2**32 << 32,
+    "s_brev_b32 s18, s12\ns_mulk_i32 s14, 0xfffd\ns_mov_b32 s19, s14": lambda x, y: int(f"{x % 2**32:032b}"[::-1], 2) | -3 * y % 2**32 << 32,
+    "s_mov_b32 s18, s12\ns_addk_i32 s18, 0x7fff" + FLAG: lambda x, y: with_scc(x + 0x7FFF, signed(x) + 0x7FFF >= 2**31),
+    "s_cmp_lt_u32 s12, s14\ns_mov_b32 s18, s12\ns_cmovk_i32 s18, 0x8002\ns_mov_b32 s19, 0": lambda x, y: 0xFFFF8002 if x % 2**32 < y % 2**32 else x % 2**32,
+    "s_cmp_lt_u32 s12, s14\ns_mov_b32 s18, s12\ns_cmov_b32 s18, s14\ns_mov_b32 s19, 0": lambda x, y: max(low(x, y)),
+    "s_bfm_b32 s18, s12, s14\ns_mov_b32 s19, 0": lambda x, y: ((1 << x % 32) - 1 << y % 32) % 2**32,
+    "s_mov_b64 s[18:19], -1\ns_bitset0_b64 s[18:19], s12": lambda x, y: 2**64 - 1 ^ 1 << x % 64,
+    "s_mov_b32 s18, 5\ns_bitset1_b32 s18, s12\ns_bitcmp0_b32 s14, s12\ns_cselect_b32 s19, 1, 0": lambda x, y: 5 | 1 << x % 32 | int(not y >> x % 32 & 1) << 32,
+    "s_bitcmp0_b64 s[12:13], s14\ns_cselect_b64 s[18:19], 7, 9": lambda x, y: 9 if x >> y % 64 & 1 else 7,
+    "s_pack_ll_b32_b16 s18, s12, s14\ns_pack_hh_b32_b16 s19, s12, s14": lambda x, y: x & 0xFFFF | (y & 0xFFFF) << 16
+    | (x >> 16 & 0xFFFF | y & 0xFFFF0000) << 32,
+    "s_lshl1_add_u32 s18, s12, s14" + FLAG: lambda x, y: with_scc(2 * x + y, 2 * (x % 2**32) + y % 2**32 >= 2**32),
+    "s_lshl4_add_u32 s18, s12, s14" + FLAG: lambda x, y: with_scc(16 * x + y, 16 * (x % 2**32) + y % 2**32 >= 2**32),
+    "s_cmp_lg_u64 s[12:13], s[14:15]\ns_cselect_b64 s[18:19], -1, 0": lambda x, y: -1 if x != y else 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", MORE_SCALARS)
+def test_more_scalars(body):
+    x, y = pairs(LONGS)
+    assert (run(body, U64, x, y, scalar=True) == python(MORE_SCALARS[body], x, y)).all()
+
+
+def test_scalar_fields_of_every_place_and_width():
+    places = np.array([position | width << 16 for position in (0, 5, 31, 32, 63) for width in (0, 1, 7, 31, 32, 33, 63, 64)], U64)
+    x, y = (grid.ravel() for grid in np.meshgrid(LONGS[1:], places, indexing="ij"))
+    for name, bits, sign in (("u32", 32, False), ("i32", 32, True), ("u64", 64, False), ("i64", 64, True)):
+        if bits == 32:
+            body = f"s_bfe_{name} s18, s12, s14\ns_cselect_b32 s19, 1, 0"
+            want = python(lambda a, b: with_scc(field(a, b, 32, sign)), x, y)
+        else:
+            body, want = f"s_bfe_{name} s[18:19], s[12:13], s14", python(lambda a, b: field(a, b, 64, sign), x, y)
+        assert (run(body, U64, x, y, scalar=True) == want).all(), name
+
+
+EXECS = {
+    "and": lambda x, e: x & e, "or": lambda x, e: x | e, "xor": lambda x, e: x ^ e, "andn1": lambda x, e: ~x & e, "andn2": lambda x, e: x & ~e,
+    "orn1": lambda x, e: ~x | e, "orn2": lambda x, e: x | ~e,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXECS)
+def test_exec_is_saved_or_written_through(name):
+    x, e = pairs(LONGS)
+    new = python(EXECS[name], x, e)
+    for saves, left in (("saveexec", e), ("wrexec", new)):
+        body = f"s_mov_b64 exec, s[14:15]\ns_{name}_{saves}_b64 s[18:19], s[12:13]\ns_cselect_b32 s22, 1, 0\ns_mov_b64 s[20:21], exec\ns_mov_b64 exec, -1"
+        assert (run(body, U64, x, e, scalar=True) == left).all()
+        assert (run(body + "\ns_mov_b64 s[18:19], s[20:21]", U64, x, e, scalar=True) == new).all()
+        assert (run(body + "\ns_mov_b32 s18, s22", U32, x, e, scalar=True) == (new != 0)).all()
+
+
+def test_scalars_of_rdna_4():
+    x, y = pairs(LONGS)
+    for name, function in (("add", lambda a, b: a + b), ("sub", lambda a, b: a - b), ("mul", lambda a, b: a * b)):
+        got = run(f"s_{name}_{'nc_' * (name != 'mul')}u64 s[18:19], s[12:13], s[14:15]", U64, x, y, target="gfx1201", scalar=True)
+        assert (got == python(function, x, y)).all()
+    a, b = pairs(AWKWARD[:20])
+    with np.errstate(all="ignore"):
+        for name, function in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("min_num", np.fmin), ("max_num", np.fmax)):
+            got = run(f"s_{name}_f32 s18, s12, s14", F32, a, b, target="gfx1201", scalar=True)
+            want = function(a, b)
+            number = (a != 0) | (b != 0)
+            same(got[number], want[number])
+        for name, function in (("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)):
+            same(run(f"s_{name}_f32 s18, s12", F32, AWKWARD, target="gfx1201", scalar=True), function(AWKWARD))
+        same(run("s_mov_b32 s18, s14\ns_fmac_f32 s18, s12, s12", F32, a, b, target="gfx1201", scalar=True), fma(a, a, b))
+        same(run("s_fmaak_f32 s18, s12, s14, 0x3f800000", F32, a, b, target="gfx1201", scalar=True), fma(a, b, np.ones_like(a)))
+        same(run("s_cvt_f16_f32 s18, s12", F16, AWKWARD, target="gfx1201", scalar=True), AWKWARD.astype(F16))
+    halves = HALVES.view(U16).astype(U32)
+    same(run("s_cvt_f32_f16 s18, s12", F32, halves, target="gfx1201", scalar=True), HALVES.astype(F32))
+    same(run("s_cvt_hi_f32_f16 s18, s12", F32, halves << U32(16), target="gfx1201", scalar=True), HALVES.astype(F32))
+    same(run("s_cvt_f32_i32 s18, s12", F32, WORDS, target="gfx1201", scalar=True), WORDS.view(I32).astype(F32))
+    same(run("s_cvt_f32_u32 s18, s12", F32, WORDS, target="gfx1201", scalar=True), WORDS.astype(F32))
+    got = run("s_cvt_i32_f32 s18, s12", I32, AWKWARD, target="gfx1201", scalar=True)
+    assert got.tolist() == [saturated(x, -(2**31), 2**31 - 1) for x in AWKWARD.tolist()]
+    got = run("s_cvt_u32_f32 s18, s12", U32, AWKWARD, target="gfx1201", scalar=True)
+    assert got.tolist() == [saturated(x, 0, 2**32 - 1) for x in AWKWARD.tolist()]
+
+
+# ---------------------------------------------------------------- more floating point
+
+
+def picks(*steps):
+    """Minimum and maximum one after the other: numbers before NaNs, -0 below +0."""
+
+    def step(pick, a, b):
+        return b if a != a else a if b != b else pick((a, b), key=lambda v: (v, math.copysign(1, v)))
+
+    def function(*columns):
+        result = []
+        for values in zip(*(column.tolist() for column in columns), strict=True):
+            total = values[0]
+            for pick, value in zip(steps, values[1:], strict=True):
+                total = step(pick, total, value)
+            result.append(total)
+        return np.array(result)
+
+    return function
+
+
+FLOATS_OF_THREE = {
+    "v_max3_f32 v8, v2, v4, v6": picks(max, max), "v_min3_f32 v8, v2, v4, v6": picks(min, min),
+    "v_maxmin_f32 v8, v2, v4, v6": picks(max, min), "v_minmax_f32 v8, v2, v4, v6": picks(min, max),
+    "v_med3_f32 v8, v2, v4, v6": lambda x, y, z: np.where((x != x) | (y != y) | (z != z), picks(min, min)(x, y, z), np.sort([x, y, z], 0)[1]),
+    "v_mul_legacy_f32_e32 v8, v2, v4": lambda x, y, z: np.where((x == 0) | (y == 0), F32(0), x * y),
+    "v_add_f32_e64 v8, v2, v4 div:2": lambda x, y, z: (x + y) * F32(0.5), "v_mul_f32_e64 v8, v2, v4 mul:4": lambda x, y, z: x * y * F32(4),
+    "v_fma_f32 v8, -v2, |v4|, -|v6|": lambda x, y, z: fma(-x, np.abs(y), -np.abs(z)),
+    "v_fma_f32 v8, v2, v4, v6 clamp": lambda x, y, z: np.where(fma(x, y, z) != fma(x, y, z), 0, np.clip(fma(x, y, z), 0, 1)),
+    "v_fmamk_f32 v8, v2, 0x40400000, v6": lambda x, y, z: fma(x, np.full_like(x, 3), z),
+    "v_fmaak_f32 v8, v2, v4, 0x40400000": lambda x, y, z: fma(x, y, np.full_like(x, 3)),
+    "v_fma_mix_f32 v8, v2, -v4, |v6|": lambda x, y, z: fma(x, -y, np.abs(z)),
+    "v_fma_mix_f32 v8, |v2|, v4, v6": lambda x, y, z: fma(np.abs(x), y, z),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", FLOATS_OF_THREE)
+def test_floats_of_three(body):
+    x, y, z = pairs(AWKWARD[[0, 2, 3, 4, 8, 9, 11, 12, 13, 15, 22]], 3)
+    x = np.concatenate([x, [F32(-0.0), F32(0)]])
+    y, z = np.concatenate([y, [F32(0), F32(-0.0)]]), np.concatenate([z, [F32(1), F32(-1)]])
+    modifiers = {"v_fma_mix_f32 v8, v2, -v4, |v6|": "v_fma_mix_f32 v8, v2, v4, v6 neg_lo:[0,1,0] neg_hi:[0,0,1]",
+                 "v_fma_mix_f32 v8, |v2|, v4, v6": "v_fma_mix_f32 v8, v2, v4, v6 neg_hi:[1,0,0]"}  # fmt: skip
+    got = run(modifiers.get(body, body), F32, x, y, z)
+    with np.errstate(all="ignore"):
+        want = FLOATS_OF_THREE[body](x, y, z).astype(F32)
+    if "med3" in body:  # of two zeros the sign may be either's
+        got, want = got + F32(0), want + F32(0)
+    same(got, want)
+
+
+def test_conversions_of_other_types():
+    halfway = np.array([0.5, 1.5, -0.5, -1.5, 2.5, 0.49999997, -2.4, 3e9, -3e9, np.nan, 65535.5, 70000.0, -40000.0, 32767.9], F32)
+    got = run("v_cvt_rpi_i32_f32_e32 v8, v2", I32, halfway).tolist()
+    assert got == [saturated(math.floor(x + 0.5) if x == x else x, -(2**31), 2**31 - 1) for x in halfway.tolist()]
+    got = run("v_cvt_flr_i32_f32_e32 v8, v2", I32, halfway).tolist()
+    assert got == [saturated(math.floor(x) if x == x else x, -(2**31), 2**31 - 1) for x in halfway.tolist()]
+    wide = halfway.astype(F64) * 1.0000000001
+    assert run("v_cvt_i32_f64_e32 v8, v[2:3]", I32, wide).tolist() == [saturated(x, -(2**31), 2**31 - 1) for x in wide.tolist()]
+    assert run("v_cvt_u32_f64_e32 v8, v[2:3]", U32, wide).tolist() == [saturated(x, 0, 2**32 - 1) for x in wide.tolist()]
+    with np.errstate(all="ignore"):
+        same(run("v_cvt_f32_f64_e32 v8, v[2:3]", F32, np.append(wide, [1e39, 2.0**-150, 1 + 2.0**-24])), np.append(wide, [1e39, 2.0**-150, 1 + 2.0**-24]).astype(F32))
+    same(run("v_cvt_f64_i32_e32 v[8:9], v2", F64, WORDS), WORDS.view(I32).astype(F64))
+    same(run("v_cvt_f64_u32_e32 v[8:9], v2", F64, WORDS), WORDS.astype(F64))
+    for byte in range(4):
+        same(run(f"v_cvt_f32_ubyte{byte}_e32 v8, v2", F32, WORDS), (WORDS >> U32(8 * byte) & U32(255)).astype(F32))
+    same(run("v_cvt_f16_u16_e32 v8, v2", F16, WORDS[:10]), WORDS[:10].astype(F16))
+    same(run("v_cvt_f16_i16_e32 v8, v2", F16, WORDS), WORDS.astype(U16).view(I16).astype(F16))
+    assert run("v_cvt_u16_f16_e32 v8, v2", U16, HALVES).tolist() == [saturated(x, 0, 65535) for x in HALVES.tolist()]
+    assert run("v_cvt_i16_f16_e32 v8, v2", I16, HALVES).tolist() == [saturated(x, -(2**15), 2**15 - 1) for x in HALVES.tolist()]
+    low_and_high = run("v_cvt_pkrtz_f16_f32 v8, 1.0, v2", U32, np.array([1 - 2.0**-12, -(1 - 2.0**-12)], F32))
+    assert low_and_high.tolist() == [0x3BFF3C00, 0xBBFF3C00]
+    nans = np.array([0xFFC02000, 0x7F800001], U32)
+    assert run("v_cvt_f16_f32_e32 v8, v2", U16, nans).tolist() == [0xFE01, 0x7E00]
+    assert run("v_cvt_f64_f32_e32 v[8:9], v2", U64, nans).tolist() == [0xFFF8040000000000, 0x7FF8000020000000]
+
+
+def test_other_functions_of_one_float():
+    x = AWKWARD[np.isfinite(AWKWARD)]
+    doubles = np.append(x.astype(F64), [5e-324, 1.7e308, -0.75])
+    with np.errstate(all="ignore"):
+        for name, function in (("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("rndne", np.rint), ("sqrt", np.sqrt), ("rcp", lambda v: 1 / v)):
+            same(run(f"v_{name}_f64_e32 v[8:9], v[2:3]", F64, doubles), function(doubles))
+            same(run(f"v_{name}_f16_e32 v8, v2", F16, HALVES), function(HALVES.astype(F64)).astype(F16))
+        same(run("v_rsq_f32_e32 v8, v2", F32, x), (1 / np.sqrt(x.astype(F64))).astype(F32))
+        same(run("v_exp_f32_e32 v8, v2", F32, x), np.exp2(x.astype(F64)).astype(F32))
+        same(run("v_log_f32_e32 v8, v2", F32, x), np.log2(x.astype(F64)).astype(F32))
+        power = np.array([3, -3, 200, -200, 2000, -2000, 0, 1074], I32)
+        a, n = (grid.ravel() for grid in np.meshgrid(doubles, power))
+        same(run("v_ldexp_f64 v[8:9], v[2:3], v4", F64, a, n), np.ldexp(a, n))
+        b, m = (grid.ravel() for grid in np.meshgrid(HALVES, power))
+        same(run("v_ldexp_f16_e32 v8, v2, v4", F16, b, m.view(U32)), np.ldexp(b.astype(F64), m).astype(F16))
+        assert run("v_frexp_exp_i32_f64_e32 v8, v[2:3]", I32, doubles).tolist() == np.frexp(doubles)[1].tolist()
+        same(run("v_frexp_mant_f64_e32 v[8:9], v[2:3]", F64, doubles), np.frexp(doubles)[0])
+
+
+def test_arithmetic_of_doubles():
+    x, y = pairs(AWKWARD.astype(F64))
+    x, y = x * (1 + 2.0**-40), y * (1 - 2.0**-45)
+    with np.errstate(all="ignore"):
+        same(run("v_add_f64 v[8:9], v[2:3], v[4:5]", F64, x, y), x + y)
+        same(run("v_mul_f64 v[8:9], v[2:3], -v[4:5]", F64, x, y), x * -y)
+    a, b = (each[np.isfinite(x) & np.isfinite(y)] for each in (x, y))
+    want = [float(Fraction(p) * Fraction(q) + Fraction(p)) for p, q in zip(a.tolist(), b.tolist(), strict=True)]
+    got = run("v_fma_f64 v[8:9], v[2:3], v[4:5], v[2:3]", F64, a, b)
+    assert got.tolist() == want
+
+
+# ---------------------------------------------------------------- more between lanes
+
+NARROW = LANE[:32]
+MOVES = {
+    "row_shl:3": np.where(LANE % 16 < 13, LANE + 3, -1), "row_shr:15": np.where(LANE % 16 == 15, LANE - 15, -1),
+    "row_half_mirror": LANE ^ 7, "row_mirror": LANE ^ 15, "row_newbcast:5": LANE // 16 * 16 + 5, "row_ror:1": LANE // 16 * 16 + (LANE - 1) % 16,
+    "row_bcast:31": np.where(LANE >= 32, 31, -1), "row_bcast:15": np.where(LANE >= 16, LANE // 16 * 16 - 1, -1),
+    "wave_shr:1": LANE - 1, "wave_shl:1": np.where(LANE < 63, LANE + 1, -1), "wave_ror:1": (LANE - 1) % 64, "wave_rol:1": (LANE + 1) % 64,
+    "quad_perm:[3,0,0,2]": LANE // 4 * 4 + np.array([3, 0, 0, 2])[LANE % 4],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_every_movement_between_lanes(move):
+    source = MOVES[move]
+    got = lanes(f"v_mov_b32_dpp v8, v2 {move} row_mask:0xf bank_mask:0xf bound_ctrl:1")
+    assert (got == np.where(source >= 0, source + 100, 0)).all()
+    banks = np.isin(LANE // 4 % 4, (0, 2)) & np.isin(LANE // 16, (1, 2, 3)) & (source >= 0)
+    got = lanes(f"v_mov_b32_e32 v8, 7\nv_mov_b32_dpp v8, v2 {move} row_mask:0xe bank_mask:0x5")
+    assert (got == np.where(banks, source + 100, 7)).all()
+
+
+def test_patterns_of_swizzles_and_rows():
+    wait = "\ns_waitcnt lgkmcnt(0)"
+    for pattern, source in (
+        ("swizzle(REVERSE,8)", LANE ^ 7), ("swizzle(BROADCAST,8,3)", LANE & ~7 | 3), ("swizzle(SWAP,4)", LANE ^ 4), ('swizzle(BITMASK_PERM,"01pip")',
+         LANE & 32 | 8 | LANE & 4 | ~LANE & 2 | LANE & 1), ("0x801f", LANE // 4 * 4 + np.array([3, 3, 1, 0])[LANE % 4]), ("0x0c3e", (LANE & 30 | 1) ^ 3 | LANE & 32),
+    ):  # fmt: skip
+        assert (lanes(f"ds_swizzle_b32 v8, v2 offset:{pattern}" + wait) == source + 100).all(), pattern
+    turned = "s_mov_b32 s20, 0x3210fedc\ns_mov_b32 s21, 0x76543210\nv_permlane16_b32 v8, v2, s20, s21"
+    nibbles = [0xC, 0xD, 0xE, 0xF, 0, 1, 2, 3, *range(8)]
+    assert (lanes(turned, "gfx1100") == NARROW // 16 * 16 + np.array(nibbles)[NARROW % 16] + 100).all()
+    body = "v_add_u32_e32 v8, 0, v2\nv_add_u32_e32 v9, 64, v2\nv_permlane32_swap_b32 v8, v9"
+    swap = np.where(LANE < 32, LANE + 100, LANE - 32 + 164)
+    assert (run(body, U32, LANE.astype(U32) + 100, target="gfx950") == swap).all()
+    assert (run(body + "\nv_mov_b32_e32 v8, v9", U32, LANE.astype(U32) + 100, target="gfx950") == np.where(LANE < 32, LANE + 132, LANE + 164)).all()
+    body = body.replace("permlane32", "permlane16")
+    assert (run(body, U32, LANE.astype(U32) + 100, target="gfx950") == np.where(LANE % 32 < 16, LANE + 100, LANE - 16 + 164)).all()
+    offset = "v_lshlrev_b32_e32 v10, 2, v0\nds_bpermute_b32 v8, v10, v2 offset:12"
+    assert (lanes(offset + wait) == (LANE + 3) % 64 + 100).all()
+    one = "s_mov_b64 exec, 0xf0\nv_mov_b32_e32 v10, 0x104\nds_permute_b32 v8, v10, v2\ns_waitcnt lgkmcnt(0)\ns_mov_b64 exec, -1"
+    assert (lanes("v_mov_b32_e32 v8, 5\n" + one) == np.where((LANE >= 4) & (LANE < 8), 0, 5)).all()
+    assert (lanes("v_mov_b32_e32 v8, 5\n" + one.replace("0x104", "0x114")) == np.where(LANE == 5, 107, np.where((LANE >= 4) & (LANE < 8), 0, 5))).all()
+
+
+# ---------------------------------------------------------------- parts of words in memory
+
+PARTS = {
+    "ubyte": lambda x: x & 255, "sbyte": lambda x: signed(x, 8), "ushort": lambda x: x & 0xFFFF, "sshort": lambda x: signed(x, 16),
+    "ubyte_d16": lambda x: 0x12340000 | x & 255, "sbyte_d16": lambda x: 0x12340000 | signed(x, 8) & 0xFFFF, "short_d16": lambda x: 0x12340000 | x & 0xFFFF,
+    "ubyte_d16_hi": lambda x: 0x5678 | (x & 255) << 16, "sbyte_d16_hi": lambda x: 0x5678 | (signed(x, 8) & 0xFFFF) << 16,
+    "short_d16_hi": lambda x: 0x5678 | (x & 0xFFFF) << 16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_loads_of_parts_of_words(name):
+    """At each place of a word, from global memory, LDS and scratch."""
+    x = np.resize(WORDS, 64)
+    size = 1 if "byte" in name else 2
+    ds = {"ubyte": "u8", "sbyte": "i8", "ushort": "u16", "sshort": "i16", "short_d16": "u16_d16", "short_d16_hi": "u16_d16_hi"}.get(
+        name, name.replace("ubyte", "u8").replace("sbyte", "i8"))
+    for offset in range(0, 4, size):
+        want = python(lambda word: PARTS[name](word >> 8 * offset) % 2**32, x)  # noqa: B023
+        keep = "v_lshlrev_b32_e32 v21, 2, v20\nv_mov_b32_e32 v8, 0x12345678\n"
+        assert (run(keep + f"global_load_{name} v8, v21, s[4:5] offset:{offset}\ns_waitcnt vmcnt(0)", U32, x) == want).all()
+        body = f"{keep}v_lshlrev_b32_e32 v10, 2, v0\nds_write_b32 v10, v2\nds_read_{ds} v8, v10 offset:{offset}\ns_waitcnt lgkmcnt(0)"
+        assert (run(body, U32, x) == want).all()
+
+
+def test_stores_of_parts_of_words():
+    x, y = np.resize(WORDS, 64), np.resize(WORDS[::-1], 64)
+    for name, ds, function in (
+        ("byte", "b8", lambda a, b: a & ~0xFF00 | (b & 255) << 8), ("byte_d16_hi", "b8_d16_hi", lambda a, b: a & ~0xFF00 | (b >> 16 & 255) << 8),
+    ):  # fmt: skip
+        want = python(function, x, y)
+        body = f"v_lshlrev_b32_e32 v10, 2, v0\nds_write_b32 v10, v2\nds_write_{ds} v10, v4 offset:1\nds_read_b32 v8, v10\ns_waitcnt lgkmcnt(0)"
+        assert (run(body, U32, x, y) == want).all()
+        body = f"v_lshlrev_b32_e32 v21, 2, v20\nglobal_store_{name} v21, v4, s[4:5] offset:1\nglobal_load_dword v8, v21, s[4:5]\ns_waitcnt vmcnt(0)"
+        assert (run(body, U32, x, y) == want).all()
+    body = "v_lshlrev_b32_e32 v21, 2, v20\nglobal_store_short_d16_hi v21, v4, s[4:5] offset:2\nglobal_load_dword v8, v21, s[4:5]\ns_waitcnt vmcnt(0)"
+    assert (run(body, U32, x, y) == (x & U32(0xFFFF) | y & U32(0xFFFF0000))).all()
+
+
+def test_scalar_loads_of_several_words():
+    x = np.arange(64, dtype=U32) * U32(0x01010101)
+    for name, words in (("dword", 1), ("dwordx2", 2), ("dwordx4", 4), ("dwordx8", 8), ("dwordx16", 16)):
+        to = f"s[20:{19 + words}]" if words > 1 else "s20"
+        for offset in (0, 12):
+            body = f"s_load_{name} {to}, s[4:5], {offset:#x}\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v8, s{19 + words}"
+            assert (run(body, U32, x) == x[words - 1 + offset // 4]).all()
+    body = "s_mov_b32 s19, 8\ns_load_dword s20, s[4:5], s19 offset:0x4\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v8, s20"
+    assert (run(body, U32, x) == x[3]).all()
+
+
+def test_two_counters_in_one_wait():
+    x = np.arange(32, dtype=U32) + U32(7)
+    start = "v_lshlrev_b32_e32 v21, 2, v20\nv_lshlrev_b32_e32 v10, 2, v0\nds_store_b32 v10, v2\ns_wait_dscnt 0x0\n"
+    two = start + "global_load_b32 v8, v21, s[4:5]\nglobal_load_b32 v9, v21, s[6:7]\nds_load_b32 v11, v10\nds_load_b32 v12, v10\n"
+    for wait, fine in (("0x101", True), ("0x201", False), ("0x102", False), ("0x1", True)):
+        body = f"{two}s_wait_loadcnt_dscnt {wait}\nv_add_nc_u32_e32 v8, v8, v11"
+        if fine:
+            assert (run(body, U32, x, x, target="gfx1201") == 2 * x).all()
+        else:
+            with pytest.raises(EmulationError, match="is read while a load into it is in flight"):
+                run(body, U32, x, x, target="gfx1201")

@@ -1,4 +1,4 @@
-"""The emulator's mbarriers by themselves: arrivals, bytes, parities, and who may use one when."""
+"""The emulator's mbarriers and shared memory by themselves: arrivals, bytes, parities, who may use one when, proxies, banks and descriptors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gemmgen.emulate.core.banks import extra_wavefronts
 from gemmgen.emulate.core.memory import Fault
+from gemmgen.emulate.ptx.banks import BANKS
 from gemmgen.emulate.ptx.isa.mbarrier import _complete
+from gemmgen.emulate.ptx.isa.wgmma import Descriptor
 from gemmgen.emulate.ptx.mbarrier import MOST, Barriers
+from gemmgen.emulate.ptx.memory import CtaMemory
 
 HERE, BESIDE = 8, 1024 + 8  # the second CTA's memory begins at 1024
 
@@ -105,3 +109,49 @@ def test_a_cta_ends_when_no_signal_is_under_way(barriers):
         barriers.check_end(0)
     barriers.ordered([0, 1])
     barriers.check_end(0)
+
+
+def test_the_asynchronous_proxy_reads_what_its_writer_has_fenced():
+    memory, places = CtaMemory(2, 64, proxies=True), np.array([0, 16, 64 + 16])
+    memory.store(places, 16, np.zeros(3, np.complex128))
+    memory.wrote(places, np.array([0, 5, 0]))
+    for fenced, blocked in (((), {0, 1, 2}), (((0, 5),), {0, 2}), (((1, 5),), {0, 2}), (((1, 0),), {0}), (((0, 1),), {0}), (((0, 0),), set())):
+        if fenced:
+            memory.fence(*(np.array(each) for each in zip(*fenced, strict=True)))
+        for number, place in enumerate(places):
+            if number in blocked:
+                with pytest.raises(Fault, match="an ordinary store wrote") as error:
+                    memory.load_async(places[number : number + 1])
+                assert f"written by thread {(0, 5, 0)[number]}" in error.value.got
+            else:
+                memory.load_async(places[number : number + 1])
+    memory.wrote(places, np.array([0, 5, 0]))
+    memory.land_range(16, np.zeros(16, np.uint8))  # a bulk copy comes by the same proxy
+    memory.load_async(places[1:2])
+    with pytest.raises(Fault):
+        memory.load_async(places[:1])
+
+
+def test_wavefronts_beyond_one_for_each_phase():
+    lane = np.arange(32)
+    for size, words, extra in (
+        (4, lane, 0), (4, lane * 0, 0), (4, lane * 2, 1), (4, lane * 32, 31), (4, lane // 11 * 32, 2), (4, lane % 2 * 32 + lane // 2, 1), (1, lane // 4, 0), (2, lane // 2, 0),
+        (8, lane * 2, 0), (8, lane * 4, 2), (8, lane * 32, 30), (16, lane * 4, 0), (16, lane * 8, 4), (16, lane * 32, 28), (16, lane % 8 * 4, 0),
+    ):  # fmt: skip
+        assert extra_wavefronts(words * 4, None, size, BANKS) == extra, (size, words)
+    some = lane < 4
+    assert extra_wavefronts(lane * 128, some, 4, BANKS) == 3 and extra_wavefronts(lane * 128, lane < 0, 4, BANKS) == 0
+
+
+def test_descriptors_of_matrices():
+    for mode, swizzle in ((0, 0), (1, 128), (2, 64), (3, 32)):
+        got = Descriptor.decode(0x3FFF | 0x2FFE << 16 | 0x3001 << 32 | mode << 62)
+        assert got == Descriptor(16 * 0x3FFF, 16 * 0x2FFE, 16 * 0x3001, swizzle)
+    for bit in (49, 50, 51):
+        with pytest.raises(Fault, match="base offset"):
+            Descriptor.decode(1 << bit)
+    rows = np.array([0, 1, 7, 8, 255])
+    assert Descriptor(64, 128, 256, 0).addresses(rows, False)[:, 1].tolist() == [192, 208, 304, 448, 64 + 31 * 256 + 7 * 16 + 128]
+    assert Descriptor(1024, 0, 1024, 128).addresses(rows, False)[:, 1].tolist() == [1040, 1024 + 128, 1024 + 7 * 128 + 6 * 16, 2064, 1024 * 32 + 7 * 128 + 6 * 16]
+    assert Descriptor(512, 0, 512, 64).addresses(rows[:3], False)[:, 0].tolist() == [512, 576, 512 + 7 * 64 ^ 3 << 4]
+    assert Descriptor(256, 0, 256, 32).addresses(rows[:3], False)[:, 0].tolist() == [256, 288, 256 + 7 * 32 ^ 1 << 4]

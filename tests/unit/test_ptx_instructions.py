@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from gemmgen.catalog.unit import UNITS
-from gemmgen.emulate import Emulator
+from gemmgen.emulate import Emulator, TensorMap
+from gemmgen.emulate.core.memory import Arena
+from gemmgen.errors import EmulationError
 
 WIDTH = {"u8": 16, "s8": 16, "u16": 16, "s16": 16, "f16": 16, "b16": 16, "bf16": 16}
 TINY, LARGEST = 2.0**-149, (2 - 2.0**-23) * 2.0**127
@@ -348,3 +350,614 @@ def test_float64():
     same(got, np.array(want))
     same(run("cvt.rn.f32.f64 {d}, {a};", np.float32, a), a.astype(np.float32))
     same(run("add.f64 {d}, {a}, {b};", np.float64, a, b), a + b)
+
+
+# ---------------------------------------------------------------- by the ISA's own words, with operands at the ends
+
+COUNTS = np.array([0, 1, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 255, 256, 2**32 - 1], np.uint32)
+LONGS = np.array([0, 1, 0xFF, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 0x123456789ABCDEF0], np.uint64)
+FEW = np.array([0, 1, 0x80, 0x8000, 2**31 - 1, 2**31, 2**32 - 1, 0x89ABCDEF], np.uint32)
+
+
+def extracted(a, position, length, bits, signs):
+    position, length = position & 255, length & 255
+    sign = a >> min(position + length - 1, bits - 1) & 1 if signs and length else 0
+    return sum((a >> position + i & 1 if i < length and position + i < bits else sign) << i for i in range(bits))
+
+
+def inserted(a, b, position, length, bits):
+    position, length = position & 255, length & 255
+    for i in range(min(length, max(bits - position, 0))):
+        b = b & ~(1 << position + i) | (a >> i & 1) << position + i
+    return b
+
+
+def permuted(a, b, selector):
+    result = 0
+    for i in range(4):
+        pick = selector >> 4 * i & 15
+        byte = (b << 32 | a) >> 8 * (pick & 7) & 255
+        result |= (byte if pick < 8 else 255 * (byte >> 7)) << 8 * i
+    return result
+
+
+def looked_up(table):
+    return lambda a, b, c: sum((table >> (4 * (a >> i & 1) + 2 * (b >> i & 1) + (c >> i & 1)) & 1) << i for i in range(32))
+
+
+def dot4(signs_a, signs_b):
+    byte = lambda x, at, signs: signed(x >> at, 8) if signs else x >> at & 255  # noqa: E731
+    return lambda a, b, c: c + sum(byte(a, at, signs_a) * byte(b, at, signs_b) for at in (0, 8, 16, 24))
+
+
+def leading(x, bits=64):
+    return (x ^ (1 << bits) - 1 if x >> bits - 1 else x).bit_length() - 1
+
+
+SELECTORS = np.array([0x7531, 0xFEDC, 0xBA98, 0x8080, 0x4321, 0xF00F7654], np.uint32)
+LANE_BY_LANE = {
+    "bfe.u32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, COUNTS, COUNTS), lambda a, b, c: extracted(a, b, c, 32, False)),
+    "bfe.s32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, COUNTS, COUNTS), lambda a, b, c: extracted(a, b, c, 32, True)),
+    "bfe.u64 {d}, {a}, {b}, {c};": (np.uint64, (LONGS[4:], COUNTS, COUNTS[5:]), lambda a, b, c: extracted(a, b, c, 64, False)),
+    "bfe.s64 {d}, {a}, {b}, {c};": (np.uint64, (LONGS[4:], COUNTS, COUNTS[5:]), lambda a, b, c: extracted(a, b, c, 64, True)),
+    "bfi.b32 {d}, {a}, 0x5A5AF00F, {b}, {c};": (np.uint32, (FEW, COUNTS, COUNTS), lambda a, b, c: inserted(a, 0x5A5AF00F, b, c, 32)),
+    "bfi.b64 {d}, {a}, 0x5A5AF00F, {b}, {c};": (np.uint64, (LONGS[4:], COUNTS, COUNTS[5:]), lambda a, b, c: inserted(a, 0x5A5AF00F, b, c, 64)),
+    "prmt.b32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, FEW, SELECTORS), permuted),
+    "lop3.b32 {d}, {a}, {b}, {c}, 0x1B;": (np.uint32, (FEW, FEW, FEW), looked_up(0x1B)),
+    "lop3.b32 {d}, {a}, {b}, {c}, 0xE4;": (np.uint32, (FEW, FEW, FEW), looked_up(0xE4)),
+    "shf.l.wrap.b32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, FEW, COUNTS), lambda a, b, c: (b << 32 | a) << c % 32 >> 32),
+    "shf.l.clamp.b32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, FEW, COUNTS), lambda a, b, c: (b << 32 | a) << min(c, 32) >> 32),
+    "shf.r.wrap.b32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, FEW, COUNTS), lambda a, b, c: (b << 32 | a) >> c % 32),
+    "shf.r.clamp.b32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, FEW, COUNTS), lambda a, b, c: (b << 32 | a) >> min(c, 32)),
+    "dp4a.s32.s32 {d}, {a}, {b}, {c};": (np.uint32, (INTS, FEW, FEW), dot4(True, True)),
+    "dp4a.s32.u32 {d}, {a}, {b}, {c};": (np.uint32, (INTS, FEW, FEW), dot4(True, False)),
+    "dp4a.u32.s32 {d}, {a}, {b}, {c};": (np.uint32, (INTS, FEW, FEW), dot4(False, True)),
+    "dp4a.u32.u32 {d}, {a}, {b}, {c};": (np.uint32, (INTS, FEW, FEW), dot4(False, False)),
+    "sad.s32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, FEW, FEW), lambda a, b, c: abs(signed(a) - signed(b)) + c),
+    "sad.u32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, FEW, FEW), lambda a, b, c: abs(a - b) + c),
+    "mad24.lo.s32 {d}, {a}, {b}, {c};": (np.uint32, (INTS, FEW, FEW), lambda a, b, c: signed(a, 24) * signed(b, 24) + c),
+    "mul24.lo.u32 {d}, {a}, {b};": (np.uint32, (INTS, INTS), lambda a, b: (a % 2**24) * (b % 2**24)),
+    "mad.hi.u32 {d}, {a}, {b}, {c};": (np.uint32, (INTS, FEW, FEW), lambda a, b, c: (a * b >> 32) + c),
+    "mad.hi.s32 {d}, {a}, {b}, {c};": (np.uint32, (INTS, FEW, FEW), lambda a, b, c: (signed(a) * signed(b) >> 32) + c),
+    "mad.wide.s32 {d}, {a}, {b}, {c};": (np.uint64, (INTS, FEW, LONGS), lambda a, b, c: signed(a) * signed(b) + c),
+    "mad.wide.u32 {d}, {a}, {b}, {c};": (np.uint64, (INTS, FEW, LONGS), lambda a, b, c: a * b + c),
+    "mul.hi.u64 {d}, {a}, {b};": (np.uint64, (LONGS, LONGS), lambda a, b: a * b >> 64),
+    "mul.hi.s64 {d}, {a}, {b};": (np.uint64, (LONGS, LONGS), lambda a, b: signed(a, 64) * signed(b, 64) >> 64),
+    "shl.b64 {d}, {a}, {b};": (np.uint64, (LONGS, COUNTS), lambda a, b: a << b if b < 64 else 0),
+    "shr.u64 {d}, {a}, {b};": (np.uint64, (LONGS, COUNTS), lambda a, b: a >> b if b < 64 else 0),
+    "shr.s64 {d}, {a}, {b};": (np.uint64, (LONGS, COUNTS), lambda a, b: signed(a, 64) >> min(b, 63)),
+    "{{ .reg .b16 x; cvt.u16.u32 x, {a}; shl.b16 x, x, {b}; cvt.u32.u16 {d}, x; }}":
+        (np.uint32, (FEW, COUNTS), lambda a, b: (a << b) % 2**16 if b < 16 else 0),
+    "{{ .reg .b16 x; cvt.u16.u32 x, {a}; shr.s16 x, x, {b}; cvt.s32.s16 {d}, x; }}":
+        (np.uint32, (FEW, COUNTS), lambda a, b: signed(a, 16) >> min(b, 15)),
+    "popc.b64 {d}, {a};": (np.uint32, (LONGS,), int.bit_count),
+    "clz.b64 {d}, {a};": (np.uint32, (LONGS,), lambda a: 64 - a.bit_length()),
+    "brev.b64 {d}, {a};": (np.uint64, (LONGS,), lambda a: int(f"{a:064b}"[::-1], 2)),
+    "bfind.s32 {d}, {a};": (np.uint32, (INTS,), lambda a: leading(a, 32)),
+    "bfind.u64 {d}, {a};": (np.uint32, (LONGS,), lambda a: a.bit_length() - 1),
+    "bfind.s64 {d}, {a};": (np.uint32, (LONGS,), leading),
+    "bfind.shiftamt.u32 {d}, {a};": (np.uint32, (INTS,), lambda a: 32 - a.bit_length() if a else -1),
+    "bfind.shiftamt.s64 {d}, {a};": (np.uint32, (LONGS,), lambda a: 63 - leading(a) if leading(a) >= 0 else -1),
+    "cnot.b32 {d}, {a};": (np.uint32, (INTS,), lambda a: int(a == 0)),
+    "or.b32 {d}, {a}, {b};": (np.uint32, (INTS, INTS), lambda a, b: a | b),
+    "xor.b64 {d}, {a}, {b};": (np.uint64, (LONGS, LONGS), lambda a, b: a ^ b),
+    "max.s32 {d}, {a}, {b};": (np.uint32, (INTS, INTS), lambda a, b: max(signed(a), signed(b))),
+    "min.u32 {d}, {a}, {b};": (np.uint32, (INTS, INTS), min),
+    "max.s64 {d}, {a}, {b};": (np.uint64, (LONGS, LONGS), lambda a, b: max(signed(a, 64), signed(b, 64))),
+    "abs.s64 {d}, {a};": (np.uint64, (LONGS,), lambda a: abs(signed(a, 64))),
+    "div.s64 {d}, {a}, {b};": (np.uint64, (LONGS, LONGS[1:]), lambda a, b: int(Fraction(signed(a, 64), signed(b, 64)))),
+    "rem.s64 {d}, {a}, {b};":
+        (np.uint64, (LONGS, LONGS[1:]), lambda a, b: signed(a, 64) - signed(b, 64) * int(Fraction(signed(a, 64), signed(b, 64)))),
+    "{{ .reg .pred p; setp.ne.u32 p, {b}, 0; mov.u32 {d}, 5; @p div.u32 {d}, {a}, {b}; }}": (np.uint32, (INTS, INTS), lambda a, b: a // b if b else 5),
+    "set.lt.s32.s32 {d}, {a}, {b};": (np.uint32, (INTS, INTS), lambda a, b: -(signed(a) < signed(b))),
+    "set.ls.u32.u32 {d}, {a}, {b};": (np.uint32, (INTS, INTS), lambda a, b: -(a <= b)),
+    "set.ge.f32.s32 {d}, {a}, {b};": (np.uint32, (INTS, INTS), lambda a, b: 0x3F800000 if signed(a) >= signed(b) else 0),
+    "slct.b32.s32 {d}, {a}, {b}, {c};": (np.uint32, (FEW, FEW, FEW), lambda a, b, c: a if signed(c) >= 0 else b),
+    "slct.b32.f32 {d}, 1, 2, {c};": (np.uint32, (FEW, FEW, np.array([0, 1 << 31, 0x3F800000, 0xBF800000], np.uint32)),
+                                     lambda a, b, c: 2 if c == 0xBF800000 else 1),
+    "{{ .reg .pred p, q, r; setp.lo.u32 r, {a}, 40; setp.le.xor.s32 p|q, {a}, {b}, !r; selp.b32 {d}, 1, 0, p; @q add.u32 {d}, {d}, 2; }}":
+        (np.uint32, (INTS, INTS), lambda a, b: ((signed(a) <= signed(b)) ^ (a >= 40)) + 2 * ((signed(a) > signed(b)) ^ (a >= 40))),
+    "{{ .reg .pred p, q, r; setp.hs.u32 r, {a}, 40; setp.gt.and.u32 p|q, {a}, {b}, r; selp.b32 {d}, 1, 0, p; @q add.u32 {d}, {d}, 2; }}":
+        (np.uint32, (INTS, INTS), lambda a, b: int(a >= 40 and a > b) + 2 * int(a >= 40 and a <= b)),
+    "{{ .reg .pred p, q; setp.eq.s32 p, {a}, {b}; mov.u32 {d}, 7; @!p bra over; mov.u32 {d}, 9; over: not.pred q, p; @q add.u32 {d}, {d}, {a}; }}":
+        (np.uint32, (INTS, INTS), lambda a, b: 9 if a == b else 7 + a),
+    "{{ .reg .b32 l, h; mov.b64 {{l, h}}, {a}; mov.b64 {d}, {{h, l}}; }}": (np.uint64, (LONGS,), lambda a: a >> 32 | a << 32),
+    "cvt.sat.u8.s32 {d}, {a};": (np.uint32, (INTS,), lambda a: max(0, min(255, signed(a)))),
+    "cvt.sat.u32.s32 {d}, {a};": (np.uint32, (INTS,), lambda a: max(0, signed(a))),
+    "cvt.sat.s32.u32 {d}, {a};": (np.uint32, (INTS,), lambda a: min(2**31 - 1, a)),
+    "cvt.sat.s32.s64 {d}, {a};": (np.uint32, (LONGS,), lambda a: max(-(2**31), min(2**31 - 1, signed(a, 64)))),
+    "cvt.s64.s32 {d}, {a};": (np.uint64, (INTS,), signed),
+    "cvt.u64.u32 {d}, {a};": (np.uint64, (INTS,), int),
+    "cvt.s64.u32 {d}, {a};": (np.uint64, (INTS,), int),
+    "cvt.u64.s32 {d}, {a};": (np.uint64, (INTS,), signed),
+    "cvt.u16.u32 {d}, {a};": (np.uint32, (INTS,), lambda a: a % 2**16),
+    "cvt.s16.u32 {d}, {a};": (np.uint32, (INTS,), lambda a: signed(a, 16)),
+    "cvt.u8.u32 {d}, {a};": (np.uint32, (INTS,), lambda a: a % 256),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LANE_BY_LANE)
+def test_what_the_isa_says_of_integers(text):
+    out, values, function = LANE_BY_LANE[text]
+    inputs = [grid.ravel() for grid in np.meshgrid(*values, indexing="ij")]
+    got = run(text, out, *inputs)
+    bits = (1 << 8 * np.dtype(out).itemsize) - 1
+    want = [function(*map(int, each)) & bits for each in zip(*inputs, strict=True)]
+    assert got.tolist() == want
+
+
+def flushed(x):
+    return np.where(np.abs(x) < np.float32(2.0**-126), np.copysign(np.float32(0), x), x)
+
+
+def clamped(x):
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+
+
+def ordered_pick(pick, loud=False):
+    def function(a, b):
+        result = np.empty(a.shape, a.dtype)
+        for i, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+            if x != x or y != y:
+                result[i] = math.nan if loud or (x != x and y != y) else y if x != x else x
+            else:
+                result[i] = pick((x, y), key=lambda v: (v, math.copysign(1, v)))
+        return result
+
+    return function
+
+
+FLOATS = {
+    "div.rn.f32 {d}, {a}, {b};": lambda a, b: a / b,
+    "div.rn.ftz.f32 {d}, {a}, {b};": lambda a, b: flushed(flushed(a) / flushed(b)),
+    "rcp.rn.f32 {d}, {a};": lambda a, b: 1 / a,
+    "sqrt.rn.f32 {d}, {a};": lambda a, b: np.sqrt(a),
+    "sqrt.rn.ftz.f32 {d}, {a};": lambda a, b: np.sqrt(flushed(a)),
+    "min.f32 {d}, {a}, {b};": ordered_pick(min),
+    "max.f32 {d}, {a}, {b};": ordered_pick(max),
+    "min.NaN.f32 {d}, {a}, {b};": ordered_pick(min, loud=True),
+    "max.NaN.f32 {d}, {a}, {b};": ordered_pick(max, loud=True),
+    "max.ftz.f32 {d}, {a}, {b};": lambda a, b: ordered_pick(max)(flushed(a), flushed(b)),
+    "add.ftz.f32 {d}, {a}, {b};": lambda a, b: flushed(flushed(a) + flushed(b)),
+    "sub.sat.f32 {d}, {a}, {b};": lambda a, b: clamped(a - b),
+    "fma.rn.sat.f32 {d}, {a}, {b}, 0f00000000;": lambda a, b: clamped((a.astype(np.float64) * b).astype(np.float32)),
+    "fma.rn.ftz.f32 {d}, {a}, {b}, 0f00000001;": lambda a, b: flushed((flushed(a).astype(np.float64) * flushed(b)).astype(np.float32) + np.float32(0)),
+    "copysign.f32 {d}, {a}, {b};": lambda a, b: np.copysign(b, a),
+    "neg.f32 {d}, {a};": lambda a, b: -a,
+    "abs.f32 {d}, {a};": lambda a, b: np.abs(a),
+    "neg.ftz.f32 {d}, {a};": lambda a, b: -flushed(a),
+    "cvt.sat.f32.f32 {d}, {a};": lambda a, b: clamped(a),
+    "cvt.ftz.f32.f32 {d}, {a};": lambda a, b: flushed(a),
+    "cvt.rni.f32.f32 {d}, {a};": lambda a, b: np.rint(a),
+    "cvt.rzi.f32.f32 {d}, {a};": lambda a, b: np.trunc(a),
+    "cvt.rmi.f32.f32 {d}, {a};": lambda a, b: np.floor(a),
+    "cvt.rpi.f32.f32 {d}, {a};": lambda a, b: np.ceil(a),
+    "{{ .reg .b16 h; cvt.rn.f16.f32 h, {a}; cvt.f32.f16 {d}, h; }}": lambda a, b: a.astype(np.float16).astype(np.float32),
+    "{{ .reg .b16 h; cvt.rn.sat.f16.f32 h, {a}; cvt.f32.f16 {d}, h; }}": lambda a, b: clamped(a.astype(np.float16)).astype(np.float32),
+    "{{ .reg .b16 h; cvt.rn.ftz.f16.f32 h, {a}; cvt.sat.f32.f16 {d}, h; }}": lambda a, b: clamped(flushed(a).astype(np.float16).astype(np.float32)),
+    "{{ .reg .b64 w; cvt.f64.f32 w, {a}; mul.rn.f64 w, w, 0d3FD5555555555555; cvt.rz.f32.f64 {d}, w; }}":
+        lambda a, b: [rounded(Fraction(float(x) * (1 / 3)), "rz") if x and math.isfinite(x) else float(x) for x in a],
+    "{{ .reg .b64 w; cvt.f64.f32 w, {a}; mul.rn.f64 w, w, 0d3FD5555555555555; cvt.rp.f32.f64 {d}, w; }}":
+        lambda a, b: [rounded(Fraction(float(x) * (1 / 3)), "rp") if x and math.isfinite(x) else float(x) for x in a],
+    "{{ .reg .b64 w; cvt.f64.f32 w, {a}; mul.rn.f64 w, w, 0d3FD5555555555555; cvt.rm.f32.f64 {d}, w; }}":
+        lambda a, b: [rounded(Fraction(float(x) * (1 / 3)), "rm") if x and math.isfinite(x) else float(x) for x in a],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FLOATS)
+def test_what_the_isa_says_of_floats(text):
+    a, b = pairs(AWKWARD)
+    with np.errstate(all="ignore"):
+        same(run(text, np.float32, a, b), np.asarray(FLOATS[text](a, b), np.float32))
+
+
+def test_signs_change_of_nans_too():
+    bits = np.array([0x7FC00001, 0xFFC00001, 0x80000000], np.uint32)
+    assert run("neg.f32 {d}, {a};", np.uint32, bits).tolist() == [0xFFC00001, 0x7FC00001, 0]
+    assert run("abs.f32 {d}, {a};", np.uint32, bits).tolist() == [0x7FC00001, 0x7FC00001, 0]
+    assert run("neg.f16x2 {d}, {a};", np.uint32, bits).tolist() == [0xFFC08001, 0x7FC08001, 0x8000]
+    assert run("abs.bf16x2 {d}, {a};", np.uint32, bits | np.uint32(0x8000)).tolist() == [0x7FC00001, 0x7FC00001, 0]
+    long = np.array([0x7FF8000000000001, 1 << 63], np.uint64)
+    assert run("neg.f64 {d}, {a};", np.uint64, long).tolist() == [0xFFF8000000000001, 0]
+
+
+CLASSES = {
+    "finite": np.isfinite, "infinite": np.isinf, "number": lambda x: x == x, "notanumber": np.isnan,
+    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.float32(2.0**-126)), "subnormal": lambda x: (x != 0) & (np.abs(x) < np.float32(2.0**-126)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_of_floats(name):
+    got = run(f"{{{{ .reg .pred p; testp.{name}.f32 p, {{a}}; selp.b32 {{d}}, 1, 0, p; }}}}", np.uint32, AWKWARD)
+    assert got.tolist() == CLASSES[name](AWKWARD).astype(int).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("le", lambda a, b: a <= b), ("gt", lambda a, b: a > b), ("equ", lambda a, b: not (a < b or a > b)),
+        ("leu", lambda a, b: not a > b), ("gtu", lambda a, b: not a <= b), ("lt.ftz", lambda a, b: a < b), ("ge.ftz", lambda a, b: a >= b),
+    ],
+)  # fmt: skip
+def test_other_comparisons_of_floats(name, function):
+    a, b = pairs(AWKWARD)
+    got = run(f"{{{{ .reg .pred p; setp.{name}.f32 p, {{a}}, {{b}}; selp.b32 {{d}}, 1, 0, p; }}}}", np.uint32, a, b)
+    x, y = (flushed(each) if "ftz" in name else each for each in (a, b))
+    assert got.tolist() == [int(function(float(one), float(other))) for one, other in zip(x, y, strict=True)]
+
+
+BRAINS = np.array([0, 0x8000, 0x3F80, 0xBF80, 0x3F81, 0x0001, 0x8001, 0x0080, 0x7F7F, 0xFF7F, 0x4040, 0x3EAB, 0x3B80, 0x3C00, 0x4380], np.uint16)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
+def test_bfloat16_rounds_once(name):
+    a, b, c = pairs(BRAINS, 3) if name == "fma" else (*pairs(BRAINS), None)
+    number = lambda bits: Fraction(float((np.uint32(bits) << np.uint32(16)).view(np.float32)))  # noqa: E731
+    function = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "fma": lambda x, y, z: x * y + z}[name]
+    inputs, more = ((a, b, c), ", {c}") if name == "fma" else ((a, b), "")
+    got = run(f"{name}.rn.bf16 {{d}}, {{a}}, {{b}}{more};", np.uint16, *inputs)
+    value = (got.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    for i in range(len(a)):
+        exact = function(*(number(each[i]) for each in inputs))
+        want = rounded(exact, "rn", 8, -126, (2 - 2.0**-7) * 2.0**127) if exact else 0.0
+        assert float(value[i]) == want, (i, [hex(each[i]) for each in inputs])
+    both = [each.astype(np.uint32) | each[::-1].astype(np.uint32) << np.uint32(16) for each in inputs]
+    packed = run(f"{name}.rn.bf16x2 {{d}}, {{a}}, {{b}}{more};", np.uint32, *both)
+    assert (packed & 0xFFFF == got).all() and (packed >> 16 == got[::-1]).all()
+
+
+def test_pairs_of_halves_and_of_singles():
+    halves = np.array([0, -0.0, 1, -1, 0.333, 65504, 6e-8, np.inf, np.nan, 2049, 1.001], np.float16)
+    a, b = pairs(halves)
+    x, y = (each.view(np.uint16).astype(np.uint32) | each[::-1].view(np.uint16).astype(np.uint32) << np.uint32(16) for each in (a, b))
+    with np.errstate(all="ignore"):
+        for text, want in {
+            "add.f16x2 {d}, {a}, {b};": a + b, "mul.sat.f16x2 {d}, {a}, {b};": clamped(a * b), "max.f16x2 {d}, {a}, {b};": ordered_pick(max)(a, b),
+            "fma.rn.f16x2 {d}, {a}, {b}, {a};": (a.astype(np.float64) * b + a).astype(np.float16),
+        }.items():
+            got = run(text, np.uint32, x, y)
+            same((got & 0xFFFF).astype(np.uint16).view(np.float16), want)
+            same((got >> 16).astype(np.uint16).view(np.float16), want[::-1])
+        a, b = pairs(AWKWARD)
+        x, y = (np.stack([each, each[::-1]], 1).view(np.uint64)[:, 0] for each in (a, b))
+        got = run("fma.rn.f32x2 {d}, {a}, {b}, {b};", np.uint64, x, y).view(np.float32).reshape(-1, 2)
+        same(got[:, 0], run("fma.rn.f32 {d}, {a}, {b}, {b};", np.float32, a, b))
+        same(got[:, 1], got[::-1, 0])
+
+
+def test_conversions_in_pairs_round_clip_and_flush():
+    a, b = pairs(AWKWARD)
+    halves = lambda x: run("cvt.rz.f16.f32 {d}, {a};", np.uint16, x).astype(np.uint32)  # noqa: E731
+    assert (run("cvt.rz.f16x2.f32 {d}, {a}, {b};", np.uint32, a, b) == (halves(a) << 16 | halves(b))).all()
+    brains = lambda x: run("cvt.rz.bf16.f32 {d}, {a};", np.uint16, x).astype(np.uint32)  # noqa: E731
+    assert (run("cvt.rz.bf16x2.f32 {d}, {a}, {b};", np.uint32, a, b) == (brains(a) << 16 | brains(b))).all()
+    number = AWKWARD[~np.isnan(AWKWARD)]
+    got = run("cvt.rn.relu.f16x2.f32 {d}, {a}, {b};", np.uint32, number, -number).view(np.float16).reshape(-1, 2)
+    with np.errstate(over="ignore"):
+        assert (got[:, 1] == np.maximum(number, 0).astype(np.float16)).all() and (got[:, 0] == np.maximum(-number, 0).astype(np.float16)).all()
+    x = np.array([1 + 2.0**-11, 1 + 3 * 2.0**-11, -(1 + 2.0**-11), 2.0**-126 + 2.0**-137, -np.inf, 1 + 2.0**-11 + 2.0**-23], np.float32)
+    nearest = [1, 1 + 2.0**-9, -1, 2.0**-126, -np.inf, 1 + 2.0**-10]
+    same(run("cvt.rn.tf32.f32 {d}, {a};", np.uint32, x).view(np.float32), np.array(nearest, np.float32))
+    cut = [1, 1 + 2.0**-10, -1, 2.0**-126, -np.inf, 1]
+    same(run("cvt.rz.tf32.f32 {d}, {a};", np.uint32, x).view(np.float32), np.array(cut, np.float32))
+    nan = np.array([0x7F800001, 0xFFFFFFFF], np.uint32)
+    for mode in ("rna", "rz"):
+        assert run(f"cvt.{mode}.tf32.f32 {{d}}, {{a}};", np.uint32, nan).tolist() == [0x7FFFFFFF] * 2
+    assert run("add.f32 {d}, {a}, {a};", np.uint32, nan).tolist() == [0x7FFFFFFF] * 2
+
+
+def test_numbers_between_formats():
+    ints = np.array([0, 1, -1, 2049, -2051, 65519, 65520, -(2**31), 2**31 - 1, 2**24 + 1, -(2**24) - 1], np.int32)
+    for mode in ("rn", "rz", "rm", "rp"):
+        same(run(f"cvt.{mode}.f16.s32 {{d}}, {{a}};", np.float16, ints), [rounded(Fraction(int(v)), mode, 11, -14, 65504.0) if v else 0.0 for v in ints])
+        same(run(f"cvt.{mode}.f32.s32 {{d}}, {{a}};", np.float32, ints), [rounded(Fraction(int(v)), mode) if v else 0.0 for v in ints])
+    unsigned = ints.view(np.uint32)
+    same(run("cvt.rm.f32.u32 {d}, {a};", np.float32, unsigned), [rounded(Fraction(int(v)), "rm") if v else 0.0 for v in unsigned])
+    same(run("cvt.rn.f64.s32 {d}, {a};", np.float64, ints), ints.astype(np.float64))
+    same(run("cvt.rn.f64.u32 {d}, {a};", np.float64, unsigned), unsigned.astype(np.float64))
+    big = np.array([2**63 + 2**10, 2**53 + 1, 2**53 + 3, 2**64 - 1], np.uint64)
+    same(run("cvt.rn.f64.u64 {d}, {a};", np.float64, big), [float(int(v)) for v in big])
+    same(run("cvt.rn.f64.s64 {d}, {a};", np.float64, big), [float(signed(int(v), 64)) for v in big])
+    halves = np.array([2.5, -2.5, 3.5, 65504, -0.5, np.nan, -np.inf, 1e-7], np.float16)
+    assert run("cvt.rni.s32.f16 {d}, {a};", np.int32, halves).tolist() == [2, -2, 4, 65504, 0, 0, -(2**31), 0]
+    assert run("cvt.rpi.u32.f16 {d}, {a};", np.uint32, halves).tolist() == [3, 0, 4, 65504, 0, 0, 0, 1]
+    same(run("cvt.f64.f16 {d}, {a};", np.float64, halves), halves.astype(np.float64))
+    brains = np.array([0x3FC0, 0xC020, 0x4F80, 0x7FC1, 0x0001], np.uint16)  # 1.5, -2.5, 2**32, NaN, 2**-133
+    same(run("cvt.f32.bf16 {d}, {a};", np.float32, brains), np.array([1.5, -2.5, 2.0**32, np.nan, 2.0**-133], np.float32))
+    assert run("cvt.rmi.s32.bf16 {d}, {a};", np.int32, brains).tolist() == [1, -3, 2**31 - 1, 0, 0]
+    tiny = np.array([2.0**-127, -(2.0**-127), 2.0**-126], np.float32)
+    assert run("cvt.rpi.s32.f32 {d}, {a};", np.int32, tiny).tolist() == [1, 0, 1]
+    assert run("cvt.rpi.ftz.s32.f32 {d}, {a};", np.int32, tiny).tolist() == [0, 0, 1]
+    doubles = np.array([2.0**63, -(2.0**63), 2.0**64, 1e300, -1e300, 2.0**52 - 0.5, math.nan, 4294967295.5], np.float64)
+    assert run("cvt.rzi.s64.f64 {d}, {a};", np.int64, doubles).tolist() == [2**63 - 1, -(2**63), 2**63 - 1, 2**63 - 1, -(2**63), 2**52 - 1, 0, 2**32 - 1]
+    assert run("cvt.rzi.u64.f64 {d}, {a};", np.uint64, doubles).tolist() == [2**63, 0, 2**64 - 1, 2**64 - 1, 0, 2**52 - 1, 0, 2**32 - 1]
+    assert run("cvt.rni.u32.f64 {d}, {a};", np.uint32, doubles).tolist() == [2**32 - 1, 0, 2**32 - 1, 2**32 - 1, 0, 2**32 - 1, 0, 2**32 - 1]
+    with np.errstate(over="ignore"):
+        single = [0.1, 1e300, 2.0**-150, 3 * 2.0**-151, -(2.0**-140)]
+        same(run("cvt.rn.f16.f64 {d}, {a};", np.float16, np.array([0.1, 65520, -1e-9, 1e-7])), np.array([0.1, 65520, -1e-9, 1e-7]).astype(np.float16))
+        same(run("cvt.rn.f32.f64 {d}, {a};", np.float32, np.array(single)), np.array(single).astype(np.float32))
+        same(run("cvt.rn.ftz.f32.f64 {d}, {a};", np.float32, np.array(single)), flushed(np.array(single).astype(np.float32)))
+        same(run("cvt.rn.sat.f32.f64 {d}, {a};", np.float32, np.array(single)), [np.float32(0.1), 1, 0, np.float32(3 * 2.0**-151), 0])
+
+
+# ---------------------------------------------------------------- lanes of a warp
+
+LANES = np.arange(256, dtype=np.uint32) % 32
+
+
+def shuffled(mode, lane, by, clamp):
+    by, limit, segment = by & 31, clamp & 31, clamp >> 8 & 31
+    last, first = lane & segment | limit & ~segment, lane & segment
+    source = {"up": lane - by, "down": lane + by, "bfly": lane ^ by, "idx": first | by & ~segment}[mode]
+    inside = source >= last if mode == "up" else source <= last
+    return (source if inside else lane), int(inside)
+
+
+@pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
+def test_shuffles_by_segments(mode):
+    rng = np.random.default_rng(7)
+    by = rng.integers(0, 64, len(LANES)).astype(np.uint32)
+    width = np.repeat(np.array([32, 16, 8, 2], np.uint32), 64)
+    clamp = (np.uint32(32) - width) << np.uint32(8) | np.uint32(0 if mode == "up" else 31)
+    clamp[32:64] = rng.integers(0, 1 << 13, 32)  # any limit and segments that are no powers of two
+    text = f"{{{{ .reg .pred p; .reg .b32 v, m; mov.u32 v, %laneid; shfl.sync.{mode}.b32 v|p, v, {{a}}, {{b}}, 0xFFFFFFFF;" \
+        " selp.b32 m, 64, 0, p; add.u32 {d}, v, m; }}"
+    got = run(text, np.uint32, by, clamp)
+    want = [shuffled(mode, *map(int, each)) for each in zip(LANES, by, clamp, strict=True)]
+    assert got.tolist() == [lane + 64 * inside for lane, inside in want]
+
+
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("vote.sync.ballot.b32 {d}, p, 0xFFFFFFFF;", lambda votes, values: sum(int(v) << i for i, v in enumerate(votes))),
+        ("vote.sync.ballot.b32 {d}, !p, 0xFFFFFFFF;", lambda votes, values: sum(int(not v) << i for i, v in enumerate(votes))),
+        ("vote.sync.all.pred q, p, 0xFFFFFFFF; selp.b32 {d}, 1, 0, q;", lambda votes, values: int(votes.all())),
+        ("vote.sync.any.pred q, p, 0xFFFFFFFF; selp.b32 {d}, 1, 0, q;", lambda votes, values: int(votes.any())),
+        ("vote.sync.any.pred q, !p, 0xFFFFFFFF; selp.b32 {d}, 1, 0, q;", lambda votes, values: int(not votes.all())),
+        ("vote.sync.uni.pred q, p, 0xFFFFFFFF; selp.b32 {d}, 1, 0, q;", lambda votes, values: int(votes.all() or not votes.any())),
+        ("redux.sync.add.u32 {d}, {a}, 0xFFFFFFFF;", lambda votes, values: sum(values) % 2**32),
+        ("redux.sync.min.u32 {d}, {a}, 0xFFFFFFFF;", lambda votes, values: min(values)),
+        ("redux.sync.max.u32 {d}, {a}, 0xFFFFFFFF;", lambda votes, values: max(values)),
+        ("redux.sync.min.s32 {d}, {a}, 0xFFFFFFFF;", lambda votes, values: min(signed(v) for v in values) % 2**32),
+        ("redux.sync.max.s32 {d}, {a}, 0xFFFFFFFF;", lambda votes, values: max(signed(v) for v in values) % 2**32),
+        ("redux.sync.and.b32 {d}, {a}, 0xFFFFFFFF;", lambda votes, values: int(np.bitwise_and.reduce(np.array(values)))),
+        ("redux.sync.or.b32 {d}, {a}, 0xFFFFFFFF;", lambda votes, values: int(np.bitwise_or.reduce(np.array(values)))),
+        ("redux.sync.xor.b32 {d}, {a}, 0xFFFFFFFF;", lambda votes, values: int(np.bitwise_xor.reduce(np.array(values)))),
+    ],
+)  # fmt: skip
+def test_votes_and_reductions_of_whole_warps(text, function):
+    values = np.random.default_rng(8).integers(0, 2**32, 256).astype(np.uint32) | np.uint32(0x100)
+    yes = np.tile([1, 0], 128)
+    yes[32:64], yes[64:96], yes[96] = 0, 1, 0
+    text = f"{{{{ .reg .pred p, q; setp.ne.u32 p, {{b}}, 0; {text} }}}}"
+    got = run(text, np.uint32, values, yes.astype(np.uint32))
+    for first in range(0, 256, 32):
+        part = slice(first, first + 32)
+        assert (got[part] == function(yes[part] != 0, values[part].tolist())).all()
+
+
+def test_who_is_active_elected_and_below():
+    text = "{{ .reg .pred p; .reg .b32 l; mov.u32 l, %laneid; mov.u32 {d}, 5; setp.lt.u32 p, {a}, 7; @p activemask.b32 {d}; }}"
+    got = run(text, np.uint32, LANES[:64])
+    assert got.tolist() == [0x7F if lane < 7 else 5 for lane in LANES[:64]]
+    text = "{{ .reg .pred p, q; setp.ge.u32 p, {a}, 9; mov.u32 {d}, 0; @!p bra over; elect.sync {d}|q, 0xFFFFFE00; @q add.u32 {d}, {d}, 64; over: }}"
+    assert run(text, np.uint32, LANES[:64]).tolist() == [0 if lane < 9 else 9 + 64 * (lane == 9) for lane in LANES[:64]]
+    for name, want in {
+        "eq": lambda lane: 1 << lane, "lt": lambda lane: (1 << lane) - 1, "le": lambda lane: (2 << lane) - 1,
+        "gt": lambda lane: 2**32 - (2 << lane), "ge": lambda lane: 2**32 - (1 << lane),
+    }.items():  # fmt: skip
+        assert run(f"mov.u32 {{d}}, %lanemask_{name};", np.uint32, LANES[:64]).tolist() == [want(int(lane)) for lane in LANES[:64]]
+
+
+# ---------------------------------------------------------------- memory
+
+SHARED = ".shared .align 16 .b8 sh[2048];"
+PLACE = ".reg .b32 s; mov.u32 s, sh; mad.lo.u32 s, %tid.x, 16, s;"
+
+
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("st.shared.b32 [s], {a}; ld.shared.s8 {d}, [s];", lambda a, b: signed(a, 8)),
+        ("st.shared.b32 [s], {a}; ld.shared.u8 {d}, [s+3];", lambda a, b: a >> 24),
+        ("st.shared.b32 [s], {a}; ld.shared.s16 {d}, [s+2];", lambda a, b: signed(a >> 16, 16)),
+        ("st.shared.b32 [s], {a}; ld.shared.u16 {d}, [s];", lambda a, b: a & 0xFFFF),
+        ("st.shared.b32 [s], {a}; st.shared.b8 [s+1], {b}; ld.shared.b32 {d}, [s];", lambda a, b: a & ~0xFF00 | (b & 255) << 8),
+        ("st.shared.b32 [s], {a}; st.shared.b16 [s+2], {b}; ld.shared.b32 {d}, [s];", lambda a, b: a & 0xFFFF | (b & 0xFFFF) << 16),
+        (".reg .b32 x; st.shared.v2.b32 [s+8], {{{a}, {b}}}; ld.shared.b32 {d}, [s+12]; ld.shared.v2.b32 {{x, {d}}}, [s+8]; sub.u32 {d}, {d}, x;",
+         lambda a, b: b - a),
+        (".reg .b32 x, y, z; st.shared.v4.b32 [s], {{{a}, {b}, 5, 9}}; ld.shared.v4.b32 {{x, y, z, {d}}}, [s]; mad.lo.u32 {d}, z, {d}, y; sub.u32 {d}, {d}, x;",
+         lambda a, b: 45 + b - a),
+        (".reg .b64 g; cvt.u64.u32 g, s; cvta.shared.u64 g, g; st.b32 [g+4], {a}; cvta.to.shared.u64 g, g; ld.shared.b32 {d}, [g+4];", lambda a, b: a),
+        (".reg .b64 g; .reg .pred p, q, r; cvt.u64.u32 g, s; cvta.shared.u64 g, g; isspacep.shared p, g; isspacep.global q, g; isspacep.local r, g;"
+         " selp.b32 {d}, 1, 0, p; @q add.u32 {d}, {d}, 2; @r add.u32 {d}, {d}, 4;", lambda a, b: 1),
+        (".reg .pred p, q, r; isspacep.shared p, %rd2; isspacep.global q, %rd2; isspacep.local r, %rd2;"
+         " selp.b32 {d}, 1, 0, p; @q add.u32 {d}, {d}, 2; @r add.u32 {d}, {d}, 4;", lambda a, b: 2),
+        (".local .align 8 .b8 mine[8]; .reg .b64 g; .reg .pred p, q, r; mov.u64 g, mine; cvta.local.u64 g, g; isspacep.shared p, g; isspacep.global q, g;"
+         " isspacep.local r, g; st.b32 [g+4], {b}; selp.b32 {d}, 1, 0, p; @q add.u32 {d}, {d}, 2; @r add.u32 {d}, {d}, 4; cvta.to.local.u64 g, g;"
+         " .reg .b32 x; ld.local.b32 x, [g+4]; add.u32 {d}, {d}, x;", lambda a, b: 4 + b),
+    ],
+)  # fmt: skip
+def test_parts_of_words_and_vectors_in_memory(text, function):
+    a, b = pairs(INTS)
+    got = run(f"{{{{ {PLACE} {text} }}}}", np.uint32, a, b, declare=SHARED)
+    assert got.tolist() == [function(int(x), int(y)) & 0xFFFFFFFF for x, y in zip(a, b, strict=True)]
+
+
+UPDATES = {
+    "add.u32": lambda old, x: old + x, "min.u32": min, "max.u32": max, "min.s32": lambda old, x: min(signed(old), signed(x)),
+    "max.s32": lambda old, x: max(signed(old), signed(x)), "and.b32": lambda old, x: old & x, "or.b32": lambda old, x: old | x,
+    "xor.b32": lambda old, x: old ^ x, "exch.b32": lambda old, x: x, "inc.u32": lambda old, x: 0 if old >= x else old + 1,
+    "dec.u32": lambda old, x: x if old == 0 or old > x else old - 1, "cas.b32": lambda old, x: 77 if old == x else old,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UPDATES)
+@pytest.mark.parametrize("together", [1, 2])
+def test_atomic_operations_return_what_was_there(name, together):
+    """Alone, and two lanes at a place, the lower one first."""
+    a, b = pairs(INTS)
+    if together == 2:
+        a = np.repeat(a[::2], 2)
+    last = ", 77" if name.startswith("cas") else ""
+    place = PLACE if together == 1 else ".reg .b32 s; shr.u32 s, %tid.x, 1; mov.u32 {d}, sh; mad.lo.u32 s, s, 16, {d};"
+    text = f"{place} .reg .b32 o; st.shared.b32 [s], {{a}}; bar.sync 0; atom.shared.{name} o, [s], {{b}}{last}; bar.sync 0; ld.shared.b32 {{d}}, [s];"
+    function = UPDATES[name]
+    old, new = (run(f"{{{{ {text} {end} }}}}", np.uint32, a, b, declare=SHARED).tolist() for end in ("mov.b32 {d}, o;", ""))
+    want_old, want_new = [], []
+    for first in range(0, len(a), together):
+        value, group = int(a[first]), range(first, first + together)
+        for lane in group:
+            want_old.append(value)
+            value = function(value, int(b[lane])) % 2**32
+        want_new += [value] * together
+    assert (old, new) == (want_old, want_new)
+
+
+def test_atomic_sums_of_floats_and_of_some_lanes():
+    a, b = pairs(AWKWARD[np.isfinite(AWKWARD)])
+    text = f"{PLACE} .reg .b32 o; st.shared.b32 [s], {{a}}; atom.shared.add.f32 o, [s], {{b}}; ld.shared.b32 {{d}}, [s];"
+    with np.errstate(over="ignore"):
+        same(run(f"{{{{ {text} }}}}", np.float32, a, b, declare=SHARED), a + b)
+    text = f"{PLACE} .reg .pred p; setp.lt.u32 p, {{a}}, 5; st.shared.b32 [sh], 100; bar.sync 0; mov.u32 {{d}}, 1; " \
+        "@p atom.shared.add.u32 {d}, [sh], {a}; bar.sync 0; @!p ld.shared.u32 {d}, [sh];"
+    got = run(f"{{{{ {text} }}}}", np.uint32, np.arange(64, dtype=np.uint32), declare=SHARED)
+    assert got.tolist() == [100, 100, 101, 103, 106, *[110] * 59]
+
+
+# ---------------------------------------------------------------- copies in groups, barriers by name
+
+COPY = "cp.async.ca.shared.global [s], [%rd2], 4; {} cp.async.ca.shared.global [s+4], [%rd2], 4; {}"
+COMMIT = "cp.async.commit_group;"
+FLYING = "a copy in flight has not yet filled"
+
+
+@pytest.mark.parametrize(
+    ("text", "fine"),
+    [
+        (COPY.format(COMMIT, COMMIT) + "cp.async.wait_group 1; ld.shared.b32 {d}, [s];", True),
+        (COPY.format(COMMIT, COMMIT) + "cp.async.wait_group 1; ld.shared.b32 {d}, [s+4];", False),
+        (COPY.format(COMMIT, COMMIT) + "cp.async.wait_group 2; ld.shared.b32 {d}, [s];", False),
+        (COPY.format(COMMIT, COMMIT) + "cp.async.wait_group 0; ld.shared.b32 {d}, [s+4];", True),
+        (COPY.format(COMMIT, COMMIT) + "ld.shared.b32 {d}, [s];", False),
+        (COPY.format(COMMIT, "") + "cp.async.wait_group 0; ld.shared.b32 {d}, [s];", True),
+        (COPY.format(COMMIT, "") + "cp.async.wait_group 0; ld.shared.b32 {d}, [s+4];", False),
+        (COPY.format(COMMIT, "") + "cp.async.wait_all; ld.shared.b32 {d}, [s+4];", True),
+        # lanes below 16 alone commit the first copy, or wait
+        (COPY.format("@p " + COMMIT, COMMIT) + "cp.async.wait_group 1; mov.b32 {d}, {a}; @p ld.shared.b32 {d}, [s];", True),
+        (COPY.format("@p " + COMMIT, COMMIT) + "cp.async.wait_group 1; mov.b32 {d}, {a}; @!p ld.shared.b32 {d}, [s];", False),
+        (COPY.format(COMMIT, COMMIT) + "@p cp.async.wait_group 0; mov.b32 {d}, {a}; @p ld.shared.b32 {d}, [s+4];", True),
+        (COPY.format(COMMIT, COMMIT) + "@p cp.async.wait_group 0; mov.b32 {d}, {a}; @!p ld.shared.b32 {d}, [s];", False),
+        (COPY.format(COMMIT, "") + "cp.async.wait_group 0; st.shared.b32 [s+4], {a}; mov.b32 {d}, {a};", False),
+    ],
+)  # fmt: skip
+def test_a_wait_lands_the_groups_it_covers_and_no_more(text, fine):
+    a = np.arange(64, dtype=np.uint32) + np.uint32(9)
+    text = f"{{{{ {PLACE} .reg .pred p; setp.lt.u32 p, {{a}}, 25; {text} }}}}"
+    if fine:
+        assert (run(text, np.uint32, a, declare=SHARED) == a).all()
+    else:
+        with pytest.raises(EmulationError, match=FLYING):
+            run(text, np.uint32, a, declare=SHARED)
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_a_copy_fills_up_with_zeros(size):
+    """Each lane takes some of its bytes, of which the rest need not be there."""
+    taken = np.arange(64, dtype=np.uint32) % np.uint32(size + 1)
+    words = np.random.default_rng(1).integers(1, 2**32, 65).astype(np.uint32)
+    whole = words[: 64 // (size // 4)].view(np.uint8).reshape(-1, size)
+    got = []
+    for word in range(size // 4):
+        text = f"{PLACE} .reg .b64 g; ld.param.u64 g, [p_b]; mad.wide.u32 g, %r1, {size}, g; cp.async.ca.shared.global [s], [g], {size}, {{a}};" \
+            f" cp.async.wait_all; ld.shared.b32 {{d}}, [s+{4 * word}];"
+        got.append(run(f"{{{{ {text} }}}}", np.uint32, taken[: len(whole)], words[:64], declare=SHARED)[: len(whole)])
+    want = np.where(np.arange(size) < taken[: len(whole), None], whole, 0).astype(np.uint8)
+    assert (np.stack(got, 1).view(np.uint8).reshape(-1, size) == want).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("cp.async.ca.shared.global [s], [%rd2], 4, 5;", "takes more bytes than it copies"),
+        ("cp.async.ca.shared.global [s], [%rd2], 16;", "a copy of 16 bytes is not aligned"),
+        ("cp.async.cg.shared.global [s], [%rd2], 8;", "cp.async.cg cannot copy 8 bytes"),
+        ("cp.async.ca.shared.global [s], [%rd2], 2;", "cp.async.ca cannot copy 2 bytes"),
+        ("cp.async.ca.shared.global [s], [%rd2+4], 4;", "reaches outside its buffer"),
+        ("bar.arrive 1, 64;", "threads only arrive at a barrier, and none waits"),
+        ("mov.u32 %r4, 48; bar.sync 1, %r4;", "a barrier for part of a warp"),
+        ("@%p2 bar.sync 1, 64;", "a barrier in divergent code"),
+        ("ld.shared.v4.b32 {{{d}, %r3, %r4, %r5}}, [s+8];", "an access of 16 bytes is not aligned"),
+        ("ld.shared.v4.b64 {{%rd1, %rd1, %rd1, %rd1}}, [s];", "access is wider than 16 bytes"),
+        ("ld.shared.b32 {d}, [s+2033];", "reaches outside shared memory"),
+        ("div.u32 {d}, {a}, {d};", "an integer is divided by zero"),
+    ],
+)  # fmt: skip
+def test_what_copies_barriers_and_accesses_must_not_do(text, problem):
+    text = f"{{{{ {PLACE} mov.u32 {{d}}, 0; setp.lt.u32 %p2, {{a}}, 9; {text} }}}}"
+    with pytest.raises(EmulationError, match=problem):
+        run(text, np.uint32, np.arange(128, dtype=np.uint32), declare=SHARED)
+
+
+def test_barriers_by_name_count_threads_of_their_own_cta():
+    """Warp 0 of each CTA brings what warp 1 waits for, twice."""
+    first = "setp.lt.u32 %p2, %tid.x, 32; mov.u32 s, sh; mad.lo.u32 s, %laneid, 4, s; mov.u32 {d}, 0; @!p2 bra use;"
+    bring = "st.shared.b32 [s], {a}; bar.arrive %r2, 64; bar.sync 5, 64; add.u32 {d}, {a}, 1000; st.shared.b32 [s], {d}; bar.arrive %r2, 64; bra over;"
+    use = "use: bar.sync %r2, 64; ld.shared.b32 {d}, [s]; bar.arrive 5, 64; bar.sync %r2, 64; ld.shared.b32 s, [s]; mad.lo.u32 {d}, s, 10000, {d}; over:"
+    text = f"{{{{ .reg .b32 s; add.u32 %r2, %r2, 1; {first} {bring} {use} }}}}".replace("@!p2", "@!%p2")
+    a = np.arange(128, dtype=np.uint32)
+    got = run(text, np.uint32, a, declare=SHARED).reshape(2, 2, 32)
+    brought = a.reshape(2, 2, 32)[:, 0]
+    assert (got[:, 0] == brought + 1000).all() and (got[:, 1] == brought + 10000 * (brought + 1000)).all()
+
+
+# ---------------------------------------------------------------- boxes of tensors
+
+
+def test_a_box_that_reaches_out_of_its_tensor_at_every_side_is_filled_with_zeros():
+    arena, tensor = Arena(), np.arange(1, 3 * 5 * 16 + 1, dtype=np.uint16).reshape(3, 5, 16)
+    buffer = arena.allocate(tensor.nbytes, "tensor")
+    arena.fill(buffer, tensor.view(np.uint8).reshape(-1))
+    framed = np.zeros((3 + 8, 5 + 8, 16 + 64), np.uint16)
+    framed[4:7, 4:9, 32:48] = tensor
+    one = TensorMap(buffer, 2, (16, 5, 3), (32, 160), (8, 3, 2))
+    same_map = TensorMap.decode(one.encode())
+    assert (same_map.extents, same_map.strides, same_map.box, same_map.address, same_map.nbytes) == ((16, 5, 3), (32, 160), (8, 3, 2), buffer.address, 96)
+    for x in (-9, -8, -3, 0, 8, 9, 15, 16, 20):
+        for y, z in ((-3, 0), (-1, -1), (0, 2), (3, 1), (4, -2), (5, 1), (1, 3)):
+            want = framed[4 + z :][:2, 4 + y :][:, :3, 32 + x :][..., :8]
+            assert (one.fetch(arena, (x, y, z)).view(np.uint16).reshape(2, 3, 8) == want).all(), (x, y, z)
+            assert same_map.fetch(arena, (x, y, z)).tobytes() == one.fetch(arena, (x, y, z)).tobytes()
+
+
+@pytest.mark.parametrize(("swizzle", "bits"), [(32, 1), (64, 3), (128, 7)])
+def test_a_swizzle_turns_the_chunks_of_a_line_by_the_lines_address(swizzle, bits):
+    one = TensorMap(1 << 36, 1, (swizzle, 16), (swizzle,), (swizzle, 16), swizzle)
+    chunks = np.repeat(np.arange(swizzle, dtype=np.uint8), 16)  # as many chunks as 16 rows have, each its number
+    for target in (0, 256, 1024):
+        got = one.swizzled(chunks, target).reshape(-1, 16)[:, 0]
+        for chunk in range(swizzle):
+            address = target + 16 * chunk
+            to = (address >> 4 ^ address >> 7 & bits) - target // 16
+            assert got[to] == chunk
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((2, (64, 8), (128, 8), (32, 8), 0), "dimensions do not fit"), ((2, (64, 8), (128,), (32,), 0), "dimensions do not fit"),
+        ((2, (64,) * 6, (128,) * 5, (8,) * 6, 0), "dimensions do not fit"), ((2, (64, 8), (128,), (32, 8), 16), "no such swizzle"),
+        ((2, (64, 8), (136,), (32, 8), 0), "not aligned"), ((2, (64, 0), (128,), (32, 8), 0), "does not fit"), ((2, (64, 8), (128,), (32, 0), 0), "does not fit"),
+        ((2, (512, 8), (1024,), (264, 8), 0), "does not fit"), ((2, (64, 8), (128,), (40, 8), 64), "rows of a box have 80 bytes"),
+        ((2, (64, 8), (128,), (4, 8), 0), "rows of a box have 8 bytes"),
+    ],
+)  # fmt: skip
+def test_maps_of_tensors_that_a_gpu_would_not_take(arguments, problem):
+    with pytest.raises(EmulationError, match=problem):
+        TensorMap(1 << 36, *arguments)
+    with pytest.raises(EmulationError, match="not aligned"):
+        TensorMap((1 << 36) + 8, 2, (64, 8), (128,), (32, 8), 64)
+    TensorMap(1 << 36, 2, (512, 8), (1024,), (256, 256), 0)  # the largest
+    TensorMap(1 << 36, 2, (64, 8), (128,), (32, 8), 64)  # a row as long as its swizzle

@@ -36,9 +36,10 @@ def quieted(x: np.ndarray) -> np.ndarray:
 
 
 def with_nans(result: np.ndarray, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """NaNs of a result as the hardware makes them out of its operands."""
+    """NaNs of a result as the hardware makes them out of its operands; those of a conversion are as it made them."""
     odd = result != result
-    if not odd.any():
+    formats = {x.dtype for x in operands if x.dtype.kind == "f"}
+    if not odd.any() or formats and result.dtype not in formats:
         return result
     nan = _DEFAULT_NAN[result.dtype]
     for x in operands[::-1]:

@@ -126,7 +126,7 @@ def swap_rows(cursor: Cursor):
     cursor.count(2)
     cursor.drop("bound_ctrl", "fi")
     first, second = _vector_slot(cursor, 0), _vector_slot(cursor, 1)
-    rows = 32 if "32" in cursor.name else 16
+    rows = 32 if "permlane32" in cursor.name else 16
 
     def run(wave):
         if wave.lanes is not None:

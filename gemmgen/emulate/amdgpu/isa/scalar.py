@@ -141,7 +141,8 @@ for _bits in ("32", "64"):
 
 def _bit_field_64(x, position, width, signed):
     rest = np.uint64(64) - width
-    value = np.where(width == 0, np.uint64(0), x >> position << (rest & np.uint64(63)))
+    shifted = (x.view(I64) >> position.astype(I64)).view(U64) if signed else x >> position
+    value = np.where(width == 0, np.uint64(0), shifted << (rest & np.uint64(63)))
     rest = rest & np.uint64(63)
     return (value.view(I64) >> rest.astype(I64)).view(U64) if signed else value >> rest
 

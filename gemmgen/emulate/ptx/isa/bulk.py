@@ -102,7 +102,7 @@ class _Box:
             tensor = _map_at(warp.strip.launch, addresses[lane])
             at = tuple(each[lane] for each in coordinates)
             if len(tensor.box) != len(at):
-                raise Fault("the tensor map has other dimensions", got=len(tensor.box), needs=len(at))
+                raise Fault("the tensor map has other dimensions", got=len(tensor.box), needs=f"{len(at)}, as many as the copy has coordinates")
             if tensor.swizzle and tensor.nbytes % self.grain:
                 raise Fault(
                     "a swizzled box does not fill lines", got=tensor.nbytes, needs=f"a multiple of {self.grain} bytes"
