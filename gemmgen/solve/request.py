@@ -202,7 +202,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
             try:
                 found.append(_request(loaded, of_words, gpu, fragment, design, asked))
             except InfeasibleSpec as error:
-                refused.insert(len(refused) if suits else 0, error)
+                refused.insert(len(refused) if suits or design.name == spec.pipeline.design else 0, error)
         requests = found
     if not requests:
         raise min((error for error in refused if isinstance(error, Short)), key=lambda error: error.times, default=refused[-1])
