@@ -122,11 +122,14 @@ def test_a_refusal_is_told_of_the_candidate_nearest_to_a_usual_one():
 
 
 def test_drawn_alternatives_are_all_the_others():
-    tile = {"block": [128, 128, 32], "split_k": 1, "group": 8}
-    best, drawn = alternatives(loads({"split": {"scheme": "ootomo", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}}), 3, 10**6)
-    everything, none = alternatives(loads({"split": {"scheme": "ootomo", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}}), 10**6, 5)
+    sizes, tile = {"m": 1024, "n": 1024, "k": 1024}, {"block": [128, 128, 32]}
+    loaded = loads({"problem": sizes, "split": {"scheme": "ootomo", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}})
+    (best, drawn), (everything, none) = alternatives(loaded, 3, 10**6), alternatives(loaded, 10**6, 5)
     assert len(best) == 3 and none == [] and best == everything[:3]
     assert sorted(plan.hash for plan in (*best, *drawn)) == sorted(plan.hash for plan in everything)
+    seconds = [plan.model["seconds"] for plan in everything]
+    within = [sum(one <= min(seconds) * (1 + share) for one in seconds) for share in (0.02, 0.04)]
+    assert explain(loaded).tied == within[0] < within[1]
 
 
 def test_a_spec_that_leaves_nothing_open_is_refused_where_its_tile_cannot_be():

@@ -16,6 +16,7 @@ from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model import papers
 from gemmgen.render import render
 from gemmgen.solve import choices, explain, ranked, solve
+from gemmgen.solve import papers as solver
 from gemmgen.solve.papers import latencies, valued
 from gemmgen.solve.request import requests
 from gemmgen.catalog.gpu import GPUS
@@ -61,6 +62,13 @@ def test_choices_of_a_paper_end_where_its_tiles_end():
     narrow = asked("legemm", "a800", split={"where": "prepass"}, tile={"group": 8, "split_k": 1}, pipeline={"loads": "async", "stages": 2})
     plans = list(choices(narrow))
     assert plans and plans[0].block[:2] == (128, 128) and explain(narrow).passed
+
+
+def test_warps_of_a_block_hold_whole_fragments():
+    """16 rows and 16 columns, since fragments of B come in pairs."""
+    assert list(solver._warps((64, 128), 8, (16, 16))) == [(64, 16), (32, 32), (16, 64)]
+    assert list(solver._warps((64, 64), 8, (16, 16))) == [(32, 16), (16, 32)]
+    assert list(solver._warps((128, 128), 6, (16, 16))) == [] and list(solver._warps((32, 16), 1, (16, 16))) == [(32, 16)]
 
 
 def test_le_gemm_takes_smaller_tiles_where_few_threads_are_at_work():
