@@ -115,12 +115,15 @@ def first_that_builds(
             refused.append(Refusal(plan, source.name, error))
             continue
         return Built(plan, source, binary, tuple(others), tuple(refused))
+    first, tiles = refused[0].error, refused[0].plan.batch and refused[0].plan.batch.tiles
+    remedy = f"{'[batch] tiles with a smaller last one' if tiles else '[tile] with a smaller warp'}, or [build] allow_spills = true"
     if len(refused) == 1:
-        raise refused[0].error
-    first = refused[0].error
+        if tiles:  # such a spec has no warp's tile to make smaller
+            first.remedy = remedy
+        raise first
     raise ResourceError(
-        f"{loaded.place}: [tile]", f"the compiler refuses {len(refused)} choices of the model, one after another",
-        needs=first.needs, has="; ".join(map(str, refused)), remedy="[tile] with a smaller warp, or [build] allow_spills = true",
+        f"{loaded.place}: {'[batch] tiles' if tiles else '[tile]'}", f"the compiler refuses {len(refused)} choices of the model, one after another",
+        needs=first.needs, has="; ".join(map(str, refused)), remedy=remedy,
     )
 
 

@@ -7,7 +7,7 @@ to know something of a design asks that object; nobody asks which one it is.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -245,6 +245,10 @@ class Design:
         """
         refuse_batch(spec, place)
         return Batch(spec.problem.kind, matrices=spec.problem.matrices)
+
+    def smaller(self, batch: Batch, fragment: Fragment, lanes: int) -> Iterator[Batch]:
+        """The same batch with smaller tiles, the largest first, for a spec that leaves them open and whose kernel the compiler refuses."""
+        return iter(())
 
     def settled(self, batch: Batch) -> dict[str, Any]:
         """Decisions by name that follow from a batch's description."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice, product
 from typing import Any
@@ -307,6 +308,9 @@ def _solutions(request: Request) -> Iterator[_Solution]:
     """
     if request.model is None:
         yield from _checked(request) if request.settled else _chosen(request)
+        for smaller in request.with_smaller_tiles():
+            with suppress(InfeasibleSpec):
+                yield from _checked(smaller)
         return
     passed: list[Passed] = []
     first: InfeasibleSpec | None = None

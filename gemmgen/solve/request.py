@@ -105,6 +105,12 @@ class Request:
         ways = tuple(dict.fromkeys(replace(way, **of_way) for way in self.choices.ways))
         return replace(self, choices=replace(self.choices, fixed={**self.choices.fixed, **more, "block": tile.block, "warp": tile.warp}, ways=ways))
 
+    def with_smaller_tiles(self) -> Iterator[Request]:
+        """The same with smaller tiles of its batch, the largest first; nothing where the spec says the tiles, or the design has one alone."""
+        if self.batch and self.batch.tiles and not self.loaded.spec.batch.tiles:
+            for batch in self.design.smaller(self.batch, self.fragment, self.gpu.limits.warp_size):
+                yield replace(self, batch=batch, choices=replace(self.choices, fixed={**self.choices.fixed, **self.design.settled(batch)}))
+
     def plan(self, symbols: Mapping[str, int], **more: Any) -> Plan:
         """The plan with these decisions; those not decided yet get what the spec says, or any value."""
         spec, design = self.loaded.spec, self.design
@@ -196,7 +202,7 @@ def _of_scheme(loaded: LoadedSpec, scheme: Scheme, gpu: Gpu, asked: Contract | N
             try:
                 found.append(_request(loaded, of_words, gpu, fragment, design, asked))
             except InfeasibleSpec as error:
-                refused.insert(len(refused) if suits else 0, error)
+                refused.insert(len(refused) if suits or design.name == spec.pipeline.design else 0, error)
         requests = found
     if not requests:
         raise min((error for error in refused if isinstance(error, Short)), key=lambda error: error.times, default=refused[-1])

@@ -89,6 +89,15 @@ def test_a_batch_by_strides_leaves_registers_for_the_choice_of_its_tile():
     build(render(plan))
 
 
+def test_a_batch_whose_tiles_spill_takes_smaller_ones():
+    """The tiles are open; the same ones said in the spec build, too."""
+    batch = {"problem": {"kind": "grouped"}, "split": {"scheme": "bf16x6"}, "target": {"gpu": "rx7900xtx"}}
+    built = first_that_builds(loads(batch))
+    assert built.refused and not any(used.spill_bytes for used in built.binary.kernels.values())
+    said = [[one.m, one.n, one.k, one.threads] for one in built.plan.batch.tiles]
+    assert solve(loads(batch | {"batch": {"tiles": said}})).batch == built.plan.batch
+
+
 @pytest.mark.parametrize("k", [32, 64])
 def test_a_small_product_of_the_portable_design_builds(k):
     built = first_that_builds(loads({

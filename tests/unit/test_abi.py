@@ -70,6 +70,31 @@ def test_a_table_that_contradicts_itself_is_none(change, problem):
         replace(table, **change(table))
 
 
+def test_a_buffer_that_is_there_above_a_k():
+    buffer = abi.Buffer("segments", "double", 16, ("m", "n"), False, "sums", per=4, above_k=32)
+    assert [buffer.bytes({"m": 3, "n": 5, "k": k}) for k in (0, 32, 33)] == [0, 0, 60]
+
+
+def test_a_batch_without_products_has_no_blocks():
+    table = abi.interface(plan_of(problem={"kind": "strided"}, split={"scheme": "ootomo", "where": "prepass"}, **SMALL))
+    empty = table.extents(65, 64, 33, 0)
+    assert table.batched and set(empty.values()) <= {0, 1} and not any(one.blocks(empty) for one in table.launches)
+    assert table.extents(65, 64, 33, 3) == {"m": 65, "n": 64, "k": 33, "batch": 3, "m_padded": 128, "n_padded": 64, "k_padded": 64, "split_k": 1, "cluster": 1}
+
+
+def test_slices_in_clusters_leave_parts_of_whole_clusters():
+    tile = {"block": [128, 128, 64], "warp": [64, 128, 64], "cluster": 2, "split_k": 2}
+    extents = abi.interface(plan_of(target={"gpu": "h100"}, fragment={"policy": "wgmma"}, tile=tile)).extents(300, 128, 64)
+    assert (extents["m_padded"], extents["m_clusters"], extents["split_k"], extents["cluster"]) == (384, 512, 2, 2)
+
+
+def test_a_pass_for_the_same_b_takes_a_alone_unless_rows_are_scaled():
+    for scheme, part in (("ootomo", 2 * 2), ("scaled", 2 * 2 + 1 * 2)):
+        table = abi.interface(plan_of(split={"scheme": scheme, "where": "prepass"}, **SMALL))
+        split, extents = next(one for one in table.launches if one.role == "split"), table.extents(65, 64, 33)
+        assert (split.blocks(extents), split.blocks_same_b(extents)) == (2 * 2 + 1 * 2, part)
+
+
 # ---- a toy: a buffer, a pointer into the middle of it, and a scalar, in every kernel of every design
 
 

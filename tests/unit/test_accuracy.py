@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from math import inf, isfinite
 from types import SimpleNamespace
 
@@ -20,7 +21,8 @@ from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model import accuracy
 from gemmgen.model.accuracy import DISTRIBUTIONS, predicted, word_sizes
 from gemmgen.solve import solve
-from gemmgen.solve.contract import ROUNDED, contract, fp32_estimate
+from gemmgen.solve.contract import EVERYWHERE, ROUNDED, Contract, contract, fp32_estimate, tf32_estimate
+from gemmgen.solve.frontier import Frontier, Point, _better, _others, _point
 from gemmgen.spec import loads
 from gemmgen.split import of_elements, split
 from gemmgen.verify.bound import bound, lost
@@ -316,3 +318,75 @@ def test_the_table_of_schemes(gemmgen):
     assert "no unit" in lines["fp32"] and "FP32's" in lines["fp32"]
     facts = json.loads(gemmgen("schemes", "tf32x3", "--json").out)
     assert facts["costs"]["h100"] == 6 and "t4" not in facts["gpus"] and facts["bound"] == pytest.approx(7.15e-7, rel=1e-3)  # MixPert eq. 6, for one product
+
+
+# ---- what a contract compares, and the points of a frontier
+
+
+def contract_of(k=4096, roundoff=0.0, **asked):
+    return contract(loads({"problem": {"k": k}, "accuracy": asked, "target": {"gpu": "a100"}}), roundoff)
+
+
+def test_a_contract_is_about_the_data_that_is_said():
+    assert contract_of() is None
+    assert contract_of(**{"as": "fp32"}).data == EVERYWHERE and contract_of(**{"as": "fp32", "data": "uniform"}).data == ("uniform",)
+    assert contract_of(relative_frobenius=1e-6).data == ("uniform",) and contract_of(relative_frobenius=1e-6, data="spread").data == ("spread",)
+    empty = contract_of(k=0, roundoff=0.25, **{"as": "fp32"})  # its error is that of one product
+    assert (empty.k, empty.roundoff) == (1, 0.25) and all(empty.most(name) > 0 for name in EVERYWHERE)
+
+
+def test_a_contract_tries_the_cheapest_promotion_first():
+    asked = contract_of(relative_frobenius=1e-6)
+    assert asked.intervals(16) == [0, 256, 128, 64, 32, 16] and asked.intervals(2) == [0, 256, 128, 64, 32, 16, 8, 4, 2]
+    plain = [(0, "plain"), (256, "plain"), (128, "plain")]
+    assert asked.promotions(128, False) == plain and asked.promotions(128, True) == [*plain, (256, "compensated")]
+
+
+def test_scaled_is_held_against_the_worst_case_and_others_against_the_estimate():
+    scheme, unit = SCHEMES.get("ootomo"), GPUS.get("a100").unit
+    for roundoff in (0.0, 2.0**-11):
+        found = predicted(scheme, unit, 4096, 64, DISTRIBUTIONS["uniform"], roundoff)
+        assert contract_of(roundoff=roundoff, scaled=1e-3).reached(scheme, unit, 64) == [("uniform", found.worst, 1e-3)]
+        assert contract_of(roundoff=roundoff, relative_frobenius=1e-6).reached(scheme, unit, 64) == [("uniform", found.estimate, 1e-6)]
+        assert found.worst > 2 * found.estimate
+
+
+def test_of_several_data_the_one_that_is_worst_beside_what_is_asked_decides(monkeypatch):
+    asked = contract_of(**{"as": "fp32"})
+    monkeypatch.setattr(Contract, "reached", lambda *_: [("uniform", 3e-7, 1e-6), ("positive", 1e-7, 2e-7), ("spread", 2e-7, 1e-6)])
+    assert asked.times(SCHEMES.get("ootomo"), None, 0) == 0.5
+    assert asked.told(SCHEMES.get("ootomo"), None, 64) == "ootomo, promote 64: 1e-07 on U[0, 1] (2e-07 asked)"
+
+
+def test_one_word_of_tf32_by_hand():
+    """On U[-1, 1] the error of an element has 2^-20 / 12 times the mean of 2^(2 e) as its square, relative to 1/3: 2^-20 / 28; both operands err."""
+    assert tf32_estimate(4096, DISTRIBUTIONS["uniform"]) == pytest.approx(2.0**-10 * (2 / 28) ** 0.5)
+
+
+def point(scheme, seconds, error, figure=0.0, **more):
+    return Point(scheme, more.pop("promote", 0), "mma", dict.fromkeys(DISTRIBUTIONS, error), figure or error, 1e-6, seconds, 1.0, **more)
+
+
+def test_what_of_a_frontier_is_worth_running():
+    """A point is beaten by an interval of its own scheme that is as fast and errs less, or as good and faster; never by its equal, or by another scheme."""
+    slow, fast, fine, same = point("a", 2.0, 1e-7, promote=64), point("a", 1.0, 3e-7), point("a", 1.0, 2e-7, promote=128), point("a", 1.0, 2e-7, promote=256)
+    other, nothing = point("b", 3.0, 1e-6), point("c", 0.5, inf)
+    found = Frontier("a100", (1, 1, 1), "uniform", "", (nothing, fast, fine, same, slow, other), ())
+    assert found.worth_running == (nothing, fine, same, slow, other)
+    assert found.best == (fast, fine, same, slow, other)  # as made here nobody is beaten; what holds no data is no choice
+    beaten = [_better(one, found.points[1:]) for one in found.points[1:]]
+    assert beaten == ["a, 128", "", "", "", "a"]
+    assert nothing.as_dict()["figure"] is None and replace(nothing, worst=inf).as_dict()["worst"] is None and fast.as_dict()["worst"] == 1e-6
+
+
+def test_what_a_frontier_tries_beside_the_usual_plan():
+    plan = solve(loads({
+        "split": {"scheme": "ootomo", "where": "prepass"}, "tile": {"block": [64, 64, 32], "warp": [32, 32, 32]}, "fragment": {"policy": "mma"},
+        "target": {"gpu": "a100"},
+    }))
+    assert list(_others(None, plan, "auto")) == [(0, "auto"), (None, "compensated")]
+    assert list(_others(None, plan, "plain")) == [(0, "plain")] and list(_others(None, plan, "compensated")) == []
+    seldom = list(_others(contract_of(relative_frobenius=1e-5), plan, "plain"))
+    assert seldom == [(0, "plain"), (0, "plain")]  # never promoting is enough
+    coarse = replace(plan, output=replace(plan.output, roundoff=2.0**-11))
+    assert _point(coarse, None, "uniform").errors["uniform"] > 100 * _point(plan, None, "uniform").errors["uniform"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -16,6 +17,7 @@ from gemmgen.model import bounds, error, resources
 from gemmgen.model.bounds import AXES, Bound, Unsolved
 from gemmgen.model.equation import Constraint, solved
 from gemmgen.solve import solve
+from gemmgen.solve.limits import _bounds, _of_error
 from gemmgen.spec import loads
 from random_specs import bulk_specs, random_plans, specs, tensor_memory_specs
 
@@ -164,3 +166,22 @@ def test_what_cannot_be_solved_is_told():
     assert "here and there" in str(here_and_there) and here_and_there.most is None
     rounded = bounds.bound(reach, Constraint("X", "", "a <= b", ""), lambda value: value <= 6)
     assert "rounded otherwise at 7" in rounded.reason
+
+
+PINNED = {
+    "split": {"scheme": "ootomo", "where": "prepass"}, "fragment": {"policy": "mma"}, "tile": {"block": [128, 128, 32], "warp": [64, 32, 32]},
+    "target": {"gpu": "h100"},
+}
+
+
+def test_the_error_that_decides_promotion_is_that_of_sums_of_1024_at_least():
+    plan = solve(loads(PINNED))
+    at = {k: [str(one) for one in _of_error(replace(plan, hints=replace(plan.hints, k=k)))] for k in (64, 1024, 65536)}
+    assert plan.promote and at[64] == at[1024] != at[65536]
+
+
+def test_a_warp_works_through_the_whole_stage_whatever_its_k():
+    """Bounds of block k move warp k with it, so that the model agrees with what is solved for."""
+    plan = solve(loads(PINNED))
+    told = {bound.constraint.number: bound for bound in _bounds(plan, plan.model, plan.design.constraints, "BK")}
+    assert told["C10"].most and not told["C10"].reason and "C62" not in told

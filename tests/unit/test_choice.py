@@ -215,6 +215,41 @@ def test_the_refusal_of_a_fixed_tile_stands(monkeypatch):
     assert len(compiler.compiled) == 1 and caught.value.where.startswith("gemmgen_ootomo")
 
 
+def grouped(**sections):
+    return minimal("rx7900xtx", problem={"kind": "grouped"}, **sections)
+
+
+@pytest.mark.parametrize(("loaded", "largest"), [
+    (grouped(), ["64x64x32", "32x64x32", "32x32x32"]),
+    (minimal("h100", problem={"kind": "grouped"}), ["64x64x32", "32x64x32", "32x32x32", "16x32x64"]),
+    (grouped(split={"scheme": "fp32"}), ["64x64x16", "32x64x16", "32x32x16", "16x32x16", "16x16x16"]),
+    (grouped(batch={"tiles": [[64, 64, 32, 128]]}), ["64x64x32"]),
+], ids=["no parts of 16x32", "all parts", "lanes", "tiles of the spec"])
+def test_a_batch_whose_tiles_are_open_takes_smaller_ones(monkeypatch, loaded, largest):
+    """Each choice has the smaller tiles of the one before, and its own largest decides the block; what the spec says stays."""
+    plans = list(choices(loaded))
+    assert [plan.batch.tiles[-1].name.split(" ")[0] for plan in plans] == largest and plans[0] == solve(loaded)
+    for plan in plans:
+        tiles = [(one.m, one.n) for one in plan.batch.tiles]
+        assert tiles == sorted(set(tiles)) and plan.block[:2] == tiles[-1] and plan.warp[:2] == plan.batch.tiles[-1].warp
+    if len(plans) > 1:
+        assert [one.batch.walk for one in plans] == ["persistent"] * len(plans) and set(plans[1].batch.tiles[:-1]) <= set(plans[0].batch.tiles)
+        assert len(plans[1].batch.tiles) > 1
+        Compiler(monkeypatch, refusing(1))
+        built = first_that_builds(loaded)
+        assert built.plan == plans[1] and [one.plan for one in built.refused] == plans[:1]
+
+
+@pytest.mark.parametrize(("loaded", "where"), [(grouped(), "spec: [batch] tiles"), (grouped(batch={"tiles": [[64, 64, 32, 128]]}), "gemmgen_ootomo")])
+def test_where_no_tiles_of_a_batch_build_the_remedy_is_one_that_a_batch_has(monkeypatch, loaded, where):
+    Compiler(monkeypatch, lambda source: True)
+    with pytest.raises(ResourceError) as caught:
+        first_that_builds(loaded)
+    error = caught.value
+    assert error.where.startswith(where) and error.needs and error.has
+    assert error.remedy == "[batch] tiles with a smaller last one, or [build] allow_spills = true"
+
+
 def test_other_errors_of_a_compiler_end_the_search(monkeypatch):
     def broken(source, **options):
         raise BuildError(source.file_name, "is not CUDA")

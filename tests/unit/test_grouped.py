@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 
 from gemmgen import abi, spec
 from gemmgen.batch import KINDS, PROBLEM, Tile
+from gemmgen.catalog.fragment import FRAGMENTS
 from gemmgen.catalog.generation import GENERATION_TABLE
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.output import F32
-from gemmgen.designs.grouped import equations
+from gemmgen.designs.grouped import equations, refusals
+from gemmgen.designs.grouped.design import warp_of
 from gemmgen.errors import InfeasibleSpec, SpecError
 from gemmgen.model import batch as tilings
 from gemmgen.model.equation import solved
@@ -343,3 +346,33 @@ def test_a_kernel_for_batches_has_its_generations_constants():
     assert walking == GENERATION_TABLE.get("cdna2").registers.walking and walking.matrix != walking.plain
     found = [(one["staying"], one["of_list"], one["further_tiles"], one["per_tile"], one["registers"] - one["tile_registers"]) for one in plans]
     assert found == [(1, 1, 1, walking.matrix.per_tile, 92), (0, 1, 4, walking.plain.per_tile, 27), (1, 1, 4, 1.0, 72), (0, 0, 3, 1.0, 12)]
+
+
+@pytest.mark.parametrize(("rows", "walk", "problem"), [
+    ([(32, 32, 64, 64), (64, 64, 64, 64)], "persistent", None),
+    ([(32, 32, 128, 64)], "persistent", "tiles 1: has rows of more elements"),
+    ([(32, 32, 32, 64), (128, 32, 32, 64)], "persistent", "tiles 2: has rows of more elements"),
+    ([(32, 64, 32, 128), (64, 32, 32, 128)], "persistent", "tiles 2: is not larger"),
+    ([(64, 32, 32, 128), (32, 64, 32, 128)], "persistent", "tiles 2: is not larger"),
+    ([(64, 64, 32, 128), (64, 64, 64, 128)], "persistent", "tiles 2: is not larger"),
+    ([(32, 64, 32, 128), (64, 64, 32, 128)], "persistent", None),
+    ([(32, 32, 32, 256), (64, 64, 32, 128)], "workgroups", "tiles 2: has fewer threads"),
+    ([(32, 32, 32, 128), (64, 64, 32, 256)], "workgroups", None),
+    ([(32, 32, 32, 128), (64, 64, 32, 256)], "persistent", "tiles: blocks that stay have one number of threads"),
+])
+def test_a_table_of_tiles_grows(rows, walk, problem):
+    tiles = tuple(Tile(*row, (16, 16)) for row in rows)
+    if problem is None:
+        assert refusals.check_tiles(tiles, walk, "spec") is None
+    else:
+        with pytest.raises(InfeasibleSpec) as caught:
+            refusals.check_tiles(tiles, walk, "spec")
+        assert str(caught.value).startswith(f"spec: [batch] {problem}") and caught.value.needs and caught.value.remedy
+
+
+def test_what_a_tile_is_told_to_be_can_be_one():
+    """The remedy's own tile has warps."""
+    fragment = next(row for row in FRAGMENTS.rows() if row.name == "mma_m16n8k16_f16")
+    error = refusals.no_warps((16, 16, 32, 512), (16, 8, 16), 32, 1, "spec")
+    *tile, threads = map(int, re.search(r"such as (\d+) x (\d+) x (\d+) on (\d+)", error.remedy).groups())
+    assert error.got == "16 x 16 x 32 on 512 threads" and "each of 16 warps of 32" in error.needs and warp_of((*tile, threads), fragment, 32)

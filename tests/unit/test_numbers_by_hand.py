@@ -95,6 +95,43 @@ def test_the_order_of_candidates():
     assert len(behind) > 5 and behind == sorted(behind) and seconds[-1] < 5 * seconds[0]
 
 
+def order_of(columns, objective=None):
+    """Of candidates of a made-up design, whose column `last` prefers the least after `first`."""
+    design = SimpleNamespace(predicted=lambda known: known, preference=lambda known: (known["first"], known["last"]))
+    columns = {name: np.array(values) for name, values in columns.items()} | {"BM": np.arange(len(columns["first"]))}
+    return search.ranked(design, search.Space(4, {}, columns), {}, objective)[1].tolist()
+
+
+def test_candidates_are_ordered_by_the_objective_then_time_then_preference():
+    columns = {"seconds": [1.00, 1.019, 1.021, 1.5], "first": [2, 1, 0, 0], "last": [0, 0, 0, 0], "worth": [0, 5, 5, 5]}
+    assert order_of(columns) == [1, 0, 2, 3]  # within 2 % the preference decides, and none of the others is before them
+    assert order_of(columns | {"first": [1, 1, 1, 1], "last": [3, 2, 1, 0]}) == [1, 0, 2, 3]
+    worth = SimpleNamespace(cost=lambda known: -known["worth"])
+    assert order_of(columns, worth) == [1, 2, 3, 0]
+    assert order_of(columns | {"seconds": [1, 1, 1, 1], "last": [0, 0, 2, 1]}, worth) == [3, 2, 1, 0]
+
+
+def test_the_front_has_the_fastest_of_each_pair():
+    known = {"intensity": np.array([4, 4, 4, 1, 1, 2]), "tlp": np.array([5, 5, 3, 9, 9, 5]), "seconds": np.array([2.0, 1.0, 0.5, 3.0, 2.5, 0.1])}
+    assert search.pareto_front(known).tolist() == [1, 4]
+
+
+def test_a_refusal_is_told_of_the_candidate_nearest_to_a_usual_one():
+    columns = {"BM": np.array([16, 128, 1024]), "BN": np.array([16, 64, 1024]), "stages": np.array([2, 0, 3])}
+    assert search._nearest(columns, ("BM", "BN", "BK")) == {"BM": 128, "BN": 64}
+
+
+def test_drawn_alternatives_are_all_the_others():
+    sizes, tile = {"m": 1024, "n": 1024, "k": 1024}, {"block": [128, 128, 32]}
+    loaded = loads({"problem": sizes, "split": {"scheme": "ootomo", "where": "prepass"}, "tile": tile, "target": {"gpu": "a100"}})
+    (best, drawn), (everything, none) = alternatives(loaded, 3, 10**6), alternatives(loaded, 10**6, 5)
+    assert len(best) == 3 and none == [] and best == everything[:3]
+    assert sorted(plan.hash for plan in (*best, *drawn)) == sorted(plan.hash for plan in everything)
+    seconds = [plan.model["seconds"] for plan in everything]
+    within = [sum(one <= min(seconds) * (1 + share) for one in seconds) for share in (0.02, 0.04)]
+    assert explain(loaded).tied == within[0] < within[1]
+
+
 def test_a_spec_that_leaves_nothing_open_is_refused_where_its_tile_cannot_be():
     """Three warps of 48 rows are no block of 128, though nothing is left to search for."""
     tile = {"block": [128, 128, 32], "warp": [48, 32, 32], "group": 8, "split_k": 1}

@@ -15,7 +15,8 @@ from gemmgen.cli.explain import as_dict, text
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.model import papers
 from gemmgen.render import render
-from gemmgen.solve import explain, ranked, solve
+from gemmgen.solve import choices, explain, ranked, solve
+from gemmgen.solve import papers as solver
 from gemmgen.solve.papers import latencies, valued
 from gemmgen.solve.request import requests
 from gemmgen.catalog.gpu import GPUS
@@ -54,6 +55,20 @@ def test_le_gemm_chooses_its_table_2():
     assert a800.plan.block[:2] == (128, 128) and a800.plan.stages == 2 and a800.plan.threads == 256
     spilling = solve(asked("legemm", "a800", build={"allow_spills": True}))
     assert (spilling.block, spilling.warp) == ((128, 256, 32), (64, 64, 32))
+
+
+def test_choices_of_a_paper_end_where_its_tiles_end():
+    """Though some of its tiles have no kernel; where none has, that is the refusal."""
+    narrow = asked("legemm", "a800", split={"where": "prepass"}, tile={"group": 8, "split_k": 1}, pipeline={"loads": "async", "stages": 2})
+    plans = list(choices(narrow))
+    assert plans and plans[0].block[:2] == (128, 128) and explain(narrow).passed
+
+
+def test_warps_of_a_block_hold_whole_fragments():
+    """16 rows and 16 columns, since fragments of B come in pairs."""
+    assert list(solver._warps((64, 128), 8, (16, 16))) == [(64, 16), (32, 32), (16, 64)]
+    assert list(solver._warps((64, 64), 8, (16, 16))) == [(32, 16), (16, 32)]
+    assert list(solver._warps((128, 128), 6, (16, 16))) == [] and list(solver._warps((32, 16), 1, (16, 16))) == [(32, 16)]
 
 
 def test_le_gemm_takes_smaller_tiles_where_few_threads_are_at_work():

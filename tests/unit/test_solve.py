@@ -20,7 +20,7 @@ from gemmgen.designs.portable.design import PIPELINE_CONSTRAINTS, PREDICTED
 from gemmgen.render import render
 from gemmgen.solve import search
 from gemmgen.cli.explain import text
-from gemmgen.solve import check, choices, explain, judged, solve
+from gemmgen.solve import check, choices, explain, judged, ranked, solve
 from gemmgen.solve.request import requests
 from gemmgen.spec import loads
 
@@ -291,6 +291,57 @@ def test_a_design_for_some_sizes_serves_any_to_those_who_ask():
     with pytest.raises(InfeasibleSpec, match="warps do not take equal parts of a stage") as caught:
         solve(loads(large | {"tile": {"block": [32, 32, 48], "warp": [32, 32, 32]}}))
     assert "block k = 48" in caught.value.remedy
+
+
+def ways(gpu="a100", **sections):
+    """(scheme, policy, design) of all requests of a spec; nothing is searched."""
+    return [(one.scheme.name, one.fragment.policy, one.design.name) for one in requests(loads({"target": {"gpu": gpu}, **sections}))]
+
+
+def test_plain_fp32_takes_part_where_memory_binds_and_nothing_speaks_against_it():
+    few = {"m": 8}
+    plain = ("fp32", "fma", "thin")
+    assert ways(problem=few) == [("ootomo", "mma", "straight"), plain, ("ootomo", "mma", "portable")] and plain not in ways()
+    assert plain in ways(problem=few, fragment={"policy": "fma"})
+    for other in ({"fragment": {"policy": "mma"}}, {"fragment": {"shape": "m16n8k16"}}, {"split": {"scheme": "ootomo"}}):
+        assert plain not in ways(problem=few, **other)
+    assert ways(problem={**few, "b": "bf16"}) == [("bf16x3_bb16", "mma", "portable")]
+
+
+@pytest.mark.parametrize("size", [8, 4096])
+@pytest.mark.parametrize(("scheme", "design", "where"), [("fp32", "thin", "shared"), ("fp32", "cuda_cores", "lane"), ("ootomo", "straight", "shared")])
+def test_whom_the_design_that_is_asked_for_refuses_is_told_why(size, scheme, design, where):
+    """And not that another design is another one."""
+    with pytest.raises(InfeasibleSpec) as caught:
+        ways(problem={"m": size}, split={"scheme": scheme, "where": where}, pipeline={"design": design})
+    assert "[pipeline] design" not in caught.value.where, str(caught.value)
+
+
+def test_sums_of_integers_are_refused_from_where_they_could_overflow():
+    most = SCHEMES.get("mixpert4").largest_k
+    assert ways("h200", problem={"k": most}, split={"scheme": "mixpert4"})
+    with pytest.raises(InfeasibleSpec, match="could overflow") as caught:
+        ways("h200", problem={"k": most + 1}, split={"scheme": "mixpert4"})
+    assert (caught.value.got, caught.value.needs) == (most + 1, f"at most {most}")
+
+
+def test_small_tiles_are_for_few_elements_of_all_products():
+    def small(**problem):
+        return requests(loads({"problem": problem, "split": {"scheme": "ootomo"}, "target": {"gpu": "a100"}}))[0].choices.small
+
+    assert small(m=64, n=64, k=64) and not small(m=4096, n=4096, k=64)
+    assert small(kind="strided", m=64, n=64, k=64, matrices=1) and not small(kind="strided", m=64, n=64, k=64, matrices=1000)
+    assert small(m=64, n=64, k=64, matrices=1000)  # which one product does not look at
+
+
+def test_slices_that_are_asked_for_are_held_to_all_but_their_own_reason():
+    """They need no few tiles, and what is predicted to spill is still left out."""
+    asked = {
+        "split": {"scheme": "ootomo", "where": "prepass"}, "tile": {"split_k": 4, "group": 8, "block": [128, 128, 32]}, "pipeline": {"loads": "async"},
+        "fragment": {"policy": "mma"}, "target": {"gpu": "a100"},
+    }
+    rejected = ranked(requests(loads(asked))[0]).rejected
+    assert any(one.label in rejected for one in PREDICTED) and not any("slices" in label for label in rejected)
 
 
 def test_slices_of_k_are_for_few_tiles():

@@ -115,3 +115,34 @@ def test_messages_name_the_file_as_the_user_did(tmp_path, monkeypatch):
     with pytest.raises(SpecError) as caught:
         load("x.toml")
     assert str(caught.value).startswith("x.toml: [split] promote: is not acceptable")
+
+
+@pytest.mark.parametrize(("section", "told"), [
+    ({"solve": {"model": "egemm", "minimize": "seconds"}}, "an objective of your own or model"),
+    ({"solve": {"model": "egemm", "maximize": "intensity"}}, "an objective of your own or model"),
+    ({"solve": {"maximize": "intensity", "minimize": "seconds"}}, "maximize or minimize, not both"),
+    ({"solve": {"legemm": {"threads": 128}}}, "[solve.legemm] beside model = 'time'"),
+    ({"solve": {"model": "legemm", "egemm": {"warps": 4}}}, "[solve.egemm] beside model = 'legemm'"),
+    ({"accuracy": {"relative_frobenius": 1.0}}, "less than 1"), ({"accuracy": {"relative_frobenius": 0.0}}, "greater than 0"),
+    ({"accuracy": {"scaled": 1e-6, "as": "fp32"}}, "one of relative_frobenius, scaled and as, not scaled and as"),
+    ({"problem": {"matrices": 2**31}}, "2147483647"), ({"batch": {"threshold": -1}}, "greater than or equal to 0"),
+])
+def test_what_contradicts_itself_or_lies_beyond_is_refused(section, told):
+    with pytest.raises(SpecError) as caught:
+        loads(section)
+    assert told in str(caught.value)
+
+
+def test_the_ends_of_what_may_be_said_are_accepted():
+    loads({"problem": {"matrices": 0, "m": 0, "n": 2**31 - 1}, "solve": {"model": "legemm", "legemm": {"threads": 1024}}, "batch": {"threshold": 0}})
+
+
+def test_a_gpu_file_is_sought_from_the_current_folder_and_a_link_keeps_its_name(tmp_path, monkeypatch):
+    """A row's name is that of the file as it is called, not of what a link leads to."""
+    (tmp_path / "spec.toml").write_text("")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "other.toml").write_text("")
+    (tmp_path / "rows" / "mine.toml").symlink_to("other.toml")
+    monkeypatch.chdir(tmp_path)
+    assert load("spec.toml", gpu="rows/mine.toml").spec.target.gpu == str(tmp_path / "rows" / "mine.toml")
+    assert load("spec.toml", gpu="a100").spec.target.gpu == "a100"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,6 +144,13 @@ class Grouped(Design):
         refusals.check_tiles(tiles, walk, place)
         threshold = gpu.batch_threshold if asked.threshold is None else asked.threshold
         return Batch(spec.problem.kind, tiles, walk, asked.tlp, threshold, spec.problem.matrices)
+
+    def smaller(self, batch: Batch, fragment: Fragment, lanes: int) -> Iterator[Batch]:
+        even = EVEN_TILES if batch.walk == "persistent" else BATCH_GEMM_TILES
+        known = [Tile(*row, warp) for row in (MATRIX_TILES if fragment.on_matrix_unit else even) if (warp := warp_of(row, fragment, lanes))]
+        for at, largest in reversed(list(enumerate(known))):
+            if largest.m * largest.n < batch.tiles[-1].m * batch.tiles[-1].n:
+                yield replace(batch, tiles=(*(one for one in known[:at] if one in batch.tiles), largest))
 
     def settled(self, batch: Batch) -> dict[str, Any]:
         largest = batch.tiles[-1]

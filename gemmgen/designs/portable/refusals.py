@@ -63,7 +63,7 @@ def no_async(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     return InfeasibleSpec(
         f"{place}: [pipeline] loads", f"{plan.gpu.name} has no asynchronous copies", got=plan.loads,
         needs=f"sm_{plan.gpu.maker.first_async} or newer", has=plan.gpu.arch,
-        remedy='split where = "shared" or "prepass"' if plan.where == "register" else 'loads = "spread"',
+        remedy='loads = "spread"' + (', where = "shared" or "prepass"' if plan.where == "register" else ""),
     )
 
 

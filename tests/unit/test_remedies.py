@@ -1,0 +1,112 @@
+"""What a refusal tells to type is what helps: the remedy by hand, and the spec with it is not refused for the same again."""
+
+from __future__ import annotations
+
+import copy
+import re
+import tomllib
+
+import pytest
+
+from gemmgen.errors import InfeasibleSpec
+from gemmgen.solve import solve
+from gemmgen.spec import loads
+
+
+def asked(block=None, warp=None, gpu="a100", split=None, **sections):
+    tile = ({"block": block} if block else {}) | ({"warp": warp} if warp else {})
+    return {"target": {"gpu": gpu}, "split": {"scheme": "ootomo"} | (split or {}), **({"tile": tile} if tile else {}), **sections}
+
+
+def wgmma(block=None, warp=None, **more):
+    return asked(block, warp, gpu="h100", fragment={"policy": "wgmma"}, **more)
+
+
+def thin(block, warp):
+    return asked(block, warp, split={"scheme": "fp32"}, pipeline={"design": "thin", "stages": 3})
+
+
+LANE, PREPASS = {"where": "lane"}, {"where": "prepass"}
+ASKED = {
+    "a warp below a fragment": (asked([128, 128, 32], [8, 32, 32]), "warp m = 16"),
+    "a warp below fragments that come in pairs": (asked([128, 128, 32], [32, 8, 32]), "warp n = 16"),
+    "a warp between two fragments, mfma": (asked([128, 128, 32], [48, 32, 32], gpu="mi300x"), "warp m = 32"),
+    "a warp between two fragments, wgmma": (wgmma([128, 100, 64], [64, 100, 64]), "warp n = 96"),
+    "a block below its warps' m": (asked([32, 128, 32], [64, 32, 32]), "block m = 64"),
+    "a block below its warps' n": (asked([128, 32, 32], [32, 64, 32]), "block n = 64"),
+    "a block between its warps' n": (asked([128, 96, 32], [32, 64, 32]), "block n = 64"),
+    "promotion between instructions": (asked([128, 128, 32], [32, 32, 32], split={"promote": 100}), "promote = 96"),
+    "promotion of less than one": (asked([128, 128, 32], [32, 32, 32], split={"promote": 3}), "promote = 16"),
+    "stages": (asked([128, 128, 32], [64, 32, 32], split=PREPASS, pipeline={"stages": 8}), "stages <= 5, or block k = 16"),
+    "stages of the least k": (asked([256, 256, 16], [64, 64, 16], split={"where": "prepass", "promote": 0}, pipeline={"stages": 8}), "stages <= 5"),
+    "two stages": (asked([256, 256, 64], [64, 64, 64], gpu="t4", split=PREPASS, pipeline={"stages": 2}), "a smaller block, or block k = 32"),
+    "sums that move at once": (asked([128, 128, 32], [64, 32, 32], split={"sums": "compensated", "promote": 16}), 'promote = 32, or sums = "plain"'),
+    "an odd number of steps": (
+        asked([128, 128, 16], [32, 32, 16], pipeline={"fragment_buffers": 2}), "block k = 32, or fragment_buffers = 1",
+    ),
+    "a piece of no stage": (asked([128, 128, 64], [64, 32, 48]), "warp = [64, 32, 64], or k = 16"),
+    "copies that the GPU lacks": (asked([128, 128, 32], [64, 32, 32], gpu="t4", pipeline={"loads": "async"}), 'loads = "spread"'),
+    "copies that the GPU lacks, to split behind": (
+        asked([128, 128, 32], [64, 32, 32], gpu="t4", split={"where": "register"}, pipeline={"loads": "async"}),
+        'loads = "spread", where = "shared" or "prepass"',
+    ),
+    "a tile in registers, and three stages": (
+        asked([128, 128, 32], [64, 32, 32], split=PREPASS, pipeline={"loads": "spread", "stages": 3}), 'stages = 2, or loads = "async"',
+    ),
+    "the same, split on the way": (asked([128, 128, 32], [64, 32, 32], split={"where": "shared"}, pipeline={"loads": "spread", "stages": 3}), "stages = 2"),
+    "one stage of copies": (asked([128, 128, 32], [64, 32, 32], pipeline={"loads": "async", "stages": 1}), 'loads = "spread", or stages = 2'),
+    "one stage, AMD": (asked([128, 128, 32], [64, 32, 32], gpu="mi300x", pipeline={"stages": 1}), "stages = 2"),
+    "one stage, wgmma": (
+        wgmma([128, 128, 64], [64, 128, 64], pipeline={"stages": 1}), 'stages = 2, or policy = "mma" with loads = "spread", whose next tile waits in registers',
+    ),
+    "loads that are waited for": (
+        asked([128, 128, 32], [64, 32, 32], pipeline={"loads": "waited", "fragment_buffers": 2}), 'fragment_buffers = 1, or loads = "grouped"',
+    ),
+    "sums in shared memory that are promoted": (
+        asked([128, 128, 32], [64, 32, 32], pipeline={"fragment_caching": "none"}, split={"promote": 32}), 'promote = 0, or fragment_caching = "sums"',
+    ),
+    "lanes: parts of a stage": (asked([32, 32, 48], [32, 32, 32], split=LANE), "warp k = 16, block k = 48"),
+    "lanes: promotion": (asked([32, 32, 64], [32, 32, 32], split=LANE | {"promote": 48}), "promote = 64"),
+    "lanes: promotion of less than a warp's k": (asked([32, 32, 64], [32, 32, 32], split=LANE | {"promote": 3}), "promote = 32"),
+    "lanes: a warp between two fragments": (asked([32, 24, 64], [32, 12, 32], split=LANE), "warp n = 8"),
+    "lanes: a warp below a fragment": (asked([32, 12, 64], [32, 4, 32], split=LANE), "warp n = 8"),
+    "tensor memory: one instruction": (
+        asked([256, 128, 64], [128, 128, 64], gpu="b200", fragment={"policy": "tcgen05"}), "block = [128, 128, 64], warp m = 128",
+    ),
+    "thin: lanes of a strided side": (thin([8, 64, 128], [8, 16, 128]), "32 there"),
+    "thin: whole warps": (thin([8, 80, 128], [8, 32, 128]), "64 there"),
+    "thin: steps on their way": (thin([8, 64, 128], [8, 32, 24]), "warp k = 32, block k = 128"),
+}
+SECTION = {"promote": "split", "sums": "split", "where": "split", "stages": "pipeline", "loads": "pipeline", "fragment_buffers": "pipeline"}
+
+
+def typed(data, refusal):
+    """The spec with the first thing that a remedy says."""
+    data, words = copy.deepcopy(data), refusal.remedy.split(", or ")[0]
+    if " there" in words:
+        place = "warp" if "[tile] warp" in refusal.where else "block"
+        data["tile"][place][1] = int(words.split()[0])
+    for name, axis, _, value in re.findall(r"(\w+)(?: ([mnk]))? (=|<=) (\[[^]]*\]|\"\w+\"|\d+)", words):
+        value = tomllib.loads(f"x = {value}")["x"]
+        if axis:
+            extents = data["tile"][name]
+            tied = name == "block" and axis == "k" and extents[2] == data["tile"]["warp"][2]
+            for each in [extents, *([data["tile"]["warp"]] if tied else [])]:
+                each["mnk".index(axis)] = value
+        else:
+            data.setdefault("tile" if name in ("block", "warp") else SECTION[name], {})[name] = value
+    return data
+
+
+@pytest.mark.parametrize(("data", "remedy"), ASKED.values(), ids=ASKED)
+def test_a_remedy_helps(data, remedy):
+    with pytest.raises(InfeasibleSpec) as caught:
+        solve(loads(data))
+    assert caught.value.remedy == remedy and caught.value.needs
+    better = typed(data, caught.value)
+    if "a smaller" not in remedy:
+        assert better != data
+        try:
+            solve(loads(better))
+        except InfeasibleSpec as other:
+            assert (other.where, other.problem) != (caught.value.where, caught.value.problem), str(other)
