@@ -149,7 +149,7 @@ def test_progress_by_hand():
     base = Row(study="x", trial="1", kind="kernel", verdict="timed", kernel="k", gpu="h200", m=1, n=1, k=1, layout="nn", uuid="GPU", seconds=2.0,
                judge_seconds=3.0, time_seconds=4.0)
     progress = Progress(9)
-    for change in ({}, {"trial": "equal"}, {"verdict": "wrong", "seconds": 1.0}, {"kind": "rival", "seconds": 1.0}, {"uuid": ""},
+    for change in ({}, {"trial": "equal"}, {"verdict": "wrong", "seconds": 1.0}, {"kind": "rival", "seconds": 1.0}, {"uuid": "", "seconds": 3.0},
                    {"verdict": "compiled", "seconds": None, "predicted_seconds": 0.1}):
         progress.add(replace(base, **change), "problem")
     assert progress.best["problem"].trial == "1" and progress.gpu_seconds == 5 * 7
