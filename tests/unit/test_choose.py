@@ -122,7 +122,8 @@ def test_errors_verdicts_and_gpus_say_which_kernels_may_be_chosen():
     rows = timed(plans(few=3), sizes(3), rival=None)
     rows = [replace(row, error=1e-3) if row.identity == rows[0].identity else row for row in rows]
     shapes = [Shape(*one) for one in sizes(3)]
-    assert len(costs(rows, GPU, shapes).rows) == 3 and len(costs(rows, GPU, shapes, error=1e-6).rows) == 2
+    kept = [len(costs(rows, GPU, shapes, **limit).rows) for limit in ({}, {"error": 1e-6}, {"error": 1e-3}, {"error": 0.99e-3})]
+    assert kept == [3, 2, 3, 2]  # an error as large as the limit is within it
     assert len(costs([replace(row, verdict="wrong") if row.identity == rows[0].identity else row for row in rows], GPU, shapes).rows) == 2
     with pytest.raises(SpecError, match="layout") as refusal:
         costs(rows, GPU, [Shape(1, 2, 3, "tt")])

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -244,6 +244,26 @@ def test_short_timings_are_rows_of_their_own(tmp_path):
     assert {(task.rounds, round(task.slice_ms, 3)) for task in pool.tasks} == {(3, 1.333), (4, 4.0), (11, 12.0)}
 
 
+def test_one_process_ends_what_is_begun_first_and_tells_what_became_of_it():
+    """A GPU's stage before those that compile, which come in their order."""
+    answers = {"one": Hung("1 s"), "two": Died("gone"), "three": GemmgenError("here", "is refused", got="much"), "four": ValueError("odd"), "five": 5}
+
+    def call(target, *args, seconds):
+        if isinstance(answers[target], Exception):
+            raise answers[target]
+        return answers[target], args, seconds
+
+    pool = object.__new__(OneProcess)
+    pool._waiting, pool._children = deque(), dict.fromkeys((COMPILE, "h200"), SimpleNamespace(call=call))
+    for key, resource in (("one", COMPILE), ("two", COMPILE), ("three", COMPILE), ("four", COMPILE), ("five", "h200")):
+        pool.submit(key, resource, key, 7, seconds=3)
+    assert pool.wait(0) == [("five", ("value", (5, (7,), 3)))]
+    told = [pool.wait(0)[0] for _ in range(4)]
+    assert [(key, kind) for key, (kind, _) in told] == [("one", "hung"), ("two", "died"), ("three", "failed"), ("four", "failed")]
+    assert told[2][1][1] == "GemmgenError: here: is refused got 'much'" and told[3][1][1] == "ValueError: odd"
+    assert pool.wait(0) == []
+
+
 # ---- dask workers
 
 
@@ -375,6 +395,7 @@ def _too_large(source):
 
 def test_limits_hold_what_is_not_a_number_for_wrong():
     task = Task(SPEC, (64, 64, 64), relative_frobenius=1e-6, scaled=1e-6)
+    assert beyond(task, {"error": 1e-6, "scaled": 1e-6}) == []
     assert beyond(task, {"error": 1e-7, "scaled": 1e-7}) == []
     assert len(beyond(task, {"error": float("nan"), "scaled": 2e-6})) == 2
 

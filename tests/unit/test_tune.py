@@ -292,13 +292,15 @@ def test_a_beta_of_zero_is_none(chain):
 
 
 def test_a_result_of_too_many_elements_is_refused(chain, monkeypatch):
-    """By both of its extents: 32 x 48 fits, and so does each input."""
-    monkeypatch.setattr(program_module, "MOST_ELEMENTS", max(a * b for a, b in ((32, 48), *(x.shape for x in load_program(chain).inputs.values()))))
-    load_program(chain)
-    sizes = [gemm.m * gemm.n for gemm in load_program(chain).gemms]
-    monkeypatch.setattr(program_module, "MOST_ELEMENTS", max(sizes) - 1)
-    with pytest.raises(SpecError, match="is too large"):
-        load_program(chain)
+    """By both of its extents; the inputs are the caller's own."""
+    own = dict(load_program(chain).inputs)
+    most = max(gemm.m * gemm.n for gemm in load_program(chain).gemms)
+    monkeypatch.setattr(program_module, "MOST_ELEMENTS", most)
+    load_program(chain, arrays=own)
+    monkeypatch.setattr(program_module, "MOST_ELEMENTS", most - 1)
+    with pytest.raises(SpecError, match="is too large") as raised:
+        load_program(chain, arrays=own)
+    assert "[steps]" in raised.value.where
 
 
 def test_sizes_arrays_and_names_of_ones_own(chain):
