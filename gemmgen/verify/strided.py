@@ -37,7 +37,8 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
     a, b, c = drawn(3, bm + 3, 2 * bk + 5), drawn(3, 2 * bk + 5, bn + 5), drawn(3, bm + 3, bn + 5)
     placed, alpha, beta = Placement((3, 5, 1), (4, 8, 12), (7, 9, 11)), -1.5, 0.5
     ragged = [run(a, b, c=c, alpha=alpha, beta=beta, placement=placed) for _ in _orders(device)]
-    worst = max(share_of_worst(plan, one[0], one[1], one[2], one[3], alpha, beta) for one in zip(a, b, c, ragged[0].c))
+    # NumPy's maximum is NaN where any share is; Python's is not.
+    worst = float(np.max([share_of_worst(plan, *one, alpha, beta) for one in zip(a, b, c, ragged[0].c)]))
     if not worst <= 1:
         wrong.append(f"{worst:.2g} of the worst case")
     if not all(one.intact for one in ragged):
@@ -47,7 +48,7 @@ def questions(plan: Plan, source: Source, device: Device) -> tuple[str, list[str
 
     a, b = drawn(len(ORDER), bm + 4, bk + 4), drawn(len(ORDER), bk + 4, bn + 4)
     whole, order = run(a, b), list(ORDER)
-    worst = max(worst, *(share_of_worst(plan, *one) for one in zip(a, b, np.zeros_like(whole.c), whole.c)))
+    worst = float(np.max([worst, *(share_of_worst(plan, *one) for one in zip(a, b, np.zeros_like(whole.c), whole.c))]))
     if not worst <= 1:
         wrong.append(f"{worst:.2g} of the worst case where tiles are whole")
     if run(a[order], b[order]).c.tobytes() != whole.c[order].tobytes():

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gemmgen import apps
-from gemmgen.apps import data, dense, kmeans, knn, lu, race
+from gemmgen.apps import cholesky, data, dense, kmeans, knn, lu, race
 from gemmgen.apps import matmul as who
+from gemmgen.cli.applied import text
 from gemmgen.errors import DeviceError, GemmgenError, SpecError, UnknownName
 
 DRAW = np.random.default_rng(7)
@@ -64,6 +65,7 @@ def test_kernels_are_shared_by_sizes_of_one_power_of_four():
 def test_leading_dimensions_and_copies_of_what_has_none():
     [a] = matrices((6, 8))
     assert [who.leading(x) for x in (a, a[:, 2:5], a[1:2, :3], a[:, :0])] == [8, 8, 3, 8]
+    assert who.largest_of([(np.empty((2, 9)), np.empty((9, 3)), None), (np.empty((7, 1)), np.empty((1, 4)), None)]) == (7, 4, 9)
     assert who.rows_together(np, a[:, 2:5]).base is not None
     for x in (a.T, a[::-1], a[:, ::2], np.broadcast_to(a[0], (4, 8))):
         assert who.rows_together(np, x).flags.c_contiguous and np.array_equal(who.rows_together(np, x), x)
@@ -121,6 +123,50 @@ def test_clusters_without_points_stay_and_the_first_of_equals_is_nearest():
     centres, labels = kmeans.lloyd(who.InNumpy("numpy"), points, first, 1)
     assert labels.tolist() == [0, 0, 2] and centres.tolist() == [[0, 1], [0, 1], [10, 0], [50, 50]]
     assert kmeans.inertia(points, centres, labels) == 2.0
+    many, far = np.zeros((4100, 1), np.float32), np.array([[0.0], [3.0]], np.float32)
+    assert kmeans.inertia(many, far, np.arange(4100) // 4096) == 4 * 9.0  # points of the second part have labels of their own
+
+
+def test_a_residual_is_relative_and_of_all_rows():
+    lower = np.eye(2060)
+    a = np.eye(2060)
+    a[2055, 2055] = 3
+    assert cholesky.residual(np, lower, a) == pytest.approx((4 / (2059 + 9)) ** 0.5)
+
+
+def test_hpls_residual_by_hand():
+    rows = np.array([[1.0, -2], [-3, 0.5]])
+    assert lu.largest_row(rows) == 3.5
+    assert lu.scaled_residual(np.array([1e-16, -4e-16]), np.array([2.0, -5]), np.array([1.0, 3]), 3.5) == pytest.approx(4e-16 / (2.0**-53 * (3.5 * 5 + 3) * 2))
+
+
+def test_the_smallest_of_classes_with_as_many_votes_wins_and_features_without_spread_are_zero():
+    assert knn.voted(np.array([1, 0, 2]), np.array([[0, 1, 2], [2, 0, 0]])).tolist() == [0, 1]
+    made = data.standardised(np.array([[1.0, 5, 0], [1, 5.5, 4]]))
+    assert made.tolist() == [[0, -1, -1], [0, 1, 1]] and made.dtype == np.float32
+
+
+def test_cublas_sgemm_gets_the_transposes_of_row_major_matrices(monkeypatch):
+    told = {}
+    vendor = object.__new__(who.Vendor)
+    who.Matmul.__init__(vendor, "cublas-sgemm")
+    names = ("handle", "op_a", "op_b", "m", "n", "k", "alpha", "a", "lda", "b", "ldb", "beta", "c", "ldc")
+    vendor._cublas = SimpleNamespace(setStream=lambda *given: None, setMathMode=lambda *given: None, setPointerMode=lambda *given: None,
+                                     sgemm=lambda *given: told.update(zip(names, given)))
+    vendor.xp = SimpleNamespace(cuda=SimpleNamespace(device=SimpleNamespace(get_cublas_handle=lambda: 1), get_current_stream=lambda: SimpleNamespace(ptr=0)))
+    a, b, out = OnPaper(1000, (40, 64), 100), OnPaper(2000, (24, 64), 70), OnPaper(3000, (40, 24), 77)
+    vendor._into(out, a, b, who.Shape(40, 24, 64, "nt"), 1.0, 0.0)
+    assert {name: told[name] for name in ("op_a", "op_b", "m", "n", "k", "a", "lda", "b", "ldb", "c", "ldc")} == {
+        "op_a": 1, "op_b": 0, "m": 24, "n": 40, "k": 64, "a": 2000, "lda": 70, "b": 1000, "ldb": 100, "c": 3000, "ldc": 77}
+
+
+def test_the_command_tells_milliseconds_and_the_largest_products_first():
+    app = apps.find("kmeans")
+    rows = tuple(race.Row(by, seconds, products, {"inertia": 1.0}) for by, seconds, products in (("cublas-sgemm", 8e-3, 5e-3), ("ours", 2e-3, 1e-3)))
+    calls = {who.Shape(at, 1, 1, "nn"): 1 for at in (1, 5, 3, 2, 4)}
+    told = text(race.Outcome(app, "a GPU", {}, "drawn", rows, {}, calls))
+    assert "1 of 5x1x1 nn, 1 of 4x1x1 nn, 1 of 3x1x1 nn, 1 of 2x1x1 nn and 1 other sizes" in told
+    assert next(line for line in told.splitlines() if line.startswith("ours")).split() == ["ours", "2", "1", "4", "1"]
 
 
 def test_neighbours_come_nearest_first_and_vote():

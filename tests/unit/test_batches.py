@@ -427,6 +427,7 @@ def test_the_table_tells_ratios_first_then_times_and_means():
     assert "A GPU" in lines[0] and "driver 1.2" in lines[0] and lines[-1] == "note: torch: absent"
     head = next(at for at, line in enumerate(lines) if "x best" in line)
     assert lines[head + 1].split()[:6] == ["paper", "128x256", "8", "0.50", "0.50-0.50", "torch-bmm-padded"]
+    assert lines[head + 1].split()[6:10] == ["5000", "200.0", "150.0-300.0", "1.0"]  # GFLOPS, microseconds, quartiles, the host's
     assert lines[head + 2].split()[:6] == ["paper", "128x256", "16", "0.90", "0.90-0.90", "grouped"]
     assert text.index("x best") < text.index("microseconds") < text.index("geometric means") < text.index("worst cells")
     at = lines.index("microseconds")
@@ -455,6 +456,7 @@ def test_the_record_has_medians_means_and_the_worst():
     (lambda lines: ["a,b", "1,2"], "is not a table of gemmgen bench-batches"), (lambda lines: lines[:1], "no rows"),
     (lambda lines: [lines[0], lines[1].replace("128x256", "x").replace(",8,", ",many,", 1)], "line 2"),
     (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ",1.0 nan"], "line 2"), (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ","], "line 2"),
+    (lambda lines: [lines[0], lines[1].rsplit(",", 1)[0] + ",1.0 0.0"], "line 2"),
     (lambda lines: [*lines[:2], lines[2].rsplit(",", 1)[0] + ",1.0 2.0"], "different numbers of rounds"),
 ])
 def test_a_damaged_csv_is_refused(change, told):
@@ -464,6 +466,24 @@ def test_a_damaged_csv_is_refused(change, told):
 
 
 # ---- the bench and its command
+
+
+def test_a_row_has_its_cells_bounds_and_the_median_of_the_hosts_times():
+    cell = next(one for one in cells(["paper"]) if one.bounds and one.bounds[0] != one.bounds[1])
+    entry = SimpleNamespace(name="x", seconds=[1.0, 2.0, 3.0], host_seconds=[1.0, 5.0, 7.0], scaled=1e-7)
+    found = benching._row(cell, entry, "rival")
+    assert (found.max_mn, found.max_k) == cell.bounds and found.host_seconds == 5.0 and found.seconds == 2.0
+
+
+def test_each_cell_gets_its_part_of_the_time_that_is_left(gpu, monkeypatch):
+    shares, clock = [], SimpleNamespace(now=0.0)
+    for name, value in {"require_gpu": lambda where: None, "rivals": dict, "_race": lambda cell, contenders, watch, share, note, **how: shares.append(share) or [],
+                        "time": SimpleNamespace(perf_counter=lambda: clock.now)}.items():
+        monkeypatch.setattr(benching, name, value)
+    monkeypatch.setattr(benching.timing, "versions", dict)
+    monkeypatch.setattr(benching.timing, "conditions", dict)
+    benching.bench_batches({}, cells(["inception"])[:2], against=(), seconds=10, progress=lambda text: setattr(clock, "now", clock.now + 2))
+    assert shares == [4.0, 6.0]
 
 
 def test_a_bench_of_batches(gpu, monkeypatch):

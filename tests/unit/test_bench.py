@@ -9,10 +9,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import numpy_cupy
 import pytest
 
 from gemmgen.catalog.gpu import GPUS
-from gemmgen.catalog.input import F32
+from gemmgen.catalog.input import F32, INPUTS
 from gemmgen import bench as benching
 from gemmgen import timing
 from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
@@ -49,6 +50,16 @@ def test_the_interval_lies_within_the_data_and_holds_the_median(count):
     ordered = np.sort(np.random.default_rng(count).normal(size=count))
     low, high = median_interval(ordered)
     assert ordered[0] <= low <= np.median(ordered) <= high <= ordered[-1]
+
+
+def test_the_interval_by_hand():
+    """As many order statistics below it as above."""
+    assert median_interval(np.arange(16.0)) == (4.0, 11.0) and median_interval(np.arange(15.0)) == (3.0, 11.0)
+
+
+def test_quartiles_by_hand():
+    [row] = rows_at(SIZE, entries(ours=np.arange(1.0, 10.0)))
+    assert (row.seconds, row.spread) == (5.0, (3.0, 7.0))
 
 
 def entries(**seconds: np.ndarray) -> list[Timed]:
@@ -126,7 +137,7 @@ def test_what_nvml_is_asked(monkeypatch, instant):
 
 
 @pytest.mark.parametrize("one, slice_seconds, products, launches", [
-    (0.2, 0.03, 1, 1), (0.01, 0.03, 3, 1), (1e-4, 0.03, 150, 2), (1e-5, 0.03, 200, 15),
+    (0.2, 0.03, 1, 1), (0.01, 0.03, 3, 1), (1e-4, 0.03, 150, 2), (1e-4, 0.0301, 151, 2), (1e-5, 0.03, 200, 15),
 ])
 def test_slices_are_filled(one, slice_seconds, products, launches):
     got = racing.filling(slice_seconds, one)
@@ -153,6 +164,112 @@ def test_sampled_rows_hold_the_first_and_the_last():
     rows = timing.sampled_rows(16384)
     assert len(rows) == timing.REFERENCE_ROWS and (rows[0], rows[-1]) == (0, 16383)
     assert len(np.unique(rows)) == len(rows)
+
+
+def test_inputs_of_each_type_and_range(monkeypatch):
+    numpy_cupy.install(monkeypatch)
+    size = 8, 300, 200
+    plain, spread, halves, brains = (timing.Inputs(size, **how) for how in ({}, {"octaves": 3}, {"b": INPUTS.get("f16")}, {"b": INPUTS.get("bf16")}))
+    assert [len(x) for x in (plain.a, plain.b, plain.c)] == [2, 2, 2] and plain.a[0].shape == (8, 200) and plain.b[0].shape == (200, 300)
+    assert not np.array_equal(plain.a[0], plain.a[1]) and -1 <= plain.b[0].min() < -0.9 and 0.9 < plain.b[0].max() <= 1
+    sizes = np.log2(np.abs(spread.b[0]))
+    assert -3 <= sizes.min() < -2.9 and 2.9 < sizes.max() <= 3 and 0.4 < (spread.b[0] < 0).mean() < 0.6
+    for one, bits, unit in ((halves, np.float16, 2.0**-11), (brains, None, 2.0**-8)):
+        usual = np.abs(plain.b[0]) > 2.0**-10  # what is smaller may be subnormal in FP16
+        apart = np.abs(np.asarray(one.b[0]) - plain.b[0])[usual] / np.abs(plain.b[0])[usual]
+        assert unit / 4 < apart.max() <= unit and np.array_equal(one.a[0], plain.a[0])  # to nearest: half of a last place
+        stored = np.asarray(one.stored_b[0])
+        again = stored.view(bits).astype(np.float32) if bits else (stored.astype(np.uint32) << 16).view(np.float32)
+        assert np.array_equal(again, one.b[0])
+    ties = numpy_cupy.array(np.array([[0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001]], np.uint32).view(np.float32))
+    draw = SimpleNamespace(random=lambda shape: (ties - 0.0))
+    rounded = timing.Inputs._drawn(draw, ties.shape, 0.0, 1.0, 0, INPUTS.get("bf16"))
+    assert [hex(one) for one in np.asarray(rounded).view(np.uint32)[0]] == ["0x3f800000", "0x3f820000", "0x3f800000", "0x3f810000"]
+    bytes_ = plain.bytes()[0]
+    assert np.array_equal(bytes_[1], np.rint(127 * np.asarray(plain.b[0])).T) and bytes_[1].dtype == np.int8
+    counted = []
+    monkeypatch.setattr(timing.inputs, "set_count", lambda of_a_set, *rest: counted.append(of_a_set) or 1)
+    timing.Inputs((2, 3, 5))
+    assert counted == [4 * (2 * 5 + 5 * 3 + 2 * 3)]
+
+
+@pytest.mark.parametrize("kind", timing.CUBLAS)
+def test_cublas_gets_row_major_matrices(monkeypatch, kind):
+    numpy_cupy.install(monkeypatch)
+    monkeypatch.setattr(timing.blas, "load_library", numpy_cupy.Cublas)
+    inputs = timing.Inputs((3, 5, 7))
+    one = timing.cublas(kind, inputs)
+    at = 1
+    one.enqueue(at)
+    a, b = np.asarray(inputs.a[at], np.float64), np.asarray(inputs.b[at], np.float64)
+    want = a @ b if "int8" not in kind else np.rint(127 * a) @ np.rint(127 * b)
+    np.testing.assert_allclose(one.outputs[at], want, rtol=3e-3, atol=3e-3)
+    assert one.judged == ("int8" not in kind)
+    added = timing.cublas(kind, inputs, add=True)
+    added.outputs[at][...] = 2
+    added.enqueue(at)
+    np.testing.assert_allclose(added.outputs[at], want + 2, rtol=3e-3, atol=3e-3)
+
+
+def test_errors_against_fp64_by_hand(monkeypatch):
+    numpy_cupy.install(monkeypatch)
+    inputs = timing.Inputs((4, 3, 5))
+    for layout in ("nn", "tt"):
+        a, b = (np.asarray(x[0], np.float64) for x in (inputs.a, inputs.b))
+        a, b = (a, b) if layout == "nn" else (a.reshape(5, 4).T, b.reshape(3, 5).T)
+        exact, magnitude = a @ b, abs(a) @ abs(b)
+
+        def enqueue(index, exact=exact):
+            inputs.c[0][...] = exact
+            inputs.c[0][1, 2] += np.float32(0.5)
+
+        one = timing.Contender("one", enqueue, layout, inputs.c)
+        found = timing.Reference(inputs).accuracy(one)
+        off = abs(np.asarray(exact + 0.5 * (np.arange(12).reshape(4, 3) == 5)).astype(np.float32).astype(np.float64) - exact)
+        c = exact[1, 2] + 0.5
+        assert found.relative_frobenius == pytest.approx(np.linalg.norm(off) / np.linalg.norm(exact), rel=1e-5)
+        assert found.max_error == pytest.approx(0.5 / (abs(c) + abs(exact[1, 2])), rel=1e-4)
+        assert found.scaled == pytest.approx(0.5 / magnitude[1, 2], rel=1e-4)
+    unwritten = timing.Contender("unwritten", lambda index: inputs.c[0].__setitem__([0, 2, 3], 1.0), "nn", inputs.c)
+    assert np.isnan(timing.Reference(inputs, rows=2).accuracy(unwritten).scaled)  # a row that is not sampled is enough
+
+
+def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
+    from gemmgen import road
+    from gemmgen.render import render
+    from gemmgen.timing import contender
+
+    prepared, ran = [], []
+
+    class Device:
+        def __init__(self, binary):
+            pass
+
+        def prepared(self, symbol, blocks, threads, shared, args, overlaps):
+            prepared.append((symbol, [value for _, value in args]))
+            return lambda at=len(prepared) - 1: ran.append(at)
+
+    numpy_cupy.install(monkeypatch)
+    monkeypatch.setattr(contender, "CudaDevice", Device)
+    plan = road.plan({"problem": {"layout": "tt"}, "split": {"scheme": "ootomo", "where": "prepass", "promote": 64}, "target": {"gpu": "a100"},
+                      "tile": {"block": [32, 32, 32], "warp": [16, 16, 32], "group": 1, "split_k": 1}, "fragment": {"policy": "mma"},
+                      "pipeline": {"stages": 2, "loads": "async", "fragment_buffers": 1}})
+    source, inputs = render(plan), timing.Inputs((40, 24, 64))
+    main = source.interface.launches[-1]
+    all_of_them = timing.generated("all", plan, source, None, inputs)
+    each = len(prepared) // inputs.sets
+    told = {}
+    for launch, (_, values) in zip(source.interface.launches, prepared):
+        told |= {one.argument: value for one, value in zip(launch.parameters, values) if one.argument in ("m", "n", "k", "lda", "ldb", "ldc")}
+    assert told == {"m": 40, "n": 24, "k": 64, "lda": 40, "ldb": 64, "ldc": 24}
+    all_of_them.enqueue(0)
+    assert ran == list(range(each)) and each == len(source.interface.launches) > 1
+    ran.clear()
+    alone = timing.generated("main", plan, source, None, inputs, main_only=True)
+    before = len(ran)
+    assert before == each * inputs.sets  # the split pass once for each input set
+    alone.enqueue(1)
+    assert len(ran) == before + 1 and prepared[ran[-1]][0] == main.symbol
 
 
 class _Clock:
@@ -240,6 +357,7 @@ def test_what_cannot_be_captured_is_called_on_the_default_stream(monkeypatch):
     assert streams == {null} and len(clock.graphs) == 2  # tame's: to know how long it takes, and its slice
     assert wild.seconds == pytest.approx([1e-3] * 6) and tame.seconds == pytest.approx([1e-3] * 6)
     assert sum(name == "wild" for name, _ in clock.ran) == 3 + 20 + 7 * 30
+    assert [at for name, at in clock.ran if name == "wild"][-30:] == list(range(30))  # each input set in turn
 
 
 def test_a_race_warms_up_and_ends_in_time_with_a_few_rounds_at_least(monkeypatch):
@@ -282,6 +400,7 @@ class _Race:
     def __init__(self, monkeypatch, fails=()):
         self.raced: list[tuple[str, ...]] = []
         self.seconds: list[float | None] = []
+        self.warm_ups: list[float] = []
         monkeypatch.setattr("gemmgen.run.cuda.why_not", lambda gpu: None)
         speeds = {SGEMM: 1.0, "cublas-tf32": 0.2, F16: 0.1}
 
@@ -298,6 +417,7 @@ class _Race:
         def race(contenders, *, rounds, seconds, **options):
             self.raced.append(tuple(one.name for one in contenders))
             self.seconds.append(seconds)
+            self.warm_ups.append(options["warm_up"])
             for one in contenders:
                 one.seconds = [one.takes * (1 + turn) for turn in range(rounds)]
 
@@ -320,6 +440,7 @@ def test_the_bench_measures_all_at_every_size(monkeypatch):
     race, so_far = _Race(monkeypatch), []
     table = benching.bench([kernel()], [(64, 64, 64), SIZE], rounds=3, seconds=100, measured=so_far.append)
     assert race.raced == [(SGEMM, "cublas-tf32", F16, "ours", "ours, main kernel")] * 2
+    assert race.warm_ups == [2.0, 0.0]  # it stays warm
     assert 35 < race.seconds[0] <= 40 and 70 < race.seconds[1] <= 80  # what the first left over, less a margin
     assert [row.name for row in table.rows[:6]] == [SGEMM, "cublas-tf32", F16, F16_THIRD, "ours", "ours, main kernel"]
     ours, main = table.rows[4:6]
@@ -385,6 +506,13 @@ def test_the_table_tells_device_ratios_and_errors():
     assert lines[head + 1].split()[:3] == ["1024x1024x1024", "1.00", "1.00-1.00"]
     assert lines[-1] == "note: triton: absent"
     assert len({len(line) - len(line.split("  ")[-1]) for line in lines[head:-1]}) == 1  # columns stand below each other
+
+
+def test_the_cells_of_a_row_by_hand():
+    row = benching.Row(
+        (1, 2, 3), "ours", "kernel", "", 9, 25e-6, (20e-6, 30e-6), 12.34, 1.5, (1.25, 1.75), 2.5, (2.25, 2.75), 1e-7, 3e-3, 4e-8, 1300.0, 690.0)
+    line = as_text(table_of(row)).splitlines()[-1]
+    assert line.split() == ["1x2x3", "1.50", "1.25-1.75", "2.50", "2.25-2.75", "12.3", "25.0", "20.0-30.0", "9", "1.0e-07", "4.0e-08", "1300", "690", "ours"]
 
 
 def test_what_slows_the_gpu_other_than_its_power_cap_is_marked():

@@ -122,7 +122,8 @@ def test_errors_verdicts_and_gpus_say_which_kernels_may_be_chosen():
     rows = timed(plans(few=3), sizes(3), rival=None)
     rows = [replace(row, error=1e-3) if row.identity == rows[0].identity else row for row in rows]
     shapes = [Shape(*one) for one in sizes(3)]
-    assert len(costs(rows, GPU, shapes).rows) == 3 and len(costs(rows, GPU, shapes, error=1e-6).rows) == 2
+    kept = [len(costs(rows, GPU, shapes, **limit).rows) for limit in ({}, {"error": 1e-6}, {"error": 1e-3}, {"error": 0.99e-3})]
+    assert kept == [3, 2, 3, 2]  # an error as large as the limit is within it
     assert len(costs([replace(row, verdict="wrong") if row.identity == rows[0].identity else row for row in rows], GPU, shapes).rows) == 2
     with pytest.raises(SpecError, match="layout") as refusal:
         costs(rows, GPU, [Shape(1, 2, 3, "tt")])
@@ -189,6 +190,30 @@ def test_an_estimate_by_hand():
     assert float(one.seconds(1000, 300, 130)) == pytest.approx(by_hand, rel=1e-12)
     assert one.seconds(np.array([1000, 1]), np.array([300, 1]), np.array([130, 1])).shape == (2,)
     assert str(one) == "3 + waves (1 + 10 k / 2000) + 1 (m + n) k / 10^6 + 2 m n / 10^6 us, waves = ceil(ceil(m / 128) ceil(n / 64) 2 / 24)"
+
+
+def test_terms_of_a_batch_are_those_of_all_its_products():
+    """3 tiles a product at 2 slices, 5 products on 8 SMs: 30 blocks are 4 waves."""
+    terms = dispatch.Estimate.terms((64, 32), 2, 8, 100, 60, 7, 5)
+    assert terms.tolist() == [1, -(-2 * 2 * 2 * 5 // 8), 5 * 4, (100 * 7 + 7 * 60) * 5, 100 * 60 * 5]
+
+
+def test_estimates_decide_among_kernels_of_the_layout_and_gpu():
+    def kernel(layout, launch, gpu="h200"):
+        estimate = dispatch.Estimate(tile=(64, 64), slices=1, sms=8, launch=launch, wave=0, step=0, operand=0, output=0)
+        return dispatch.Kernel(name=layout, identity=str(launch), gpu=gpu, layout=layout, estimate=estimate, spec={})
+
+    kernels = {"a": kernel("nn", 3.0), "b": kernel("nt", 1.0), "c": kernel("nn", 2.0), "d": kernel("nn", 1.0, "h100")}
+    parts = [dispatch.Part(gpu=gpu, layout=layout, decided_by="estimates", rules=[{"kernel": label}])
+             for gpu, layout, label in (("h200", "nn", "a"), ("h200", "nt", "b"), ("h100", "nn", "d"))]
+    table = dispatch.Table(title="t", kernels=kernels, parts=parts)
+    assert [dispatch.select(table, one.gpu, one.layout, 1, 1, 1).identity for one in parts] == ["2.0", "1.0", "1.0"]
+    assert [[label for _, label in dispatch.as_lines(table, one)] for one in parts] == [["a", "c"], ["b"], ["d"]]
+
+
+def test_rules_that_change_nothing_are_left_out_from_the_end():
+    rules = [({"m": 1}, 0), ({"m": 2}, 1), ({"m": 3}, 2), ({}, 2)]
+    assert dispatch._without_idle(rules) == [({"m": 1}, 0), ({"m": 2}, 1), ({}, 2)]
 
 
 def test_coefficients_are_found_again_and_are_not_negative():

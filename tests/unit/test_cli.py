@@ -453,3 +453,26 @@ def test_explain_tells_what_is_stored_added_up_and_left_to_another_kernel(gemmge
     }
     for line, spec in told.items():
         assert line in gemmgen("explain", write_spec(spec + fixed)).out
+
+
+def test_what_becomes_of_a_command_is_its_exit_code(capsys):
+    """130 as shells have it of Ctrl-C, 2 where memory is short, else what the command or its error says."""
+    from gemmgen.cli import guarded
+    from gemmgen.errors import GemmgenError
+
+    def ends(error):
+        def program():
+            raise error
+
+        return program
+
+    assert guarded(lambda: 1) == 1 and guarded(ends(KeyboardInterrupt())) == 130
+    assert guarded(ends(MemoryError("8 GiB"))) == 2 and "memory" in capsys.readouterr().err
+    assert guarded(ends(GemmgenError("here", "is refused")), as_json=True) == 2 and json.loads(capsys.readouterr().out)["where"] == "here"
+
+
+def test_json_has_null_for_what_is_no_number_at_any_depth():
+    from gemmgen.cli.output import json_text
+
+    value = {"a": [1.0, float("inf")], "b": (float("nan"), {"c": -float("inf")}), "d": 1}
+    assert json.loads(json_text(value)) == {"a": [1.0, None], "b": [None, {"c": None}], "d": 1}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
 from math import inf
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from gemmgen import explore, road
 from gemmgen.cli import main
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError, UnknownName
-from gemmgen.explore import gpus
+from gemmgen.explore import gpus, strategies
 from gemmgen.explore.candidates import Pool, in_turn, settled_spec
 from gemmgen.explore.regret import regret
 from gemmgen.explore.row import Row
@@ -249,6 +251,39 @@ def test_halving_lets_the_better_third_rise_and_failures_never():
     assert efforts == {1 / ETA**2}
 
 
+class FakeOptuna:
+    """Optuna's part that a sampler is asked through: it suggests what is put into `next`, and keeps what it is told."""
+
+    class distributions:  # noqa: N801
+        IntDistribution = CategoricalDistribution = staticmethod(lambda *bounds: bounds)
+
+    def __init__(self):
+        self.told, self.next = [], {}
+        self.logging = SimpleNamespace(set_verbosity=lambda level: None, ERROR=0)
+
+    def create_study(self, directions, sampler):
+        return SimpleNamespace(ask=lambda distributions: SimpleNamespace(params=dict(self.next)), tell=lambda trial, values: self.told.append(values))
+
+
+@pytest.mark.parametrize(("directions", "told"), [(1, [0.0]), (2, [np.log(1e-6), 0.0])])
+def test_a_sampler_gets_the_nearest_candidate_and_is_told_logarithms(monkeypatch, directions, told):
+    optuna = FakeOptuna()
+    monkeypatch.setattr(strategies, "library", lambda name: optuna)
+    features = np.array([[0.0, 5], [1, 5], [2, 5], [0, 5], [1, 5], [2, 5]])
+    zero = np.zeros(6, int)
+    pool = Pool(zero, zero, np.arange(6), np.ones(6), np.ones(6), np.array([0, 0, 0, 1, 1, 1]), ("one", "two"), lambda rows: features[rows])
+    sampler = strategies.Sampled(pool, lambda optuna, seed: None, directions)
+    assert sampler._spaces[0].distributions == {"one": (0, 2), "way": ([0, 1],)}  # what does not vary is not suggested
+    asked = []
+    for one, way in ((2, 1), (2, 1), (0, 0), (0, 0)):
+        optuna.next = {"one": one, "way": way}
+        asked.append(sampler.ask())
+    assert [ask.at for ask in asked] == [5, 4, 0, 1]
+    sampler.tell(asked[1], Outcome(1.0, 1e-6))
+    sampler.tell(asked[0], Outcome())
+    assert optuna.told == [pytest.approx(told), [50.0] * directions]  # a failure is worse than all times and errors
+
+
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(UnknownName, match="strategy"):
         strategy_called("best", pool_of())
@@ -272,6 +307,27 @@ def test_regret_replays_stored_rows():
     model = found.table["model"]
     assert model[0] == pytest.approx(28 / 30) and model[1] == pytest.approx(0.0) and found.best in found.table
     assert all(later <= earlier + 1e-12 for earlier, later in zip(found.table["random"], found.table["random"][1:]))
+
+
+def test_problems_of_other_data_are_others_and_few_rows_are_none():
+    rows = measured(24)
+    assert regret(rows, counts=(1,), strategies=("model",)).problems == 1
+    others = [replace(row, data="another", identity=f"o{row.identity}") for row in rows]
+    assert regret(rows + others, counts=(1,), strategies=("model",)).problems == 2
+    with pytest.raises(SpecError, match="too little"):
+        regret(measured(23) + others[:1])
+
+
+def test_the_best_strategy_and_the_noise_of_a_short_timing_by_hand():
+    def best(**table):
+        return sys.modules[regret.__module__].Regret((1, 2), 1, 1, 1, table).best
+
+    assert best(model=(inf, 0.0), random=(0.5, 0.5)) == "model" and best(model=(inf, 0.5), random=(0.9, 0.5)) == "random"
+    assert best(random=(0.1, 0.1), model=(0.1, 0.1)) == "model"
+    row = replace(measured(1)[0], spread=0.135, rounds=9)
+    assert sys.modules[regret.__module__]._noise(row, 1.0) == 0 and sys.modules[regret.__module__]._noise(replace(row, spread=0.0), 0.25) == 0
+    assert sys.modules[regret.__module__]._noise(row, 4 / 9) == pytest.approx(0.1 / (2 / 3) * 1.25 / 2)
+    assert sys.modules[regret.__module__]._noise(row, 1 / 9) == pytest.approx(0.1 * 3 * 1.25 / 3**0.5)  # three rounds at the least
 
 
 def test_regret_leaves_out_what_does_not_count():

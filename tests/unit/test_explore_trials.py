@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import gemmgen
@@ -20,7 +22,8 @@ from gemmgen import explore
 from gemmgen.errors import GemmgenError
 from gemmgen.explore import workers
 from gemmgen.explore.child import Broken, Child, Died, Hung
-from gemmgen.explore.run import Running, outcome_of
+from gemmgen.explore.row import Row
+from gemmgen.explore.run import Progress, Running, outcome_of
 from gemmgen.explore.store import Store
 from gemmgen.explore.strategies import Outcome
 from gemmgen.explore.trial import Task, beyond, compiled, emulated, first_to_build
@@ -141,6 +144,31 @@ def test_a_trial_is_another_with_another_compiler_kernel_problem_data_stage_or_e
     assert len(set(names)) == len(names) and named() == named(effort=1.0)
 
 
+def test_progress_by_hand():
+    """The fastest right kernel of a problem, the first of equals; measured before predicted; and what GPUs took."""
+    base = Row(study="x", trial="1", kind="kernel", verdict="timed", kernel="k", gpu="h200", m=1, n=1, k=1, layout="nn", uuid="GPU", seconds=2.0,
+               judge_seconds=3.0, time_seconds=4.0)
+    progress = Progress(9)
+    for change in ({}, {"trial": "equal"}, {"verdict": "wrong", "seconds": 1.0}, {"kind": "rival", "seconds": 1.0}, {"uuid": "", "seconds": 3.0},
+                   {"verdict": "compiled", "seconds": None, "predicted_seconds": 0.1}):
+        progress.add(replace(base, **change), "problem")
+    assert progress.best["problem"].trial == "1" and progress.gpu_seconds == 5 * 7
+    progress.add(replace(base, seconds=1.5, trial="best"), "problem")
+    assert progress.best["problem"].trial == "best"
+    assert outcome_of(replace(base, error=1e-6, predicted_seconds=9.0)) == Outcome(2.0, 1e-6)
+    assert outcome_of(replace(base, seconds=None, predicted_seconds=9.0, predicted_error=1e-5)) == Outcome(9.0, 1e-5)
+    assert outcome_of(replace(base, verdict="wrong")) == Outcome()
+
+
+def test_what_is_left_is_told_by_the_trials_that_were_tried():
+    running = SimpleNamespace(progress=Progress(20, done=10, kept=6, seconds=8.0), _limit=None)
+    Running._estimate(running)
+    assert running.progress.left == 20.0  # 8 s of 4 trials, and ten more
+    running._limit = 12.0
+    Running._estimate(running)
+    assert running.progress.left == 4.0
+
+
 def test_time_that_is_up_begins_no_further_trial(tmp_path):
     class Slow(InHere):
         def wait(self, seconds):
@@ -157,10 +185,11 @@ class InHere:
     name, gpus, compilers = "here", {}, 1
 
     def __init__(self):
-        self.waiting, self.calls = [], 0
+        self.waiting, self.calls, self.tasks = [], 0, []
 
     def submit(self, key, resource, target, *args, seconds):
         self.waiting.append((key, target))
+        self.tasks += [one for one in args if isinstance(one, Task) and one.spec and not one.made]
 
     def wait(self, seconds):
         self.calls += 1
@@ -208,10 +237,31 @@ def test_an_unknown_rival_is_refused(tmp_path):
 def test_short_timings_are_rows_of_their_own(tmp_path):
     data = {**BAD, "study": {**BAD["study"], "sizes": [64], "trials": 40, "strategy": "halving"}, "space": {"split": {"scheme": "ootomo"}, "tile": {"block": [
         [64, 64, 32], [32, 32, 32], [64, 32, 32]], "warp": [32, 32, 32], "group": 1, "split_k": 1}}}
-    Running(explore.study(data).candidates(), tmp_path, WithGpu(), strategy="halving").run()
+    Running(explore.study(data).candidates(), tmp_path, pool := WithGpu(), strategy="halving").run()
     rows = [row for row in Store(tmp_path).rows() if row.kind == "kernel"]
     assert len({row.trial for row in rows}) == len(rows) > len({row.identity for row in rows})
     assert {row.extra for row in rows} >= {'{"effort":0.1111}', '{"effort":0.3333}'}
+    assert {(task.rounds, round(task.slice_ms, 3)) for task in pool.tasks} == {(3, 1.333), (4, 4.0), (11, 12.0)}
+
+
+def test_one_process_ends_what_is_begun_first_and_tells_what_became_of_it():
+    """A GPU's stage before those that compile, which come in their order."""
+    answers = {"one": Hung("1 s"), "two": Died("gone"), "three": GemmgenError("here", "is refused", got="much"), "four": ValueError("odd"), "five": 5}
+
+    def call(target, *args, seconds):
+        if isinstance(answers[target], Exception):
+            raise answers[target]
+        return answers[target], args, seconds
+
+    pool = object.__new__(OneProcess)
+    pool._waiting, pool._children = deque(), dict.fromkeys((COMPILE, "h200"), SimpleNamespace(call=call))
+    for key, resource in (("one", COMPILE), ("two", COMPILE), ("three", COMPILE), ("four", COMPILE), ("five", "h200")):
+        pool.submit(key, resource, key, 7, seconds=3)
+    assert pool.wait(0) == [("five", ("value", (5, (7,), 3)))]
+    told = [pool.wait(0)[0] for _ in range(4)]
+    assert [(key, kind) for key, (kind, _) in told] == [("one", "hung"), ("two", "died"), ("three", "failed"), ("four", "failed")]
+    assert told[2][1][1] == "GemmgenError: here: is refused got 'much'" and told[3][1][1] == "ValueError: odd"
+    assert pool.wait(0) == []
 
 
 # ---- dask workers
@@ -276,6 +326,55 @@ def test_what_spills_is_refused_with_its_figures_and_no_reference():
     assert spec["tile"]["block"] == [32, 32, 32] and told["kernel"].startswith("gemmgen_ootomo")
 
 
+def test_a_kernel_that_no_question_can_judge_is_refused_and_may_be_a_reference(monkeypatch):
+    """It promotes so seldom that a question would have to be longer than any that is asked."""
+    from gemmgen.explore import trial
+
+    seldom = {**SPEC, "split": {**SPEC["split"], "promote": 1 << 17}}
+    binary = SimpleNamespace()
+    monkeypatch.setattr(trial, "build", lambda source, **how: binary)
+    columns, made = compiled(Task(seldom, (64, 64, 64)))
+    assert columns["verdict"] == "refused" and "too large for a kernel to be verified" in columns["reason"] and "131072" in columns["reason"] and not made
+    assert columns["promote"] == 1 << 17
+    timing = SimpleNamespace(generated=lambda name, plan, source, built, inputs: (name, plan.promote, built is binary, inputs))
+    here = SimpleNamespace(_references={}, timing=timing)
+    assert trial._Bench.reference(here, Task(SPEC, (64, 64, 64), reference=seldom), "inputs") == ("reference", 1 << 17, True, "inputs")
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_a_sample_is_held_to_what_words_hold_of_it(layout):
+    """Small elements beside a large one have few bits in words of FP8: a product of few is held to the words' own as well."""
+    from gemmgen.explore import trial
+    from gemmgen.solve import solve
+    from gemmgen.spec import loads
+    from gemmgen.verify.bound import held_to
+
+    plan = solve(loads({**SPEC, "problem": {**SPEC["problem"], "layout": layout}, "split": {**SPEC["split"], "scheme": "half", "promote": 0}}))
+    m, n, k = size = 40, 35, 2
+    draw = np.random.default_rng(3)
+    a, b = (draw.uniform(1, 2, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    a[:, 0] *= np.float32(2.0**-22)
+    a[:, 1] = 0
+    stored = [x if op == "n" else np.ascontiguousarray(x.T).reshape(x.shape) for x, op in zip((a, b), layout)]
+    inputs, out = SimpleNamespace(a=stored[:1], b=stored[1:]), np.zeros((m, n), np.float32)
+    contender = SimpleNamespace(enqueue=lambda index: None, outputs=[out])
+    here = SimpleNamespace(cupy=SimpleNamespace(asarray=np.asarray, asnumpy=np.asarray))
+
+    def wrong(c):
+        out[...] = c
+        return trial._bounded(Task(SPEC, size), plan, contender, inputs, here)
+
+    reference = a.astype(np.float64) @ b
+    wants = list(held_to(plan, a, b, reference))
+    assert len(wants) == 2 and np.linalg.norm(wants[1] - reference) > 1e-3 * np.linalg.norm(reference)
+    assert wrong(wants[1]) == []
+    assert "beyond" in wrong(2 * reference)[0]
+    for value in (np.nan, 1.0):
+        c = wants[1].copy()
+        c[:, :] = np.where(np.arange(n) % 2, c, value)
+        assert "worst case" in wrong(c)[0]
+
+
 @pytest.mark.slow
 def test_a_wrong_kernel_is_found(monkeypatch):
     """Whose C is a tenth of a thousandth too large."""
@@ -288,8 +387,6 @@ def test_a_wrong_kernel_is_found(monkeypatch):
 
 
 def _too_large(source):
-    from dataclasses import replace
-
     lines = source.text.splitlines(keepends=True)
     at = [number for number, line in enumerate(lines) if "fmaf(alpha, product" in line][0]
     lines[at] = lines[at].replace("alpha, product", "1.0001f * alpha, product")
@@ -298,6 +395,7 @@ def _too_large(source):
 
 def test_limits_hold_what_is_not_a_number_for_wrong():
     task = Task(SPEC, (64, 64, 64), relative_frobenius=1e-6, scaled=1e-6)
+    assert beyond(task, {"error": 1e-6, "scaled": 1e-6}) == []
     assert beyond(task, {"error": 1e-7, "scaled": 1e-7}) == []
     assert len(beyond(task, {"error": float("nan"), "scaled": 2e-6})) == 2
 

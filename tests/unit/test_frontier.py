@@ -75,6 +75,16 @@ def test_other_contracts_are_held_against_their_own_figures():
     assert judged([entry("a", 1.0, 0, 0, 0, scaled=2e-6), entry("b", 2.0, 0, 0, 0, scaled=5e-7)], SIZE, asked, "b").verdict.kept
 
 
+def test_the_limits_themselves_keep_a_contract():
+    def verdict(excess, slower):
+        return benching.Verdict("as fp32", "x", {"uniform": excess}, ("y",), (slower, (1.0, 1.1)))
+
+    assert verdict(1.0, 1.05).kept and not verdict(1.0, 1.0501).kept and not verdict(1.0001, 1.0).kept
+    asked = contract(loads({"accuracy": {"scaled": 1e-6}, "target": {"gpu": "h200"}}))
+    none = judged([entry("a", 1.0, 0, 0, 0, scaled=float("nan"))], SIZE, asked, "a").verdict
+    assert not none.kept and all(value == float("inf") for value in none.excess.values())
+
+
 def test_nothing_to_hold_it_against_is_no_verdict():
     assert judged(ENTRIES[:-1], SIZE, ASKED, "fast").verdict is None  # no SGEMM ran
     assert judged(ENTRIES, SIZE, ASKED, "").verdict is None

@@ -6,17 +6,19 @@ import json
 import tomllib
 from itertools import product
 from math import inf
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gemmgen import road, tune
 from gemmgen.build import Built
-from gemmgen.errors import InfeasibleSpec, SpecError, UnknownName
+from gemmgen.errors import BuildError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.solve import solve
 from gemmgen.timing import Contender
 from gemmgen.tune import cuda, operations
 from gemmgen.tune import levels as levels_module
+from gemmgen.tune import program as program_module
 from gemmgen.tune.engine import emulated, simulated
 from gemmgen.tune.levels import levels_for
 from gemmgen.tune.operations import OPERATIONS
@@ -259,6 +261,7 @@ def test_a_chain_is_computed_as_it_reads(chain):
     ('host = "relu"', 'host = "tile"\ngrid = [3, 1]\nat = [0, 0]', "[steps] 1 (r)", "does not take"),
     ('shape = ["n", 48]', 'shape = ["m", 48]', "[inputs] x.shape", "unknown size"),
     ('shape = ["n", 48]', 'shape = ["n", 0]', "[inputs] x.shape", "out of range"),
+    ('shape = ["n", 48]', 'shape = ["n", 48], low = 1.0', "[inputs] x", "is not acceptable"),
     ('shape = ["n", 48]', 'shape = ["n", 48], low = 2.0', "[inputs] x", "is not acceptable"),
     ('shape = ["n", 48]', 'shape = ["n", 48], deviation = 2.0', "[inputs] x", "is not acceptable"),
     ('shape = ["n", 48]', 'shape = ["n", 48], file = "x.npy"', "[inputs] x", "is not acceptable"),
@@ -279,6 +282,25 @@ def test_a_bad_program_is_refused_with_its_place(chain, before, after, place, pr
         load_program(chain)
     assert place in raised.value.where and problem in raised.value.problem
     assert raised.value.needs or raised.value.got
+
+
+def test_a_beta_of_zero_is_none(chain):
+    chain.write_text(CHAIN.replace("beta = -2.0", "beta = 0.0"))
+    assert [gemm.beta for gemm in load_program(chain).gemms] == [0.0, 0.0]
+    chain.write_text(CHAIN.replace("beta = -2.0", ""))
+    assert [gemm.beta for gemm in load_program(chain).gemms] == [0.0, 1.0]
+
+
+def test_a_result_of_too_many_elements_is_refused(chain, monkeypatch):
+    """By both of its extents; the inputs are the caller's own."""
+    own = dict(load_program(chain).inputs)
+    most = max(gemm.m * gemm.n for gemm in load_program(chain).gemms)
+    monkeypatch.setattr(program_module, "MOST_ELEMENTS", most)
+    load_program(chain, arrays=own)
+    monkeypatch.setattr(program_module, "MOST_ELEMENTS", most - 1)
+    with pytest.raises(SpecError, match="is too large") as raised:
+        load_program(chain, arrays=own)
+    assert "[steps]" in raised.value.where
 
 
 def test_sizes_arrays_and_names_of_ones_own(chain):
@@ -322,6 +344,11 @@ def test_operations_are_what_they_say(monkeypatch):
     assert np.array_equal(OPERATIONS["add"].compute(np, [x, x], None, None), 2 * x)
     assert np.array_equal(OPERATIONS["tanh"].compute(np, [x], None, None), np.tanh(x))
     square = draw.random((6, 6))
+    shape = {name: one.shape for name, one in OPERATIONS.items()}
+    assert shape["tile"]([(6, 8)], (3, 2), (2, 1)) == (2, 4)
+    assert [shape["tile"]([(6, 8)], grid, at) for grid, at in (((3, 2), (3, 1)), ((3, 2), (2, 2)), ((3, 3), (0, 0)), ((4, 2), (0, 0)))] == [None] * 4
+    assert shape["solve_lower"]([(7, 23), (23, 23)], None, None) == (7, 23) and shape["solve_lower"]([(7, 23), (7, 7)], None, None) is None
+    assert shape["add_row"]([(7, 23), (1, 23)], None, None) == (7, 23) and shape["add_row"]([(7, 23), (1, 7)], None, None) is None
     tiles = [OPERATIONS["tile"].compute(np, [square], (3, 3), (i, j)) for i in range(3) for j in range(i + 1)]
     whole = OPERATIONS["lower_tiles"].compute(np, tiles, None, None)
     assert np.array_equal(np.tril(whole), np.tril(square)) and not whole[:2, 2:].any()
@@ -466,6 +493,31 @@ def fake_gpu(monkeypatch):
     return races
 
 
+def test_each_gemm_of_a_chain_of_choices_has_its_own_level(monkeypatch):
+    gpu = object.__new__(cuda.Gpu)
+    gemms, names, chains = [Gemm("first", 2, 3, 4), Gemm("second", 5, 6, 7)], ["a", "b"], {}
+    gpu._progress, gpu._contenders = lambda text: None, {gemm.shape: {name: f"{gemm.name} at {name}" for name in (*names, "cublas-sgemm")} for gemm in gemms}
+    monkeypatch.setattr(cuda.products, "chain", lambda name, parts: chains.setdefault(name, parts))
+    monkeypatch.setattr(cuda.products, "raced", lambda timed, **how: {name: float(at) for at, name in enumerate(timed)})
+    found = gpu.together(gemms, [SimpleNamespace(name=name) for name in names], [(0, 1)])
+    assert found == {(0, 1): 0.0, None: 1.0}
+    assert chains == {"a b": ["first at a", "second at b"], "cublas-sgemm": ["first at cublas-sgemm", "second at cublas-sgemm"]}
+
+
+def test_kernels_that_the_compiler_refuses_are_left_out_unless_all_are(monkeypatch):
+    def builds(spec):
+        if spec == "bad":
+            raise BuildError("NVRTC", "refuses")
+        return Built(spec, None, None)
+
+    monkeypatch.setattr(cuda, "first_that_builds", builds)
+    level = SimpleNamespace(name="half", specs={1: "good", 2: "bad", 3: "none"}, plans={1: 0, 2: 0})
+    built, left_out = cuda._built([level], lambda text: None)
+    assert list(built) == [("half", 1)] and left_out == ("half: refuses",)
+    with pytest.raises(BuildError, match="refuses"):
+        cuda._built([SimpleNamespace(name="half", specs={2: "bad"}, plans={2: 0})], lambda text: None)
+
+
 def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, gemmgen, tmp_path):
     out = tmp_path / "out.json"
     same = [part for name in ("batch", "inputs", "hidden", "outputs") for part in ("--size", f"{name}=64")]
@@ -476,6 +528,27 @@ def test_on_a_gpu_levels_are_built_kernels_and_choices_race_together(fake_gpu, g
     assert loose["together"] == {"chosen": 0.001, "greedy": 0.001, "highest": 0.002, "exhaustive": 0.001, "cublas-sgemm": 0.004}
     assert tight["together"]["chosen"] == 0.003 and loose["sgemm_seconds"] == pytest.approx(0.012)
     assert cuda.gpu_here() == "h100"
+
+
+def test_what_the_host_does_is_computed_in_fp64_and_a_zero_output_is_refused():
+    """1 + 2^-25 - 1 of FP32 numbers: in FP32 it is 0."""
+    engine = SimpleNamespace(memory_bytes=1 << 20, xp=np, array=np.asarray, host=np.asarray, exact=lambda gemm, a, b, c: a @ b)
+    kinds = []
+
+    def run(runner):
+        x = runner.input("x")
+        y = runner.gemm(0, x, x, None)
+        kinds.append(runner.host("h", frozenset({0}), "tanh", [y], None, None))
+        return y
+
+    one = SimpleNamespace(name="p", output="y", gemms=(Gemm("y", 2, 2, 2),), inputs={"x": np.full((2, 2), 0.3, np.float32)}, run=run)
+    runs = Runs(one, [], engine)
+    runs.error((EXACT,))
+    y = (np.full((2, 2), np.float32(0.3), np.float64) @ np.full((2, 2), np.float32(0.3), np.float64)).astype(np.float32)
+    assert kinds[1].dtype == np.float32 and np.array_equal(kinds[1], np.tanh(y.astype(np.float64)).astype(np.float32))
+    one.inputs = {"x": np.zeros((2, 2), np.float32)}
+    with pytest.raises(SpecError, match="output of zeros"):
+        Runs(one, [], engine)
 
 
 # ---- programs of functions
@@ -504,6 +577,18 @@ def test_a_function_is_recorded_with_what_feeds_what(inputs):
     assert tuned.error((0, 0, 0, 0)) > 1e-4 > tuned.error((1, 1, 1, 1))
 
 
+def test_what_a_function_does_to_a_result_in_place_stays_its_own():
+    """Results of recorded calls are copies, also when they are replayed: the second run has the operands of the first."""
+    def function(matmul, inputs):
+        first = matmul(inputs["x"], inputs["x"])
+        second = matmul(first, inputs["x"])
+        first *= 3
+        return matmul(first, second)
+
+    program = tune.recorded(function, {"x": np.eye(4, dtype=np.float32) * 2})
+    assert [gemm.fed_by for gemm in program.gemms] == [(), (0,), (0, 1)]
+
+
 def test_functions_that_cannot_be_replayed_are_refused(inputs):
     draw, count = np.random.default_rng(), iter(range(100))
     for function, problem in (
@@ -514,6 +599,9 @@ def test_functions_that_cannot_be_replayed_are_refused(inputs):
         (lambda matmul, given: matmul(given["x"] * np.float32(draw.random()), given["w"]), "does not do the same"),
         (lambda matmul, given: matmul(given["x"][: 1 + next(count)], given["w"]), "calls other products"),
         (lambda matmul, given: float(matmul(given["x"], given["w"])[0, 0]), "returns no matrix"),
+        (lambda matmul, given: matmul(given["x"], given["w"])[0], "returns no matrix"),
+        (lambda matmul, given: matmul(given["x"], given["w"], np.zeros((16, 24), np.float32)), "do not fit"),
+        (lambda matmul, given: matmul(given["x"], given["w"], np.zeros((24, 15), np.float32)), "do not fit"),
     ):
         with pytest.raises(SpecError) as raised:
             tune.recorded(function, inputs, name="f")
