@@ -231,7 +231,31 @@ def test_a_device_that_contradicts_itself_is_told_with_the_products():
             prove(asked, order, Traits(), found, 2000)
             of_itself = [one for one in found.against if one["kind"] == AGAIN]
             assert bool(of_itself) == wavers and found.fits != wavers
-            assert all(one["d"] != one["rule"] and len(one["a"]) == 8 for one in of_itself)
+            assert all(one["d"] != one["rule"] and len(one["a"]) == 8 for one in of_itself) and len(of_itself) in ((1, 2, 3) if wavers else (0,))
+            for one in found.against:  # each is a product of the instruction's, with what was said of it
+                said = [said_of(Candidate("truncate", 4, bits), "f16", one) for bits in (24, 23)]
+                assert one["rule"] in said and one["d"] in said
+
+
+def said_of(rule: Candidate, word: str, shown: dict) -> str:
+    """What a rule says of a product that a report shows."""
+    a, b = (np.array([[int(digits, 16) for digits in shown[name]]], np.uint16) for name in "ab")
+    c = np.array([int(shown["c"], 16)], np.uint32).view(np.float32)
+    return f"{int(predicted(rule, word, a, b, c)[0]):08x}"
+
+
+def test_products_that_contradict_a_rule_are_shown_as_the_device_was_asked():
+    """Of a unit one bit wider than the rule: each shown product gives by the unit's own rule what the device returned, and by the nearest what that says."""
+    fragment = FRAGMENTS.get("mma_m16n8k8_f16")
+    wider, rule = Candidate("truncate", 8, 25), Candidate("truncate", 8, 24)
+    raw = Raw(fragment, FakeGpu(by_row("truncate", 8, 25)).open(fragment))
+    found = Found(rule, True, [], 1, [], 0)
+    with np.errstate(all="ignore"):
+        prove(Dots(raw, find_maps(raw)), Order((tuple(range(8)),), 0), Traits(), found, 2000)
+        assert not found.fits and len(found.against) > 3
+        for one in found.against:
+            assert (said_of(wider, "f16", one), said_of(rule, "f16", one)) == (one["d"], one["rule"])
+            assert one["d"] != one["rule"] and one["kind"] != AGAIN
 
 
 # ---------------------------------------------------------------- traits and orders, each asked alone
@@ -502,6 +526,9 @@ def test_the_catalogs_row_is_held_against_what_was_found():
         one.maps = maps
     assert differences(known, UNITS.get("hopper")) == [f"{TF32}: rule tree, block 8; the row says rule truncate, block 8, fraction_bits 25"]
     assert len(differences(known, UNITS.get("ampere"))) == 3
+    known[2].found.same = [Candidate("truncate", 8, 25)]  # which no product told from what was found
+    assert differences(known, UNITS.get("hopper")) == []
+    assert "flushes_subnormals = true" in text_of(unit_row([turned_out(F16, Candidate("tree", 4, flushes=True))]), "hidden", "a test", [])
 
 
 def test_changes_are_told_and_what_is_the_same_is_not():
@@ -593,6 +620,14 @@ def test_integers_that_stop_at_their_ends_are_told():
     def stops(word, a, b, c):
         return np.clip(a.astype(np.int64) @ b.astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
 
+    def stops_below(word, a, b, c):
+        exact = a.astype(np.int64) @ b.astype(np.int64) + c
+        return np.where(exact < -(2**31), -(2**31), exact).astype(np.int32)
+
+    for unit, told in ((stops, "stop at the ends of INT32"), (stops_below, "are not exact")):
+        one = probed(FakeGpu(unit), S8)
+        assert one.traits.value("sums") == told and not unit_row([one]).integers
+        assert differences([one], UNITS.get("hopper")) == [f"{S8}: sums {told}; the row says exact, and wrapping around"]
     one = probed(FakeGpu(stops), S8)
     assert one.whole[0] != one.whole[1] and one.traits.value("sums") == "stop at the ends of INT32"
 
