@@ -120,6 +120,9 @@ def test_sizes_are_told_by_whatever_units_explain_them(unit):
             each = -(-registers // unit) * unit * 32
             assert 4 * (file.low // 4 // each) // warps >= count
         assert any(4 * ((file.low // 4 - 1) // (-(-r // unit) * unit * 32)) // warps < count for r, count in blocks.items())
+    # Five blocks of three warps are 15, of which one of the four parts holds four and a sixth block would make it five.
+    at_least = -(-32 // unit) * unit * 32 * 4
+    assert next((one.low, one.high) for one in register_files({32: 5}, 96, 32, 9) if one.unit == 32 * unit) == (4 * at_least, 5 * at_least)
     for reserved in (0, 64 * unit, 16384):
         size, total = 4 * unit, 4 * unit * 60061
         sizes = {blocks: total // blocks // size * size - reserved for blocks in range(2, 12)}
