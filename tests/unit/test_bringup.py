@@ -298,7 +298,8 @@ TRAITS = {
     "sums, ties to even": (aligning(24, 8, sums=np.rint), {"sum": cut(23, "nearest")}),
     "sums, ties away": (aligning(24, 8, sums=away), {"sum": cut(23, "away")}),
     "sums downwards": (aligning(24, 8, sums=np.floor), {"sum": cut(23, "down")}),
-    "terms, ties to even": (aligning(24, 8, terms=np.rint), {"terms": cut(24, "nearest"), "terms after": cut(24, "nearest"), "accumulator": cut(24, "nearest")}),
+    "terms, ties to even": (
+        aligning(24, 8, terms=np.rint), {"terms": cut(24, "nearest"), "terms after": cut(24, "nearest"), "accumulator": cut(24, "nearest")}),
     "terms, ties away": (aligning(24, 8, terms=away), {"terms": cut(24, "away"), "terms after": cut(24, "away"), "accumulator": cut(24, "away")}),
     "terms upwards": (aligning(24, 8, terms=np.ceil), {"terms": cut(24, "up")}),
     "one bit fewer": (aligning(23, 8), {"terms": cut(23, "zero"), "sum bits": 23}),

@@ -70,7 +70,8 @@ def test_what_is_packed_is_unpacked(value):
 
 
 def test_the_largest_number_of_each_width_has_its_sign():
-    assert [msgpack.unpack(bytes([code]) + b"\xff" * size) for code, size in ((0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8))] == [2**bits - 1 for bits in (8, 16, 32, 64)]
+    unsigned = [msgpack.unpack(bytes([code]) + b"\xff" * size) for code, size in ((0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8))]
+    assert unsigned == [2**bits - 1 for bits in (8, 16, 32, 64)]
     assert [msgpack.unpack(bytes([code]) + b"\xff" * size) for code, size in ((0xD0, 1), (0xD1, 2), (0xD2, 4), (0xD3, 8))] == [-1] * 4
 
 
@@ -228,7 +229,8 @@ def test_what_points_one_past_an_end_or_before_a_start_is_damage():
         return bytes(made.loaded(made.dynamic_symbols[0]))
 
     assert loaded(2, home + 8, 8) == b"abcdefgh" and loaded(2, home + 15, 1) == b"h"
-    for wrong, told in (((2, home + 7, 2), "outside its section"), ((2, home + 9, 8), "outside its section"), ((6, home, 1), "not there"), ((7, 0, 1), "not there")):
+    outside, absent = "outside its section", "not there"
+    for wrong, told in (((2, home + 7, 2), outside), ((2, home + 9, 8), outside), ((6, home, 1), absent), ((7, 0, 1), absent)):
         with pytest.raises(BuildError, match=told):
             loaded(*wrong)
     with pytest.raises(BuildError, match="outside its section"):
