@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fake_gpu import FakeGpu, FakeLimits, FakeRates, aligning, by_row, flushed, in_order, with_words
 
 from gemmgen.bringup import bring_up, rates as measured_rates
-from gemmgen.bringup.candidates import AGAIN, EXTREMES, Candidate, Found, every, predicted, prove
+from gemmgen.bringup.candidates import AGAIN, EXTREMES, KINDS, Candidate, Found, every, predicted, prove, random_tiles
+from gemmgen.bringup.described import described
 from gemmgen.bringup.dots import Dots
 from gemmgen.bringup.egemm import profile, suited
 from gemmgen.bringup.instruction import Instruction, probe_instruction
@@ -22,10 +25,12 @@ from gemmgen.bringup.named import instruction
 from gemmgen.bringup.probe import Raw
 from gemmgen.bringup.profiled import HYPOTHESES, profile_device
 from gemmgen.bringup.report import changes
-from gemmgen.bringup.rules import Traits
-from gemmgen.bringup.sums import Order
+from gemmgen.bringup.rules import Traits, find_traits
+from gemmgen.bringup.sums import Order, find_order
 from gemmgen.bringup.unit import differences, text_of, unit_row
+from gemmgen.catalog.conversion import decode
 from gemmgen.catalog.fragment import FRAGMENTS, Fragment
+from gemmgen.catalog.number import FORMATS
 from gemmgen.catalog.unit import UNITS, MatrixUnit
 from gemmgen.errors import SpecError
 
@@ -226,7 +231,148 @@ def test_a_device_that_contradicts_itself_is_told_with_the_products():
             prove(asked, order, Traits(), found, 2000)
             of_itself = [one for one in found.against if one["kind"] == AGAIN]
             assert bool(of_itself) == wavers and found.fits != wavers
-            assert all(one["d"] != one["rule"] and len(one["a"]) == 8 for one in of_itself)
+            assert all(one["d"] != one["rule"] and len(one["a"]) == 8 for one in of_itself) and len(of_itself) in ((1, 2, 3) if wavers else (0,))
+            for one in found.against:  # each is a product of the instruction's, with what was said of it
+                said = [said_of(Candidate("truncate", 4, bits), "f16", one) for bits in (24, 23)]
+                assert one["rule"] in said and one["d"] in said
+
+
+def said_of(rule: Candidate, word: str, shown: dict) -> str:
+    """What a rule says of a product that a report shows."""
+    a, b = (np.array([[int(digits, 16) for digits in shown[name]]], np.uint16) for name in "ab")
+    c = np.array([int(shown["c"], 16)], np.uint32).view(np.float32)
+    return f"{int(predicted(rule, word, a, b, c)[0]):08x}"
+
+
+def test_products_that_contradict_a_rule_are_shown_as_the_device_was_asked():
+    """Of a unit one bit wider than the rule: each shown product gives by the unit's own rule what the device returned, and by the nearest what that says."""
+    fragment = FRAGMENTS.get("mma_m16n8k8_f16")
+    wider, rule = Candidate("truncate", 8, 25), Candidate("truncate", 8, 24)
+    raw = Raw(fragment, FakeGpu(by_row("truncate", 8, 25)).open(fragment))
+    found = Found(rule, True, [], 1, [], 0)
+    with np.errstate(all="ignore"):
+        prove(Dots(raw, find_maps(raw)), Order((tuple(range(8)),), 0), Traits(), found, 2000)
+        assert not found.fits and len(found.against) > 3
+        for one in found.against:
+            assert (said_of(wider, "f16", one), said_of(rule, "f16", one)) == (one["d"], one["rule"])
+            assert one["d"] != one["rule"] and one["kind"] != AGAIN
+
+
+# ---------------------------------------------------------------- traits and orders, each asked alone
+
+NARROW = "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"
+AT_ONCE = Order((tuple(range(8)),), 0)
+
+
+@cache
+def dots_of(name: str, multiply) -> Dots:
+    fragment = instruction(name, "sm_90")
+    steady = find_maps(Raw(fragment, FakeGpu(by_row("exact", 16)).open(fragment)))
+    return Dots(Raw(fragment, FakeGpu(multiply).open(fragment)), steady)
+
+
+def negative_zeros(inner):
+    """The same, but for a sum of nothing but negative zeros, which stays one."""
+    def multiply(word, a, b, c):
+        x, y = decode(word, a)[:, :, None], decode(word, b).transpose(0, 2, 1)[:, None]
+        d = inner(word, a, b, c)
+        return np.where(((x * y == 0) & np.signbit(x * y)).all(-1) & (c == 0) & np.signbit(c), np.float32(-0.0), d)
+
+    return multiply
+
+
+def flushed_on_the_left(inner):
+    return lambda word, a, b, c: inner(word, flushed(word, a), b, c)
+
+
+def flushed_products(inner):
+    """Of two normal words a subnormal product alone is taken for zero."""
+    def multiply(word, a, b, c):
+        product = np.abs(decode(word, a).astype(np.float64) @ decode(word, b).astype(np.float64))
+        return np.where((c == 0) & (product < 2.0**-126), np.float32(0), inner(word, a, b, c))
+
+    return multiply
+
+
+TRAITS = {
+    "sums, ties to even": (aligning(24, 8, sums=np.rint), {"sum": cut(23, "nearest")}),
+    "sums, ties away": (aligning(24, 8, sums=away), {"sum": cut(23, "away")}),
+    "sums downwards": (aligning(24, 8, sums=np.floor), {"sum": cut(23, "down")}),
+    "terms, ties to even": (
+        aligning(24, 8, terms=np.rint), {"terms": cut(24, "nearest"), "terms after": cut(24, "nearest"), "accumulator": cut(24, "nearest")}),
+    "terms, ties away": (aligning(24, 8, terms=away), {"terms": cut(24, "away"), "terms after": cut(24, "away"), "accumulator": cut(24, "away")}),
+    "terms upwards": (aligning(24, 8, terms=np.ceil), {"terms": cut(24, "up")}),
+    "one bit fewer": (aligning(23, 8), {"terms": cut(23, "zero"), "sum bits": 23}),
+    "one bit more": (aligning(25, 8), {"terms": cut(25, "zero"), "sum bits": 23}),
+    "sums of 22 bits": (aligning(24, 8, sum_bits=22), {"sum bits": 22, "sum": cut(22, "zero"), "terms": cut(24, "zero")}),
+    "sums of 18 bits, ties away": (aligning(24, 8, sums=away, sum_bits=18), {"sum bits": 18, "sum": cut(18, "away")}),
+    "sums flushed": (aligning(24, 8, flush_sums=True), {"subnormal sums": "flushed", "subnormal products": "flushed", "subnormal accumulator": "otherwise"}),
+    "accumulators flushed": (aligning(24, 8, flush_sum_in=True), {"subnormal accumulator": "flushed", "subnormal sums": "kept", "subnormal products": "kept"}),
+    "words flushed": (with_words(aligning(24, 8), flushed), {"subnormal words": "flushed", "subnormal sums": "kept", "subnormal accumulator": "kept"}),
+    "words of A flushed": (flushed_on_the_left(aligning(24, 8)), {"subnormal words": "kept on one side"}),
+    "products flushed": (flushed_products(aligning(24, 8)), {"subnormal products": "flushed", "subnormal sums": "kept"}),
+    "the largest number": (changed(aligning(24, 8), largest), {"overflow": "the largest FP32 number", "negative zeros": "+0"}),
+    "negative zeros": (negative_zeros(aligning(24, 8)), {"negative zeros": "-0", "overflow": "Inf", "Inf": True, "subnormal words": "kept"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAITS)
+def test_a_trait_is_told_and_the_unit_described_by_it(name):
+    """A description that its own traits give returns what the unit does, bit for bit, and no unit is described by another's."""
+    multiply, traits = TRAITS[name]
+    dots = dots_of(NARROW, multiply)
+    with np.errstate(all="ignore"):
+        found = find_traits(dots, AT_ONCE)
+        assert {trait: found.value(trait) for trait in traits} == traits
+        unit = described(AT_ONCE, found, dots.form)
+        other = described(AT_ONCE, find_traits(dots_of(NARROW, aligning_24), AT_ONCE), dots.form)
+        wrong = differing = 0
+        for kinds, a, b, c in random_tiles(dots, 3000, 3):
+            a[-1], b[-1], c[-1] = 0, ONE, np.float32([1.5 * 2.0**-128, -1.5 * 2.0**-126] * 8)[:, None]
+            a[-1, :, 0] = LEAST_NORMAL
+            if name == "the largest number":
+                a[-1], b[-1], c[-1] = LARGEST_POWER, ONE, -np.float32(np.finfo(np.float32).max)
+            checked = kinds != KINDS.index(EXTREMES)
+            checked[-1] = True
+            d, words = dots.tiles(a, b, c), (decode("bf16", a)[:, :, None], decode("bf16", b).transpose(0, 2, 1)[:, None])
+            wrong += int((unit(*words, c)[checked] != d[checked]).sum())
+            differing += int((other(*words, c)[checked] != d[checked]).sum())
+    assert name in NOT_DESCRIBED or wrong == 0 < differing
+
+
+ONE, LEAST_NORMAL, LARGEST_POWER = 0x3F80, 0x0080, 0x7F00
+"""bfloat16: 1, 2^-126 and 2^127."""
+NOT_DESCRIBED = ("words of A flushed", "products flushed", "negative zeros")
+aligning_24 = aligning(24, 8)
+
+
+def test_orders_that_no_row_says():
+    """Steps of unlike sizes have no block; answers that name no order, and units that change their order, fit no row."""
+    assert Order(((0, 1), (2, 3), (4,)), 0).block == 2 and Order(((0, 1, 2),), 0).block == 3
+    assert Order(((0, 1), (2,), (3, 4)), 0).block is None is Order(((0,), (1, 2)), 0).block
+    after = {(0, 1), (1, 2), (2, 0)}  # each after the one before it, all around
+
+    def terms(asked, c):
+        return np.float32([min(x for x in one.values() if x > 0) * (tuple(one) in after) for one in asked])
+
+    around = find_order(SimpleNamespace(depth=3, largest=30, span=50, terms=terms))
+    assert not around.consistent and around.block is None
+    whole = find_traits(dots_of(NARROW, aligning_24), AT_ONCE)
+    assert described(around, whole, FORMATS["bf16"]) is None is described(AT_ONCE, Traits(), FORMATS["bf16"])
+    whole.add("terms after", cut(23, "zero"), "", "", 0)
+    assert described(AT_ONCE, whole, FORMATS["bf16"]) is None
+
+
+def test_every_rule_that_a_row_can_say_is_tried():
+    """Up to the ends that the schema of a row allows, and no random product of sums that cancel leaves its sum far from zero."""
+    tried = every("e4m3", 64)
+    assert {one.fraction_bits for one in tried if one.rule == "floor"} == set(range(8, 41))
+    assert {one.sum_bits for one in tried} == {None, *range(8, 23)} and {one.inner for one in tried} == {None, 1, 2, 4, 8, 16, 32}
+    assert not any(one.rule == "floor_apart" for one in every("f16", 3)) and any(one.rule == "floor_apart" for one in every("f16", 2))
+    dots = dots_of(NARROW, aligning_24)
+    [(kinds, a, b, c)] = random_tiles(dots, 2000, 0)
+    at = kinds == KINDS.index("sums that cancel")
+    assert at.any() and (c[at] == -(decode("bf16", a[at]) @ decode("bf16", b[at]))).all()
 
 
 # ---------------------------------------------------------------- maps
@@ -381,6 +527,9 @@ def test_the_catalogs_row_is_held_against_what_was_found():
         one.maps = maps
     assert differences(known, UNITS.get("hopper")) == [f"{TF32}: rule tree, block 8; the row says rule truncate, block 8, fraction_bits 25"]
     assert len(differences(known, UNITS.get("ampere"))) == 3
+    known[2].found.same = [Candidate("truncate", 8, 25)]  # which no product told from what was found
+    assert differences(known, UNITS.get("hopper")) == []
+    assert "flushes_subnormals = true" in text_of(unit_row([turned_out(F16, Candidate("tree", 4, flushes=True))]), "hidden", "a test", [])
 
 
 def test_changes_are_told_and_what_is_the_same_is_not():
@@ -472,6 +621,14 @@ def test_integers_that_stop_at_their_ends_are_told():
     def stops(word, a, b, c):
         return np.clip(a.astype(np.int64) @ b.astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
 
+    def stops_below(word, a, b, c):
+        exact = a.astype(np.int64) @ b.astype(np.int64) + c
+        return np.where(exact < -(2**31), -(2**31), exact).astype(np.int32)
+
+    for unit, told in ((stops, "stop at the ends of INT32"), (stops_below, "are not exact")):
+        one = probed(FakeGpu(unit), S8)
+        assert one.traits.value("sums") == told and not unit_row([one]).integers
+        assert differences([one], UNITS.get("hopper")) == [f"{S8}: sums {told}; the row says exact, and wrapping around"]
     one = probed(FakeGpu(stops), S8)
     assert one.whole[0] != one.whole[1] and one.traits.value("sums") == "stop at the ends of INT32"
 
@@ -498,7 +655,7 @@ def in_half(word, a, b, c):
 def test_egemms_profiling_says_what_it_prints(multiply, verdict):
     fragment = FRAGMENTS.get("mma_m16n8k8_f16")
     maps = find_maps(Raw(fragment, FakeGpu(by_row("truncate", 8, 24)).open(fragment)))
-    found = profile(Dots(Raw(fragment, FakeGpu(multiply).open(fragment)), maps), Order((tuple(range(8)),), 0))
+    found = profile(Dots(Raw(fragment, FakeGpu(multiply).open(fragment)), maps), AT_ONCE)
     assert found.verdict.startswith(verdict)
     if "21 mantissa" in verdict:
         assert found.single < found.draws == found.single_21 and 1 < found.passing < found.of

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 
 import pytest
 from fake_gpu import FakeGpu, FakeLimits, FakeRates, by_row
 
 from gemmgen.bringup import facts, limits, rates
-from gemmgen.bringup.limits import register_files, shared_files
+from gemmgen.bringup.limits import _last, register_files, shared_files
 from gemmgen.bringup.probe import EmulatedMachine
 from gemmgen.bringup.rates import NO_CLOCK, find_banks, find_capacities, power_of_two
 from gemmgen.bringup.report import changes
@@ -52,6 +53,10 @@ HOLDS = {
     "fewer blocks than threads": {"blocks_per_sm": 5},
     "odd numbers": {"blocks_per_sm": 13, "threads_per_sm": 1664, "registers_per_sm": 81920, "shared_bytes_per_sm": 196608, "shared_bytes_per_block": 180000,
                     "shared_bytes_reserved_per_block": 2304, "shared_allocation_unit": 768, "cluster": 12, "without_opt_in": 30000},
+    "between two usual values": {"threads_per_block": 992, "threads_per_sm": 1984, "blocks_per_sm": 31, "registers_per_thread": 254,
+                                 "shared_bytes_per_block": 49153, "cluster": 15, "without_opt_in": 49151},
+    "one less than what is usual": {"threads_per_block": 991, "threads_per_sm": 1920, "blocks_per_sm": 15, "registers_per_thread": 167,
+                                    "shared_bytes_per_block": 49151, "cluster": 64},
     "as many blocks as warps": {"blocks_per_sm": 64, "shared_allocation_unit": 1024, "shared_bytes_reserved_per_block": 0},
 }  # fmt: skip
 
@@ -64,6 +69,7 @@ def test_planted_limits_are_found(name):
     planted = {key: value for key, value in asdict(held).items() if key in Limits.model_fields and key != "warp_size"}
     assert values(session, Limits) == planted
     assert session.value("gpu cluster_blocks").value == held.cluster
+    assert ("it may be larger" in session.value("gpu blocks_per_sm").how) == (held.blocks_per_sm * 32 >= held.threads_per_sm)
     assert session.value("gpu shared_bytes_without_opt_in").value == min(held.without_opt_in, held.shared_bytes_per_block)
     assert all(one.standing == "measured" for one in session.values if one.name.removeprefix("gpu ") in planted)
 
@@ -78,6 +84,50 @@ def test_what_a_driver_tells_is_held_against_what_was_tried():
     wrong = found(FakeGpu(by_row("exact", 16), told={"registers_per_sm": 99999, "shared_bytes_per_sm": 99999}), limits.measure)
     assert wrong.value("gpu registers_per_sm").value == 65536 and wrong.value("gpu shared_bytes_per_sm").value == 233472
     assert "the driver tells 99999" in wrong.value("gpu registers_per_sm").how
+
+
+@pytest.mark.parametrize("name", ["registers_per_sm", "shared_bytes_per_sm"])
+def test_the_last_size_that_explains_the_answers_is_believed_and_the_next_is_not(name):
+    def tell(size):
+        return found(FakeGpu(by_row("exact", 16), told={name: size} if size else {}), limits.measure).value(f"gpu {name}")
+
+    low, last = map(int, re.search(r"which (\d+) to (\d+) explain", tell(None).how).groups())
+    assert [tell(size).value for size in (low, last, last + 1)] == [low, last, low]
+
+
+def test_a_limit_is_the_last_number_that_holds():
+    """Whatever the number is, and nothing is asked of the end or beyond."""
+    def last(most, first, end):
+        def holds(number):
+            assert first < number < end
+            return number <= most
+
+        return _last(holds, first, end)
+
+    assert list(limits.Tried(FakeGpu(by_row("exact", 16))).residents(96)) == [32, 64, 96]
+    assert all(last(most, 1, end) == min(most, end - 1) for end in (2, 3, 16, 17, 40) for most in range(1, 45))
+
+
+@pytest.mark.parametrize("unit", [1, 3, 8, 63, 64])
+def test_sizes_are_told_by_whatever_units_explain_them(unit):
+    """By hand: four parts of an SM hold whole warps each; and blocks whose shared bytes are rounded up, of which the system keeps up to 16 KiB."""
+    whole = 4 * 32 * 64 * 7 * 9 * 6
+    for warps in (3, 4, 8):
+        blocks = {registers: 4 * (whole // 4 // (-(-registers // unit) * unit * 32)) // warps for registers in range(16, 256)}
+        file = next(one for one in register_files(blocks, 32 * warps, 32, max(blocks.values())) if one.unit == 32 * unit)
+        assert file.low <= whole < file.high
+        for registers, count in blocks.items():  # the ends are those of the answers
+            each = -(-registers // unit) * unit * 32
+            assert 4 * (file.low // 4 // each) // warps >= count
+        assert any(4 * ((file.low // 4 - 1) // (-(-r // unit) * unit * 32)) // warps < count for r, count in blocks.items())
+    # Five blocks of three warps are 15, of which one of the four parts holds four and a sixth block would make it five.
+    at_least = -(-32 // unit) * unit * 32 * 4
+    assert next((one.low, one.high) for one in register_files({32: 5}, 96, 32, 9) if one.unit == 32 * unit) == (4 * at_least, 5 * at_least)
+    for reserved in (0, 64 * unit, 16384):
+        size, total = 4 * unit, 4 * unit * 60061
+        sizes = {blocks: total // blocks // size * size - reserved for blocks in range(2, 12)}
+        held = [one for one in shared_files(sizes) if (one.unit, one.reserved) == (size, reserved)]
+        assert len(held) == 1 and held[0].low <= total < held[0].high
 
 
 def test_answers_that_no_unit_explains_leave_none():

@@ -243,7 +243,7 @@ def test_a_folder_that_is_a_link_is_not_followed(cache, tmp_path):
     assert cache.get(KEY) is None and not cache.put(KEY, PARTS)
 
 
-@pytest.mark.parametrize("table", [b"[]", b"7", b'{"code": -1}', b'{"code": "x"}', b'{"code": 1e999}', b'{"code": true}', b'{"code": 99}', b"[" * 100_000, b"\xff", b""])
+@pytest.mark.parametrize("table", [b"[]", b"7", b'{"code": -1}', b'{"code": "x"}', b'{"code": 1e999}', b'{"code": true}', b'{"code": 99}', b'{"code": 2}', b"[" * 100_000, b"\xff", b""])
 def test_a_table_of_contents_that_is_none(cache, table):
     """Under the right checksum, even: as if the secret were known."""
     cache.put(KEY, PARTS)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gemmgen.build import msgpack
 from gemmgen.build.code_object import Argument, CodeObjectResources, read_code_object
+from gemmgen.build.elf import Elf
 from gemmgen.errors import BuildError
 
 # --- MessagePack ------------------------------------------------------------------------------
@@ -66,6 +67,12 @@ VALUES = st.recursive(
 def test_what_is_packed_is_unpacked(value):
     read = msgpack.unpack(packed(value))
     assert read == value and type(read) is type(value)
+
+
+def test_the_largest_number_of_each_width_has_its_sign():
+    unsigned = [msgpack.unpack(bytes([code]) + b"\xff" * size) for code, size in ((0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8))]
+    assert unsigned == [2**bits - 1 for bits in (8, 16, 32, 64)]
+    assert [msgpack.unpack(bytes([code]) + b"\xff" * size) for code, size in ((0xD0, 1), (0xD1, 2), (0xD2, 4), (0xD3, 8))] == [-1] * 4
 
 
 def test_counts_of_every_width():
@@ -206,6 +213,38 @@ def test_damage_is_told(changed, told):
     with pytest.raises(BuildError) as caught:
         read_code_object(code_object(**changed))
     assert told in str(caught.value)
+
+
+def test_what_points_one_past_an_end_or_before_a_start_is_damage():
+    """Of an ELF file that is whole: indices of sections, and the bytes that a symbol of a loaded file names, up to the section's last."""
+    home = BASE + 64
+
+    def file(*symbol: int, link: int = 3, kind: int = 1) -> Elf:
+        rows = struct.pack("<IBBHQQ", 1, 0x11, 0, *symbol)
+        return Elf(elf([{"name": ".text", "data": b"\xee" * 8}, {"name": ".data", "type": kind, "data": b"abcdefgh"},
+                        {"name": ".names", "type": 3, "data": b"\0s\0"}, {"name": ".dynsym", "type": 11, "data": rows, "link": link}]), "a file")
+
+    def loaded(*symbol: int, **more: int) -> bytes:
+        made = file(*symbol, **more)
+        return bytes(made.loaded(made.dynamic_symbols[0]))
+
+    assert loaded(2, home + 8, 8) == b"abcdefgh" and loaded(2, home + 15, 1) == b"h"
+    outside, absent = "outside its section", "not there"
+    for wrong, told in (((2, home + 7, 2), outside), ((2, home + 9, 8), outside), ((6, home, 1), absent), ((7, 0, 1), absent)):
+        with pytest.raises(BuildError, match=told):
+            loaded(*wrong)
+    with pytest.raises(BuildError, match="outside its section"):
+        loaded(2, home + 8, 8, kind=8)  # which has no bytes in the file
+    with pytest.raises(BuildError, match="symbol names are in a section that is not there"):
+        loaded(2, home + 8, 8, link=6)
+    whole = bytearray(elf([]))
+    for names, is_there in ((1, True), (2, False)):
+        whole[62:64] = struct.pack("<H", names)
+        if is_there:
+            assert len(Elf(bytes(whole), "a file").sections) == 2
+        else:
+            with pytest.raises(BuildError, match="section names are in a section that is not there"):
+                Elf(bytes(whole), "a file")
 
 
 def test_truncated_code_objects_are_build_errors():

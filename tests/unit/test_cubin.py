@@ -191,6 +191,9 @@ def test_a_log_that_tells_another_story_is_noticed(registers, stores, loads, agr
     kernels = {"k": used}
     assert (accounts_differ(LOG, kernels) is None) == agrees
     assert accounts_differ("", kernels) is None  # an assembler that tells nothing
+    second = LOG.replace("'k'", "'l'").replace("for k", "for l").replace("40 reg", "8 reg")
+    both = {"l": CubinResources(**NOTHING), "k": used}  # in another order than the log has them
+    assert (accounts_differ(LOG + second, both) is None) == agrees
 
 
 def test_spills_of_a_cubin_that_marks_none_are_the_logs():
@@ -199,6 +202,8 @@ def test_spills_of_a_cubin_that_marks_none_are_the_logs():
     log = LOG + LOG.replace("'k'", "'l'").replace("for k", "for l").replace("20 bytes", "0 bytes").replace(" 8 bytes", " 0 bytes")
     found = with_logged_spills(log + LOG.split("\n", 1)[1].replace("for k", "for called").replace("20 bytes", "400 bytes"), {"k": silent, "l": silent})
     assert (found["k"].spill_store_bytes, found["k"].spill_load_bytes, found["l"].spill_bytes) == (20, 8, 0) and found["k"].registers == 40
+    stored, read = (with_logged_spills(LOG.replace(f" {count} bytes", " 0 bytes"), {"k": silent})["k"] for count in (8, 20))
+    assert (stored.spill_store_bytes, stored.spill_load_bytes, read.spill_store_bytes, read.spill_load_bytes) == (20, 0, 0, 8)
     marked = CubinResources(**NOTHING | {"registers": 40, "spill_store_bytes": 12, "spill_load_bytes": 0})
     assert with_logged_spills(log, {"k": marked}) == {"k": marked} and with_logged_spills("", {"k": silent}) == {"k": silent}
     assert accounts_differ(LOG, found | {"l": silent}) is not None and accounts_differ(LOG, {"k": found["k"]}) is None

@@ -348,6 +348,17 @@ def test_an_architecture_with_less_shared_memory_than_the_kernels_ask_for_is_ref
     with pytest.raises(SpecError, match="shared memory") as refused:
         exporter.target_archs(plan, ["sm_86"])
     assert "sm_90" in refused.value.needs and "sm_86" not in refused.value.needs
+    limit = GPUS.get("rtx3090").limits.shared_bytes_per_block
+    asking = [replace(plan) for _ in range(2)]
+    for one, size in zip(asking, (limit, limit + 1)):
+        vars(one)["numbers"] = {**plan.numbers, "shared_bytes": size}
+    assert ["sm_86" in exporter.possible_archs(one) for one in asking] == [True, False]
+
+
+def test_numbers_told_are_rounded_up_and_sizes_stay_32_bit_integers():
+    told = {1.23: 1.23, 1.2300001: 1.24, 9.991: 10.0, 1e-7: 1e-7, 1.001e-7: 1.01e-7, 123456.0: 124000.0, 1.1: 1.1, 1.14e-06: 1.14e-06}
+    assert {x: prose.rounded_up(x) for x in told} == told
+    assert -(-prose.LARGEST_EXTENT // 4096) * 4096 < 2**31 <= prose.LARGEST_EXTENT + 2 * 4096
 
 
 @pytest.mark.parametrize("worse", ["gfx90a", "gfx942"])
@@ -357,12 +368,14 @@ def test_the_bounds_told_for_several_architectures_are_those_of_the_worse_unit(w
 
     def bound(plan, *matrices):
         found, times = real(plan, *matrices), 3 if plan.arch == worse else 1
-        return replace(found, scaled=0.1 * times, random=0.01 * times)
+        return replace(found, scaled=0.1 * times, random=0.01 * times, coherent=0.0004 * times)
 
     monkeypatch.setattr(prose, "bound", bound)
     both = prose.bounds(plan, ["gfx90a", "gfx942"])
     assert {row["worst_case"] for row in both} == {0.3}
     assert {row["both_signs"] for row in both} == {0.03 * prose.SAFETY}
+    # k = 128 and 1024: what errors of either sign leave of k products; from 4096 on the coherent error is more
+    assert [row["one_sign"] for row in both] == [prose.rounded_up(prose.SAFETY * x) for x in (0.03 / 128**0.5, *[0.0012] * 4)]
 
 
 def test_the_header_says_for_which_inputs_the_bound_holds(tmp_path):

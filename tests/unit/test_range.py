@@ -18,7 +18,7 @@ from gemmgen.emulate.core.product import product
 from gemmgen.plan import Plan
 from gemmgen.solve import solve
 from gemmgen.spec import loads
-from gemmgen.split import split
+from gemmgen.split import set_aside, split
 from gemmgen.verify import oracles
 from gemmgen.verify.bound import allowance, underflow, worst_case
 from gemmgen.verify.expected import sequential
@@ -255,3 +255,9 @@ def test_hard_data_is_within_the_bound_or_counted_or_repaired(gpu, scheme):
     silent = promised & ~fine & np.isfinite(c)
     assert not silent.any(), f"rows and columns {np.argwhere(silent)[:5].tolist()}"
     assert (fine | (magnitude >= 2.0**127))[promised].all() and promised.any()
+
+
+@pytest.mark.parametrize(("scheme", "aside"), [("ootomo", [False] * 3), ("scaled", [False] * 3), ("mixpert1", [False, True, True])])
+def test_only_integer_words_have_rows_set_aside(scheme, aside):
+    """Floating-point words have an Inf and a NaN of their own, whatever scales their rows have."""
+    assert set_aside(np.float32([[1, 2], [np.inf, 1], [1, np.nan]]), SCHEMES.get(scheme)).tolist() == aside

@@ -19,12 +19,13 @@ def text(*parts: str, uses: str) -> str:
     "// What nobody asks for.\ntemplate <int N>\nGG_DEVICE float idle(float (&x)[N]) {\n    return x[0];\n}",
     "GG_DEVICE void idle(\n    float x,\n    int y)\n{\n    if (y) {\n    }\n}",
     "// It calls itself by name in a comment: idle\nGG_DEVICE float idle() {\n    return 0.0f;  // idle\n}",
+    "template <int N>\nGG_DEVICE float idle(float (&x)[N]) {\n    return x[0];\n}",
     'GG_DEVICE void idle(float x) { asm("idle.sync %0;" ::"f"(x)); }',
     "constexpr int IDLE = 4;",
     "constexpr int IDLE = 4, WORSE = 5;  // both",
     "GG_DEVICE float inner() { return 1.0f; }\n\nGG_DEVICE float idle() { return inner(); }",
     "constexpr int EDGE = 8;\nconstexpr int IDLE = EDGE * 2;",
-], ids=["a line", "a remark behind", "a template", "many lines", "named in remarks", "named in assembly", "a constant", "two constants", "by another", "edge"])
+], ids=["a line", "a remark behind", "a template", "many lines", "named in remarks", "a template alone", "named in assembly", "a constant", "two constants", "by another", "edge"])
 def test_what_nothing_names_is_left_out(idle):
     used = "GG_DEVICE float used() { return 2.0f; }"
     assert without_unused(text(idle, used, uses="used()")).strip("\n") == text(used, uses="used()")
@@ -38,6 +39,11 @@ def test_what_nothing_names_is_left_out(idle):
 ])
 def test_what_something_names_stays(used):
     assert without_unused(text(used, uses="used()")) == text(used, uses="used()")
+
+
+def test_a_blank_line_behind_stays_where_none_is_before():
+    used = "GG_DEVICE float used() { return 2.0f; }"
+    assert without_unused(f"{used}\nGG_DEVICE float idle() {{ return 1.0f; }}\n\n{KERNEL % 'used()'}") == text(used, uses="used()")
 
 
 def test_a_constant_goes_from_among_others_of_its_line():
