@@ -727,6 +727,8 @@ def test_levels_are_chosen_among_what_serves(monkeypatch):
     assert found.seconds() == 34 and [call.ordinal for call in found.calls] == [0, 1] and found.error <= 1e-4
     far = chosen(0.6, ("exact",), reference=np.array([2.0, 0.0]))
     assert far.question.floor == pytest.approx(0.5) and far.text is not None
+    assert [row[-1] for row in far.question.alone] == pytest.approx([0.5, 0.5]) and far.question.fed_by == [[], [0]]
+    assert dropped.levels_text({2: "vendor", 0: "kernel a"}, 3) == "period 3\nordinal 0 kernel a\nordinal 2 vendor\n"
     none = chosen(0.1, ("exact",), reference=np.array([2.0, 0.0]))
     assert none.text is None and none.error == np.inf
     assert chosen(1e-2, ("exact", "rough"), kernels=["rough"]).levels == ("kernel rough", "vendor")
@@ -812,6 +814,7 @@ def test_every_setting_is_a_variable(tmp_path):
     assert dropped.environment(built, asked, {"LD_AUDIT": "b.so", "LAB_FRAMES": "8"}) == {
         "LD_PRELOAD": f"{tmp_path}/p.so", "LD_AUDIT": f"{tmp_path}/a.so:b.so", "LAB_LOG": f"{tmp_path}/log", "LAB_RECORD": f"{tmp_path}/record",
         "LAB_LEVELS": f"{tmp_path}/levels", "LAB_LARGEST_ERROR": "0", "LAB_MIN_GAIN": "2.5", "LAB_CHECK": "1", "LAB_FRAMES": "3"}
+    assert dropped.environment(built, dropped.Settings(frames=2), {})["LAB_FRAMES"] == "2"
     assert dropped.environment(built, dropped.Settings(), {}) == {"LD_PRELOAD": f"{tmp_path}/p.so", "LD_AUDIT": f"{tmp_path}/a.so"}
 
 
