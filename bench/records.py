@@ -97,7 +97,8 @@ def printed(command: str) -> str:
     with tempfile.TemporaryDirectory() as out:
         words = [os.path.expandvars(word) if word != "$OUT" else out for word in shlex.split(command)]
         head = {"python": [sys.executable], "gemmgen": [sys.executable, "-m", "gemmgen"]}.get(words[0], [words[0]])
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "200", "NO_COLOR": "1"}
         done = subprocess.run([*head, *words[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RecordError(f"`{command}` exits with {done.returncode}: {done.stderr.strip()[-500:]}")
