@@ -50,7 +50,6 @@ KEPT = {
     "test_fragments_catalog.py::test_the_way_back_as_c": 12,
     "test_ways.py::test_b_need_not_be_split_again": 1,
     "test_papers_bench.py::test_plot_draws_both_pictures": 0,
-    "test_mutants.py::test_a_copy_in_which_a_test_fails_or_is_skipped_is_no_ground": 0,
     "test_nvrtc.py::test_bundled_headers": 0,
     "test_ptx_parse.py::test_a_long_chain_of_blocks_is_no_trouble": 0,
     "test_fragments_catalog.py::test_a_map_is_proven_exactly_when_it_holds_every_element_so_often": 0,

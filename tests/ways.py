@@ -273,7 +273,7 @@ LIKE_OTHER_WAYS = {
 
 
 SHOWN_BY_OTHERS = {
-    "three words without a matrix unit", "packed words through registers, two buffers", "slices with row scales", "32-bit words without a matrix unit",
+    "three words without a matrix unit", "packed words through registers, two buffers", "slices with row scales",
     "straight, eight k at a time", "one stage, padded, two buffers, before shared memory",
 }
 """The same of what is left: named apart from those, so that every other way keeps its question."""
