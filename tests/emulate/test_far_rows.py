@@ -196,6 +196,11 @@ def test_a_product_of_rows_that_are_far_apart(name):
     kept_right(*made(name), less=4 if name in BY_COLUMNS else 1)
 
 
+def test_columns_that_a_vector_would_pass():
+    """Of a B whose columns vectors read where they are a multiple of 4: here they are not, while rows begin at multiples of 16 bytes."""
+    kept_right(*made("thin rows"), less=1)
+
+
 def test_the_largest_of_rows_that_are_longer_than_a_block_reads():
     """Rows and columns of which the first part is read by vectors; the largest of each is anywhere, the last element of all among them."""
     plan, source, device = made("row scales")
