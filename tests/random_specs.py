@@ -239,14 +239,18 @@ def verified_or_refused(data, device_of) -> str:
         assert_typed(refusal)
         return "refused"
     plan, source, binary = built.plan, built.source, built.binary
-    judge = Judge(plan, source, binary, device_of(plan, source, binary))
+    try:
+        judge = Judge(plan, source, binary, device_of(plan, source, binary))
+        permutation, uniform = oracles.permutation(plan), oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1)
+    except SpecError as refusal:  # what no emulator could ever answer
+        assert_typed(refusal)
+        return "refused"
     used = judge.resources()
     assert used.passed, used.detail
     if judge.device.kind == "emulator" and not emulated(plan):
         return "compiled"
     for check in (
-        judge.bits("permutation", oracles.permutation(plan)),
-        judge.accuracy("U[-1, 1]", oracles.uniform(plan, -1, 1, (37, 29, 2 * plan.block[2] + 5), 1)).check,
+        judge.bits("permutation", permutation), judge.accuracy("U[-1, 1]", uniform).check,
         *([judge.batch()] if plan.strided else []), *([judge.outliers()] if plan.fallback else []),
     ):
         assert check.passed, f"{check.name}: {check.detail}"

@@ -36,6 +36,19 @@ def _single_stage(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
     )
 
 
+def most_stages(most: int) -> Refusal:
+    """
+    Args:
+        most: that a kernel may have.
+    """
+    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
+        return InfeasibleSpec(
+            f"{place}: [pipeline] stages", f"a kernel of the design {plan.design.name} cannot have so many", got=plan.stages, needs=f"at most {most}",
+            remedy=f"stages = {most}, or fewer",
+        )
+    return message
+
+
 def whole_fragments(axis: int) -> Refusal:
     def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
         name, extent, unit = "mn"[axis], plan.warp[axis], plan.fragment.shape[axis] * (plan.fragment.fetched_together if axis else 1)

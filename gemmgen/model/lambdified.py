@@ -679,7 +679,7 @@ CODE = {
     "stages > 1": (
         lambda stages: stages > 1
     ),
-    # C41
+    # C69
     "stages <= 8": (
         lambda stages: stages <= 8
     ),

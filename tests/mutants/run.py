@@ -600,7 +600,7 @@ class Work:
                     worker = free.pop()
                     worker.send(request)
                     busy[worker] = job, request
-                for worker in wait(busy):
+                for worker in wait(busy) if busy else ():  # none is, where what was left is broken
                     (kind, what, before), request = busy.pop(worker)
                     ran = worker.recv()
                     if kind == "tests":

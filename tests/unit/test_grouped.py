@@ -147,9 +147,14 @@ def test_row_scales_are_refused():
         planned(scheme="scaled")
 
 
-@pytest.mark.parametrize("gpu, stages, number", [("h200", 9, "C41"), ("mi210", 3, "C42"), ("t4", 3, "C42"), ("h200", 8, None), ("mi210", 2, None)])
+@pytest.mark.parametrize("gpu, stages, number", [
+    ("h200", 9, "C41"), ("mi210", 3, "C42"), ("t4", 3, "C42"), ("h200", 8, None), ("mi210", 2, None), ("b200", 9, "C69"), ("b200", 8, None),
+])
 def test_stages_that_a_kernel_would_not_have_are_refused(gpu, stages, number):
     loaded = asked(gpu, "fp32" if gpu == "h200" else "ootomo", pipeline={"stages": stages})
+    if gpu == "b200":  # the straight design's, of one product
+        loaded = spec.loads({"problem": {"m": 17, "n": 64, "k": 64}, "split": {"scheme": "ootomo"}, "target": {"gpu": gpu},
+                             "pipeline": {"design": "straight", "stages": stages}, "tile": {"block": [16, 8, 16], "warp": [16, 8, 16]}})
     if number is None:
         assert judged(loaded).plan.stages == stages
         return

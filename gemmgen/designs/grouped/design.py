@@ -43,7 +43,7 @@ EVEN_MATRIX_TILES = ((32, 32, 32, 128), (64, 64, 32, 128))
 """The same for blocks that stay, which pay for each size with a longer way into the kernel."""
 
 TILE = Constraint("C40", "tiles of a batch", "threads <= threads_per_block", "the hardware's limit", refusals.threads)
-STAGES = Constraint("C41", "stages", f"stages <= {MOST_STAGES}", "a block knows no more works at a time than a ring holds", refusals.stages(MOST_STAGES))
+STAGES = Constraint("C41", "stages", f"stages <= {MOST_STAGES}", "a block knows no more works at a time than a ring holds", common.most_stages(MOST_STAGES))
 HELD_STAGES = Constraint(
     "C42", "stages that are held", "(held == 0) | (stages == 2)", "two stages take turns while the next tile is in registers", held_stages,
 )

@@ -6,7 +6,6 @@ from typing import Any
 
 from gemmgen.batch import Tile
 from gemmgen.catalog.output import F32
-from gemmgen.designs.common import Refusal
 from gemmgen.errors import InfeasibleSpec
 from gemmgen.model.equation import Numbers
 
@@ -16,19 +15,6 @@ def threads(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
         f"{place}: [batch] tiles", "too many threads in a block", got=numbers["launch_threads"], needs="what a block may have",
         has=f"{plan.gpu.limits.threads_per_block} on {plan.gpu.name}", remedy="fewer threads for the largest tile",
     )
-
-
-def stages(most: int) -> Refusal:
-    """
-    Args:
-        most: that a kernel may have.
-    """
-    def message(plan: Any, numbers: Numbers, place: str) -> InfeasibleSpec:
-        return InfeasibleSpec(
-            f"{place}: [pipeline] stages", "a batch's kernel cannot have so many", got=plan.stages, needs=f"at most {most}",
-            remedy=f"stages = {most}, or fewer",
-        )
-    return message
 
 
 def refuse_tile(spec: Any, place: str) -> None:

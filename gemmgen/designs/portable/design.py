@@ -37,7 +37,7 @@ ROWS = Decision(
     "rows", "pipeline", "how rows of words in shared memory keep out of one another's banks", ("padded",), "{} rows", neutral="swizzled", usual="swizzled",
     quiet=True, words=(
         Word("swizzled", "their 16-byte chunks change places, and take no room", 0),
-        Word("padded", "16 bytes follow every 128, as many as EGEMM-TC's Table 4 counts", 1),
+        Word("padded", "16 bytes follow every row or every 128 bytes of shorter ones, as many as EGEMM-TC's Table 4 counts", 1),
     ),
 )
 FRAGMENT_CACHING = Decision(

@@ -33,7 +33,8 @@ EXTENTS = (8, 16, 32, 64)
 WARPS = (1, 2)
 """Along m and n, in a block."""
 WARPS_K, WARP_K = (1, 2, 4, 8, 16), (16, 32, 64)
-STAGES = (2,)
+STAGES, MOST_STAGES = (2,), 8
+"""That a search considers; that a kernel may have."""
 SLICES = (1, 2, 4, 8)
 
 CONSTRAINTS = (
@@ -42,6 +43,8 @@ CONSTRAINTS = (
     common.BLOCK_M,
     common.BLOCK_N,
     common.RING,
+    Constraint("C69", "stages", f"stages <= {MOST_STAGES}", "the loop is written out once for each, and compilers need minutes for dozens",
+               common.most_stages(MOST_STAGES)),
     Constraint("C31", "block k", "(WK % FK == 0) & (BK % WK == 0)", "warps that share a tile take equal parts of every stage", refusals.warps_k),
     Constraint("C32", "threads", "threads <= threads_per_block", "the hardware's limit", refusals.threads),
     Constraint(
