@@ -57,8 +57,8 @@ LAUNCH_REGISTERS = Equation(
 )
 PRODUCER = Equation(
     "W7", "producer_registers",
-    f"where(mixed > 0, where(words > 2, {COUNTING_REGISTERS + THIRD_WORD_REGISTERS}, {COUNTING_REGISTERS}), where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread",
-    "what the copying warpgroup keeps",
+    f"where(mixed > 0, where(words > 2, {COUNTING_REGISTERS + THIRD_WORD_REGISTERS}, {COUNTING_REGISTERS}), where(groups < 3, {PRODUCER_REGISTERS}, 32))",
+    "registers a thread", "what the copying warpgroup keeps",
 )
 BUDGET = Equation(
     "W8", "register_budget", f"min({MOST_REGISTERS}, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))", "registers a thread",
