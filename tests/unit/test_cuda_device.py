@@ -157,7 +157,7 @@ class Gpu:
         def occupancy(function, threads, shared_bytes):
             if threads > 1024:
                 raise self.CUDADriverError("too many")
-            return 2048 // threads
+            return min(2048 // threads, (200 << 10) // max(shared_bytes, 1))
 
         driver = SimpleNamespace(
             funcSetAttribute=lambda *what: calls.append(("attribute", *what)), funcGetAttribute=lambda what, ptr: {4: 40}[what],
@@ -240,10 +240,11 @@ def test_a_launch_has_its_grid_its_arguments_and_leave_for_much_shared_memory(gp
 
 
 def test_a_direct_launch_takes_another_pointer_and_is_refused_aloud(gpu, device):
-    run = device.prepared("k", 1, 32, 0, four(device), direct=True)
-    run.point(0, 0x1234)
+    first = device.zeros(8, "x")
+    run = device.prepared("k", 1, 32, 0, [("pointer", first), ("int", 5), ("pointer", first)], direct=True)
+    run.point(2, 0x1234)
     run()
-    assert gpu.calls[-1][4] == [] and gpu.calls[-1][-1][:8] == struct.pack("<q", 0x1234)
+    assert gpu.calls[-1][4] == [] and gpu.calls[-1][-1] == struct.pack("<qiq", first.ctypes.data, 5, 0x1234)
     Gpu.status = 719
     with pytest.raises(DeviceError, match="the driver refused it") as caught:
         run()
@@ -264,7 +265,7 @@ def test_seconds_are_from_before_the_first_launch_to_after_the_last(gpu, device)
 def test_what_a_gpu_holds_is_asked_and_tried(gpu, device):
     assert device.registers("k") == 40
     assert device.resident("k", 256, 1 << 10) == 8 and device.resident("k", 2048) == 0 and gpu.calls[1:] == []
-    assert device.resident("k", 1024, 50 << 10) == 2 and gpu.calls[1:] == [("attribute", 77, 8, 50 << 10)]
+    assert device.resident("k", 64, 50 << 10) == 4 and gpu.calls[1:] == [("attribute", 77, 8, 50 << 10)]
     del gpu.calls[:]
     assert device.takes("k", 3, 64, 50 << 10, cluster=2)
     assert gpu.calls[:2] == [("attribute", 77, 8, 50 << 10), ("attribute", 77, 14, 1)] and gpu.calls[-1] == "the stream"
