@@ -412,8 +412,10 @@ ERRORS = {
     "a copy's room": ("copy(base + 4096 - 16, arg0, 32, bar);", "reaches outside shared memory"),
     "a copy onto an mbarrier": ("copy(bar, arg0, 16, bar);", "a write touches an mbarrier"),
     "a copy nobody waits for": ("expect(bar, 16); copy(base, arg0, 16, bar);", "ends while a copy into its shared memory"),
+    "a prefetch's size": ('asm volatile("cp.async.bulk.prefetch.L2.global [%0], 20;" :: "l"(arg0));', "size of a bulk copy"),
+    "a prefetch's end": ('asm volatile("cp.async.bulk.prefetch.L2.global [%0], 512;" :: "l"(arg0));', "reaches outside its buffer"),
     "a copy from beyond": ("copy(base, arg0 + 256, 16, bar);", "reaches outside its buffer"),
-    "no such CTA": ("arrive_cluster(peer(bar, 2));", "a CTA that is not in the cluster"),
+    "no such CTA": ("arrive_cluster(peer(bar, 1));", "a CTA that is not in the cluster"),
     "registers": ('asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");', "not reached by all lanes"),
 }  # fmt: skip
 
@@ -422,6 +424,11 @@ ERRORS = {
 def test_what_a_barrier_or_copy_must_not_do(name):
     statement, match = ERRORS[name]
     fails(ONE % statement, match, np.arange(64, dtype=np.uint32))
+
+
+def test_a_copy_into_the_last_bytes_of_shared_memory():
+    last = "expect(bar, 16); copy(base + 4096 - 16, arg0, 16, bar); wait(bar, 0); out[0] = ((u32*)smem)[1023];"
+    assert run(ONE % last, np.arange(64, dtype=np.uint32), out=(np.uint32, 1)) == 3
 
 
 def test_a_cta_that_has_ended_cannot_be_reached():
@@ -469,8 +476,9 @@ def test_a_multicast_to_nobody():
 
 def test_registers_move_one_way():
     fails('asm volatile("setmaxnreg.inc.sync.aligned.u32 96;\\nsetmaxnreg.inc.sync.aligned.u32 40;");', "to fewer registers than the thread has", threads=128)
-    with pytest.raises(EmulationError, match="cannot have so many registers"):
-        run('asm volatile("setmaxnreg.inc.sync.aligned.u32 264;");', out=(np.uint32, 1), threads=128)
+    for number in (16, 28, 264):
+        with pytest.raises(EmulationError, match="cannot have so many registers"):
+            run(f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {number};");', out=(np.uint32, 1), threads=128)
     fails('asm volatile("setmaxnreg.inc.sync.aligned.u32 96;\\nsetmaxnreg.dec.sync.aligned.u32 104;");', "to more registers than the thread has", threads=128)
 
 

@@ -321,6 +321,8 @@ DEPENDENT = {
     "adds to what the first one stores": ("atomicAdd(data + threadIdx.x, 1u);" + GRID_WAIT + READ, "kernel before"),
     "writes what the first one writes": ("data[threadIdx.x] = 1;" + GRID_WAIT + READ, "is written that the kernel before"),
     # of data's first four words the first kernel writes all but the first
+    "adds to what atomics of the first one set": ("atomicAdd(data + threadIdx.x, 0u);" + GRID_WAIT + READ, None),
+    "reads what atomics of the first one set": (READ, BEFORE),
     "copies words of which it needs the first": (f"if (threadIdx.x == 0) {copy(4)} {GRID_WAIT}" + READ, None),
     "copies words of which it needs two": (f"if (threadIdx.x == 0) {copy(8)} {GRID_WAIT}" + READ, BEFORE),
     "copies in bulk": (f"if (threadIdx.x == 0) {{ {BULK} }} {GRID_WAIT}" + READ, BEFORE),
@@ -335,6 +337,8 @@ DEPENDENT = {
 def test_a_launch_that_overlaps_the_one_before(name):
     body, complaint = DEPENDENT[name]
     text = TWO.replace("BODY", body)
+    if "atomics" in name:
+        text = text.replace("data[blockIdx.x * 64 + threadIdx.x] = threadIdx.x;", "atomicExch(data + blockIdx.x * 64 + threadIdx.x, threadIdx.x);")
     ptx = ptx_of(text, "sm_90")
     for overlaps in (True, False):
         with Emulator(ptx, UNITS.get("hopper"), source=text, source_name="kernel.cu", processes=1) as machine:
