@@ -388,7 +388,8 @@ def test_a_launch_overlaps_only_one_of_ours():
 
 def test_blocks_that_stay_are_as_many_as_the_device_wants():
     """And memory is given back, whatever becomes of a launch."""
-    line = abi.Line(tuple(abi.Parameter(name, kind, "", pointer=name == "c", argument=name) for name, kind in (("blocks", "int"), ("alpha", "float"), ("c", "float"))))
+    kinds = {"blocks": "int", "alpha": "float", "c": "float"}
+    line = abi.Line(tuple(abi.Parameter(name, kind, "", pointer=name == "c", argument=name) for name, kind in kinds.items()))
     stays = abi.Launch("k", "gemm", "", ((("m", 64), ("n", 64)),), 128, 1024, (line,), most_blocks=12, cluster=2)
     for wanted, at_once, blocks in ((640, None, 10), (6400, None, 12), (640, 3, 6), (128, 3, 2)):
         device = Recorder()
@@ -451,7 +452,8 @@ def test_what_the_emulator_is_asked_as_a_device():
     nvidia.launch("k", 3, 64, 512, [], True)
     nvidia.release()
     assert asked_for == [
-        (("k", (3, 1, 1), (64, 1, 1), 512, [5, "x"]), {"progress": None}), (("k", (3, 1, 1), (64, 1, 1), 512, []), {"progress": None, "overlaps": True}), "forget",
+        (("k", (3, 1, 1), (64, 1, 1), 512, [5, "x"]), {"progress": None}),
+        (("k", (3, 1, 1), (64, 1, 1), 512, []), {"progress": None, "overlaps": True}), "forget",
     ]
     assert nvidia.emulator.schedule is LAZY_HIGHEST and nvidia.conflicts == {"here": 4, "there": 3}
 
