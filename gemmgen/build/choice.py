@@ -117,10 +117,10 @@ def first_that_builds(
         return Built(plan, source, binary, tuple(others), tuple(refused))
     first, tiles = refused[0].error, refused[0].plan.batch and refused[0].plan.batch.tiles
     remedy = f"{'[batch] tiles with a smaller last one' if tiles else '[tile] with a smaller warp'}, or [build] allow_spills = true"
-    if len(refused) == 1:
-        if tiles:  # such a spec has no warp's tile to make smaller
-            first.remedy = remedy
+    if len(refused) == 1 and not tiles:
         raise first
+    if len(refused) == 1:  # such a spec has no warp's tile to make smaller
+        raise ResourceError(first.where, first.problem, needs=first.needs, has=first.has, remedy=remedy) from first
     raise ResourceError(
         f"{loaded.place}: {'[batch] tiles' if tiles else '[tile]'}", f"the compiler refuses {len(refused)} choices of the model, one after another",
         needs=first.needs, has="; ".join(map(str, refused)), remedy=remedy,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import assembled
-from gemmgen.emulate import LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, TensorMap
+from gemmgen.emulate import EAGER_LOWEST, LAZY_HIGHEST, SCHEDULES, TOGETHER, Emulator, TensorMap
 from gemmgen.emulate.core import units
 from gemmgen.errors import EmulationError
 from hopper_gemm import (
@@ -198,7 +198,7 @@ def run(body: str, *arguments, out, threads=32, grid=1, cluster=1, shared=4096, 
     with Emulator(ptx_of(text), UNIT, schedule=schedule, source=text, source_name="kernel.cu", processes=1) as machine:
         result = machine.alloc(int(np.prod(out[1])) * 4, name="out")
         uploaded = [machine.upload(array, name=f"arg{i}") for i, array in enumerate(arguments)]
-        machine.launch("k", (grid, 1, 1), (threads, 1, 1), shared, [result, *uploaded])
+        machine.launch("k", grid if isinstance(grid, tuple) else (grid, 1, 1), (threads, 1, 1), shared, [result, *uploaded])
         return machine.read(result, *out)
 
 
@@ -349,6 +349,17 @@ def test_the_memory_of_a_cluster(schedule):
         assert (got[cta] == want).all()
 
 
+def test_where_a_cta_is_in_its_cluster():
+    """Clusters lie along x."""
+    names = ("cluster_ctaid.x", "cluster_ctaid.y", "clusterid.x", "clusterid.y", "nclusterid.x", "nclusterid.y", "cluster_nctaid.x", "cluster_nctaid.y",
+             "cluster_ctarank", "cluster_nctarank")  # fmt: skip
+    body = "if (i == 0) { u32 x; const u32 cta = blockIdx.x + 4 * blockIdx.y;" + "".join(
+        f'asm volatile("mov.u32 %0, %%{name};" : "=r"(x)); out[{len(names)} * cta + {at}] = x;' for at, name in enumerate(names)) + "}"
+    got = run(body, out=(np.uint32, (3, 4, len(names))), grid=(4, 3, 1), cluster=2)
+    for y, x in np.ndindex(3, 4):
+        assert got[y, x].tolist() == [x % 2, 0, x // 2, y, 2, 3, 2, 1, x % 2, 2]
+
+
 STORE_ASYNC = """  u32 to = peer(base + 16 * i, cluster_rank() ^ 1), signal = peer(bar, cluster_rank() ^ 1);
   if (i == 0) { barrier_init(bar, 1); fence_init(); expect(bar, 512 + 64); }
   cluster_sync();
@@ -401,8 +412,10 @@ ERRORS = {
     "a copy's room": ("copy(base + 4096 - 16, arg0, 32, bar);", "reaches outside shared memory"),
     "a copy onto an mbarrier": ("copy(bar, arg0, 16, bar);", "a write touches an mbarrier"),
     "a copy nobody waits for": ("expect(bar, 16); copy(base, arg0, 16, bar);", "ends while a copy into its shared memory"),
+    "a prefetch's size": ('asm volatile("cp.async.bulk.prefetch.L2.global [%0], 20;" :: "l"(arg0));', "size of a bulk copy"),
+    "a prefetch's end": ('asm volatile("cp.async.bulk.prefetch.L2.global [%0], 512;" :: "l"(arg0));', "reaches outside its buffer"),
     "a copy from beyond": ("copy(base, arg0 + 256, 16, bar);", "reaches outside its buffer"),
-    "no such CTA": ("arrive_cluster(peer(bar, 2));", "a CTA that is not in the cluster"),
+    "no such CTA": ("arrive_cluster(peer(bar, 1));", "a CTA that is not in the cluster"),
     "registers": ('asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");', "not reached by all lanes"),
 }  # fmt: skip
 
@@ -411,6 +424,11 @@ ERRORS = {
 def test_what_a_barrier_or_copy_must_not_do(name):
     statement, match = ERRORS[name]
     fails(ONE % statement, match, np.arange(64, dtype=np.uint32))
+
+
+def test_a_copy_into_the_last_bytes_of_shared_memory():
+    last = "expect(bar, 16); copy(base + 4096 - 16, arg0, 16, bar); wait(bar, 0); out[0] = ((u32*)smem)[1023];"
+    assert run(ONE % last, np.arange(64, dtype=np.uint32), out=(np.uint32, 1)) == 3
 
 
 def test_a_cta_that_has_ended_cannot_be_reached():
@@ -458,22 +476,24 @@ def test_a_multicast_to_nobody():
 
 def test_registers_move_one_way():
     fails('asm volatile("setmaxnreg.inc.sync.aligned.u32 96;\\nsetmaxnreg.inc.sync.aligned.u32 40;");', "to fewer registers than the thread has", threads=128)
-    with pytest.raises(EmulationError, match="cannot have so many registers"):
-        run('asm volatile("setmaxnreg.inc.sync.aligned.u32 264;");', out=(np.uint32, 1), threads=128)
+    for number in (16, 28, 264):
+        with pytest.raises(EmulationError, match="cannot have so many registers"):
+            run(f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {number};");', out=(np.uint32, 1), threads=128)
     fails('asm volatile("setmaxnreg.inc.sync.aligned.u32 96;\\nsetmaxnreg.dec.sync.aligned.u32 104;");', "to more registers than the thread has", threads=128)
 
 
 @pytest.mark.parametrize(("left", "enough"), [(88, True), (96, False)])
-def test_registers_are_taken_when_others_have_given_them_back(left, enough):
-    """Four groups of 128 threads begin with 128 each; one wants 40 more."""
+@pytest.mark.parametrize("schedule", [LAZY_HIGHEST, EAGER_LOWEST], ids=lambda s: s.name)
+def test_registers_are_taken_when_others_have_given_them_back(left, enough, schedule):
+    """Four groups of 128 threads begin with 128 each; one wants 40 more, and asks before or after another gives."""
     body = f"""
   if (i < 128) asm volatile("setmaxnreg.inc.sync.aligned.u32 168;"); else if (i < 256) asm volatile("setmaxnreg.dec.sync.aligned.u32 {left};");
   out[i] = i;
 """
     if enough:
-        assert (run(body, out=(np.uint32, 512), threads=512) == np.arange(512)).all()
+        assert (run(body, out=(np.uint32, 512), threads=512, schedule=schedule) == np.arange(512)).all()
     else:
-        fails(body, DEADLOCK, out=(np.uint32, 512), threads=512)
+        fails(body, DEADLOCK, out=(np.uint32, 512), threads=512, schedule=schedule)
 
 
 # ---------------------------------------------------------------- wgmma by itself
@@ -573,6 +593,30 @@ def test_ordinary_stores_need_a_fence_before_the_asynchronous_proxy_reads(kind, 
         assert (run(body, *arguments, **options) == product("f16", a, b)).all()
     else:
         fails(body, "read by the asynchronous proxy that an ordinary store wrote", *arguments, **options)
+
+
+@pytest.mark.parametrize(("allowed", "part"), [(1, 1), (1, 0), (0, 1)])
+def test_what_a_wait_leaves_may_still_be_read(allowed, part):
+    """Of two products the second one's operand must stay until a wait covers it, too."""
+    a, b = random_words("f16", (64, 16), 3), random_words("f16", (16, 16), 4)
+    body = "constexpr int N = 8; float d[4], e[4];" + fill() + f"""
+  wg_fence();
+  multiply(d, descriptor(base, 128, 256, 0), descriptor(base + 8192, 128, 256, 0), 0);
+  wg_commit();
+  multiply(e, descriptor(base, 128, 256, 0), descriptor(base + 8192 + 256, 128, 256, 0), 0);
+  wg_commit();
+  wg_wait<{allowed}>();
+  __syncthreads();
+  if (i == 0) ((u32*)smem)[2048 + 64 * {part}] = 5;
+  wg_wait<0>();
+  for (int r = 0; r < 4; ++r) d[r] += e[r];
+""" + STORE
+    options = {"out": (np.float32, (64, 8)), "threads": 128, "shared": 16384, "helpers": wgmma_function("f16", 8), "schedule": EAGER_LOWEST}
+    if allowed and part:
+        fails(body, "overwritten while a wgmma", padded(units_of(a)), padded(units_of(b)), **options)
+    else:
+        want = product("f16", a, b[:8]) + product("f16", a, b[8:])
+        assert (run(body, padded(units_of(a)), padded(units_of(b)), **options) == want).all()
 
 
 @pytest.mark.parametrize("first", [32, 64, 96])

@@ -232,12 +232,14 @@ def test_a_barrier_of_two_warps_of_three(write, edit, complaint):
         assert (send(text, threads=96, processes=1) == 4 * 7 * np.arange(64) + 6).all()
 
 
-def test_a_fence_publishes_nothing_that_was_stored_behind_the_barrier():
+@pytest.mark.parametrize(("first", "back"), [("if (threadIdx.x < 32) ", 0), ("", 32)])
+def test_a_fence_publishes_nothing_that_was_stored_behind_the_barrier(first, back):
+    """Neither elsewhere, nor where another thread had stored before it."""
     text = MESSAGE.replace("RELEASE", "__threadfence();").replace("ARRIVE", atom("relaxed.gpu")).replace("ACQUIRE", "__threadfence();").replace("READ", PLAIN)
-    late = "__syncthreads();\n  if (threadIdx.x >= 32) data[blockIdx.x * 64 + threadIdx.x] = threadIdx.x;\n"
-    text = text.replace("__syncthreads();", late, 1).replace("  data[", "  if (threadIdx.x < 32) data[", 1)
+    late = f"__syncthreads();\n  if (threadIdx.x >= 32) data[blockIdx.x * 64 + threadIdx.x - {back}] = threadIdx.x;\n"
+    text = text.replace("__syncthreads();", late, 1).replace("  data[", f"  {first}data[", 1)
     with pytest.raises(EmulationError, match=HIDDEN):
-        send(text, processes=1)
+        send(text, processes=1, schedule=LAZY_HIGHEST)
 
 
 def test_what_other_processes_publish_is_known():
@@ -281,15 +283,28 @@ def test_a_flag_between_blocks(name):
 TWO = """
 extern "C" __global__ void first(unsigned* data) {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  data[blockIdx.x * 64 + threadIdx.x] = threadIdx.x;
+  if (threadIdx.x) data[blockIdx.x * 64 + threadIdx.x] = threadIdx.x;
 }
 extern "C" __global__ void second(unsigned* data, unsigned* other, unsigned* out) {
   __shared__ unsigned all;
+  __shared__ __align__(16) unsigned four[4];
+  const unsigned to = (unsigned)__cvta_generic_to_shared(four);
   if (threadIdx.x == 0) all = 3;
   BODY
 }"""
 READ = "out[threadIdx.x] = data[threadIdx.x];"
 GRID_WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
+BULK = """__shared__ unsigned long long bar; const unsigned b = (unsigned)__cvta_generic_to_shared(&bar);
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 16;"
+    " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%1], [%2], 16, [%0];" :: "r"(b), "r"(to), "l"(data) : "memory");
+  asm volatile("{ .reg .pred p; L: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra L; }" :: "r"(b) : "memory");"""
+
+
+def copy(count: int) -> str:
+    """Four words into shared memory, of which so many bytes are taken."""
+    return f'asm volatile("cp.async.ca.shared.global [%0], [%1], 16, {count}; cp.async.wait_all;" :: "r"(to), "l"(data) : "memory");'
+
+
 DEPENDENT = {
     # name: (body of the second kernel, complaint)
     "waits": (GRID_WAIT + READ, None),
@@ -305,6 +320,12 @@ DEPENDENT = {
     ),
     "adds to what the first one stores": ("atomicAdd(data + threadIdx.x, 1u);" + GRID_WAIT + READ, "kernel before"),
     "writes what the first one writes": ("data[threadIdx.x] = 1;" + GRID_WAIT + READ, "is written that the kernel before"),
+    # of data's first four words the first kernel writes all but the first
+    "adds to what atomics of the first one set": ("atomicAdd(data + threadIdx.x, 0u);" + GRID_WAIT + READ, None),
+    "reads what atomics of the first one set": (READ, BEFORE),
+    "copies words of which it needs the first": (f"if (threadIdx.x == 0) {copy(4)} {GRID_WAIT}" + READ, None),
+    "copies words of which it needs two": (f"if (threadIdx.x == 0) {copy(8)} {GRID_WAIT}" + READ, BEFORE),
+    "copies in bulk": (f"if (threadIdx.x == 0) {{ {BULK} }} {GRID_WAIT}" + READ, BEFORE),
     "copies": (
         'asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.wait_all;" :: "r"((unsigned)__cvta_generic_to_shared(&all)), '
         '"l"(data + threadIdx.x) : "memory"); out[threadIdx.x] = all;', BEFORE,
@@ -316,10 +337,12 @@ DEPENDENT = {
 def test_a_launch_that_overlaps_the_one_before(name):
     body, complaint = DEPENDENT[name]
     text = TWO.replace("BODY", body)
+    if "atomics" in name:
+        text = text.replace("data[blockIdx.x * 64 + threadIdx.x] = threadIdx.x;", "atomicExch(data + blockIdx.x * 64 + threadIdx.x, threadIdx.x);")
     ptx = ptx_of(text, "sm_90")
     for overlaps in (True, False):
         with Emulator(ptx, UNITS.get("hopper"), source=text, source_name="kernel.cu", processes=1) as machine:
-            data, out = machine.alloc(4 * 128, name="data"), machine.alloc(4 * 64, name="out")
+            data, out = machine.alloc(4 * 128, name="data", fill=0), machine.alloc(4 * 64, name="out")
             other = machine.alloc(4 * 64, name="other", fill=0)
             machine.launch("first", (2, 1, 1), (64, 1, 1), 0, [data])
             machine.alloc(1 << 23, name="more")  # global memory grows, and what was written is still known

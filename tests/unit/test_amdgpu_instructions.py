@@ -1269,7 +1269,7 @@ FLOATS_OF_THREE = {
     "v_fma_f32 v8, v2, v4, v6 clamp": lambda x, y, z: np.where(fma(x, y, z) != fma(x, y, z), 0, np.clip(fma(x, y, z), 0, 1)),
     "v_fmamk_f32 v8, v2, 0x40400000, v6": lambda x, y, z: fma(x, np.full_like(x, 3), z),
     "v_fmaak_f32 v8, v2, v4, 0x40400000": lambda x, y, z: fma(x, y, np.full_like(x, 3)),
-    "v_fma_mix_f32 v8, v2, -v4, |v6|": lambda x, y, z: fma(x, -y, np.abs(z)),
+    "v_fma_mix_f32 v8, v2, -v4, -|v6|": lambda x, y, z: fma(x, -y, -np.abs(z)),
     "v_fma_mix_f32 v8, |v2|, v4, v6": lambda x, y, z: fma(np.abs(x), y, z),
 }  # fmt: skip
 
@@ -1279,7 +1279,7 @@ def test_floats_of_three(body):
     x, y, z = pairs(AWKWARD[[0, 2, 3, 4, 8, 9, 11, 12, 13, 15, 22]], 3)
     x = np.concatenate([x, [F32(-0.0), F32(0)]])
     y, z = np.concatenate([y, [F32(0), F32(-0.0)]]), np.concatenate([z, [F32(1), F32(-1)]])
-    modifiers = {"v_fma_mix_f32 v8, v2, -v4, |v6|": "v_fma_mix_f32 v8, v2, v4, v6 neg_lo:[0,1,0] neg_hi:[0,0,1]",
+    modifiers = {"v_fma_mix_f32 v8, v2, -v4, -|v6|": "v_fma_mix_f32 v8, v2, v4, v6 neg_lo:[0,1,1] neg_hi:[0,0,1]",
                  "v_fma_mix_f32 v8, |v2|, v4, v6": "v_fma_mix_f32 v8, v2, v4, v6 neg_hi:[1,0,0]"}  # fmt: skip
     got = run(modifiers.get(body, body), F32, x, y, z)
     with np.errstate(all="ignore"):
@@ -1377,7 +1377,13 @@ def test_patterns_of_swizzles_and_rows():
         assert (lanes(f"ds_swizzle_b32 v8, v2 offset:{pattern}" + wait) == source + 100).all(), pattern
     turned = "s_mov_b32 s20, 0x3210fedc\ns_mov_b32 s21, 0x76543210\nv_permlane16_b32 v8, v2, s20, s21"
     nibbles = [0xC, 0xD, 0xE, 0xF, 0, 1, 2, 3, *range(8)]
-    assert (lanes(turned, "gfx1100") == NARROW // 16 * 16 + np.array(nibbles)[NARROW % 16] + 100).all()
+    turn = NARROW // 16 * 16 + np.array(nibbles)[NARROW % 16]
+    assert (lanes(turned, "gfx1100") == turn + 100).all()
+    for move, source in ((turned, turn), (turned.replace("permlane16", "permlanex16"), turn ^ 16)):  # op_sel: lanes that are off are read; else give zero
+        on = (0x00FFF0F3 >> NARROW & 1) != 0
+        for bits, of_off in (("", 7), (" op_sel:[0,1]", 0), (" op_sel:[1,0]", source + 100), (" op_sel:[1,1]", source + 100)):
+            got = lanes(f"v_mov_b32_e32 v8, 7\ns_mov_b32 exec_lo, 0xfff0f3\n{move}{bits}\ns_mov_b32 exec_lo, -1", "gfx1100")
+            assert (got == np.where(on, np.where(on[source], source + 100, of_off), 7)).all(), (move, bits)
     body = "v_add_u32_e32 v8, 0, v2\nv_add_u32_e32 v9, 64, v2\nv_permlane32_swap_b32 v8, v9"
     swap = np.where(LANE < 32, LANE + 100, LANE - 32 + 164)
     assert (run(body, U32, LANE.astype(U32) + 100, target="gfx950") == swap).all()

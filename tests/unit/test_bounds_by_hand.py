@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,10 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.model.accuracy import predicted, split_worst
 from gemmgen.model.error import U
 from gemmgen.verify import fixed, oracles
-from gemmgen.verify.bound import TINIEST, allowance, bound, share_of_worst, underflow, worst_case
-from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, computed, expected, sequential
-from gemmgen.verify.metrics import exact
-from ways import TINY, plan_of
+from gemmgen.verify.bound import TINIEST, _swallowed, allowance, bound, share_of_worst, underflow, worst_case
+from gemmgen.verify.expected import AS_FP32, LEAST_SAMPLE, MARGIN, SAMPLE, Expected, computed, expected, sequential, shares
+from gemmgen.verify.metrics import exact, relative_frobenius, same_special
+from ways import HOPPER, SMALL_GROUPS, TINY, plan_of
 
 
 def share(plan, a, b, c) -> float:
@@ -118,3 +120,59 @@ def test_how_wide_the_statistical_bound_is(scheme, gpu, both, one):
         problem = oracles.uniform(plan, low, 1, (48, 48, 512), 3)
         ratio = bound(plan, problem.a, problem.b, exact(problem.a, problem.b)).relative_frobenius / expected(plan, problem.a, problem.b).simulated
         assert ratio == pytest.approx(wide, rel=0.05)
+
+
+BYTES = HOPPER | {"tile": {"block": [64, 32, 128], "warp": [64, 32, 128], "cluster": 1}, "stages": 3}
+
+
+@pytest.mark.parametrize(("scheme", "options", "coherent", "random", "relative", "scaled", "least"), [
+    ("ootomo", {"promote": 64}, 28.944, 8.6706, 117.78, 106.27, 0), ("bf16x3", {"promote": 0}, 195, 232.22, 798.1, 1594, 412.5),
+    ("bf16x6", {"gpu": "mi300x", "promote": 64}, 7.9217, 4.9287, 32.276, 111.57, 1056),
+    ("bf16x6", {"gpu": "mi210", "promote": 0}, 5.9498, 7.5425, 24.371, 317, 2.2649e10),
+    ("ootomo", {"gpu": "rx7900xtx", "promote": 0}, 5.1402, 7.0671, 21.081, 214.2, 0), ("fp32", {"promote": 0}, 4.8362, 5.8737, 19.798, 201, 100),
+    ("half", {"promote": 64}, 28.828, 6688.7, 2550.9, 16481, 0), ("mixpert2", {"promote": 0}, 5, 1024, 191.72, 1041.2, 0),
+    ("mixpert2_tile", {"promote": 0}, 5.0772, 1024, 191.76, 1048.2, 1.835e6), ("residues7", {"promote": 0}, 2, 2.078, 8.1736, 2.3817, 0),
+    ("e4m3x6", BYTES, 29055, 17237, 1.1836e5, 8.5223e5, 0), ("ootomo", SMALL_GROUPS | {"sums": "compensated"}, 16.17, 5.7561, 65.808, 62.633, 0),
+], ids=["promoted", "truncated", "floor", "tree", "exact", "no unit", "one word", "integers", "tiles", "residues", "bytes", "compensated"])
+def test_the_parts_of_each_rules_bound(scheme, options, coherent, random, relative, scaled, least):
+    """Of 200 k, one of every way that units add and sums move on: in units of 2^-24, of what underflows 2^-149; recorded to five digits, since most terms
+    are too small to be seen in the whole."""
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0, 1, (3, 200)).astype(np.float32), rng.uniform(0, 1, (200, 2)).astype(np.float32)
+    b[5] = -b[5]
+    plan = plan_of(scheme=scheme, **options)
+    found = bound(plan, a, b, exact(a, b))
+    got = [each / U for each in (found.coherent, found.random, found.relative_frobenius, found.scaled)] + [underflow(plan, 200) / TINIEST]
+    assert got == pytest.approx([coherent, random, relative, scaled, least], rel=1e-4)
+    # What is lost besides is added: relative to |A||B| the largest, to C the whole.
+    lost, magnitude = np.float64([[0, 3e-3], [0, 0], [4e-3, 0]]), np.float64([[1, 2], [0, 1], [1, 1]])
+    more = found.beside(lost, np.full((3, 2), 0.5), magnitude)
+    assert (more.scaled - found.scaled, more.relative_frobenius - found.relative_frobenius) == pytest.approx((4e-3, 5e-3 / np.sqrt(1.5)))
+    assert found.beside(0.0, lost, magnitude) is found and found.beside(lost, 0 * lost, magnitude).relative_frobenius == np.inf
+
+
+def test_a_product_that_is_zero_may_not_err():
+    """Unless its terms cancel."""
+    plan, one = plan_of(scheme="fp32", promote=0), np.ones((2, 2), np.float32)
+    opposite = np.float32([[1, 1], [-1, -1]])
+    assert bound(plan, 0 * one, one, np.zeros((2, 2))).relative_frobenius == 0
+    assert bound(plan, one, opposite, np.zeros((2, 2))).relative_frobenius == np.inf
+    assert relative_frobenius(one, 0 * one) == np.inf and relative_frobenius(0 * one, 0 * one) == 0
+    for fp32, wrong, want in ((0.5, 0.5, 1), (0.5, 1.0, 2), (0.0, 0.0, 1), (0.0, 0.5, np.inf)):
+        assert Expected(np.arange(2), np.arange(2), 0.0, fp32).against_fp32(one * (1 + wrong), one) == want
+    with_inf, finite = np.float64([[1e300, 1]]), np.array([[False, True]])
+    for c, same in (([np.inf, 1], True), ([np.inf, np.inf], False), ([1, 1], False), ([-np.inf, 1], False)):
+        assert same_special(np.float32([c]), with_inf, finite) == same
+
+
+def test_what_an_accumulator_swallows_and_who_sums_which_k():
+    """(u N)^2 / (12 share) of 2^20 steps: 1 / 3072 where products are of one size, twice 1 / 1536 of two halves; of more steps a quarter of the terms."""
+    for scheme, at, few in (("bf16x3", 0, 1 / 3072), ("legemm", 0, 1 / 3072), ("legemm", 1, 2 / 1536), ("ootomo", 1, 0)):
+        scheme = SCHEMES.get(scheme)
+        assert _swallowed(scheme, scheme.accumulators[at], 1 << 20) == pytest.approx(few)
+        assert _swallowed(scheme, scheme.accumulators[at], 1 << 40) == (0.25 if few else 0)
+    assert fixed.added(3) == pytest.approx((U / np.sqrt(3), U * np.sqrt(2 / 3)))
+    two = SimpleNamespace(block=(64, 64, 32), warp=(32, 32, 16), split_k=2, warps_k=2)  # four stages of 100 k, two a slice
+    k = np.arange(100)
+    want = [[k[(k // 64 == part) & (k // 16 % 2 == warp)].tolist() for warp in range(2)] for part in range(2)]
+    assert [[mine.tolist() for mine in of_warps] for of_warps in shares(two, 100)] == want

@@ -248,6 +248,7 @@ def test_where_no_tiles_of_a_batch_build_the_remedy_is_one_that_a_batch_has(monk
     error = caught.value
     assert error.where.startswith(where) and error.needs and error.has
     assert error.remedy == "[batch] tiles with a smaller last one, or [build] allow_spills = true"
+    assert error.__cause__ is None or (error.__cause__.remedy, error.__cause__.has) == ("less", error.has)  # the compiler's own error stays as it was
 
 
 def test_other_errors_of_a_compiler_end_the_search(monkeypatch):

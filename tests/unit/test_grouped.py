@@ -296,8 +296,14 @@ def problems(*rows):
 def test_matrices_of_c_that_overlap_are_refused():
     refuse_overlap(problems((4096, 3, 5, 5), (4096 + 60, 2, 2, 2)))
     refuse_overlap(problems((4096, 3, 5, 12), (4096 + 20, 3, 7, 12)))  # side by side in the same rows
+    refuse_overlap(problems((4096, 3, 5, 12), (4096 + 20, 2, 7, 12)))
+    refuse_overlap(problems((4096, 2, 5, 12), (4096 + 68, 1, 7, 7)))  # behind the last row's last element
     refuse_overlap(problems((4096, 3, 5, 5), (4096, 0, 5, 5)))  # an empty one writes nothing
-    for rows in (((4096, 3, 5, 5), (4096 + 56, 2, 2, 2)), ((4096, 9, 5, 12), (4096 + 20, 1, 7, 12), (4096 + 48, 1, 1, 1)), ((4096, 3, 5, 12), (4096 + 16, 3, 7, 12)), ((4096, 1, 1, 1), (4096, 1, 1, 1))):
+    with pytest.raises(SpecError) as caught:
+        refuse_overlap(problems((4096, 3, 0, 5), (8192, 3, 5, 12), (8192 + 24, 3, 7, 12)))  # a column of both, in the row behind
+    assert caught.value.got == "products 1 and 2"
+    for rows in (((4096, 3, 5, 5), (4096 + 56, 2, 2, 2)), ((4096, 9, 5, 12), (4096 + 20, 1, 7, 12), (4096 + 48, 1, 1, 1)), ((4096, 3, 5, 12), (4096 + 16, 3, 7, 12)), ((4096, 1, 1, 1), (4096, 1, 1, 1)),
+                 ((4096, 1, 5, 0), (4096, 1, 5, 0))):  # fmt: skip
         with pytest.raises(SpecError, match="same place"):
             refuse_overlap(problems(*rows))
 

@@ -140,6 +140,13 @@ def test_what_a_gpu_holds_is_asked_and_tried(monkeypatch):
     assert [one.symbol for one in fake.launches] == ["idle"]
     device.series("idle", 1, 64, [[("pointer", device.zeros(64, "x"))]] * 3)
     assert len(fake.launches) == 4 and device.copy_seconds(64, True) is None and hip.sensors() is None
+    assert fake.calls.count("hipDeviceSynchronize") == 2 and device.seconds() == 4 * 0.5e-3  # from before the first launch to after the last
+    device.release()
+    assert fake.calls.count("hipEventDestroy") == 2 and device.seconds() is None
+    device.launch("idle", 3, 64, 512, [("pointer", device.zeros(64, "x"))])
+    assert device.seconds() == 0.5e-3 and (fake.launches[-1].blocks, fake.launches[-1].threads, fake.launches[-1].shared_bytes) == (3, 64, 512)
+    fake.refuse["hipDeviceSynchronize"] = Status.hipErrorLaunchFailure
+    assert not device.takes("idle", 1, 64)
     fake.refuse["hipModuleLaunchKernel"] = Status.hipErrorInvalidValue
     assert not device.takes("idle", 1, 2048)
 
@@ -153,6 +160,25 @@ def test_more_threads_than_a_launch_has_are_refused_before_it(monkeypatch):
     fake = install(monkeypatch, FakeHip())
     error = refusal_of(hip.HipDevice(ANY).launch, "k", 1 << 24, 256, 0, [])
     assert error.got == "16777216 blocks of 256" and "hipModuleLaunchKernel" not in fake.calls
+    fake.refuse = {"hipModuleGetFunction": Status.hipErrorNotFound}
+    assert refusal_of(hip.HipDevice(ANY).launch, "k", 65537, 65535, 0, []).got == "hipErrorNotFound"  # 2^32 - 1 are taken
+
+
+def test_what_the_driver_tells_has_the_names_of_rows(monkeypatch):
+    """And of what it does not tell nothing is said."""
+    fake = install(monkeypatch, FakeHip())
+    told = hip.driver_facts()
+    assert {"title", "arch", "warp_size", "compute_units", "sms", "driver_version", "runtime_version"} == told.keys()
+    assert (told["title"], told["arch"], told["warp_size"], told["sms"]) == ("AMD Instinct MI210", "gfx90a", 64, 104)
+    more = {"maxThreadsPerBlock": 1024, "maxThreadsPerMultiProcessor": 2048, "sharedMemPerBlock": 65536, "sharedMemPerMultiprocessor": 70000,
+            "totalGlobalMem": 64 << 30, "l2CacheSize": 8 << 20, "clockRate": 1700000}  # fmt: skip
+    properties = FakeHip.hipGetDeviceProperties
+    monkeypatch.setattr(FakeHip, "hipGetDeviceProperties", lambda self, at: (Status.hipSuccess, SimpleNamespace(**vars(properties(self, at)[1]), **more)))
+    told = hip.driver_facts()
+    assert [told[name] for name in ("threads_per_block", "threads_per_sm", "shared_bytes_per_block", "device_memory_bytes", "l2_mib", "boost_mhz")] == [
+        1024, 2048, 65536, 64 << 30, 8, 1700]  # fmt: skip
+    fake.gpus = ()
+    assert refusal_of(hip.driver_facts).got == "hipErrorNoDevice"
 
 
 @pytest.mark.parametrize(("gpu", "kind"), [("a100", "hip"), ("mi210", "cuda")])

@@ -25,14 +25,15 @@ from gemmgen.catalog.scheme import SCHEMES
 from gemmgen.catalog.unit import UNITS
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import json_text, write_paths
-from gemmgen.emulate import Emulator
+from gemmgen.emulate import LAZY_HIGHEST, NOT_MODELLED, Emulator
 from gemmgen.emulate.core import rounding, units
 from gemmgen.errors import GemmgenError, InfeasibleSpec, SpecError
 from gemmgen.designs import portable
 from gemmgen.designs.portable.design import extents
 from gemmgen.designs.specialised.design import hidden_promote
 from gemmgen.model import time, traffic
-from gemmgen.run import Placement, gemm
+from gemmgen.run import Placement, check_apart, check_extents, check_sums, converted, gemm, launch_all, stored
+from gemmgen.run.emulator import EmulatorDevice
 from gemmgen.run.sensors import Sample
 from gemmgen.solve import alternatives, explain, search, solve
 from gemmgen.spec import loads
@@ -310,7 +311,7 @@ class Recorder:
     kind, clusters_at_once = "recorder", None
 
     def __init__(self, change=lambda flat: flat):
-        self.change, self.buffers, self.launched = change, {}, []
+        self.change, self.buffers, self.launched, self.released = change, {}, [], 0
 
     def zeros(self, nbytes, name):
         return self.upload(np.zeros(nbytes, np.uint8), name)
@@ -323,6 +324,7 @@ class Recorder:
 
     def launch(self, symbol, blocks, threads, shared_bytes, args, overlaps=False):
         self.launched.append((symbol, overlaps))
+        self.last = blocks, threads, shared_bytes, args
 
     def download(self, buffer, dtype, count):
         return self.change(self.buffers["c"].copy()) if buffer == "c" else np.zeros(count, dtype)
@@ -331,7 +333,7 @@ class Recorder:
         return None
 
     def release(self):
-        pass
+        self.released += 1
 
 
 def asked(device, layout="nn", way=None, k=4, **options):
@@ -384,7 +386,81 @@ def test_a_launch_overlaps_only_one_of_ours():
         assert device.launched == wanted
 
 
+def test_blocks_that_stay_are_as_many_as_the_device_wants():
+    """And memory is given back, whatever becomes of a launch."""
+    kinds = {"blocks": "int", "alpha": "float", "c": "float"}
+    line = abi.Line(tuple(abi.Parameter(name, kind, "", pointer=name == "c", argument=name) for name, kind in kinds.items()))
+    stays = abi.Launch("k", "gemm", "", ((("m", 64), ("n", 64)),), 128, 1024, (line,), most_blocks=12, cluster=2)
+    for wanted, at_once, blocks in ((640, None, 10), (6400, None, 12), (640, 3, 6), (128, 3, 2)):
+        device = Recorder()
+        device.clusters_at_once = at_once
+        launch_all(device, SimpleNamespace(launches=(stays,)), {"m": wanted, "n": 64}, {"alpha": 0.1, "c": "c"}, {})
+        assert device.last == (blocks, 128, 1024, [("int", blocks), ("float", float(np.float32(0.1))), ("pointer", "c")])
+    assert converted("float", 1e300) == math.inf and converted("long long", 2.0**33) == 1 << 33 and type(converted("int", np.int64(3))) is int
+    good, bad = Recorder(), Recorder()
+    asked(good)
+    bad.launch = None
+    with pytest.raises(TypeError):
+        asked(bad)
+    assert good.released == bad.released == 1
+
+
+def test_the_largest_extents_and_sums():
+    """2^31 - 4097 elements, and no more; of integers what INT32 holds."""
+    most = 2**31 - 4097
+    for at in range(3):
+        for more in (0, 1):
+            m, n, k = (most + more if at == one else 1 for one in range(3))
+            a, b = (np.broadcast_to(np.float32(0), shape) for shape in ((m, k), (k, n)))
+            if more:
+                with pytest.raises(SpecError, match="are too large") as caught:
+                    check_extents(a, b, None)
+                assert caught.value.got == (m, n, k)
+            else:
+                check_extents(a, b, None)
+    plan = plan_of(scheme="mixpert2", promote=0)
+    check_sums(plan, plan.scheme.largest_k)
+    with pytest.raises(SpecError, match="too large a K"):
+        check_sums(plan, plan.scheme.largest_k + 1)
+    assert stored(np.zeros((1, 3, 0), np.float32), Placement(), 0)[1:] == (1, 3)
+    check_apart(3, 5, 7, 19, 2)
+    for stride in (18, -18):
+        with pytest.raises(SpecError) as caught:
+            check_apart(3, 5, 7, stride, 2)
+        assert caught.value.remedy == "stride_c = 21"
+
+
+def test_what_the_emulator_is_asked_as_a_device():
+    """A stand-in for the machine: launches, memory, conflicts of several launches, the schedule of the next one."""
+    asked_for = []
+
+    def machine():
+        return SimpleNamespace(
+            launch=lambda *args, **options: asked_for.append((args, options)) or SimpleNamespace(conflict_sites={"here": 2, "there": len(asked_for)}),
+            alloc=lambda nbytes, **options: (nbytes, options), forget=lambda: asked_for.append("forget"),
+        )
+
+    amd, nvidia, slices = (EmulatorDevice(plan_of(gpu=gpu, split_k=split_k), None, None) for gpu, split_k in (("mi300x", 1), ("a100", 1), ("a100", 3)))
+    assert (nvidia.clusters_at_once, slices.clusters_at_once) == (2, 5)
+    assert amd.not_modelled == () and nvidia.not_modelled == NOT_MODELLED
+    assert (amd.facts()["wavefront_size"], nvidia.facts()["wavefront_size"]) == (64, 32)
+    nvidia.release()  # of a machine that nobody has made yet
+    nvidia._emulator = machine()
+    assert nvidia.zeros(8, "z") == (8, {"name": "z", "fill": 0}) and nvidia.empty(8, "e") == (8, {"name": "e"})
+    nvidia.launch("k", 3, 64, 512, [("int", 5), ("pointer", "x")])
+    nvidia.set_schedule(LAZY_HIGHEST)
+    nvidia.launch("k", 3, 64, 512, [], True)
+    nvidia.release()
+    assert asked_for == [
+        (("k", (3, 1, 1), (64, 1, 1), 512, [5, "x"]), {"progress": None}),
+        (("k", (3, 1, 1), (64, 1, 1), 512, []), {"progress": None, "overlaps": True}), "forget",
+    ]
+    assert nvidia.emulator.schedule is LAZY_HIGHEST and nvidia.conflicts == {"here": 4, "there": 3}
+
+
 def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(SpecError, match="is not a matrix of float32"):
+        check_extents(np.zeros((3, 4)), np.zeros((4, 2), np.float32), None)
     a, b, c = (np.zeros(shape, np.float32) for shape in ((3, 4), (5, 2), (3, 2)))
     for operands in ((a, b), (a, b[:4], c[:2])):
         with pytest.raises(SpecError, match="do not fit"):

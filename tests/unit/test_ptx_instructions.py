@@ -738,12 +738,33 @@ def test_votes_and_reductions_of_whole_warps(text, function):
         assert (got[part] == function(yes[part] != 0, values[part].tolist())).all()
 
 
+VOTES = {"ballot": lambda votes: sum(int(v) << i for i, v in votes), "all": lambda votes: int(all(v for _, v in votes)),
+         "any": lambda votes: int(any(v for _, v in votes)), "uni": lambda votes: int(len({bool(v) for _, v in votes}) == 1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", VOTES)
+@pytest.mark.parametrize("sign", ["", "!"])
+def test_votes_of_parts_of_a_warp(mode, sign):
+    """Lanes that stand by, and lanes of another member mask, have no vote."""
+    vote = f"vote.sync.ballot.b32 {{d}}, {sign}p, %r4;" if mode == "ballot" else f"vote.sync.{mode}.pred q, {sign}p, %r4; selp.b32 {{d}}, 1, 0, q;"
+    start = "{{ .reg .pred p, q; setp.ne.u32 p, {a}, 0; mov.u32 {d}, 7; "
+    below = np.array([1] * 9 + [0] * 23, np.uint32)
+    for yes in (below, 1 - below, np.uint32(LANES[:32] % 4 == 1), np.uint32(LANES[:32] == 20), np.uint32(LANES[:32] != 20)):
+        votes = list(enumerate(yes != (sign == "!")))
+        got = run(f"{start} mov.u32 %r4, 0xFFFFFE00; setp.lt.u32 %p2, %laneid, 9; @%p2 bra over; {vote} over: }}}}", np.uint32, yes)
+        assert got.tolist() == [7] * 9 + [VOTES[mode](votes[9:])] * 23
+        got = run(f"{start} mov.u32 %r5, %laneid; and.b32 %r5, %r5, 1; shl.b32 %r4, 0x55555555, %r5; {vote} }}}}", np.uint32, yes)
+        assert got.tolist() == [VOTES[mode](votes[lane % 2 :: 2]) for lane in range(32)]
+
+
 def test_who_is_active_elected_and_below():
     text = "{{ .reg .pred p; .reg .b32 l; mov.u32 l, %laneid; mov.u32 {d}, 5; setp.lt.u32 p, {a}, 7; @p activemask.b32 {d}; }}"
     got = run(text, np.uint32, LANES[:64])
     assert got.tolist() == [0x7F if lane < 7 else 5 for lane in LANES[:64]]
     text = "{{ .reg .pred p, q; setp.ge.u32 p, {a}, 9; mov.u32 {d}, 0; @!p bra over; elect.sync {d}|q, 0xFFFFFE00; @q add.u32 {d}, {d}, 64; over: }}"
     assert run(text, np.uint32, LANES[:64]).tolist() == [0 if lane < 9 else 9 + 64 * (lane == 9) for lane in LANES[:64]]
+    pair = "{{ .reg .pred q; .reg .b32 m; and.b32 m, {a}, 30; shl.b32 m, 3, m; elect.sync {d}|q, m; @q add.u32 {d}, {d}, 64; }}"
+    assert run(pair, np.uint32, LANES[:64]).tolist() == [lane // 2 * 2 + 64 * (lane % 2 == 0) for lane in LANES[:64]]
     for name, want in {
         "eq": lambda lane: 1 << lane, "lt": lambda lane: (1 << lane) - 1, "le": lambda lane: (2 << lane) - 1,
         "gt": lambda lane: 2**32 - (2 << lane), "ge": lambda lane: 2**32 - (1 << lane),

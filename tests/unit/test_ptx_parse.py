@@ -198,6 +198,21 @@ def test_what_is_not_known_is_refused_before_anything_runs(statement, problem):
     assert statement.split()[0].rstrip(";") in str(error.value)
 
 
+@pytest.mark.parametrize(("word", "k", "sums"), [("f16", 16, "f32"), ("tf32", 8, "f32"), ("s8", 32, "s32")])
+def test_how_many_columns_a_wgmma_has(word, k, sums):
+    """Multiples of 8 up to 256; of s8 above 32 of 16."""
+    for n in (0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 248, 256, 264):
+        registers = ",".join(f"%{'r' if sums == 's32' else 'f'}{i}" for i in range(n // 2))
+        rest = {"f16": ", 1, 1, 0, 0", "tf32": ", 1, 1", "s8": ""}[word]
+        statement = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{sums}.{word}.{word} {{{registers}}}, %rd1, %rd2, %p1{rest};"
+        text = KERNEL.format(statement=statement).replace("<9>", "<140>")
+        if 8 <= n <= 256 and n % 8 == 0 and (word != "s8" or n <= 32 or n % 16 == 0):
+            Emulator(text, UNITS.get("hopper"), processes=1).close()
+        else:
+            with pytest.raises(EmulationError, match="matrix instruction is not supported"):
+                Emulator(text, UNITS.get("hopper"), processes=1)
+
+
 def test_blocks_come_after_what_leads_to_them_and_loops_stand_together():
     # 0 -> 1 (loop head) -> 2 or 4; 2 -> 3 or 5 (an unlikely block at the end) -> 3 -> 1; 4 ends
     order = weak_topological_order([[1], [2, 4], [3, 5], [1], [], [3]])

@@ -56,6 +56,16 @@ def test_integers_reach_the_ends_of_their_sums():
     assert (total[at["sums that wrap around"]] > 2**31 - 1).any() and (total[at["sums that wrap around below"]] < -(2**31)).any()
 
 
+def test_sums_of_floats_cancel_and_terms_are_far_apart():
+    row = next(row for row in FRAGMENTS.rows() if row.word == "f16" and row.on_matrix_unit)
+    names, a, b, c = unit_probe.tiles(row)
+    left, right = (units.decode("f16", x).astype(np.float64) for x in (a, b))
+    total = np.abs(left @ right + c) / (np.abs(left) @ np.abs(right) + np.abs(c))
+    assert total[names.index("sums that cancel")].max() < 2.0**-24 and total[names.index("terms of one size")].max() > 0.1
+    size = np.abs(left[names.index("terms far apart")])
+    assert size.max() / size.min() > 2.0**20
+
+
 def test_without_a_unit_each_k_is_a_fused_multiply_add_in_order():
     fragment = SimpleNamespace(on_matrix_unit=False, shape=(1, 1, 3))
     a, b, c = (np.array([x], np.float32) for x in ([[1.0, 2.0**24, -(2.0**24)]], [[1.0], [1.0], [1.0]], [[0.0]]))

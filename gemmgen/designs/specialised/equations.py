@@ -21,7 +21,9 @@ from gemmgen.model.equation import Equation, Numbers
 PRODUCER_REGISTERS = 40
 """A thread of the warpgroup that only issues copies."""
 COUNTING_REGISTERS = 56
-"""The same where it also counts what words cannot hold of A; of three words and more 8 above: with 56 it spills 12 B."""
+"""The same where it also counts what words cannot hold of A."""
+THIRD_WORD_REGISTERS = 8
+"""What it has beside those where A has three words or more: with 56 alone it spills 12 B, and setmaxnreg takes multiples of 8."""
 MOST_REGISTERS = 240
 """A thread of a multiplying warpgroup."""
 OTHER_REGISTERS = 32
@@ -55,8 +57,8 @@ LAUNCH_REGISTERS = Equation(
 )
 PRODUCER = Equation(
     "W7", "producer_registers",
-    f"where(mixed > 0, where(words > 2, {COUNTING_REGISTERS + 8}, {COUNTING_REGISTERS}), where(groups < 3, {PRODUCER_REGISTERS}, 32))", "registers a thread",
-    "what the copying warpgroup keeps",
+    f"where(mixed > 0, where(words > 2, {COUNTING_REGISTERS + THIRD_WORD_REGISTERS}, {COUNTING_REGISTERS}), where(groups < 3, {PRODUCER_REGISTERS}, 32))",
+    "registers a thread", "what the copying warpgroup keeps",
 )
 BUDGET = Equation(
     "W8", "register_budget", f"min({MOST_REGISTERS}, 8 * floor((registers * (groups + 1) - producer_registers) / groups / 8))", "registers a thread",

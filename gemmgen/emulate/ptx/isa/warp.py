@@ -106,18 +106,12 @@ def vote(cursor: Cursor):
     slot, members = cursor.source(cursor.operands[1].lstrip("!"), "pred"), cursor.source(2, "b32")
 
     def run(warp, mask):
-        active = _members(warp, mask, members, "a vote")
+        _members(warp, mask, members, "a vote")
         votes = warp.full(slot, BOOL).reshape(32, warp.columns)
-        votes = (~votes if negated else votes) & active
-        if mode == "ballot":
-            result = (votes.astype(np.int64) << _LANE).sum(0).astype(np.uint32)
-        elif mode == "all":
-            result = (votes == active).all(0)
-        elif mode == "any":
-            result = votes.any(0)
-        else:
-            result = (votes == active).all(0) | ~votes.any(0)
-        warp.put(target, np.tile(result, 32), mask)
+        named = warp.full(members, U32).reshape(32, warp.columns)  # each lane votes with those that it names
+        ballot = ((votes != negated).astype(np.int64) << _LANE).sum(0).astype(np.uint32) & named
+        result = {"ballot": ballot, "all": ballot == named, "any": ballot != 0, "uni": (ballot == named) | (ballot == 0)}[mode]
+        warp.put(target, result.reshape(-1), mask)
 
     return run
 
@@ -170,9 +164,10 @@ def elect(cursor: Cursor):
     members = cursor.source(1, "b32")
 
     def run(warp, mask):
-        active = _members(warp, mask, members, "an election")
-        first = np.argmax(active, 0)
-        warp.put(leader, np.tile(first.astype(np.uint32), 32), mask)
+        _members(warp, mask, members, "an election")
+        named = warp.full(members, U32).reshape(32, warp.columns)
+        first = np.bitwise_count((named & -named) - np.uint32(1)).astype(np.int64)  # the lowest of those that each lane names
+        warp.put(leader, first.astype(np.uint32).reshape(-1), mask)
         warp.put(chosen, (_LANE == first).reshape(-1), mask)
 
     return run
