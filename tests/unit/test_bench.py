@@ -344,20 +344,20 @@ def test_a_race_interleaves_in_another_order_each_round(monkeypatch):
     assert [index for _, index, _ in clock.graphs[-1]] == list(range(200))  # which enqueue takes modulo the input sets
     order = [name for at, (name, _) in enumerate(clock.ran) if at == 0 or clock.ran[at - 1][0] != name]
     rounds = [order[at : at + 3] for at in range(len(order) - 21, len(order), 3)]
-    assert len({tuple(one) for one in rounds}) > 1
+    assert len({tuple(one) for one in rounds[1:]}) > 1  # the first one is the warm-up
 
 
 def test_what_cannot_be_captured_is_called_on_the_default_stream(monkeypatch):
     """A library that waits inside: between events of that stream, as many products as others have in their graphs."""
     clock, streams = _Clock(monkeypatch), set()
-    wild = timing.Contender("wild", lambda index: streams.add(clock.current[-1]) or clock.run("wild", index, 1e-3), capturable=False)
+    wild = timing.Contender("wild", lambda index: streams.add(clock.current[-1]) or clock.run("wild", index, 1e-4), capturable=False)
     tame = clock.contender("tame", 1e-3)
     timing.race([tame, wild], rounds=6, slice_ms=30)
     null = sys.modules["cupy"].cuda.Stream.null
     assert streams == {null} and len(clock.graphs) == 2  # tame's: to know how long it takes, and its slice
-    assert wild.seconds == pytest.approx([1e-3] * 6) and tame.seconds == pytest.approx([1e-3] * 6)
-    assert sum(name == "wild" for name, _ in clock.ran) == 3 + 20 + 7 * 30
-    assert [at for name, at in clock.ran if name == "wild"][-30:] == list(range(30))  # each input set in turn
+    assert wild.seconds == pytest.approx([1e-4] * 6) and tame.seconds == pytest.approx([1e-3] * 6)
+    assert sum(name == "wild" for name, _ in clock.ran) == 3 + 20 + 7 * 300  # more than a graph may hold
+    assert [at for name, at in clock.ran if name == "wild"][-300:] == list(range(300))  # each input set in turn
 
 
 def test_a_race_warms_up_and_ends_in_time_with_a_few_rounds_at_least(monkeypatch):

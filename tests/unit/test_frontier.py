@@ -97,13 +97,13 @@ def test_the_table_and_its_json():
 
     from gemmgen.cli.output import json_text
 
-    one = judged([replace(each, predicted=(each.seconds / 2, {"uniform": 2e-7})) if each.name == "fine" else each for each in ENTRIES], SIZE, ASKED, "near")
+    one = judged([replace(each, predicted=(each.seconds / 2, {"uniform": 2e-7})) if each.name == "fine" else each for each in ENTRIES], (5120, 2560, 40960), ASKED, "near")
     text = benching.as_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)))
     line = next(line for line in text.splitlines() if line.startswith("fine"))
-    assert line.split() == ["fine", "2200000.0", "0.0", "3.64", "0.23", "1.0e-07*", "1.0e-07*", "1.0e-07*", "0.50", "2.00"]
-    assert "1.0e-04*" in text and "not finite" in text and "note: told" in text and "picks near" in text and text.count("512x256x4096") == 1
+    assert line.split() == ["fine", "2200000.0", "0.5", "3.64", "0.23", "1.0e-07*", "1.0e-07*", "1.0e-07*", "0.50", "2.00"]
+    assert "1.0e-04*" in text and "not finite" in text and "note: told" in text and "picks near" in text and text.count("5120x2560x40960") == 1
     back = benching.from_json(json_text(Frontiers("a GPU", {"driver": "1"}, (one,), ("told",)).as_dict()))
-    assert benching.as_text(back) == text and back.kept
+    assert benching.as_text(back) == text and back.kept and not replace(back, sizes=(one, judged(ENTRIES, SIZE, ASKED, "slow"))).kept
     flat = json.loads(json_text(Frontiers("a GPU", {}, (one,)).as_dict()))
     assert flat["sizes"][0]["contract"]["kept"] and flat["sizes"][0]["entries"][5]["beaten_by"]["uniform"] == "fine"
 
