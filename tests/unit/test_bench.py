@@ -15,11 +15,11 @@ import pytest
 from gemmgen.catalog.gpu import GPUS
 from gemmgen.catalog.input import F32, INPUTS
 from gemmgen import bench as benching
-from gemmgen import timing
+from gemmgen import road, timing
 from gemmgen.bench import F16, F16_THIRD, SGEMM, Kernel, Table, Timed, as_csv, as_text, derived, from_csv, median_interval, rows_at
 from gemmgen.cli.inputs import problem_sizes
 from gemmgen.cli.output import Progress
-from gemmgen.cli.racers import racers
+from gemmgen.cli.racers import racers, solved_for
 from gemmgen.errors import DeviceError, InfeasibleSpec, SpecError, UnknownName
 from gemmgen.run import sensors
 from gemmgen.run.sensors import Sample
@@ -235,7 +235,6 @@ def test_errors_against_fp64_by_hand(monkeypatch):
 
 
 def test_a_kernels_launches_get_sizes_and_leading_dimensions(monkeypatch):
-    from gemmgen import road
     from gemmgen.render import render
     from gemmgen.timing import contender
 
@@ -635,6 +634,10 @@ def test_what_cannot_be_built_is_noted_unless_nothing_can(write_spec):
     progress = Progress("bench", quiet=True)
     with pytest.raises(InfeasibleSpec, match="warp"):
         racers([bad], [], False, progress)
+    batch = write_spec('[problem]\nkind = "grouped"\n', name="batch.toml")
+    with pytest.raises(InfeasibleSpec, match="times kernels of one product"):
+        racers([batch], [], False, progress)
+    assert solved_for(road.load(batch), (1, 2, 3)).spec.problem.model_dump(include={*"mnk"}) == {"m": 1, "n": 2, "k": 3}
     kernels, notes = racers([bad, write_spec(name="good.toml")], [], False, progress)
     assert [one.name for one in kernels] == ["good"] and notes[0].startswith("bad: not built: ")
 

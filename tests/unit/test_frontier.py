@@ -283,6 +283,10 @@ def test_a_design_that_has_no_choice_of_sums_is_not_asked_for_one(tmp_path, monk
     for where in ("frontier", "request"):
         monkeypatch.setattr(f"gemmgen.solve.{where}.schemes_for", lambda b: [SCHEMES.get("residues8")])
     spec = tmp_path / "spec.toml"
-    spec.write_text('[accuracy]\nas = "fp32"\n[target]\ngpu = "h200"\n')
+    spec.write_text('[target]\ngpu = "h200"\n')  # which asks for no error, and is held to FP32's
     frontier_racers(spec, [(4096, 4096, 4096)], Progress("bench", quiet=True))
     assert {road.plan(one).scheme.name for one in jobs} == {"residues8"}
+    jobs.clear()
+    monkeypatch.setattr("gemmgen.solve.frontier.Frontier.worth_running", ())
+    [(candidates, asked, picked)] = frontier_racers(spec, [(4096, 4096, 4096)], Progress("bench", quiet=True))[0].values()
+    assert len(jobs) == len(candidates) == 1 and picked == candidates[0].point.told and asked.asked == "fp32"  # the choice runs in any case

@@ -177,6 +177,8 @@ def test_held_out_rows_alone_say_whether_a_fit_helped():
 
     assert helped(fitted=better) and not helped(fitted=worse) and not helped(fitted=better, constants=())
     assert helped(fitted=worse, new_kernels=better) and not helped(fitted=better, new_kernels=worse) and not helped(fitted=better, new_sizes=same)
+    assert Learnt(GPUS.get(GPU), "", 1, 1, 1, (Fitted(("", "launch_seconds"), 1, 2, 0.1, "fitted"),), {}).as_dict()["constants"] == [
+        {"section": "", "name": "launch_seconds", "before": 1, "after": 2, "deviation": 0.1, "source_before": "fitted"}]
     assert helped(new_kernels=better, new_sizes=worse) and not helped(new_kernels=worse, new_sizes=replace(better, rows=4))  # each row counts alike
 
 
@@ -199,3 +201,17 @@ def test_a_fit_is_kept_where_it_tells_the_rows_better_and_within_bounds(monkeypa
     assert len(asked[0]) == 2 and asked[0][1] == 0  # a row that was seen, and one prior
     assert told == ({place: 0.01} if kept else {}) and low <= value <= high
     assert value == (pytest.approx(min(high, constants[0][1].value * np.exp(moved)), rel=1e-3) if kept else constants[0][1].value)
+
+
+def test_a_fit_asks_for_what_matters_to_the_rows_it_sees_and_is_not_led_by_a_few():
+    gpu, place = GPUS.get(GPU), ("", "launch_seconds")
+    before = gpu.measured.launch_seconds.value
+
+    def off(trial):
+        return np.concatenate([[0.0], np.append(np.full(30, 0.3), [5.0, 5.0, 5.0]) - np.log(trial.measured.launch_seconds.value / before)])
+
+    seen = np.arange(34) > 0
+    constants = learning._mattering(gpu, off, off(gpu), seen)
+    assert [one for one, _, _ in constants] == [place] and not learning._mattering(gpu, off, off(gpu), ~seen)
+    fitted, _ = learning._fit(gpu, constants, off, seen)
+    assert 0.25 < np.log(fitted.measured.launch_seconds.value / before) < 0.36  # the mean is 0.73
