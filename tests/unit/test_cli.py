@@ -462,7 +462,7 @@ def test_an_explanations_sentences_tell_its_numbers():
     assert [float(line.split()[-1]) for line in front] == [round(1e3 * one.seconds, 3) for one in e.front]
     steps = [tuple(map(int, one)) for one in re.findall(r"registers <= (\d+) +-> (\d+) block", told)]
     threads, file = e.plan.threads, e.plan.gpu.limits.registers_per_sm
-    assert steps and all(registers * threads * blocks <= file for registers, blocks in steps)
+    assert steps and all(registers * threads * blocks <= file and blocks <= e.plan.gpu.limits.blocks_per_sm for registers, blocks in steps)
 
 
 def test_a_frontiers_row_tells_milliseconds_and_whether_it_meets():
