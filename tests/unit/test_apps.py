@@ -90,6 +90,9 @@ def test_who_multiplies_is_found_or_refused(monkeypatch):
             apps.multiplier(by)
     with pytest.raises(DeviceError):
         apps.multiplier("ootomo", device="cuda")
+    monkeypatch.setattr(who, "gpu_here", lambda: "h200")
+    monkeypatch.setattr(who, "Kernels", lambda name, spec: spec.spec.target.gpu)
+    assert [apps.multiplier("ootomo"), apps.multiplier("ootomo", gpu="h100")] == ["h200", "h100"]  # the one that is named goes before the one that is here
 
 
 def test_levels_go_by_the_place_of_a_call():
@@ -101,6 +104,10 @@ def test_levels_go_by_the_place_of_a_call():
     for _ in range(6):
         levels(a, b)
     assert seen == ["one", "other", "other"] * 2
+    own = {"one": ("k1",), "other": ("k2", "k3")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(who.InNumpy, "kernels", property(lambda self: own[self.name]))
+        assert levels.kernels == ("k1", "k2", "k3")  # each level's once
 
 
 # ---- what applications compute

@@ -483,6 +483,7 @@ def test_a_reports_figures_by_hand():
     plan = SimpleNamespace(summary="s", gpu=SimpleNamespace(limits=SimpleNamespace(registers_per_thread=255)))
     told = show.report(SimpleNamespace(plan=plan, refused=[]), judged, 1.0)
     assert "time       2.000 ms for 1000x2000x500, 1.0 TFLOPS, from one run" in told
+    assert show.scheme_range(SCHEMES.get("half")).endswith(" to 2^16")  # FP16's largest number lies just below
     assert "99 of 255 registers, 4096 B shared, no spills, 2 blocks an SM (12.5 % occupancy, by registers)" in told
     assert "relative Frobenius 1.00e-07 (bound 5.00e-07), max 2.0e-06, MRED 3.0e-07, scaled 4.0e-08" in told
 
